@@ -27,18 +27,18 @@ import attrs
 import trio
 
 from lmos_actors.actors import Agent, action
-from lmos_actors.errors import ActionFailed, nearest
+from lmos_actors.errors import ActionFailed, ConfigError, nearest
 from lmos_actors.node import open_node
 from lmos_actors.supervision import ChildSpec, SupervisorSpec
 
 from ._control import UnixNetwork
 from ._group import Group
 from ._log_files import LogLine
-from ._plan import in_order
+from ._plan import changes_between, in_order
 from ._status import LauncherStatus, ReplicaStatus
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Sequence
+    from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 
     from lmos_actors.node import Node
     from lmos_actors.supervision import Supervisor
@@ -66,6 +66,7 @@ class Launcher:
         place: Place,
         logs: LogFiles,
         notice: Callable[[str, ReplicaStatus], None] = lambda name, replica: None,
+        read: Callable[[Mapping[str, str]], LaunchPlan] | None = None,
     ) -> None:
         self.plan = plan
         self.logs = logs
@@ -75,6 +76,7 @@ class Launcher:
         self.doing = ""
         self._place = place
         self._notice = notice
+        self._read = read
         self._since = _now()
         self._lock = trio.Lock()
         self._node: Node | None = None
@@ -103,6 +105,11 @@ class Launcher:
             max_seconds=plan.max_seconds,
         )
         return SupervisorSpec("root", (control, groups), max_restarts=0)
+
+    @property
+    def running(self) -> LaunchPlan:
+        """The plan as it is now: `scale` has changed it."""
+        return attrs.evolve(self.plan, groups=tuple(group.plan for group in self.groups.values()))
 
     def opened(self, node: Node) -> None:
         """Take note of the node on which it runs."""
@@ -185,7 +192,7 @@ class Launcher:
                 await trio.sleep(plan.pause)
             if self.ending.is_set():
                 raise ActionFailed("the launcher is ending")
-            batch = numbers[begin : begin + plan.batch]
+            batch = news = numbers[begin : begin + plan.batch]
             with trio.CancelScope(shield=True):
                 replace = self._start_first if plan.order == "start_first" else self._stop_first
                 news = await replace(group, batch)
@@ -193,8 +200,9 @@ class Launcher:
 
     async def _stop_first(self, group: Group, batch: Sequence[int]) -> Sequence[int]:
         await self.stop_all(group, batch)
-        for number in batch:
-            await self._supervisor(group).restart_child(str(number))
+        for number in batch:  # by a new spec: what the plan says of a child may have changed
+            await self._supervisor(group).delete_child(str(number))
+            await self._supervisor(group).start_child(group.child_spec(number))
         await self._wait_ready(group, batch)
         return batch
 
@@ -259,6 +267,76 @@ class Launcher:
             await self._wait_ready(group, news)
             yield f"{name}: {', '.join(map(str, news))} ready"
 
+    # ---- another plan
+
+    async def read(self, settings: Mapping[str, str]) -> LaunchPlan:
+        """Return the plan of the file as it is now. Raises ActionFailed."""
+        if self._read is None:
+            raise ActionFailed("this launcher has no file")
+        try:
+            return await trio.to_thread.run_sync(self._read, settings)
+        except (ConfigError, OSError) as error:
+            raise ActionFailed(str(error)) from None
+
+    async def apply(self, plan: LaunchPlan) -> AsyncIterator[str]:
+        """Run another plan in place of this one. Yields what has been done.
+
+        Raises ActionFailed where a changed group does not become ready: that group is as it was before then,
+        and what comes after it was not begun.
+        """
+        changes = changes_between(self.running, plan)
+        kept = {each.name for each in (*changes.replaced, *changes.scaled)}
+        for each in plan.groups:
+            if each.name in self.groups and each.name not in kept:
+                self.groups[each.name].plan = each
+        for each in changes.added:
+            with trio.CancelScope(shield=True):
+                await self._add_group(each)
+            yield f"{each.name}: ready"
+        for each in changes.replaced:
+            async for text in self._replace(self.groups[each.name], each):
+                yield text
+        for each in changes.scaled:
+            async for text in self.scale(self.groups[each.name], each.replicas):
+                yield text
+        for name in changes.removed:
+            with trio.CancelScope(shield=True):
+                await self._remove_group(name)
+            yield f"{name}: stopped"
+        self.plan = plan
+
+    async def _add_group(self, plan: GroupPlan) -> None:
+        assert self._node is not None
+        group = self._add(plan)
+        await self._node.root.supervisor(GROUPS).start_supervisor(group.spec())
+        await group.wait_until(lambda: len(group.members) >= plan.replicas)
+        try:
+            await self._wait_ready(group, list(group.members))
+        except ActionFailed:
+            await self._remove_group(plan.name)
+            raise
+
+    async def _remove_group(self, name: str) -> None:
+        assert self._node is not None
+        await self.stop_all(self.groups[name])
+        groups = self._node.root.supervisor(GROUPS)
+        await groups.terminate_child(name)
+        await groups.delete_child(name)
+        del self.groups[name]
+
+    async def _replace(self, group: Group, plan: GroupPlan) -> AsyncIterator[str]:
+        """Replace the processes of a group by those of another plan; by those of its own if that fails."""
+        before = group.plan
+        group.plan = attrs.evolve(plan, replicas=before.replicas)
+        try:
+            async for text in self.restart_rolling(group):
+                yield text
+        except ActionFailed as error:
+            group.plan = before
+            async for text in self.restart_rolling(group):
+                yield text
+            raise ActionFailed(f"{error.output}; {plan.name} was rolled back") from error
+
     async def stop(self) -> None:
         """Have all groups drain, in reverse order."""
         self.ending.set()
@@ -309,6 +387,18 @@ class LauncherAgent(Agent):
         async with self.launcher.at_work(f"drain {group}"):
             await self.launcher.stop_all(found)
             yield f"{group}: stopped"
+
+    @action
+    async def changes(self, settings: dict[str, str]) -> list[str]:
+        """Return what has to be done so that the file as it is now runs, line by line."""
+        return changes_between(self.launcher.running, await self.launcher.read(settings)).lines()
+
+    @action(concurrency=16)
+    async def apply(self, settings: dict[str, str]) -> AsyncIterator[str]:
+        """Run the file as it is now."""
+        async with self.launcher.at_work("up"):
+            async for text in self.launcher.apply(await self.launcher.read(settings)):
+                yield text
 
     @action
     def down(self) -> None:

@@ -67,6 +67,53 @@ class LaunchPlan:
         return {group.name: group for group in self.groups}[name]
 
 
+@attrs.frozen(kw_only=True)
+class Changes:
+    """What leads to another plan: groups that come, are replaced, change in number, or go."""
+
+    added: tuple[GroupPlan, ...] = ()
+    replaced: tuple[GroupPlan, ...] = ()
+    scaled: tuple[GroupPlan, ...] = ()
+    removed: tuple[str, ...] = ()
+    at_next_start: tuple[str, ...] = ()
+    """What is said of supervisors, which a launcher that runs does not take over."""
+
+    def __bool__(self) -> bool:
+        return bool(self.added or self.replaced or self.scaled or self.removed)
+
+    def lines(self) -> list[str]:
+        """Return what will be done, one line for each thing, in the order in which it is done."""
+        return [
+            *(f"{each.name}: new, {each.replicas} to be started" for each in self.added),
+            *(f"{each.name}: changed, its processes are replaced in turn" for each in self.replaced),
+            *(f"{each.name}: {each.replicas} processes from now on" for each in self.scaled),
+            *(f"{name}: gone from the file, to be stopped" for name in self.removed),
+            *(f"{what}: changed, which counts once the launcher begins anew" for what in self.at_next_start),
+        ]
+
+
+def changes_between(old: LaunchPlan, new: LaunchPlan) -> Changes:
+    """Return what leads from one plan to another."""
+    before = {group.name: group for group in old.groups}
+    both = [(before[group.name], group) for group in new.groups if group.name in before]
+    heads = ("strategy", "max_restarts", "max_seconds")
+    own = [f"launcher.{key}" for key in heads if getattr(old, key) != getattr(new, key)]
+    limits = ("max_restarts", "max_seconds")
+    theirs = [
+        f"{was.name}.{key}"
+        for was, group in both
+        for key in limits
+        if getattr(was, key) != getattr(group, key)
+    ]
+    return Changes(
+        added=tuple(group for group in in_order(new.groups) if group.name not in before),
+        replaced=tuple(group for was, group in both if was.content != group.content),
+        scaled=tuple(group for was, group in both if was.replicas != group.replicas),
+        removed=tuple(name for name in before if name not in {group.name for group in new.groups}),
+        at_next_start=(*own, *theirs),
+    )
+
+
 def in_order(groups: Sequence[GroupPlan]) -> tuple[GroupPlan, ...]:
     """Return groups so that each comes after those that it needs, else as given. Circles are a mistake."""
     left, done = {group.name: group for group in groups}, dict[str, GroupPlan]()

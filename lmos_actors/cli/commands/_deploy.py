@@ -50,6 +50,10 @@ def up(
 it has ended too often; then what the file says of its supervisor happens. If the launcher dies, however it \
 dies, the processes drain and end by themselves.
 
+    Where it runs already, `up` says what has changed in the file, and does it: groups that are new start, \
+those that have changed are replaced one process after another, or are as they were if the new ones do not \
+become ready.
+
     Ctrl-C or SIGTERM stops in order: groups drain in reverse order. A second one ends all at once.
 
     Exit codes: 0 stopped in order; 2 the file or the usage is wrong; 3 an import failed, groups failed too \
@@ -62,7 +66,7 @@ often, or it runs already; 130 ended at once.
     detach
         Run in the background: return once all groups are ready.
     dry_run
-        Print what would be started, and in which order, and start nothing.
+        Print what would be started or changed, and in which order, and do nothing.
     """
     from ..deploy._up import UpRequest, run_up
 

@@ -28,7 +28,7 @@ from .._signals import signals
 
 if TYPE_CHECKING:
     import subprocess
-    from collections.abc import AsyncGenerator, Awaitable, Callable
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 
     from lmos_actors.actors import Ref
     from lmos_actors.deployment import Controls, LauncherStatus
@@ -177,6 +177,17 @@ def restart(file: str | None, state: str | None, groups: list[str], *, rolling: 
         controls_for(file, state),
         lambda ref: _printed(ref.stream(LauncherAgent.restart, groups, rolling)),
     )
+
+
+def apply(controls: Controls, settings: Mapping[str, str], *, dry_run: bool) -> int:
+    """Have a launcher that runs take over its file as it is now. Returns the exit code."""
+
+    async def use(ref: Ref[LauncherAgent]) -> int:
+        lines = await ref.invoke(LauncherAgent.changes, dict(settings))
+        print("\n".join(lines) if lines else f"{controls.file} runs as it is", flush=True)
+        return OK if dry_run or not lines else await _printed(ref.stream(LauncherAgent.apply, dict(settings)))
+
+    return asked(controls, use)
 
 
 def scale(file: str | None, state: str | None, counts: dict[str, int]) -> int:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -31,10 +31,10 @@ from lmos_actors.scenario import launch_plan, load_deployment
 from .._signals import signals
 from ..run._load import complain, importing, print_notes
 from ._console import Console
-from ._control import wait_ready
+from ._control import apply, wait_ready
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from lmos_actors.deployment import Controls, LaunchPlan
     from lmos_actors.node import Node
@@ -72,7 +72,9 @@ def run_up(request: UpRequest) -> int:
         return loaded
     print_notes(loaded.notes)
     controls = controls_of(request.file, request.state)
-    plan = launch_plan(loaded.deployment, controls.file, _words(request, controls))
+    if controls.is_running():
+        return apply(controls, request.settings, dry_run=request.dry_run)
+    plan = launch_plan(loaded.deployment, controls.file)
     if request.dry_run:
         print("\n".join(_shown(plan)))
         return OK
@@ -84,20 +86,22 @@ def run_up(request: UpRequest) -> int:
         print(f"lmos-actors: {error}", file=sys.stderr)
         return COULD_NOT_RUN
     try:
-        return _run(plan, controls, Console(json=request.json))
+        read = partial(_read, controls)
+        return _run(read(request.settings), controls, Console(json=request.json), read)
     finally:
         controls.remove()
         lock.release()
 
 
-def _words(request: UpRequest, controls: Controls) -> tuple[str, ...]:
-    """Return further arguments of each process: the file as it is now, and the settings."""
-    settings = (word for key, value in request.settings.items() for word in ("--set", f"{key}={value}"))
-    return ("--snapshot", str(_snapshot(controls)), *settings)
-
-
-def _snapshot(controls: Controls) -> Path:
-    return controls.folder / f"deployment{Path(controls.file).suffix}"
+def _read(controls: Controls, settings: Mapping[str, str]) -> LaunchPlan:
+    """Return the plan of the file as it is now, whose processes read a copy of it. Raises ConfigError."""
+    file = Path(controls.file)
+    content = file.read_bytes()
+    copy = controls.folder / f"{hashlib.sha256(content).hexdigest()[:8]}{file.suffix}"
+    copy.write_bytes(content)
+    loaded = load_deployment(controls.file, settings=settings, classes=False, snapshot=copy)
+    words = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
+    return launch_plan(loaded.deployment, controls.file, ("--snapshot", str(copy), *words))
 
 
 def _shown(plan: LaunchPlan) -> list[str]:
@@ -113,9 +117,13 @@ def _shown(plan: LaunchPlan) -> list[str]:
 # ---- in the foreground
 
 
-def _run(plan: LaunchPlan, controls: Controls, console: Console) -> int:
-    shutil.copyfile(controls.file, _snapshot(controls))
-    running = _Up(plan, controls, console)
+def _run(
+    plan: LaunchPlan,
+    controls: Controls,
+    console: Console,
+    read: Callable[[Mapping[str, str]], LaunchPlan],
+) -> int:
+    running = _Up(plan, controls, console, read)
     try:
         trio.run(running.run)
     except ConfigError as error:
@@ -140,14 +148,20 @@ def _why(error: BaseException) -> str:
 class _Up:
     """One run of `up`."""
 
-    def __init__(self, plan: LaunchPlan, controls: Controls, console: Console) -> None:
+    def __init__(
+        self,
+        plan: LaunchPlan,
+        controls: Controls,
+        console: Console,
+        read: Callable[[Mapping[str, str]], LaunchPlan],
+    ) -> None:
         self.signals = 0
         self._plan = plan
         self._controls = controls
         self._console = console
         self._logs = LogFiles(controls.logs)
         self._place = LocalPlace(controls.records)
-        self._launcher = Launcher(plan, self._place, self._logs, console.replica)
+        self._launcher = Launcher(plan, self._place, self._logs, console.replica, read)
         self._node: Node | None = None
 
     async def run(self) -> None:
@@ -202,9 +216,6 @@ class _Up:
 
 def _detached(request: UpRequest, controls: Controls) -> int:
     """Start the launcher in the background, and wait until its groups are ready; Ctrl-C ends it again."""
-    if controls.is_running():
-        print(f"lmos-actors: {AlreadyRunning(controls.file, 'a launcher')}", file=sys.stderr)
-        return COULD_NOT_RUN
     process = _in_background(request, controls)
     said = controls.folder / "launcher.log"
     with signals.in_order():

@@ -10,7 +10,7 @@ import os
 import resource
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import attrs
 import msgspec
@@ -87,9 +87,9 @@ def _filled(part: Any, replica: int) -> Any:
     if isinstance(part, str) and type(part) is str:
         return filled_for(part, replica)
     if isinstance(part, tuple):
-        return tuple(_filled(each, replica) for each in part)
+        return tuple(_filled(each, replica) for each in cast("tuple[Any, ...]", part))
     if isinstance(part, dict):
-        return {key: _filled(value, replica) for key, value in part.items()}
+        return {key: _filled(value, replica) for key, value in cast("dict[str, Any]", part).items()}
     if isinstance(part, msgspec.Struct):
         names = part.__struct_fields__
         return msgspec.structs.replace(
@@ -131,7 +131,7 @@ def _request_of(file: DeploymentFile, group: Group, request: GroupRequest) -> Se
         insecure=group.insecure,
     )
     listening = ListenOptions(
-        listen=list(texts_of(group.listen)),
+        listen=_listen(group, request),
         public_url=group.public_url,
         security=security,
         metrics=group.metrics,
@@ -154,6 +154,17 @@ def _request_of(file: DeploymentFile, group: Group, request: GroupRequest) -> Se
         store=group.store,
         registers_here=request.group in texts_of(group.register),
     )
+
+
+def _listen(group: Group, request: GroupRequest) -> list[str]:
+    """Return where the process listens: a directory where it was before, as others know it there."""
+    urls = list(texts_of(group.listen))
+    before = request.at.get(request.group)
+    if before is None:
+        return urls
+    port = endpoint_of(before).port
+    first = endpoint_of(urls[0])
+    return [attrs.evolve(first, port=port, target="").url, *urls[1:]]
 
 
 def _chat(group: Group) -> ChatOptions:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from lmos_actors.errors import ConfigError
+from lmos_actors.files import Duration
 
 from ..model import Deployment, Group, filled_for, needs_of, texts_of
 from ._tree_builder import backoff_of
@@ -85,5 +86,8 @@ def owned_by(group: Group) -> list[tuple[str, str]]:
 
 def _digest(deployment: Deployment, group: Group) -> str:
     """Return a digest of all that a process of a group is made of; how many there are does not count."""
-    same = msgspec.structs.replace(group, replicas=1, max_restarts=0, needs={})
-    return hashlib.sha256(repr((same, deployment.agents, deployment.tree)).encode()).hexdigest()[:16]
+    same = msgspec.structs.replace(group, replicas=1, max_restarts=0, max_seconds=Duration(1.0), needs={})
+    agents, tree = deployment.agents, deployment.tree if group.agents else None
+    if all(name in agents for name in group.agents):  # else parts of the tree are named: any may be in it
+        agents = {name: agents[name] for name in group.agents}
+    return hashlib.sha256(repr((same, agents, tree)).encode()).hexdigest()[:16]
