@@ -32,7 +32,7 @@ import trio
 
 from lmos_actors._core import Entropy, SeededBytes
 from lmos_actors.errors import ConnectFailed
-from lmos_actors.simulation.network import LONGEST, SEGMENT, WINDOW, LinkFault, LinkRules, Links, corrupted
+from lmos_actors.simulation import LONGEST, SEGMENT, LinkFault, LinkRules, Links, corrupted
 from lmos_actors.transport import DirectStream, MemoryStream, default_network
 
 if TYPE_CHECKING:
@@ -47,6 +47,9 @@ Way: TypeAlias = Literal["in", "out"]
 
 MOST: Final = 4_096
 """Connections at once."""
+
+WINDOW: Final = 1 << 20
+"""Bytes of one way of a connection that are held, at most."""
 
 CHUNK: Final = 65_536
 """Bytes of one read, at most."""

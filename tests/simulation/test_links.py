@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from lmos_actors._core import RandomStream
-from lmos_actors.simulation.network import LinkFault, LinkRules, Links, between_sides
+from lmos_actors.simulation import LinkFault, LinkRules, Links, between_sides
 from tests.matrix import examples
 
 if TYPE_CHECKING:

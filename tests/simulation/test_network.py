@@ -27,8 +27,8 @@ from lmos_actors import (
     prop,
     simulate,
 )
-from lmos_actors.simulation import TraceLog
-from lmos_actors.simulation.network import LinkFault, LinkRules, Links, SimulatedNetwork, between_sides
+from lmos_actors.simulation import LinkFault, LinkRules, Links, TraceLog, between_sides
+from lmos_actors.simulation.network import SimulatedNetwork
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable

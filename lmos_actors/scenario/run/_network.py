@@ -15,16 +15,8 @@ import attrs
 from msgspec import UNSET
 
 from lmos_actors.actors import Slot
-from lmos_actors.simulation.network import (
-    PERFECT,
-    USER,
-    LinkFault,
-    LinkRules,
-    Links,
-    SimulatedNetwork,
-    WireNetwork,
-    between_sides,
-)
+from lmos_actors.simulation import PERFECT, LinkFault, LinkRules, Links, between_sides
+from lmos_actors.simulation.network import USER, SimulatedNetwork, WireNetwork
 from lmos_actors.supervision import Supervisor, agents_of
 
 from .._worlds import MOST_CONNECTIONS, wait_until_idle

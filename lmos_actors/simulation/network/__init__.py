@@ -5,25 +5,11 @@ from ._link import (
     NetworkLink as NetworkLink,
     NodeNetwork as NodeNetwork,
 )
-from ._links import (
-    PERFECT as PERFECT,
-    Draw as Draw,
-    LinkFault as LinkFault,
-    LinkRules as LinkRules,
-    Links as Links,
-    between_sides as between_sides,
-)
 from ._network import (
     Delivery as Delivery,
     SimulatedNetwork as SimulatedNetwork,
 )
-from ._streams import (
-    LONGEST as LONGEST,
-    SEGMENT as SEGMENT,
-    WINDOW as WINDOW,
-    LineNetwork as LineNetwork,
-    corrupted as corrupted,
-)
+from ._streams import LineNetwork as LineNetwork
 from ._wire import (
     Place as Place,
     WireNetwork as WireNetwork,

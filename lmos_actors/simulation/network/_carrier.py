@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ._links import Line
+    from .._links import Line
     from ._peer import NetworkParts
 
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from lmos_actors.bindings import RemoteLink
     from lmos_actors.transport import MemoryNetwork
 
-    from ._links import LinkFault, Links
+    from .._links import LinkFault, Links
 
 USER: Final = "user"
 """The node of what no agent sends."""

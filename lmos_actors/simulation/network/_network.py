@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from lmos_actors.actors import Runtime
 
-    from ._links import Links
+    from .._links import Links
 
 
 Delivery: TypeAlias = Literal["stream", "datagram"]

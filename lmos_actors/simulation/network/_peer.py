@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     )
     from lmos_actors.bindings import PendingRequest, SentTell
 
-    from ._links import Line, Links
+    from .._links import Line, Links
 
 
 MEMORY: Final = 256 << 20

@@ -19,6 +19,7 @@ from trio.lowlevel import checkpoint
 from lmos_actors.errors import ConnectFailed
 from lmos_actors.transport import MemoryStream, Pipe, pair_of, secured
 
+from .._links import LONGEST, SEGMENT, corrupted
 from ._carrier import Carrier
 from ._connecting import REFUSED
 from ._heartbeats import OPENING
@@ -33,15 +34,6 @@ if TYPE_CHECKING:
 
 WINDOW: Final = 1 << 20
 """Bytes of one direction that nobody has read, at most, beside those that wait for a slow line."""
-
-SEGMENT: Final = 40
-"""Bytes of a message of TCP without data."""
-
-LONGEST: Final = 1_460
-"""Bytes of data in one segment, as over Ethernet."""
-
-HIGH_BIT: Final = 0x80
-"""What is changed of a byte of text, so that it is none: see `corrupted`."""
 
 RESET: Final = "the connection was reset"
 HERE_ENDED: Final = "this node has ended"
@@ -140,13 +132,6 @@ class LineStream(MemoryStream):
         """Break the stream for both ends, for faults: what was under way is lost."""
         self.carrier.drop()
         super().break_now(why)
-
-
-def corrupted(piece: bytes, place: int) -> bytes:
-    """Return bytes with the highest bit of one of them changed, which is text no more if it was before."""
-    changed = bytearray(piece)
-    changed[place] ^= HIGH_BIT
-    return bytes(changed)
 
 
 class LineNetwork:

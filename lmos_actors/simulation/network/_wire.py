@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from lmos_actors.protocol.lmos import ConsumerSession
     from lmos_actors.transport import Connection, Ended, MemoryNetwork
 
-    from ._links import Links
+    from .._links import Links
 
 
 class PeersOf(Protocol):

@@ -45,6 +45,15 @@ OVERTAKEN: Final = 0.01
 QUEUE: Final = 1 << 20
 """Bytes that wait for a slow line at most, where nothing else is said."""
 
+SEGMENT: Final = 40
+"""Bytes of a message of TCP without data."""
+
+LONGEST: Final = 1_460
+"""Bytes of data in one segment, as over Ethernet."""
+
+HIGH_BIT: Final = 0x80
+"""What is changed of a byte of text, so that it is none: see `corrupted`."""
+
 
 class Draw(Protocol):
     """A distribution of seconds, never below zero."""
@@ -255,6 +264,13 @@ def _retries_until(seconds: float) -> int:
     while _retries(losses) < seconds:
         losses += 1
     return losses
+
+
+def corrupted(piece: bytes, place: int) -> bytes:
+    """Return bytes with the highest bit of one of them changed, which is text no more if it was before."""
+    changed = bytearray(piece)
+    changed[place] ^= HIGH_BIT
+    return bytes(changed)
 
 
 def between_sides(sides: Iterable[Iterable[str]], *, one_way: bool = False) -> Callable[[str, str], bool]:
