@@ -106,6 +106,8 @@ from .run import (
     run_cell as run_cell,
 )
 from .values import (
+    delay_in as delay_in,
     exception_class as exception_class,
     pick as pick,
+    sampler as sampler,
 )

@@ -118,6 +118,7 @@ from ._files import (
     Simulation as Simulation,
     Store as Store,
 )
+from ._measured import measured_times as measured_times
 from ._network import (
     Directory as Directory,
     LinksBetween as LinksBetween,

@@ -101,6 +101,15 @@ class MeasuredValues:
         return self._sources[file]
 
 
+def measured_times(path: str) -> tuple[Duration, ...]:
+    """Return the times in a file, one in each line. Blocks on the disk. Raises FileError."""
+    source, reader = read_source(path), _Reader("", is_time=True)
+    found = reader.read(source, None)
+    if reader.mistakes:
+        raise FileError(reader.mistakes)
+    return tuple(map(Duration.parse, found))
+
+
 class _Reader:
     """Reads one file: a value in each line, or those of a column of a CSV file with a head."""
 

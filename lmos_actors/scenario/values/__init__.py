@@ -1,9 +1,11 @@
 """Plain values of files: compared, selected, drawn from distributions, held against schemas."""
 
+from ._delay_words import delay_in as delay_in
 from ._dist import (
     draw as draw,
     number_type as number_type,
     problem_at as problem_at,
+    problem_of_delay as problem_of_delay,
     sampler as sampler,
 )
 from ._exceptions import (

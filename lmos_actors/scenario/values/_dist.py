@@ -22,6 +22,9 @@ Drawn: TypeAlias = Delay | Distribution
 LONGEST: Final = 360_000_000.0
 """The longest time in seconds that is drawn, that of the longest duration: 100000h."""
 
+TAIL: Final = 3.0
+"""Deviations above zero that the mean of a normal latency has at least: about one in a thousand is below."""
+
 _P99: Final = 2.3263478740408408  # how many deviations above the median one in a hundred of a normal one is
 _LARGEST_EXPONENT: Final = 709.0
 
@@ -98,6 +101,14 @@ def problem_at(given: Drawn, *, time: bool = False) -> tuple[str, str] | None:
         if not math.isfinite(amount):
             return name, f'"{name}" is not a finite number'
     return _out_of_order(given)
+
+
+def problem_of_delay(given: Delay) -> tuple[str, str] | None:
+    """Return what is wrong with the time that messages take, and the key at which that is, or None."""
+    problem = problem_at(given, time=True)
+    if problem is None and isinstance(given, Normal) and given.mean < TAIL * given.deviation:
+        return "deviation", "below zero in its tail: a message would arrive before it is sent. Use lognormal"
+    return problem
 
 
 def _wrong_values(given: Empirical, *, time: bool) -> tuple[str, str] | None:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec import UNSET
 
 from ..._worlds import MOST_CONNECTIONS, MOST_REGISTERED, is_real
-from ...model import HUB, WORLDS, Bridge, LinksBetween, Network, Normal, Rules, Topology
-from ...values import problem_at
+from ...model import HUB, WORLDS, Bridge, LinksBetween, Network, Rules, Topology
+from ...values import problem_of_delay
 from ._node_validator import NodeValidator
 from ._topology import neighbours_of, topology_problem
 
@@ -34,9 +34,6 @@ SHORTEST_TTL: Final = 3.0
 DAY: Final = 86_400.0
 LONGEST_TTL: Final = 366 * DAY
 """Bounds of the time to live of a registration, as a node has them: see `Registration`."""
-
-TAIL: Final = 3.0
-"""Deviations above zero that the mean of a normal latency has at least: about one in a thousand is below."""
 
 
 class NetworkValidator:
@@ -189,12 +186,9 @@ class NetworkValidator:
 
     def time(self, value: Any, path: DataPath) -> None:
         """Check the time that messages take, or a distribution of it."""
-        problem = problem_at(value, time=True)
+        problem = problem_of_delay(value)
         if problem is not None:
             self.names.report((*path, problem[0]), problem[1], "shape")
-        elif isinstance(value, Normal) and value.mean < TAIL * value.deviation:
-            why = "below zero in its tail: a message would arrive before it is sent. Use lognormal"
-            self.names.report((*path, "deviation"), why, "shape")
 
     # ---- between whom
 

@@ -1,0 +1,68 @@
+"""Delays in one word of a command line: `20ms`, or a distribution, as `lognormal:25ms:250ms`."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from msgspec import structs
+
+from lmos_actors.errors import nearest
+from lmos_actors.files import Duration
+
+from ..model import (
+    Constant,
+    Delay,
+    Distribution,
+    Empirical,
+    Exponential,
+    Lognormal,
+    Normal,
+    Uniform,
+    measured_times,
+)
+from ._dist import problem_of_delay
+
+_KINDS: Final[dict[str, type[Distribution]]] = {
+    "constant": Constant,
+    "uniform": Uniform,
+    "exponential": Exponential,
+    "normal": Normal,
+    "lognormal": Lognormal,
+    "empirical": Empirical,
+}
+
+
+def delay_in(word: str) -> Delay:
+    """Return the time that messages take, of a word; the keys of a distribution stand in their order.
+
+    The values of an empirical one follow one another, or it is `empirical:@FILE`, with one in each line of
+    the file. Blocks on the disk then. Raises ValueError with the reason, and FileError.
+    """
+    name, colon, rest = word.partition(":")
+    if not colon:
+        return Duration.parse(name)
+    kind = _KINDS.get(name)
+    if kind is None:
+        near = nearest(name, _KINDS)
+        hint = f', did you mean "{near}"?' if near else f": one of {', '.join(_KINDS)}"
+        raise ValueError(f'no distribution "{name}"{hint}')
+    made = _empirical(rest) if kind is Empirical else _with_amounts(name, kind, rest.split(":"))
+    problem = problem_of_delay(made)
+    if problem is not None:
+        raise ValueError(problem[1])
+    return made
+
+
+def _empirical(rest: str) -> Empirical:
+    if rest.startswith("@"):
+        return Empirical(values=measured_times(rest[1:]))
+    return Empirical(values=tuple(map(Duration.parse, rest.split(":"))))
+
+
+def _with_amounts(name: str, kind: Any, texts: list[str]) -> Distribution:
+    keys = [field.name for field in structs.fields(kind)]
+    if len(texts) != len(keys):
+        example = ":".join((name, *keys)).upper().replace(name.upper(), name, 1)
+        raise ValueError(f'"{name}" is written {example}')
+    made: Distribution = kind(**dict(zip(keys, map(Duration.parse, texts), strict=True)))
+    return made
