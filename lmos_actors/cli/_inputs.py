@@ -18,6 +18,8 @@ from lmos_actors.errors import ConfigError, nearest
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from lmos_actors.transport import Endpoint
+
 MOST_BYTES: Final = 64 << 20
 """Largest size of a file or of the standard input."""
 
@@ -177,6 +179,20 @@ def kinds_of_value(value: Any) -> tuple[str, ...]:
     """Return the JSON types that a value is of."""
     kind = next((name for tp, name in _KINDS if isinstance(value, tp)), "null")
     return _ALIKE.get(kind, (kind,))
+
+
+def address_in(text: str, option: str) -> Endpoint:
+    """Return the address of HOST:PORT, or of a port of this machine. Raises ConfigError."""
+    from lmos_actors.transport import endpoint_of
+
+    place = f"127.0.0.1:{text}" if text.isdecimal() else text
+    try:
+        found = endpoint_of(place if "://" in place else f"ws://{place}")
+    except ConfigError as error:
+        raise ConfigError(f"{text!r} is not HOST:PORT: {error.message}", option) from None
+    if "://" not in place and not place.rpartition("/")[0] and not place.rpartition(":")[2].isdecimal():
+        raise ConfigError(f"{text!r} is not HOST:PORT: it has no port", option)
+    return found
 
 
 def _paired(members: list[Written]) -> Pairs:

@@ -18,6 +18,7 @@ from lmos_actors.security import is_loopback
 from lmos_actors.transport import TcpNetwork, endpoint_of, is_here
 
 from .._answers import explained
+from .._inputs import address_in
 from .._signals import signals
 from ._log import RecordingFile
 from ._passage import CREDENTIALS, Headers, Passage
@@ -69,11 +70,7 @@ class RecordRequest:
 
     def place(self) -> Endpoint:
         """Return where to listen. Raises ConfigError."""
-        text = f"127.0.0.1:{self.listen}" if self.listen.isdecimal() else self.listen
-        try:
-            found = endpoint_of(text if "://" in text else f"ws://{text}")
-        except ConfigError as error:
-            raise ConfigError(f"{self.listen!r} is not HOST:PORT: {error.message}", "--listen") from None
+        found = address_in(self.listen, "--listen")
         if found.secure:
             raise ConfigError("clients connect without TLS: ws, or HOST:PORT", "--listen")
         if not is_loopback(found.host):

@@ -1,0 +1,375 @@
+"""`fault-proxy`: a bad network between clients and a server, with faults from the standard input.
+
+A line that is wrong ends the command where a program has written it, as what was to be tried has not been. At
+a terminal it is explained, and the next one is read.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import sys
+import threading
+from contextlib import aclosing, suppress
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+import trio
+
+from lmos_actors.deployment import FaultProxy, links_with
+from lmos_actors.errors import ConfigError, nearest
+from lmos_actors.files import Duration, Size
+from lmos_actors.protocol.td import Stream
+from lmos_actors.security import is_loopback
+from lmos_actors.simulation import LinkFault, LinkRules
+
+from ._answers import AnswerPrinter, OutputLine
+from ._inputs import address_in
+from ._signals import signals
+from .remote._sources import FileSource
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from lmos_actors.deployment import Way
+    from lmos_actors.errors import ConnectFailed
+    from lmos_actors.simulation import Draw
+    from lmos_actors.transport import Endpoint
+
+OK: Final = 0
+COULD_NOT_RUN: Final = 3
+
+MOST_FAULTS: Final = 1_000
+"""Faults in force at once."""
+
+SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+
+_LINES: Final = Stream(content_type="text/plain", schema={"type": "string"})
+_WORD: Final = re.compile(r"\S+")
+
+
+@attrs.frozen(kw_only=True)
+class FaultProxyRequest:
+    """A request for a proxy with faults."""
+
+    to: str
+    listen: str = "127.0.0.1:0"
+    insecure: bool = False
+    latency: str | None = None
+    jitter: str | None = None
+    loss: float = 0.0
+    corrupt: float = 0.0
+    bandwidth: str | None = None
+    seed: int = 1
+    json: bool = False
+
+    def addresses(self) -> tuple[Endpoint, Endpoint]:
+        """Return where to listen, and the server. Raises ConfigError."""
+        listen, to = _address(self.listen, "--listen"), _address(self.to, "--to")
+        if not to.port:
+            raise ConfigError("port 0 is of no server", "--to")
+        here = is_loopback(listen.host)
+        if not here and not self.insecure:
+            why = f"other machines would reach {to.authority} through it: --insecure allows it"
+            raise ConfigError(why, "--listen")
+        if listen.port == to.port and (listen.host == to.host or (here and is_loopback(to.host))):
+            raise ConfigError("leads back to the proxy itself", "--to")
+        return listen, to
+
+    def rules(self) -> LinkRules:
+        """Return what the links do. Blocks on the disk. Raises ConfigError."""
+        bandwidth = None if self.bandwidth is None else _read(Size.parse, self.bandwidth, "--bandwidth")
+        if bandwidth == 0:
+            raise ConfigError("a line without bandwidth carries nothing", "--bandwidth")
+        return LinkRules(
+            latency=None if self.latency is None else _read(_delay, self.latency, "--latency"),
+            jitter=None if self.jitter is None else _read(_delay, self.jitter, "--jitter"),
+            loss=_read(_share, self.loss, "--loss"),
+            corrupt=_read(_share, self.corrupt, "--corrupt"),
+            bandwidth=None if bandwidth is None else float(bandwidth),
+        )
+
+
+def _address(text: str, option: str) -> Endpoint:
+    found = address_in(text, option)
+    if "/" in text:
+        raise ConfigError(f"{text!r} is not HOST:PORT", option)
+    return found
+
+
+def _read(read: Callable[[Any], Any], value: Any, place: str) -> Any:
+    """Return what is read of a value. Raises ConfigError, with its place."""
+    try:
+        return read(value)
+    except ValueError as error:
+        raise ConfigError(str(error), place) from None
+
+
+def _delay(word: str) -> Draw:
+    from lmos_actors.scenario import delay_in, sampler  # which takes a while, and is not needed by all
+
+    return sampler(delay_in(word))
+
+
+def _share(given: str | float) -> float:
+    try:
+        share = float(given)
+    except ValueError:
+        share = -1.0
+    if not 0 <= share < 1:
+        raise ValueError(f"{given} is no share, from 0 to below 1")
+    return share
+
+
+# ---- lines of the standard input
+
+
+@attrs.frozen
+class FaultOrder:
+    """What a line orders: `kind` is its first word. Without a `duration` it lasts until it is healed."""
+
+    kind: str
+    words: str
+    way: Way | None = None
+    fault: LinkFault | None = None
+    duration: float | None = None
+
+
+KINDS: Final = ("cut", "hang", "reset", "latency", "loss", "heal")
+LASTING: Final = ("cut", "hang", "latency", "loss")
+
+
+class OrderReader:
+    """The words of a line, one after the other. Raises ConfigError with the place of a word that is wrong."""
+
+    def __init__(self, line: str, place: str) -> None:
+        self._words = [(found[0], found.start() + 1) for found in _WORD.finditer(line)]
+        self._end = len(line.rstrip()) + 1
+        self._place = place
+        self._next = 0
+
+    def order(self) -> FaultOrder:
+        """Return what the line orders. Blocks on the disk."""
+        kind = self._one_of("fault", KINDS)
+        way: Way | None = None
+        fault: LinkFault | None = None
+        if kind == "cut" and self._is_next("one-way"):
+            way = "in" if self._one_of("way", ("in", "out")) == "in" else "out"
+        elif kind == "latency":
+            fault = LinkFault(selects=_everywhere, latency=self._read(_delay, "a delay, such as 200ms"))
+        elif kind == "loss":
+            fault = LinkFault(selects=_everywhere, loss=self._read(_share, "a share, such as 0.1"))
+        duration = None
+        if kind in LASTING and self._is_next("for"):
+            duration = float(self._read(Duration.parse, Duration.described))
+        if self._next < len(self._words):
+            self._complain_of_rest(kind)
+        words = " ".join(word for word, _ in self._words)
+        return FaultOrder(kind, words, way, fault, duration)
+
+    def _word(self, what: str) -> str:
+        if self._next == len(self._words):
+            raise ConfigError(f"{what} is missing", f"{self._place}:{self._end}")
+        self._next += 1
+        return self._words[self._next - 1][0]
+
+    def _one_of(self, what: str, known: tuple[str, ...]) -> str:
+        word = self._word(f"a {what}, {' or '.join(known)},")
+        if word not in known:
+            near = nearest(word, known)
+            hint = f', did you mean "{near}"?' if near else f": one of {', '.join(known)}"
+            self._complain(f'no {what} "{word}"{hint}')
+        return word
+
+    def _is_next(self, word: str) -> bool:
+        found = self._next < len(self._words) and self._words[self._next][0] == word
+        self._next += found
+        return found
+
+    def _read(self, read: Callable[[str], Any], what: str) -> Any:
+        word = self._word(what)
+        return _read(read, word, f"{self._place}:{self._words[self._next - 1][1]}")
+
+    def _complain_of_rest(self, kind: str) -> None:
+        self._next += 1
+        word = self._words[self._next - 1][0]
+        if word == "for" and kind not in LASTING:
+            self._complain(f'"{kind}" happens at once, for no time')
+        near = nearest(word, ("one-way", "for"))
+        self._complain(f'unexpected "{word}"' + (f', did you mean "{near}"?' if near else ""))
+
+    def _complain(self, text: str) -> None:
+        raise ConfigError(text, f"{self._place}:{self._words[self._next - 1][1]}")
+
+
+def _everywhere(source: str, target: str) -> bool:
+    """Select all lines."""
+    return True
+
+
+# ---- the command
+
+
+def run_fault_proxy(request: FaultProxyRequest) -> int:
+    """Pass on, with faults, until a signal comes. Returns the exit code. Raises ConfigError, OSError."""
+    running = _Running(request)
+    try:
+        with signals.in_order():
+            trio.run(running.run)
+    except ConfigError as error:
+        if error.__cause__ is None:
+            raise
+        running.answers.wrong(str(error))  # an address that is taken
+        return COULD_NOT_RUN
+    return OK
+
+
+class _Running:
+    """One run of `fault-proxy`."""
+
+    def __init__(self, request: FaultProxyRequest) -> None:
+        self.answers = AnswerPrinter(json=request.json)
+        self._request = request
+        self._listen, self._to = request.addresses()
+        self._server = _shown(self._to.host, self._to.port)
+        self._links = links_with(request.rules(), request.seed)
+        self._source = _faults_from()
+        self._in_force: dict[int, str] = {}
+        self._unreachable: tuple[str, int] = ("", 0)  # why, and how often since it was printed
+        self._news = trio.Event()
+        self._failure: ConfigError | OSError | None = None
+
+    async def run(self) -> None:
+        """Listen, read faults and carry them out. Raises ConfigError, OSError."""
+        proxy = FaultProxy(self._listen, self._to, self._links, on_unreachable=self._note_unreachable)
+        async with proxy:
+            await self._announce(proxy)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._guarded, self._report_unreachable, nursery)
+                if self._source is not None:
+                    nursery.start_soon(self._guarded, self._read_faults, nursery, self._source, proxy)
+                await _wait_for_signal()
+                nursery.cancel_scope.cancel("a signal to stop")
+        await self._sum_up(proxy)
+        if self._failure is not None:
+            raise self._failure
+
+    async def _guarded(self, work: Callable[..., Awaitable[None]], nursery: trio.Nursery, *args: Any) -> None:
+        """Do some work; an error in it ends the command, and comes out as itself."""
+        try:
+            await work(nursery, *args)
+        except (ConfigError, OSError) as error:
+            self._failure = error
+            nursery.cancel_scope.cancel("an error")
+
+    # ---- faults
+
+    async def _read_faults(self, nursery: trio.Nursery, source: FileSource, proxy: FaultProxy) -> None:
+        async with aclosing(source.items(_LINES)) as lines:
+            number = 0
+            async for line in lines:
+                await self._read_fault(line, source, number, nursery, proxy)
+                number += 1
+
+    async def _read_fault(
+        self, line: str, source: FileSource, number: int, nursery: trio.Nursery, proxy: FaultProxy
+    ) -> None:
+        try:
+            order = OrderReader(line, source.place_of(number)).order()
+        except ConfigError as error:
+            if not source.is_terminal:
+                raise
+            self.answers.wrong(error.message)
+            return
+        await self._carry_out(order, nursery, proxy)
+
+    async def _carry_out(self, order: FaultOrder, nursery: trio.Nursery, proxy: FaultProxy) -> None:
+        if order.kind == "reset":
+            count = proxy.reset()
+            text = f"reset {count} connection" + ("s" if count != 1 else "")
+            await self._say(text, "reset", connections=count)
+        elif order.kind == "heal":
+            await self._heal_all(proxy)
+        elif len(self._in_force) >= MOST_FAULTS:
+            raise ConfigError(f"{MOST_FAULTS:,} faults are in force: heal ends them")
+        else:
+            await self._begin(order, nursery, proxy)
+
+    async def _begin(self, order: FaultOrder, nursery: trio.Nursery, proxy: FaultProxy) -> None:
+        number = proxy.cut(order.way) if order.fault is None else proxy.begin(order.fault)
+        self._in_force[number] = order.kind
+        if order.duration is not None:
+            nursery.start_soon(self._guarded, self._heal_after, nursery, proxy, number, order.duration)
+        members = {"id": number, "fault": order.kind, "words": order.words}
+        text = order.words if order.duration is not None else f"{order.words}, until heal"
+        await self._say(text, "fault", **members, way=order.way, duration=order.duration)
+
+    async def _heal_after(self, _: trio.Nursery, proxy: FaultProxy, number: int, seconds: float) -> None:
+        await trio.sleep(seconds)
+        if number in self._in_force:
+            await self._heal(proxy, number)
+
+    async def _heal_all(self, proxy: FaultProxy) -> None:
+        if not self._in_force:
+            self.answers.note("there is nothing to heal")
+        for number in tuple(self._in_force):
+            await self._heal(proxy, number)
+
+    async def _heal(self, proxy: FaultProxy, number: int) -> None:
+        kind = self._in_force.pop(number)
+        proxy.heal(number)
+        await self._say(f"healed: {kind}", "healed", id=number, fault=kind)
+
+    # ---- output
+
+    async def _say(self, text: str, event: str, **members: Any) -> None:
+        await self.answers.print(OutputLine({"event": event, **members}, text))
+
+    async def _announce(self, proxy: FaultProxy) -> None:
+        for host, port in proxy.addresses:
+            shown = _shown(host, port)
+            members = {"host": host, "port": port, "to": self._server, "seed": self._request.seed}
+            await self._say(f"{shown} leads to {self._server}, Ctrl-C ends", "listening", **members)
+
+    def _note_unreachable(self, failure: ConnectFailed) -> None:
+        self._unreachable = failure.why, self._unreachable[1] + 1
+        self._news.set()
+
+    async def _report_unreachable(self, _: trio.Nursery) -> None:
+        while True:
+            await self._news.wait()
+            self._news = trio.Event()
+            (why, times), self._unreachable = self._unreachable, ("", 0)
+            text = f"cannot connect to {self._server}: {why}" + (f" ({times} times)" if times > 1 else "")
+            await self._say(text, "unreachable", why=why, times=times)
+
+    async def _sum_up(self, proxy: FaultProxy) -> None:
+        found = proxy.statistics()
+        text = f"{found.connections} connections, {found.bytes_in:,} bytes in, {found.bytes_out:,} bytes out"
+        members = attrs.asdict(found)
+        del members["open"]
+        await self._say(text, "stopped", **members)
+
+
+def _shown(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _faults_from() -> FileSource | None:
+    """Return the standard input, None where there is none to read from.
+
+    A process in the background of a terminal would be stopped by reading from it.
+    """
+    with suppress(ConfigError, AttributeError, OSError):
+        source = FileSource("-")
+        if not source.is_terminal or os.tcgetpgrp(sys.stdin.fileno()) == os.getpgrp():
+            return source
+    return None
+
+
+async def _wait_for_signal() -> None:
+    if threading.current_thread() is not threading.main_thread():
+        await trio.sleep_forever()
+    with trio.open_signal_receiver(*SIGNALS) as received:
+        await anext(received)
