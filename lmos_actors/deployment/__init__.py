@@ -13,6 +13,7 @@ from ._fault_proxy import (
     Way as Way,
     links_with as links_with,
 )
+from ._group import ProcessEnded as ProcessEnded
 from ._launcher import (
     Launcher as Launcher,
     LauncherAgent as LauncherAgent,

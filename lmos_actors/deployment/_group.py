@@ -12,6 +12,7 @@ drains is read, too.
 from __future__ import annotations
 
 import json
+import re
 import signal
 from contextlib import asynccontextmanager, suppress
 from functools import partial
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
 REST: Final = 0.5
 """Seconds in which the last output of a process is read after its end: its own children may hold the pipe."""
 
+
+_EXCERPT: Final = re.compile(r"\s+[0-9]*\s*\|")
 
 LAST_WORDS: Final = 0.05
 """Seconds in which the last words of a process that has ended may still come."""
@@ -158,7 +161,7 @@ class Replica(Agent, private=True):
         splitter = LineSplitter()
         async for piece in pieces:
             lines = list(splitter.lines(piece))
-            self.last_words = next((line for line in reversed(lines) if line.strip()), self.last_words)
+            self.last_words = next(filter(_is_said, reversed(lines)), self.last_words)
             await self.of.logs.write(self.name, lines)
         await self.of.logs.write(self.name, list(splitter.rest()))
 
@@ -173,6 +176,8 @@ class Replica(Agent, private=True):
 
     def _happened(self, event: dict[str, Any]) -> None:
         match event.get("event"):
+            case "files" if isinstance(event.get("files"), list):
+                self.of.files = tuple(map(str, event["files"]))
             case "listening" if isinstance(event.get("url"), str):
                 self.of.listens(self, event["url"].removesuffix("/ws"))
             case "ready" if not self.asked:
@@ -181,6 +186,11 @@ class Replica(Agent, private=True):
                 self.of.enters(self, "draining")
             case _:
                 pass
+
+
+def _is_said(line: str) -> bool:
+    """Return whether a line says something, and is no excerpt of a file, nor a hint at --help."""
+    return bool(line.strip()) and not _EXCERPT.match(line) and not line.startswith("lmos-actors serve --help")
 
 
 def how_ended(code: int) -> str:
@@ -219,6 +229,8 @@ class Group:
     notice: Callable[[Group, int], None]
     now: Callable[[], str]
     members: dict[int, Member] = attrs.Factory(dict[int, Member])
+    files: tuple[str, ...] = ()
+    """The files of the project that its processes have imported, where they list them."""
     address: str = ""
     """Where its directory is, once it has been somewhere: there it is again after a restart."""
     _changed: trio.Event = attrs.Factory(trio.Event)

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator  # noqa: TC003 - the contract of the agent has it
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -52,6 +52,9 @@ ADDRESS: Final = "ws://127.0.0.1:1"
 """The address of the launcher on its socket, which has no other."""
 
 GROUPS: Final = "groups"
+
+LOOK: Final = 0.5
+"""Seconds between two looks at the files of the project, where a launcher reloads."""
 
 MORE: Final = 2.0
 """Seconds beyond the time to be ready until a replacement counts as failed: it has to be started, too."""
@@ -192,7 +195,8 @@ class Launcher:
                 await trio.sleep(plan.pause)
             if self.ending.is_set():
                 raise ActionFailed("the launcher is ending")
-            batch = news = numbers[begin : begin + plan.batch]
+            batch = numbers[begin : begin + plan.batch]
+            news: Sequence[int] = batch
             with trio.CancelScope(shield=True):
                 replace = self._start_first if plan.order == "start_first" else self._stop_first
                 news = await replace(group, batch)
@@ -266,6 +270,33 @@ class Launcher:
             await group.wait_until(lambda: all(number in group.members for number in news))
             await self._wait_ready(group, news)
             yield f"{name}: {', '.join(map(str, news))} ready"
+
+    # ---- code that changes
+
+    async def reload(self, say: Callable[[str], None]) -> None:
+        """Restart each group of which a file of the project has changed, until cancelled."""
+        before = self._times()
+        while True:
+            await trio.sleep(LOOK)
+            now = self._times()
+            changed = {file for file, time in now.items() if before.get(file, time) != time}
+            before = now
+            for group in tuple(self.groups.values()):
+                files = changed.intersection(group.files)
+                if files:
+                    say(f"{group.plan.name}: {min(files)} has changed")
+                    async with self.at_work(f"reload {group.plan.name}"):
+                        await self.stop_all(group)
+                        await self.start_all(group)
+
+    def _times(self) -> dict[str, int]:
+        """Return when the files were changed that groups have imported. Blocks on the disk, for little."""
+        found: dict[str, int] = {}
+        for group in self.groups.values():
+            for file in group.files:
+                with suppress(OSError):
+                    found[file] = os.stat(file).st_mtime_ns
+        return found
 
     # ---- another plan
 

@@ -33,6 +33,7 @@ def up(
     /,
     *,
     detach: Annotated[Switch, Parameter(name=["--detach", "-d"])] = False,
+    reload: Switch = False,
     dry_run: Switch = False,
     set_: Settings = None,
     state: State = None,
@@ -65,6 +66,8 @@ often, or it runs already; 130 ended at once.
         A deployment file, `lmos: deployment/v1`.
     detach
         Run in the background: return once all groups are ready.
+    reload
+        Restart a group when a file of the project that it has imported changes, while you write it.
     dry_run
         Print what would be started or changed, and in which order, and do nothing.
     """
@@ -72,7 +75,13 @@ often, or it runs already; 130 ended at once.
 
     return run_up(
         UpRequest(
-            file=file, settings=settings_of(set_), state=state, detach=detach, dry_run=dry_run, json=json
+            file=file,
+            settings=settings_of(set_),
+            state=state,
+            detach=detach,
+            reload=reload,
+            dry_run=dry_run,
+            json=json,
         )
     )
 

@@ -67,6 +67,10 @@ class Console:
         text = f"ready: {counts}, launcher {status.launcher_pid}, Ctrl-C stops"
         self._say(text, "ready", launcher_pid=status.launcher_pid)
 
+    def said(self, text: str) -> None:
+        """Print what the launcher does by itself."""
+        self._say(text, "note", what=text)
+
     def draining(self) -> None:
         """Print that the end has begun."""
         self._say("draining; again ends at once", "draining")

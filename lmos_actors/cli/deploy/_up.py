@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 import signal
 import subprocess
@@ -21,12 +22,14 @@ from lmos_actors.deployment import (
     Launcher,
     LocalPlace,
     LogFiles,
+    ProcessEnded,
     controls_of,
     in_order,
     open_launcher,
 )
 from lmos_actors.errors import ConfigError, StartFailed, SupervisionError, TransportError, group_of
 from lmos_actors.scenario import launch_plan, load_deployment
+from lmos_actors.supervision import Backoff
 
 from .._signals import signals
 from ..run._load import complain, importing, print_notes
@@ -43,6 +46,9 @@ OK: Final = 0
 COULD_NOT_RUN: Final = 3
 INTERRUPTED: Final = 130
 
+PATIENT: Final = 1_000_000
+"""Restarts within some seconds that groups may have while their code is being written."""
+
 LOOK: Final = 0.05
 """Seconds between two looks at a launcher that is starting in the background."""
 
@@ -58,6 +64,7 @@ class UpRequest:
     settings: Mapping[str, str] = attrs.Factory(dict[str, str])
     state: str | None = None
     detach: bool = False
+    reload: bool = False
     dry_run: bool = False
     json: bool = False
 
@@ -86,22 +93,34 @@ def run_up(request: UpRequest) -> int:
         print(f"lmos-actors: {error}", file=sys.stderr)
         return COULD_NOT_RUN
     try:
-        read = partial(_read, controls)
-        return _run(read(request.settings), controls, Console(json=request.json), read)
+        read = partial(_read, controls, reload=request.reload)
+        running = _Up(
+            read(request.settings), controls, Console(json=request.json), read, reload=request.reload
+        )
+        return _run(running)
     finally:
         controls.remove()
         lock.release()
 
 
-def _read(controls: Controls, settings: Mapping[str, str]) -> LaunchPlan:
-    """Return the plan of the file as it is now, whose processes read a copy of it. Raises ConfigError."""
+def _read(controls: Controls, settings: Mapping[str, str], *, reload: bool) -> LaunchPlan:
+    """Return the plan of the file as it is now, whose processes read a copy of it. Raises ConfigError.
+
+    With `reload` they list what they import, and are patient with code that is being written.
+    """
     file = Path(controls.file)
     content = file.read_bytes()
     copy = controls.folder / f"{hashlib.sha256(content).hexdigest()[:8]}{file.suffix}"
     copy.write_bytes(content)
     loaded = load_deployment(controls.file, settings=settings, classes=False, snapshot=copy)
     words = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
-    return launch_plan(loaded.deployment, controls.file, ("--snapshot", str(copy), *words))
+    words += ["--files"] if reload else []
+    plan = launch_plan(loaded.deployment, controls.file, ("--snapshot", str(copy), *words))
+    if not reload:
+        return plan
+    slowly = Backoff(initial=0.5, max=2.0)
+    patient = (attrs.evolve(group, max_restarts=PATIENT, backoff=slowly) for group in plan.groups)
+    return attrs.evolve(plan, groups=tuple(patient))
 
 
 def _shown(plan: LaunchPlan) -> list[str]:
@@ -117,19 +136,20 @@ def _shown(plan: LaunchPlan) -> list[str]:
 # ---- in the foreground
 
 
-def _run(
-    plan: LaunchPlan,
-    controls: Controls,
-    console: Console,
-    read: Callable[[Mapping[str, str]], LaunchPlan],
-) -> int:
-    running = _Up(plan, controls, console, read)
+def _of_agents(record: logging.LogRecord) -> bool:
+    """Return whether a record is no crash report of a process, whose end is printed in a line of its own."""
+    args = record.args if isinstance(record.args, tuple) else ()
+    return not any(isinstance(getattr(each, "error", None), ProcessEnded) for each in args)
+
+
+def _run(running: _Up) -> int:
+    logging.getLogger("lmos_actors").addFilter(_of_agents)
     try:
         trio.run(running.run)
     except ConfigError as error:
         return complain(error)
     except (SupervisionError, TransportError, StartFailed) as error:
-        console.failed(_why(error))
+        running.console.failed(_why(error))
         return COULD_NOT_RUN
     return INTERRUPTED if running.signals > 1 else OK
 
@@ -154,15 +174,18 @@ class _Up:
         controls: Controls,
         console: Console,
         read: Callable[[Mapping[str, str]], LaunchPlan],
+        *,
+        reload: bool,
     ) -> None:
         self.signals = 0
         self._plan = plan
         self._controls = controls
-        self._console = console
+        self.console = console
         self._logs = LogFiles(controls.logs)
         self._place = LocalPlace(controls.records)
         self._launcher = Launcher(plan, self._place, self._logs, console.replica, read)
         self._node: Node | None = None
+        self._reload = reload
 
     async def run(self) -> None:
         """Run until a signal comes, or `down`. Raises RestartIntensityExceeded, ConfigError."""
@@ -170,7 +193,7 @@ class _Up:
         async with trio.open_nursery() as nursery:
             await nursery.start(self._take_signals)
             with self._logs.follow(patience=1.0) as follower:
-                nursery.start_soon(self._console.show, follower)
+                nursery.start_soon(self.console.show, follower)
                 try:
                     await self._live()
                 except BaseException as error:  # noqa: ASYNC103 -- raised below, and not as a group of one
@@ -179,24 +202,26 @@ class _Up:
             nursery.cancel_scope.cancel("the launcher has ended")
         if failure is not None:
             raise failure
-        self._console.stopped()
+        self.console.stopped()
 
     async def _live(self) -> None:
         left = self._place.left()
         if left:
-            self._console.waits_for(left)
+            self.console.waits_for(left)
             await self._place.wait_left(max(group.shutdown for group in self._plan.groups))
         async with open_launcher(self._launcher, self._controls) as node:
             self._node = node
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._say_ready)
+                if self._reload:
+                    nursery.start_soon(self._launcher.reload, self.console.said)
                 await self._launcher.ending.wait()
                 nursery.cancel_scope.cancel("the launcher ends")
-            self._console.draining()
+            self.console.draining()
 
     async def _say_ready(self) -> None:
         await self._launcher.wait_ready()
-        self._console.ready(self._launcher.status())
+        self.console.ready(self._launcher.status())
 
     async def _take_signals(self, task_status: trio.TaskStatus[None]) -> None:
         with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as coming:

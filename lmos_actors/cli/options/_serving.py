@@ -143,6 +143,8 @@ May be given several times."""
     set_: Annotated[Settings, Parameter(group=DEPLOYED)] = None
     launched: Annotated[Switch, Parameter(group=DEPLOYED)] = False
     """End when standard input does: a launcher has the other end."""
+    files: Annotated[Switch, Parameter(group=DEPLOYED)] = False
+    """Print which files of the project it has imported, for `up --reload`."""
     snapshot: Annotated[Path | None, Parameter(metavar="FILE", group=DEPLOYED)] = None
     """A copy of the file, which is read in its place: the file as it was when the launcher began."""
 
@@ -154,6 +156,7 @@ May be given several times."""
             "at": settings_of(self.at, "--at"),
             "settings": settings_of(self.set_),
             "launched": self.launched,
+            "files": self.files,
             "snapshot": self.snapshot,
         }
 

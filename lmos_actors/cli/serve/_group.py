@@ -6,11 +6,13 @@ file says of the group is applied here: folder, environment, limits, and the opt
 
 from __future__ import annotations
 
+import json
 import os
 import resource
+import sys
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 import msgspec
@@ -30,6 +32,7 @@ from ._serve import ServeRequest, serve_tree
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from lmos_actors.node import Node
     from lmos_actors.scenario import Deployment, DeploymentFile, Group
 
 MOST_REPLICAS: Final = 1_000_000
@@ -42,7 +45,7 @@ class GroupRequest:
 
     `at` has the URLs of groups with directories, by name; `snapshot` is the file as it was when its launcher
     began; `launched` says that standard input is a pipe whose
-    other end the launcher has.
+    other end the launcher has; with `files` it is printed which files of the project it has imported.
     """
 
     file: str
@@ -51,6 +54,7 @@ class GroupRequest:
     settings: Mapping[str, str] = attrs.Factory(dict[str, str])
     at: Mapping[str, str] = attrs.Factory(dict[str, str])
     launched: bool = False
+    files: bool = False
     snapshot: Path | None = None
 
 
@@ -65,12 +69,21 @@ def serve_group(request: GroupRequest) -> int:
         return first
     group = _group_of(first.deployment, request)
     _prepare(group, Path(file).parent, request.replica)  # before the modules of the agents are imported
-    loaded = importing(request.file, load)
+    loaded = importing(request.file, partial(load, group=request.group))
     if isinstance(loaded, int):
         return loaded
     agents = GroupAgents(loaded, request.group)
     ending = Ending(float(group.drain.timeout), float(group.drain.spread), launched=request.launched)
-    return serve_tree(_request_of(loaded, group, request), agents.root, agents.start, ending)
+    start = partial(_start_and_list, agents, loaded.root) if request.files else agents.start
+    return serve_tree(_request_of(loaded, group, request), agents.root, start, ending)
+
+
+async def _start_and_list(agents: GroupAgents, root: Path, node: Node) -> None:
+    """Start the agents, and print which files of the project have been imported for that."""
+    await agents.start(node)
+    files = {file for module in tuple(sys.modules.values()) if (file := getattr(module, "__file__", None))}
+    own = sorted(file for file in files if Path(file).is_relative_to(root) and "site-packages" not in file)
+    print(json.dumps({"event": "files", "files": own}), flush=True)
 
 
 def _group_of(deployment: Deployment, request: GroupRequest) -> Group:
@@ -86,10 +99,11 @@ def _filled(part: Any, replica: int) -> Any:
     """Return a part of a group with the number of the process in its texts."""
     if isinstance(part, str) and type(part) is str:
         return filled_for(part, replica)
+    parts: Any = part
     if isinstance(part, tuple):
-        return tuple(_filled(each, replica) for each in cast("tuple[Any, ...]", part))
+        return tuple(_filled(each, replica) for each in parts)
     if isinstance(part, dict):
-        return {key: _filled(value, replica) for key, value in cast("dict[str, Any]", part).items()}
+        return {key: _filled(value, replica) for key, value in parts.items()}
     if isinstance(part, msgspec.Struct):
         names = part.__struct_fields__
         return msgspec.structs.replace(

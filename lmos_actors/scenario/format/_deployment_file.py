@@ -9,7 +9,7 @@ import attrs
 from lmos_actors.files import FileError, Note, decode, mapped, read
 
 from ..doubles import Recordings
-from ..model import AnyFile, Cells, Deployment
+from ..model import AnyFile, Cells, Deployment, Group
 from ._cell_names import CellNames
 from ._fields import accepts
 from ._remote_access import RemoteAccess, hide_secrets, unusable_access
@@ -49,14 +49,16 @@ def load_deployment(
     *,
     settings: Mapping[str, str] | None = None,
     classes: bool = True,
+    group: str | None = None,
     snapshot: Path | None = None,
 ) -> DeploymentFile:
     """Read a deployment file, and check it; without `classes`, which imports them, not against its agents.
 
-    `settings` set variables to text from the command line. `snapshot` is a copy of the file, which is read in
-    its place: the file may have been changed since. Blocks on the disk and runs the code of the
-    modules named. Raises FileError with every mistake found; ConfigError for a setting that the file does
-    not know.
+    With `group` only the classes are imported that this group needs: of its own agents, and of those that
+    they have refs to. `settings` set variables to text from the command line. `snapshot` is a copy of the
+    file, which is read in its place: the file may have been changed since. Blocks on the disk and runs the
+    code of the modules named. Raises FileError with every mistake found; ConfigError for a setting that the
+    file does not know.
     """
     document = read(path, copy=snapshot)
     if mapped(document.data).get("lmos") != DEPLOYMENT:
@@ -66,7 +68,7 @@ def load_deployment(
     found = cells.all()
     mistakes += cells.mistakes
     root = project_root(cast("Path", document.path))
-    made = _Deployment(document, mistakes, root, classes=classes)
+    made = _Deployment(document, mistakes, root, classes=classes, group=group)
     decoded = [made.read(data) for data in found]
     if mistakes or not decoded or decoded[0] is None:
         raise FileError(hide_secrets(document, mistakes))
@@ -90,7 +92,10 @@ def _of_other_kind(document: Document) -> tuple[Mistake, ...]:
 class _Deployment:
     """Decoding and checks of the data of one file; `mistakes` and `notes` grow."""
 
-    def __init__(self, document: Document, mistakes: list[Mistake], root: Path, *, classes: bool) -> None:
+    def __init__(
+        self, document: Document, mistakes: list[Mistake], root: Path, *, classes: bool, group: str | None
+    ) -> None:
+        self._group = group
         self.document = document
         self.mistakes = mistakes
         self.notes: list[Note] = []
@@ -122,8 +127,18 @@ class _Deployment:
 
     def _check(self, names: CellNames) -> None:
         names.check()
-        names.classes = self._targets.classes(names, self.mistakes) if self._targets else {}
+        names.classes = (
+            self._targets.classes(names, self.mistakes, self._needed(names)) if self._targets else {}
+        )
         names.fitted = self._targets is not None
         check_system(names, cast("Path", self.document.path).parent)
         self.mistakes += names.mistakes
         self.notes += names.notes
+
+    def _needed(self, names: CellNames) -> set[str] | None:
+        """Return the agents whose classes the group needs, None for all."""
+        group = names.made.get(("groups", self._group)) if self._group is not None else None
+        if not isinstance(group, Group) or not all(name in names.agents for name in group.agents):
+            return None  # parts of a tree are named: anything may be in them
+        refs = [late for late in names.cell.late if late.reference.namespace == "agents"]
+        return {*group.agents, *(late.reference.name for late in refs if late.path[1] in group.agents)}

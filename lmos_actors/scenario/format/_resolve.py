@@ -44,7 +44,7 @@ from ._used_tree import use_tree
 from .validators._cell_check import check_cell, has_required_parts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from lmos_actors.actors import Agent
     from lmos_actors.files import DataPath
@@ -241,12 +241,17 @@ class Targets:
         kind: Kind = "import" if error.__cause__ is not None else "name"
         mistakes.append(self.document.mistake(path, error.message, kind))
 
-    def classes(self, names: CellNames, mistakes: list[Mistake]) -> dict[str, type]:
+    def classes(
+        self, names: CellNames, mistakes: list[Mistake], only: Collection[str] | None = None
+    ) -> dict[str, type]:
+        """Return the classes of agents, or only of some, by their names; what cannot be had is a mistake."""
         classes: dict[str, type] = {}
         if names.tree is not None:
             made = {name: names.tree.class_of(name) for name in names.tree.agents}
             classes |= {name: cls for name, cls in made.items() if cls is not None}
         for name, path, use in names.uses():
+            if only is not None and name not in only:
+                continue
             found = self._imported(use)
             if isinstance(found, ConfigError):
                 self._wrong((*path, "use"), found, mistakes)

@@ -185,6 +185,15 @@ class TreeBuilder:
         self._doubles = doubles
         self._reached = reached
 
+    def children(self, keep: Callable[[str], bool]) -> tuple[Any, ...]:
+        """Return the specs of those children of the root that are wanted, by their names."""
+        if self._system.used is not None:
+            return tuple(child for child in self.root().children if keep(child.name))
+        names = {
+            child if isinstance(child, str) else child.name: child for child in self._system.root.children
+        }
+        return tuple(self._child(child) for name, child in names.items() if keep(name))
+
     def root(self) -> SupervisorSpec:
         """Return the spec of the root with all that is below it, but for populations."""
         used = self._system.used

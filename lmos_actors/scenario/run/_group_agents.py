@@ -43,10 +43,9 @@ class GroupAgents:
     async def start(self, node: Node) -> None:
         """Start the agents in the order of the tree. Raises StartFailed."""
         refs = _Refs(node, self._file, self._name, self._group_of, await self._remotes(node))
-        tree = TreeBuilder(self._file.system, refs, {}).root()
-        for child in tree.children:
-            if self._group_of.path(child.name) == self._name:
-                await start_spec(node, child)
+        tree = TreeBuilder(self._file.system, refs, {})
+        for child in tree.children(lambda name: self._group_of.path(name) == self._name):
+            await start_spec(node, child)
 
     async def _remotes(self, node: Node) -> dict[str, Ref[Any]]:
         """Connect to the agents of others that the file names."""
