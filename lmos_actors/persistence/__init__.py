@@ -27,6 +27,7 @@ from ._simulated import (
 from ._sqlite import SqliteStore as SqliteStore
 from ._store import (
     Batch as Batch,
+    Check as Check,
     Conflict as Conflict,
     Delete as Delete,
     DeleteRange as DeleteRange,

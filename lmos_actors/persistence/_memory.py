@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from bisect import bisect_left, insort
 from typing import TYPE_CHECKING
 
@@ -9,12 +10,12 @@ import attrs
 
 from lmos_actors.errors import StoreFailed, StoreInUse
 
-from ._store import Delete, DeleteRange, Expected, Put, size_of
+from ._store import Check, DeleteRange, Expected, Put, size_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ._store import Batch, Conflict, Durability, Write
+    from ._store import Batch, Conflict, Delete, Durability, Write
 
 
 @attrs.define
@@ -77,13 +78,15 @@ class Records:
             self._write(write)
         return None
 
-    def _holds(self, write: Put | Delete) -> bool:
+    def _holds(self, write: Put | Delete | Check) -> bool:
         if write.expect is Expected.ANYTHING:
             return True
         value = self._space(write.space).values.get(write.key)
         return value == (None if write.expect is Expected.NOTHING else write.expect)
 
     def _write(self, write: Write) -> None:
+        if isinstance(write, Check):
+            return
         space = self._spaces.setdefault(write.space, _Space())
         if isinstance(write, Put):
             space.put(write.key, write.value)
@@ -98,42 +101,52 @@ class Records:
 
 
 class MemoryStore:
-    """Store in memory. Closing it keeps its content, so that it can be opened again."""
+    """Store in memory. Closing it keeps its content, so that it can be opened again.
 
-    def __init__(self) -> None:
+    With `shared` several nodes of one process may have it open at once.
+    """
+
+    def __init__(self, *, shared: bool = False) -> None:
         self.name = "memory:"
+        self.is_shared = shared
         self._records = Records()
-        self._open = False
+        self._openings = 0
+        self._lock = threading.Lock()  # the calls of each opening come from a thread of its own
 
     def wipe(self) -> None:
         """Forget everything, as memory does at the end of its process."""
         self._records = Records()
 
     def open(self) -> None:
-        """Open the store. Raise StoreInUse if it is open."""
-        if self._open:
-            raise StoreInUse(self.name, "it is open already")
-        self._open = True
+        """Open the store. Raise StoreInUse if it is open, and not shared."""
+        with self._lock:
+            if self._openings and not self.is_shared:
+                raise StoreInUse(self.name, "it is open already")
+            self._openings += 1
 
     def get(self, space: str, keys: Sequence[str]) -> list[bytes | None]:
         """Return the values of keys; see `Store`."""
-        return self._opened().get(space, keys)
+        with self._lock:
+            return self._opened().get(space, keys)
 
     def scan(
         self, space: str, *, start: str = "", stop: str | None = None, limit: int
     ) -> list[tuple[str, bytes]]:
         """Return a page of records; see `Store`."""
-        return self._opened().scan(space, start, stop, limit)
+        with self._lock:
+            return self._opened().scan(space, start, stop, limit)
 
     def commit(self, batches: Sequence[Batch], durability: Durability) -> list[Conflict | None]:
         """Write batches; see `Store`."""
-        return self._opened().commit(batches)
+        with self._lock:
+            return self._opened().commit(batches)
 
     def close(self) -> None:
-        """Close the store, and keep its content."""
-        self._open = False
+        """Close the store, and keep its content; does nothing if it is closed."""
+        with self._lock:
+            self._openings = max(0, self._openings - 1)
 
     def _opened(self) -> Records:
-        if not self._open:
+        if not self._openings:
             raise StoreFailed(self.name, "it is closed", "open it first")
         return self._records

@@ -14,6 +14,9 @@ of tests (`tests/persistence/test_crashes.py`) holds both to one outcome.
 - **A torn write** ("torn"): of the last frame that was not synced a part is there. Opening finds that its
   checksum is wrong, and leaves it out.
 - **The disk is full**: commits fail with `StoreFull`, and nothing of them is there; reading goes on.
+
+A **shared** disk is that of a server, which several processes use at once. A process may be cut off from it:
+its calls fail, and of the commit that was under way it does not hear whether it has been written.
 """
 
 from __future__ import annotations
@@ -28,7 +31,7 @@ import trio
 from lmos_actors.errors import StoreFailed, StoreFenced, StoreFull, StoreInUse
 
 from ._memory import Records
-from ._store import Delete, DeleteRange, Put
+from ._store import Check, Delete, DeleteRange, Put
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -50,28 +53,35 @@ HEAD: Final = struct.Struct(">IIQ")
 class SimulatedDisk:
     """Disk of a simulated machine with the file of one store. It outlives the processes that open it.
 
-    `seconds` returns how long the next commit takes, in virtual time.
+    `seconds` returns how long the next commit takes, in virtual time. With `shared` several processes may
+    have the store open at once.
     """
 
-    def __init__(self, random: RandomStream, seconds: Callable[[], float] = float) -> None:
+    def __init__(
+        self, random: RandomStream, seconds: Callable[[], float] = float, *, shared: bool = False
+    ) -> None:
+        self.shared = shared
         self.seconds = seconds
         self.factor = 1.0
         """Commits take so many times as long."""
         self.full = False
         self.records = Records()
+        """The records below the log."""
+        self.live = Records()
+        """The records as all commits have left them, while the store is open."""
         self.log = bytearray()
         self.synced = 0
         """Bytes of the log that the loss of power leaves."""
         self.writer = 0
         """Number of the newest writer."""
-        self.user: SimulatedStore | None = None
+        self.users: list[SimulatedStore] = []
+        """The stores that are open, at most one unless the disk is shared."""
         self._random = random
 
     def crash(self, writes: WritesAtCrash = "kept") -> None:
-        """End the process that has the store open, and with "lost" and "torn" the power, at this instant."""
-        user, self.user = self.user, None
-        if user is not None:
-            user.die(lands=writes == "torn" or self._random.random() < 0.5)
+        """End what has the store open, and with "lost" and "torn" the power, at this instant."""
+        for user in tuple(self.users):
+            user.die(lands=writes == "torn" or self.toss())
         unsynced = [end for end in _ends(self.log) if end > self.synced]
         if writes == "kept" or not unsynced:
             return
@@ -87,8 +97,9 @@ class SimulatedDisk:
 
         It is as if these had a disk of their own: no write of another owner is touched.
         """
-        user, lands = self.user, writes == "torn" or self._random.random() < 0.5
-        under_way = user is not None and user.end_of(owners, lands=lands and writes == "kept")
+        lands = writes == "torn" or self.toss()
+        ended = [user.end_of(owners, lands=lands and writes == "kept") for user in self.users]
+        under_way = any(ended)
         if writes == "kept":
             return
         frames = [(end, list(frame)) for end, frame in _frames(self.log)]
@@ -111,8 +122,11 @@ class SimulatedDisk:
             self.log += _frame(self.writer, others) if others else b""
             if end <= synced:
                 self.synced = len(self.log)
-        if user is not None:
-            user.read_again()
+        self.live, _ = self.read()
+
+    def toss(self) -> bool:
+        """Return by chance whether a commit is written."""
+        return self._random.random() < 0.5
 
     def recover(self) -> Records:
         """Return what the disk has, drop what follows the last whole frame, and sync the log."""
@@ -141,18 +155,24 @@ class SimulatedStore:
 
     def __init__(self, disk: SimulatedDisk) -> None:
         self.name = "simulated:"
+        self.is_shared = disk.shared
+        self.is_cut_off = False
+        """Whether the process cannot reach the disk."""
         self._disk = disk
-        self._records: Records | None = None
+        self._is_open = False
         self._writer = 0
         self._under_way: tuple[list[Batch], Durability] | None = None
 
     def open(self) -> None:
-        """Open the store with what the disk has. Raise StoreInUse if a process has it open."""
+        """Open the store with what the disk has. Raise StoreInUse if it is open, and not shared."""
         disk = self._disk
-        if disk.user is not None:
+        self._check_reached()
+        if disk.users and not disk.shared:
             raise StoreInUse(self.name, "it is open already")
-        self._records = disk.recover()
-        disk.user = self
+        if not disk.users:
+            disk.live = disk.recover()
+        disk.users.append(self)
+        self._is_open = True
         disk.writer += 1
         self._writer = disk.writer
 
@@ -169,7 +189,7 @@ class SimulatedStore:
     def commit(self, batches: Sequence[Batch], durability: Durability) -> list[Conflict | None]:
         """Write batches at once; see `Store`."""
         records, disk = self._opened(), self._disk
-        if self._writer != disk.writer:
+        if self._writer != disk.writer and not disk.shared:
             raise StoreFenced(self.name, "another writer has opened it since")
         if disk.full:
             raise StoreFull(self.name, "database or disk is full")
@@ -185,7 +205,7 @@ class SimulatedStore:
     async def commit_in_time(self, batches: Sequence[Batch], durability: Durability) -> list[Conflict | None]:
         """Write batches after the time that the disk takes for a commit; see `Store`.
 
-        If the process ends meanwhile, they are in the log or not. A cancel leaves them out.
+        If the process ends meanwhile, or is cut off, they are in the log or not. A cancel leaves them out.
         """
         disk, whole = self._disk, list(batches)
         self._under_way = whole, durability
@@ -193,14 +213,20 @@ class SimulatedStore:
             await trio.sleep(disk.factor * disk.seconds())
         finally:
             self._under_way = None
+        if self.is_cut_off and self._is_open and not disk.full and disk.toss():
+            self.is_cut_off = False
+            try:
+                self.commit(whole, durability)
+            finally:
+                self.is_cut_off = True
         return self.commit(whole, durability)
 
     def die(self, *, lands: bool) -> None:
         """End with the process; with `lands` the commit that is under way is written, though not synced."""
         under_way = self._under_way
-        if under_way is not None and lands and not self._disk.full:
+        if under_way is not None and lands and not self._disk.full and not self.is_cut_off:
             self.commit(under_way[0], "process")
-        self._records = None
+        self._leave()
 
     def end_of(self, owners: Callable[[Write], bool], *, lands: bool) -> bool:
         """Leave out what owners have under way, unless it lands; return whether there is any."""
@@ -211,21 +237,27 @@ class SimulatedStore:
                 batches[place] = ()
         return bool(found)
 
-    def read_again(self) -> None:
-        """Have the records that the disk has, where they have changed below an open store."""
-        self._records, _ = self._disk.read()
-
     def close(self) -> None:
         """Close the store, and sync its commits; does nothing if it is closed."""
-        records, self._records = self._records, None
-        if records is not None:
-            self._disk.checkpoint(records)
-            self._disk.user = None
+        if self._is_open:
+            self._leave()
+            if not self._disk.users:
+                self._disk.checkpoint(self._disk.live)
+
+    def _leave(self) -> None:
+        self._is_open = False
+        if self in self._disk.users:
+            self._disk.users.remove(self)
 
     def _opened(self) -> Records:
-        if self._records is None:
+        if not self._is_open:
             raise StoreFailed(self.name, "it is closed", "open it first")
-        return self._records
+        self._check_reached()
+        return self._disk.live
+
+    def _check_reached(self) -> None:
+        if self.is_cut_off:
+            raise StoreFailed(self.name, "it cannot be reached", "look at the network")
 
 
 # --- the log
@@ -233,7 +265,7 @@ class SimulatedStore:
 
 def _frame(writer: int, writes: Sequence[Write]) -> bytes:
     """Return the frame of a commit."""
-    body = msgspec.msgpack.encode([_plain(write) for write in writes])
+    body = msgspec.msgpack.encode([_plain(write) for write in writes if not isinstance(write, Check)])
     number = writer.to_bytes(8, "big")
     return HEAD.pack(len(body), crc32(body, crc32(number)), writer) + body
 
@@ -258,7 +290,7 @@ def _ends(log: bytes | bytearray) -> Iterator[int]:
         yield end
 
 
-def _plain(write: Write) -> tuple[Any, ...]:
+def _plain(write: Put | Delete | DeleteRange) -> tuple[Any, ...]:
     if isinstance(write, Put):
         return "put", write.space, write.key, write.value
     if isinstance(write, Delete):

@@ -39,7 +39,7 @@ from lmos_actors.errors import (
 )
 
 from ._lock_file import LockFile
-from ._store import Delete, DeleteRange, Expected, Put
+from ._store import Check, Delete, DeleteRange, Expected, Put
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -104,6 +104,7 @@ class SqliteStore:
 
     def __init__(self, path: str | os.PathLike[str], *, read_only: bool = False) -> None:
         self.name = os.fspath(path)
+        self.is_shared = False
         self._path = os.path.realpath(self.name)  # whatever link leads to it, the lock is the same
         self._read_only = read_only
         self._lock = LockFile(self._path)
@@ -347,7 +348,7 @@ class SqliteStore:
         for write in batch:
             if isinstance(write, Put):
                 puts.add(write)
-            else:
+            elif not isinstance(write, Check):
                 puts.write()
                 _delete(puts.db, write)
         return None

@@ -6,7 +6,7 @@ journals, answers, timers and directories need, and what many databases can do: 
 - A **batch** is written as a whole or not at all. A commit has several batches, of different owners, and is
   itself one transaction: after a crash all of it is there, or nothing.
 - A write may **expect** what the store has at its key, as it was before its batch. If that does not hold,
-  the batch is left out, and the others of the commit are written all the same.
+  the batch is left out, and the others of the commit are written all the same. A `Check` does that alone.
 - **Keys** are in the order of their UTF-8 bytes, which is that of Python's text. A journal is a space whose
   keys end in a number of constant width: replaying it is a scan, truncating it a `DeleteRange`.
 - **Values** are bytes; what they mean, and when they expire, is their owner's affair.
@@ -65,7 +65,15 @@ class DeleteRange(msgspec.Struct, frozen=True):
     stop: str | None = None
 
 
-Write: TypeAlias = Put | Delete | DeleteRange
+class Check(msgspec.Struct, frozen=True):
+    """Expectation at a key at which nothing is written: the rest of its batch depends on it."""
+
+    space: str
+    key: str
+    expect: bytes | Expected
+
+
+Write: TypeAlias = Put | Delete | DeleteRange | Check
 Batch: TypeAlias = Sequence[Write]
 Conflict: TypeAlias = tuple[str, str]
 """Space and key at which a batch expected something else."""
@@ -79,9 +87,11 @@ class Store(Protocol):
 
     name: str
     """Its name in messages: the path of its file, if it has one."""
+    is_shared: bool
+    """Whether several writers may have it open at once. Else an opening ends all earlier ones."""
 
     def open(self) -> None:
-        """Open the store for its only writer; make it if it does not exist."""
+        """Open the store for a writer, its only one unless it is shared; make it if it does not exist."""
         ...
 
     def get(self, space: str, keys: Sequence[str]) -> list[bytes | None]:

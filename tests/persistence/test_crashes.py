@@ -220,6 +220,31 @@ def test_each_process_is_a_writer_of_its_own() -> None:
     assert disk.writer == 3
 
 
+def test_a_process_that_is_cut_off_from_a_shared_disk() -> None:
+    """Its calls fail; a commit that was under way has been written or not, and the others see which."""
+
+    async def main(seed: int) -> int:
+        disk = SimulatedDisk(RandomStream(seed), lambda: 0.010, shared=True)
+        other = opened(disk)
+        store = SimulatedStore(disk)
+        async with open_writer(store) as writer:
+            ticket = writer.submit([Put("s", key, b"1") for key in KEYS])
+            await trio.sleep(0.005)
+            store.is_cut_off = True
+            with pytest.raises(StoreFailed, match="cannot be reached"):
+                await ticket.wait()
+            with pytest.raises(StoreFailed, match="cannot be reached"):
+                await writer.get("s", [KEYS[0]])
+            store.is_cut_off = False
+            await writer.ready()
+            found = last_whole(other)
+            await writer.submit([Put("s", key, b"2") for key in KEYS]).wait()
+        assert last_whole(other) == 2
+        return found
+
+    assert {simulate(main, seed, seed=seed) for seed in range(20)} == {0, 1}
+
+
 def test_a_log_is_moved_into_the_records_before_it_is_long() -> None:
     disk = SimulatedDisk(RandomStream(1))
     store = opened(disk)

@@ -211,7 +211,7 @@ class Program:
         began = trio.current_time()
         await self.life.aclose()
         assert trio.current_time() - began <= LIMIT
-        assert self.disk.user is None
+        assert not self.disk.users
 
     async def listen(self, ref: Ref[Any], *, task_status: trio.TaskStatus[None]) -> None:
         async with ref.subscribe(self.cls.done) as feed:

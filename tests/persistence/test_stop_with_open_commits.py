@@ -68,7 +68,7 @@ async def test_a_stop_while_a_commit_is_open(
         assert trio.current_time() - began <= 16
     assert outcome == [answer]
     assert trio.current_time() - began <= 16
-    assert disk.user is None
+    assert not disk.users
 
 
 @pytest.mark.parametrize("stopped", ["nothing", "agent", "node"])

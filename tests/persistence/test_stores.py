@@ -11,8 +11,20 @@ import pytest
 from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from lmos_actors._core import RandomStream
 from lmos_actors.errors import StoreFailed, StoreInUse
-from lmos_actors.persistence import Delete, DeleteRange, Expected, Put, after, records_of
+from lmos_actors.persistence import (
+    Check,
+    Delete,
+    DeleteRange,
+    Expected,
+    MemoryStore,
+    Put,
+    SimulatedDisk,
+    SimulatedStore,
+    after,
+    records_of,
+)
 from tests.matrix import examples
 from tests.persistence.stores import STORES, every_store
 
@@ -60,6 +72,11 @@ def opened(make: Make, folder: Path) -> Store:
         ([ABC, [Delete("s", "b"), Delete("s", "a", b"b")]], [None, ("s", "a")],
          {"a": b"a", "b": b"b", "c": b"c"}),
         ([ABC, [Delete("s", "x", b"")]], [None, ("s", "x")], {"a": b"a", "b": b"b", "c": b"c"}),
+        ([[Put("s", "a", b"1")], [Check("s", "a", b"1"), Put("s", "b", b"")]], [None, None],
+         {"a": b"1", "b": b""}),
+        ([[Check("s", "a", GONE), Check("s", "b", b"")]], [("s", "b")], {}),
+        ([ABC, [Put("s", "d", b""), Check("s", "a", b"b")], [Check("s", "b", b"b")]],
+         [None, ("s", "a"), None], {"a": b"a", "b": b"b", "c": b"c"}),
     ],
 )  # fmt: skip
 def test_a_commit(make: Make, batches: Any, conflicts: Any, content: Any, tmp_path: Path) -> None:
@@ -136,6 +153,30 @@ def test_a_store_that_is_closed(make: Make, tmp_path: Path) -> None:
         store.close()
 
 
+def test_a_shared_store() -> None:
+    """All that have it open see the commits of all, and it is open until the last one closes it."""
+    disk = SimulatedDisk(RandomStream(1), shared=True)
+    memory = MemoryStore(shared=True)
+    pairs: list[tuple[Store, Store]] = [(SimulatedStore(disk), SimulatedStore(disk)), (memory, memory)]
+    for first, second in pairs:
+        for store in (first, second):
+            store.open()
+        assert first.commit([ABC], "process") == [None]
+        assert second.commit([[Put("s", "a", b"2", b"a")]], "process") == [None]
+        assert first.commit([[Put("s", "a", b"3", b"a")], [Put("s", "b", b"3")]], "process") == [
+            ("s", "a"),
+            None,
+        ]
+        first.close()
+        assert second.get("s", ["a", "b"]) == [b"2", b"3"]
+        second.close()
+        with pytest.raises(StoreFailed, match="is closed"):
+            second.get("s", ["a"])
+        first.open()
+        assert first.get("s", ["a", "b"]) == [b"2", b"3"]
+        first.close()
+
+
 keys = st.sampled_from(["", "a", "a\0", "aa", "ab", "b", "ba", "é", "\U0001f600"]) | st.text(max_size=3)
 spaces = st.sampled_from(["s", "t", "s\0"])
 values = st.binary(max_size=8)
@@ -144,6 +185,7 @@ writes = (
     st.builds(Put, spaces, keys, values, expected)
     | st.builds(Delete, spaces, keys, expected)
     | st.builds(DeleteRange, spaces, keys, st.none() | keys)
+    | st.builds(Check, spaces, keys, expected)
 )
 Model = dict[str, dict[str, bytes]]
 
@@ -155,6 +197,8 @@ def applied(model: Model, batch: list[Write]) -> tuple[str, str] | None:
             if value != (None if write.expect is Expected.NOTHING else write.expect):
                 return write.space, write.key
     for write in batch:
+        if isinstance(write, Check):
+            continue
         space = model.setdefault(write.space, {})
         if isinstance(write, Put):
             space[write.key] = write.value
