@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from datetime import datetime
 
 
 def group_of(error: BaseException) -> BaseExceptionGroup[BaseException] | None:
@@ -585,6 +586,38 @@ class WriteConflict(LmosActorsError):
         self.space = space
         self.key = key
         super().__init__(f"the store has another value at {key!r} in {space!r} than this write expects")
+
+
+class LeaseHeld(LmosActorsError):
+    """Another node holds the lease of an agent's key, so the agent does not start here.
+
+    `holder` is that node, by its URL if it has one, `epoch` the number of its lease; `until` is when the
+    lease ends unless it is renewed, in UTC by the holder's clock.
+    """
+
+    def __init__(self, key: str, holder: str, epoch: int, until: datetime) -> None:
+        self.key = key
+        self.holder = holder
+        self.epoch = epoch
+        self.until = until
+        end = f"{until:%Y-%m-%d %H:%M:%S} UTC"
+        super().__init__(
+            f"{holder} holds the lease of the key {key!r} (epoch {epoch}), until {end} unless it is renewed: "
+            "stop the agent there, or wait until it has ended"
+        )
+
+
+class LeaseLost(LmosActorsError):
+    """The node has lost the lease of an agent's key, so the agent has ended here; another node may run it.
+
+    `epoch` is the number of the lease. Nothing that the agent had not committed before is kept.
+    """
+
+    def __init__(self, key: str, epoch: int, why: str) -> None:
+        self.key = key
+        self.epoch = epoch
+        self.why = why
+        super().__init__(f"the lease of the key {key!r} (epoch {epoch}) is lost: {why}")
 
 
 class Deadlocked(LmosActorsError):

@@ -131,6 +131,10 @@ class StateKeeping(Protocol):
         """Seconds until a store that has failed is tried again; None if it works."""
         ...
 
+    def why_suspended(self, slot: Any) -> tuple[str, float | None]:
+        """Return what a suspended agent waits for, and the seconds until it is looked at again, if known."""
+        ...
+
     def statistics(self) -> Any:
         """Return what has been written to the store, as `WriterStatistics`."""
         ...
@@ -142,7 +146,7 @@ class StateKeeping(Protocol):
     async def restore(self, slot: Any, agent: Any) -> None:
         """Restore the kept state of an agent that is about to start, and make its slot an output gate.
 
-        Waits for commits of the last incarnation. Raises StoreFailed, StateMismatch, NameTaken.
+        Waits for commits of the last incarnation. Raises StoreFailed, StateMismatch, NameTaken, LeaseHeld.
         """
         ...
 

@@ -50,6 +50,11 @@ class NodeLifecycle:
         self.root: SupervisorLoop | None = None
         self.connections: Connections | None = None
 
+    def name(self) -> str:
+        """Return the name of the node for others: its first URL, if it listens."""
+        urls = () if self.connections is None else self.connections.urls
+        return urls[0] if urls else "a node without a URL"
+
     def fatal(self, exc: BaseException) -> None:
         """End the node with an exception: cancel the body, and raise the exception out of it.
 
@@ -131,7 +136,7 @@ async def open_stages(tree: SupervisorSpec | None, options: NodeOptions) -> Asyn
         collector.node_opened()
         try:
             rt = _runtime(services, options, lifecycle)
-            async with _store(rt, options, services):
+            async with _store(rt, options, services, lifecycle):
                 connections = lifecycle.connections = Connections(rt, options, nursery)
                 discovery = Discovery(rt, connections, options)
                 whole = discovery.with_hosted_directory(tree or SupervisorSpec("root"))
@@ -158,7 +163,9 @@ async def open_stages(tree: SupervisorSpec | None, options: NodeOptions) -> Asyn
 
 
 @asynccontextmanager
-async def _store(rt: Runtime, options: NodeOptions, services: ShieldedNursery) -> AsyncGenerator[None]:
+async def _store(
+    rt: Runtime, options: NodeOptions, services: ShieldedNursery, lifecycle: NodeLifecycle
+) -> AsyncGenerator[None]:
     """Open the store of a node's durable agents for a block. Raises StoreFailed."""
     if options.store is None:
         yield
@@ -166,8 +173,11 @@ async def _store(rt: Runtime, options: NodeOptions, services: ShieldedNursery) -
     from lmos_actors.persistence import AgentStates, open_writer, store_of
 
     async with open_writer(store_of(options.store)) as writer:
-        rt.keeping = AgentStates(rt, writer, services.start_soon)
-        yield
+        rt.keeping = states = AgentStates(rt, writer, services.start_soon, lifecycle.name)
+        try:
+            yield
+        finally:
+            states.close()
 
 
 def _check_tree(tree: SupervisorSpec | None) -> None:

@@ -18,6 +18,10 @@ journal too, in a record that has no fact.
 
 The answers to requests with keys are written in the batch of the state that these have changed, also where
 they have changed nothing (`_answers.py`).
+
+An agent with a key of its own has a lease (`_leases.py`) before its record is read, and each batch of it
+depends on that. A start waits for the lease inside its supervisor, and fails in the end; a restart waits
+outside it, as it does for a store that fails.
 """
 
 from __future__ import annotations
@@ -27,111 +31,96 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
-import attrs
 import msgspec
 import trio
 
 from lmos_actors.actors import (
     FIND_REF,
+    ExitReason,
     KeyedRequests,
     OutputGate,
-    TimerRecord,
-    check_kept_behaviour,
     needs_name,
     park_among,
-    place_of,
     ref_by,
     restored_timers,
     wake_all,
 )
-from lmos_actors.errors import NameTaken, StateMismatch, StoreFailed, WrongState
+from lmos_actors.errors import (
+    ConfigError,
+    LeaseHeld,
+    LeaseLost,
+    NameTaken,
+    StoreFailed,
+    WriteConflict,
+    WrongState,
+)
 
 from ._answers import AgentAnswers, AnswerLookups
+from ._leases import POLL, SECONDS, WAIT, Lease, Leases
+from ._state_records import JOURNAL, SEPARATOR, SPACE, FactRecord, Found, StateRecord, fact_key, restored_from
 from ._store import DeleteRange, Put
 from ._writer import HANGS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Sequence
 
-    from lmos_actors.actors import DurableTimers, FactForm, KeptAnswer, Runtime, Slot, StateForm
-    from lmos_actors.errors import WriteConflict
+    from lmos_actors.actors import (
+        DurableTimers,
+        FactForm,
+        KeptAnswer,
+        Runtime,
+        Slot,
+        StateForm,
+        TimerRecord,
+    )
 
     from ._store import Durability, Write
     from ._writer import StoreWriter, WriterStatistics
 
-SPACE: Final = "state"
-"""The space of the store that holds the states of agents."""
-
-JOURNAL: Final = "journal"
-"""The space that holds their facts: the key of the agent, a separator, and the number of the fact."""
-
-SEPARATOR: Final = "\x00"
-LAST_FACT: Final = (1 << 64) - 1
 FEW_OWNERS: Final = 64
 MOST_AHEAD: Final = 1_024
-PAGE: Final = 1_000
-"""Facts that are read at once."""
-
-
-class StateRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """The stored state of one agent."""
-
-    title: str = msgspec.field(name="class")
-    version: int
-    at: float
-    fields: msgspec.Raw
-    facts: int = 0
-    """Number of the last fact of the journal that is in it."""
-    journal: bool = False
-    """Facts of a journal may follow. A journal has a record from its first fact on, which names its class."""
-    behaviour: str = ""
-    timers: list[TimerRecord] = []
-
-
-class FactRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """One fact of a journal, or the behaviour and the timers as they are from there on."""
-
-    version: int
-    fact: dict[str, Any] | None = None
-    behaviour: str = ""
-    timers: list[TimerRecord] = []
-
-
-@attrs.define
-class _Found:
-    """The part of an agent's state that the store had."""
-
-    exists: bool = False
-    fields: bytes = b""
-    """The fields as they were written, b"" where there are none in the form of this version."""
-    last_fact: int = 0
-    facts: int = 0
-    """Facts after the snapshot."""
-    journal: bool = False
-    """The record is that of a journal."""
-    behaviour: str = ""
-    timers: list[TimerRecord] = attrs.field(factory=list[TimerRecord])
+NOT_READ: Final = b""
+"""Stands for a record that was not read ahead: no record is empty."""
 
 
 class AgentStates:
-    """The states of the durable agents of one node; see `StateKeeping`."""
+    """The states of the durable agents of one node; see `StateKeeping`.
 
-    def __init__(self, rt: Runtime, writer: StoreWriter, start_soon: Callable[..., None]) -> None:
+    `home` returns the name of the node for others that share its store.
+    """
+
+    def __init__(
+        self, rt: Runtime, writer: StoreWriter, start_soon: Callable[..., None], home: Callable[[], str]
+    ) -> None:
         self._rt = rt
         self.writer = writer
         self._start_soon = start_soon
-        self._suspended: dict[Slot, None] = {}
+        self._suspended: dict[Slot, float] = {}  # with the seconds to wait once the store works
         self._owners: dict[str, _AgentState] = {}  # by key
         self._most_owners = FEW_OWNERS
         self._unsealed: dict[OutputGate, None] = {}
         self._ahead: dict[str, bytes | None] = {}  # records by key, of which no agent has had the key since
         self.lookups = AnswerLookups(writer, start_soon)
         """The looks into the store for kept answers."""
+        self.leases = Leases(rt, writer, home=home, is_wanted=_is_live, end_agent=self._end_agent)
+        """The leases of the agents with keys of their own."""
 
     @property
     def retry_in(self) -> float | None:
         """See `StateKeeping`."""
         return self.writer.retry_in
+
+    def why_suspended(self, slot: Slot) -> tuple[str, float | None]:
+        """See `StateKeeping`."""
+        gate, retry_in = slot.output_gate, self.retry_in
+        held = None if gate is None else cast("_AgentState", gate.state).held
+        if held is not None and retry_in is None:
+            return str(held), POLL
+        return "it waits for its store" if retry_in is None else "its store fails", retry_in
+
+    def close(self) -> None:
+        """Release all leases, as the agents have ended and the store is about to be closed."""
+        self.leases.close()
 
     def statistics(self) -> WriterStatistics:
         """See `StateKeeping`."""
@@ -149,6 +138,9 @@ class AgentStates:
             return place.partition(SEPARATOR)[0] in keys
 
         self.writer.discard(theirs)
+        for lease in tuple(self.leases.held):
+            if lease.key in keys:
+                lease.end()
         self._ahead = {key: record for key, record in self._ahead.items() if key not in keys}
         return theirs
 
@@ -158,11 +150,11 @@ class AgentStates:
         if slot.suspended:
             self.resume_later(slot)
 
-    def resume_later(self, slot: Slot) -> None:
-        """Have an agent started once the store works."""
+    def resume_later(self, slot: Slot, pause: float = 0.0) -> None:
+        """Have an agent started once the store works, `pause` seconds after that."""
         if not self._suspended:
             self._start_soon(self._resume, name="agents of a store that failed")
-        self._suspended[slot] = None
+        self._suspended[slot] = pause
 
     async def _resume(self) -> None:
         """Wait until the store works, and start the agents that wait for it."""
@@ -170,11 +162,32 @@ class AgentStates:
             await self.writer.ready()
         except StoreFailed:  # the node ends
             return
+        await trio.sleep(max(self._suspended.values()))
         slots, self._suspended = self._suspended, {}
         for slot in slots:
             with suppress(WrongState):  # its supervisor has ended
                 await slot.wait_down()
                 await slot.owner.start_again(slot)
+
+    def _end_agent(self, slot: Slot, error: LeaseLost) -> None:
+        """End the incarnation of an agent whose lease is lost; nothing where it is being started."""
+        if slot.agent is not None:
+            slot.die(ExitReason("error", error=error))
+
+    async def _wait_for_lease(self, slot: Slot, state: _AgentState) -> None:
+        """Wait for the lease of a suspended agent, and start it again."""
+        while slot.suspended and _is_live(slot):
+            try:
+                await state.take_lease(WAIT)
+            except LeaseHeld:
+                continue
+            except StoreFailed:
+                self.resume_later(slot, POLL)
+            else:
+                with suppress(WrongState):  # its supervisor has ended
+                    await slot.wait_down()
+                    await slot.owner.start_again(slot)
+            return
 
     async def read_ahead(self, keys: Sequence[str]) -> None:
         """See `StateKeeping`."""
@@ -195,9 +208,10 @@ class AgentStates:
 
     async def _read(self, key: str) -> bytes | None:
         """Return the record of an agent, None if there is none."""
-        if key in self._ahead:
+        ahead = self._ahead.pop(key, NOT_READ)
+        if ahead is not NOT_READ and not self.writer.is_shared:
             await trio.lowlevel.checkpoint_if_cancelled()
-            return self._ahead.pop(key)
+            return ahead
         (record,) = await self.writer.get(SPACE, [key])
         return record
 
@@ -206,8 +220,13 @@ class AgentStates:
         try:
             await self._restore(slot, agent)
         except StoreFailed:
-            if slot.incarnation:
-                self.resume_later(slot)
+            if slot.incarnation:  # with a pause, as it may be that only reading fails
+                self.resume_later(slot, POLL)
+            raise
+        except LeaseHeld:
+            if slot.incarnation and slot.output_gate is not None:
+                state = cast("_AgentState", slot.output_gate.state)
+                self._start_soon(self._wait_for_lease, slot, state, name=f"lease of {slot.path}")
             raise
 
     async def _restore(self, slot: Slot, agent: Any) -> None:
@@ -220,73 +239,34 @@ class AgentStates:
         kept: bytes | None = None
         with trio.move_on_after(HANGS if slot.incarnation else math.inf) as scope:
             await state.wait_kept()
+            if state.has_own_key:
+                await state.take_lease(0.0 if slot.incarnation else WAIT)
             kept = await self._read(state.key)
         if scope.cancelled_caught:
             raise StoreFailed(self.writer.name, f"it has not answered for {HANGS:g} s", "wait until it does")
         with_refs = FIND_REF.set(partial(ref_by, self._rt))
         try:
-            found = await self._found(state.key, kept, form, agent)
+            found = await restored_from(self.writer, state.key, kept, form, agent)
             timers = restored_timers(slot, agent, found.timers, state.key)
         finally:
             FIND_REF.reset(with_refs)
+        state.check_lease()
         gate.begin(restored=found.exists)
         gate.timers = timers
         slot.ensure_extra()  # so that no turn runs in an asker's step, nor several in one batch
         state.begin(agent, form, found)
         slot.output_gate = gate
 
-    async def _found(self, key: str, kept: bytes | None, form: StateForm, agent: Any) -> _Found:
-        """Restore the snapshot of an agent, if it has one, and the facts since then; return both."""
-        found = _Found()
-        attributes: dict[str, Any] = agent.__dict__
-        if kept is not None:
-            record = _record(key, kept, form)
-            attributes.update(form.restored(_fields(key, record), record.version, key))
-            same = record.version == form.version
-            found = _Found(True, bytes(record.fields) if same else b"", record.facts, 0, record.journal)
-            found.behaviour, found.timers = record.behaviour, record.timers
-        if form.facts is not None or found.journal:
-            await self._apply(key, form, agent, found)
-        if found.behaviour:
-            check_kept_behaviour(type(agent), found.behaviour, key)
-            attributes["_behaviour"] = found.behaviour
-        return found
-
-    async def _apply(self, key: str, form: StateForm, agent: Any, found: _Found) -> None:
-        """Apply the facts since the snapshot, page by page."""
-        stop = _fact_key(key, LAST_FACT)
-        while True:
-            start = _fact_key(key, found.last_fact + 1)
-            page = await self.writer.scan(JOURNAL, start=start, stop=stop, limit=PAGE)
-            if page and not (found.journal and form.facts):
-                raise StateMismatch(key, _why_no_journal(form))
-            for name, value in page:
-                number = int(name.rpartition(SEPARATOR)[2], 16)
-                if number != found.last_fact + 1:
-                    raise StateMismatch(key, f"fact {found.last_fact + 1} of its journal is missing")
-                found.last_fact, found.facts = number, found.facts + 1
-                assert form.facts is not None
-                record = _fact_record(key, number, value)
-                if record.fact is None:
-                    found.behaviour, found.timers = record.behaviour, record.timers
-                    continue
-                fact = form.facts.restored(record.fact, record.version, key, number)
-                try:
-                    agent.apply(fact)
-                except Exception as error:
-                    raise StateMismatch(
-                        key,
-                        f"{form.facts.title}.apply raised {type(error).__name__}: {error} at "
-                        f"{place_of(error)} for fact {number} of its journal, {fact!r}",
-                    ) from error
-            if len(page) < PAGE:
-                return
-
     async def _claim(self, slot: Slot) -> _AgentState:
         """Return the state of an agent, which is its alone from now on. Raises NameTaken.
 
         An agent that is stopped leaves its key to others, once what it has handed to the store is kept.
         """
+        if self.writer.is_shared and slot.spec.key is None:
+            raise ConfigError(
+                f"{slot.path!r} is durable, and other nodes may have an agent of that path: in a store that "
+                "nodes share each durable agent needs a key of its own, ChildSpec(key=...)"
+            )
         key: str = slot.spec.key or slot.path
         if len(self._owners) >= self._most_owners:
             self._owners = {key: state for key, state in self._owners.items() if not state.has_ended}
@@ -316,42 +296,9 @@ class AgentStates:
             gate.seal_open()
 
 
-def _record(key: str, found: bytes, form: StateForm) -> StateRecord:
-    try:
-        record = msgspec.json.decode(found, type=StateRecord)
-    except msgspec.MsgspecError as error:
-        raise StateMismatch(key, f"the record cannot be read: {error}") from None
-    if record.title != form.title and record.title not in form.formerly:
-        raise StateMismatch(
-            key,
-            f"it is that of {record.title}, and {form.title} is to start there; if the class was renamed, "
-            f"say formerly=({record.title!r},) in its head",
-        )
-    return record
-
-
-def _fields(key: str, record: StateRecord) -> dict[str, Any]:
-    try:
-        return msgspec.json.decode(record.fields, type=dict[str, Any])
-    except msgspec.MsgspecError as error:
-        raise StateMismatch(key, f"its fields cannot be read: {error}") from None
-
-
-def _fact_record(key: str, number: int, found: bytes) -> FactRecord:
-    try:
-        return msgspec.json.decode(found, type=FactRecord)
-    except msgspec.MsgspecError as error:
-        raise StateMismatch(key, f"fact {number} of its journal cannot be read: {error}") from None
-
-
-def _why_no_journal(form: StateForm) -> str:
-    if form.facts is None:
-        return f"it has a journal, and {form.title} keeps none; it needs durable='journal' to have its facts"
-    return "the record before its journal is missing"
-
-
-def _fact_key(key: str, number: int) -> str:
-    return f"{key}{SEPARATOR}{number:016x}"
+def _is_live(slot: Slot) -> bool:
+    """Return whether an agent runs, or is to run again without being asked to."""
+    return not slot.gone and slot.status != "stopped"
 
 
 class _AgentState:
@@ -359,8 +306,8 @@ class _AgentState:
 
     __slots__ = (
         "_agent", "_answered", "_answers", "_behaviour", "_durability", "_facts", "_fields", "_form", "_kept",
-        "_last_fact", "_noted", "_number", "_requests", "_states", "_touched", "_waiting", "has_state", "key",
-        "slot",
+        "_last_fact", "_lease", "_noted", "_number", "_requests", "_states", "_touched", "_waiting",
+        "has_state", "held", "key", "slot",
     )  # fmt: skip
 
     def __init__(self, states: AgentStates, slot: Slot, key: str) -> None:
@@ -382,9 +329,12 @@ class _AgentState:
         self._number = 0
         self._kept = 0
         self.has_state = False
+        self._lease: Lease | None = None  # where it has a key of its own
+        self.held: LeaseHeld | None = None
+        """The lease of another node, while this one waits for it."""
         self._waiting: list[trio.lowlevel.Task] = []
 
-    def begin(self, agent: Any, form: StateForm, found: _Found) -> None:
+    def begin(self, agent: Any, form: StateForm, found: Found) -> None:
         """Begin an incarnation with what was found. Raises TypeError for an undeclared attribute."""
         form.check_attributes(agent)
         self._agent, self._form, self._fields = agent, form, found.fields
@@ -399,10 +349,50 @@ class _AgentState:
         if self._answers is not None:
             self._answers.reread()
 
+    # ---- its lease
+
+    @property
+    def has_own_key(self) -> bool:
+        """Whether its key was chosen: then it has a lease."""
+        return self.slot.spec.key is not None
+
+    @property
+    def epoch(self) -> int | None:
+        """See `KeptState`."""
+        lease = self._lease
+        return lease.epoch if lease is not None and lease.is_held else None
+
+    async def take_lease(self, wait: float) -> None:
+        """Have the lease, at a new epoch unless it is held already. Raises LeaseHeld, StoreFailed."""
+        if self._lease is None or not self._lease.is_held:
+            try:
+                self._lease = await self._states.leases.acquire(self.slot, self.key, wait)
+            except LeaseHeld as error:
+                self.held = error
+                raise
+        self.held = None
+
+    def check_lease(self) -> None:
+        """Raise StoreFailed if the lease has ended while the state was read."""
+        if self._lease is not None and not self._lease.is_held:
+            name = self._states.writer.name
+            raise StoreFailed(name, f"reading took longer than the {SECONDS:g} s of a lease")
+
+    def ended(self) -> None:
+        """See `KeptState`."""
+        if self._lease is not None and self.slot.status == "stopping":
+            self._lease.release()
+
+    def check(self) -> int:
+        """See `KeptState`."""
+        return 0 if self._lease is None or not self._lease.is_shared else self._submit([])
+
+    # ---- keeping
+
     @property
     def is_live(self) -> bool:
         """Whether the agent runs, or is to run again without being asked to."""
-        return not self.slot.gone and self.slot.status != "stopped"
+        return _is_live(self.slot)
 
     @property
     def has_ended(self) -> bool:
@@ -457,8 +447,12 @@ class _AgentState:
             self.has_state = True
         if self._answered is not None:
             writes += self._answers_given(self._answered)
-        if not writes:
-            return 0
+        return self._submit(writes) if writes else 0
+
+    def _submit(self, writes: list[Write]) -> int:
+        """Hand writes to the store, if the lease still is the newest; return the number of the commit."""
+        if self._lease is not None:
+            writes.append(self._lease.check)
         self._number = number = self._number + 1
         done = partial(self._done, number)
         try:
@@ -522,13 +516,13 @@ class _AgentState:
             fields = self._encoded(form)
             form.check(self._agent)
             writes.append(self._snapshot(form, fields))
-            end = _fact_key(self.key, self._last_fact + 1)
-            writes.append(DeleteRange(JOURNAL, _fact_key(self.key, 0), end))
+            end = fact_key(self.key, self._last_fact + 1)
+            writes.append(DeleteRange(JOURNAL, fact_key(self.key, 0), end))
         return writes
 
     def _fact(self, record: FactRecord) -> Put:
         self._last_fact += 1
-        return Put(JOURNAL, _fact_key(self.key, self._last_fact), msgspec.json.encode(record))
+        return Put(JOURNAL, fact_key(self.key, self._last_fact), msgspec.json.encode(record))
 
     def _snapshot(self, form: StateForm, fields: bytes) -> Put:
         raw = msgspec.Raw(fields)
@@ -557,6 +551,9 @@ class _AgentState:
         if gate is not None:
             if error is None:
                 gate.kept(number)
+            elif isinstance(error, WriteConflict) and self._lease is not None:
+                gate.failed(f"another node runs the agent of the key {self.key!r}")
+                self._lease.lose("another node has been granted it")
             else:
                 gate.failed(f"its state was not kept: {error}")
                 self._states.suspend(self.slot)

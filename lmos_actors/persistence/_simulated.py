@@ -208,6 +208,7 @@ class SimulatedStore:
         If the process ends meanwhile, or is cut off, they are in the log or not. A cancel leaves them out.
         """
         disk, whole = self._disk, list(batches)
+        self._check_reached()
         self._under_way = whole, durability
         try:
             await trio.sleep(disk.factor * disk.seconds())
@@ -223,8 +224,8 @@ class SimulatedStore:
 
     def die(self, *, lands: bool) -> None:
         """End with the process; with `lands` the commit that is under way is written, though not synced."""
-        under_way = self._under_way
-        if under_way is not None and lands and not self._disk.full and not self.is_cut_off:
+        under_way, works = self._under_way, self._is_open and not self.is_cut_off and not self._disk.full
+        if under_way is not None and lands and works:
             self.commit(under_way[0], "process")
         self._leave()
 

@@ -162,6 +162,11 @@ class StoreWriter:
         self._changed = trio.lowlevel.ParkingLot()
         self._totals = _Totals()
 
+    @property
+    def is_shared(self) -> bool:
+        """Whether other writers may have the store open, too."""
+        return self._store.is_shared
+
     # ---- reading
 
     async def get(self, space: str, keys: Sequence[str]) -> list[bytes | None]:

@@ -126,6 +126,13 @@ class ChildSpec(Generic[A_co]):
             raise ConfigError(
                 f"must be a text of 1 to {MOST_KEY} printable characters, not {key!r}", f"{self.name}.key"
             )
+        made: Any = class_of(self.factory)
+        if made is not None and made.__contract__.state is None:
+            raise ConfigError(
+                f"{made.__name__} is not durable, so it has no state to be found by a key: its class needs "
+                "durable=True",
+                f"{self.name}.key",
+            )
 
     def filled(self, ref_to: Callable[[Sibling], Any]) -> Callable[[], A_co]:
         """Return the factory with a ref in the place of each reference to a sibling."""

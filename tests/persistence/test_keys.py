@@ -124,6 +124,10 @@ async def test_a_key_that_cannot_be_one(autojump_clock: object) -> None:
     for key in ("", "a\x00b", "\ud800", "x" * 501, 5):
         with pytest.raises(ConfigError, match=r"a\.key: must be a text of 1 to 500 printable characters"):
             ChildSpec("a", Counter, key=key)  # type: ignore[arg-type]
+    with pytest.raises(
+        ConfigError, match=r"a\.key: Plain is not durable, so it has no state .* durable=True"
+    ):
+        ChildSpec("a", partial(Plain), key="42")
     with pytest.raises(ConfigError, match=r"a\.key: a key belongs to one agent"):
         BulkSpec("many", member=ChildSpec("a", Counter, key="42"), count=3)
     async with open_node(store="memory:") as node:

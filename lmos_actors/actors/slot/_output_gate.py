@@ -21,6 +21,7 @@ What this file keeps true:
   have put out is untouched by the crash, as their state is on its way to the store.
 - A commit that fails ends the incarnation: all callers here get `AgentDied(started=True)`, messages become
   dead letters, and events are dropped.
+- Where other nodes may run the agent, nothing leaves before the store has found that none does.
 - `MOST` outputs that wait hold the agent back as a full mailbox elsewhere does: it takes no further turn.
 """
 
@@ -61,6 +62,22 @@ class KeptState(Protocol):
 
         Numbers grow. The gate's `kept` or `failed` is called for each. Raises what the state's form does.
         """
+        ...
+
+    def check(self) -> int:
+        """Have the store check that no other node runs the agent; return the number of that as of a commit.
+
+        0 if there is nothing to check, as the store is this node's alone.
+        """
+        ...
+
+    @property
+    def epoch(self) -> int | None:
+        """Number of the lease of an agent with a key of its own, None while the node does not hold it."""
+        ...
+
+    def ended(self) -> None:
+        """The incarnation has ended, and all of it has unwound."""
         ...
 
     @property
@@ -264,7 +281,9 @@ class OutputGate:
         """Take something that is put out while the incarnation unwinds."""
         if not isinstance(CURRENT.get(), OwnTask):
             output.drop("its incarnation has ended before its state was kept")
-        elif self._held:
+            return
+        self._last = self.state.check() or self._last
+        if self._held or self._kept < self._last:
             self._held.append((self._last, [output]))
             self._waiting += 1
         else:
@@ -312,7 +331,7 @@ class OutputGate:
 
     def _seal(self, outputs: list[Output]) -> None:
         try:
-            self._last = self.state.keep() or self._last
+            self._last = self.state.keep() or (self.state.check() if outputs else 0) or self._last
         except Exception as error:
             for output in outputs:
                 output.drop(f"its state cannot be kept: {error}")

@@ -511,8 +511,7 @@ class Slot:
         if self.state == GONE:
             return NotFound("agent", self.path)
         if self.suspended and self.rt.keeping is not None:
-            retry_in = self.rt.keeping.retry_in
-            why = "it waits for its store" if retry_in is None else "its store fails"
+            why, retry_in = self.rt.keeping.why_suspended(self)
             return AgentUnavailable(self.path, why, retry_in=retry_in)
         return AgentUnavailable(self.path, STATE_TEXTS[self.state])
 
@@ -1959,6 +1958,8 @@ class Slot:
             if reason.report is not None:
                 more["report"] = reason.report
             self.rt.record("crashed" if reason.abnormal else "stopped", self, reason=str(reason), **more)
+        if self.output_gate is not None:
+            self.output_gate.state.ended()
         if report and (extra is None or not extra.suspended):
             self.owner.exited(self, reason)
         if extra is not None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import trio
 
-from lmos_actors.errors import ConfigError, NameTaken, StartFailed, StoreFailed, WrongState
+from lmos_actors.errors import ConfigError, LeaseHeld, NameTaken, StartFailed, StoreFailed, WrongState
 
 from .._runtime import interruptible
 from ..crashes._crashes import crash_reason
@@ -109,7 +109,8 @@ def _restore_kept_state(slot: Slot, agent: Any) -> None:
 
 
 async def _restore(slot: Slot, agent: Any) -> bool:
-    """Restore the kept state of a durable agent; return False if it is suspended, as its store fails.
+    """Restore the kept state of a durable agent; return False if it is suspended: its store fails, or another
+    node runs it.
 
     Raises StartFailed, NameTaken.
     """
@@ -122,9 +123,9 @@ async def _restore(slot: Slot, agent: Any) -> bool:
                 f"lmos-actors serve --store"
             )
         await slot.rt.keeping.restore(slot, agent)
-    except StoreFailed as exc:
+    except (StoreFailed, LeaseHeld) as exc:
         slot.state = DOWN
-        if slot.incarnation:  # it has run before: until the store works it is unavailable
+        if slot.incarnation:  # it has run before: until the store works, or the lease ends, it is unavailable
             extra.suspended = True
             return False
         raise _start_failed(slot, exc, crash_reason(slot, exc, RESTORING)) from exc

@@ -1,0 +1,294 @@
+"""Leases: which node runs the agent of a key, as decided by the store that keeps its state.
+
+An agent with a key of its own (`ChildSpec(key=...)`) may be in several nodes whose store is shared. One of
+them holds its lease; the others wait. Records, both at the key of the agent:
+
+| space | value | written |
+|---|---|---|
+| `leases` | `Grant`: its number, the epoch, and who holds it | at each grant, never removed |
+| `lease-terms` | `Term`: how long the grant lasts | with the grant and at each renewal; removed at its end |
+
+What this file keeps true:
+
+- **The guarantee is the store's.** Every commit of the agent has a `Check` of the `Grant`, in its own batch:
+  of an older epoch nothing is written, and so nothing leaves the agent's output gate, whatever its node
+  believes and however long it has been paused or cut off. On a shared store what leaves without a change of
+  the state has such a check, too: what an older epoch has read is no answer.
+- **Epochs rise, and none is used twice.** A grant expects the one before it, and survives a loss of power.
+- **Time only decides who waits.** A holder counts from when it has *sent* a renewal, less a margin; another
+  node takes the lease once it has seen the same term for that time and the margin (`DRIFT`). Both count
+  seconds on clocks of their own: no date is compared, so a clock that is set to another year changes nothing.
+- **No renewals without need.** A store that is not shared has one writer: its opening ends all that were
+  before, so a lease lasts as long as the store is open, and a new node waits for nobody. No term is written.
+"""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, datetime
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+import trio
+
+from lmos_actors.actors import clock_seconds, world_seconds
+from lmos_actors.errors import LeaseHeld, LeaseLost, StoreFailed, WriteConflict
+
+from ._store import Check, Delete, Expected, Put
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from lmos_actors._core import Timer
+    from lmos_actors.actors import Runtime, Slot
+
+    from ._store import Write
+    from ._writer import StoreWriter
+
+    Found = tuple[bytes | None, bytes | None]
+
+LEASES: Final = "leases"
+TERMS: Final = "lease-terms"
+"""The spaces of the store."""
+
+SECONDS: Final = 10.0
+"""Seconds for which a lease lasts without a renewal."""
+
+RENEWAL: Final = SECONDS / 3
+"""Seconds between two renewals."""
+
+DRIFT: Final = 0.02
+"""How much faster or slower than the others a clock may go, as a part of its time."""
+
+WAIT: Final = 1.5 * SECONDS
+"""Seconds for which a start waits for the lease: enough to see that its holder is gone."""
+
+POLL: Final = 0.2
+"""Seconds between two looks at a lease that another node holds: a released one is taken that soon."""
+
+
+class Grant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The newest grant of a key."""
+
+    epoch: int
+    holder: str
+
+
+class Term(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How long a grant lasts."""
+
+    epoch: int
+    number: int
+    """Counts the renewals: what shows others that the holder lives, without comparing dates."""
+    seconds: float
+    until: float
+    """Unix time by the holder's clock, for people."""
+
+
+class Lease:
+    """The lease of one agent, as its node sees it."""
+
+    def __init__(self, leases: Leases, slot: Slot, key: str, epoch: int, check: Check, sent: float) -> None:
+        self.key = key
+        self.epoch = epoch
+        self.check = check
+        """What every commit of the agent depends on."""
+        self.is_shared = leases.are_shared
+        self.error: LeaseLost | None = None
+        """Why it was lost, if it was."""
+        self._leases = leases
+        self._slot = slot
+        self._renewals = 0
+        self._is_renewing = False
+        self._until = math.inf
+        self._timers: list[Timer] = []
+        if self.is_shared:
+            self._extend(sent)
+
+    @property
+    def is_held(self) -> bool:
+        """Whether it lasts, by the clock of this node."""
+        return self in self._leases.held and trio.current_time() < self._until
+
+    def _extend(self, sent: float) -> None:
+        """Let it last from when a renewal was sent."""
+        self._until = sent + world_seconds(self._slot, SECONDS * (1 - DRIFT))
+        self._set_timers()
+
+    def _set_timers(self) -> None:
+        for timer in self._timers:
+            timer.cancel()
+        timers, pause = self._leases.rt.timers, world_seconds(self._slot, RENEWAL)
+        self._timers = [
+            timers.call_at(self._until, partial(self.lose, "it could not be renewed in time")),
+            timers.call_after(pause, self._renew),
+        ]
+
+    def _renew(self) -> None:
+        leases = self._leases
+        if self not in leases.held:
+            return
+        if not leases.is_wanted(self._slot):
+            self.release()
+            return
+        pause = world_seconds(self._slot, RENEWAL)
+        self._timers = [self._timers[0], leases.rt.timers.call_after(pause, self._renew)]
+        if not self._is_renewing:
+            sent, self._renewals = trio.current_time(), self._renewals + 1
+            term = leases.term(self.epoch, self._renewals)
+            self._is_renewing = leases.submit(
+                [self.check, Put(TERMS, self.key, term)], partial(self._renewed, sent)
+            )
+
+    def _renewed(self, sent: float, error: StoreFailed | WriteConflict | None) -> None:
+        self._is_renewing = False
+        if self not in self._leases.held:
+            return
+        if isinstance(error, WriteConflict):
+            self.lose("another node has been granted it")
+        elif error is None:
+            self._extend(sent)
+
+    def lose(self, why: str) -> None:
+        """End it, and with it the incarnation that it was for. Never blocks."""
+        if self.end():
+            self.error = LeaseLost(self.key, self.epoch, why)
+            self._leases.end_agent(self._slot, self.error)
+
+    def release(self) -> None:
+        """Leave it to others, once what was submitted before is committed. Never blocks."""
+        if self.end():
+            self._leases.leave(self.key, self.check)
+
+    def end(self) -> bool:
+        """Count no more on it; return whether it was held. Repeated calls do nothing."""
+        for timer in self._timers:
+            timer.cancel()
+        self._timers = []
+        return self._leases.held.pop(self, self) is None
+
+
+class Leases:
+    """The leases of the agents of one node.
+
+    `home` returns the name of the node for others, `is_wanted` whether an agent runs, or is to run again;
+    `end_agent` ends the incarnation of a slot by an error.
+    """
+
+    def __init__(
+        self,
+        rt: Runtime,
+        writer: StoreWriter,
+        *,
+        home: Callable[[], str],
+        is_wanted: Callable[[Slot], bool],
+        end_agent: Callable[[Slot, LeaseLost], None],
+    ) -> None:
+        self.rt = rt
+        self.are_shared = writer.is_shared
+        self.is_wanted = is_wanted
+        self.end_agent = end_agent
+        self.held: dict[Lease, None] = {}
+        self._writer = writer
+        self._home = home
+        self._closed = False
+
+    async def acquire(self, slot: Slot, key: str, wait: float) -> Lease:
+        """Return the lease of an agent, at a new epoch. Raise LeaseHeld after `wait` seconds, StoreFailed."""
+        began = since = trio.current_time()
+        seen: Found | None = None
+        while True:
+            found = await self._read(key)
+            now = trio.current_time()
+            if found != seen:
+                seen, since = found, now
+            waited = clock_seconds(slot, now - began)
+            if self._is_free(found, clock_seconds(slot, now - since)):
+                lease = await self._take(slot, key, found)
+                if lease is not None:
+                    return lease
+            elif waited >= wait:
+                raise _held(key, found)
+            else:
+                await trio.sleep(POLL)
+
+    async def _read(self, key: str) -> Found:
+        if self._closed:
+            raise StoreFailed(self._writer.name, "it is being closed", "start agents before that")
+        term: bytes | None = None
+        if self.are_shared:  # first, as there is a grant wherever there is a term
+            (term,) = await self._writer.get(TERMS, [key])
+        (grant,) = await self._writer.get(LEASES, [key])
+        return grant, term
+
+    def _is_free(self, found: Found, unchanged: float) -> bool:
+        """Return whether a lease may be taken that has been as it is for some seconds."""
+        return found[1] is None or unchanged >= _term(found[1]).seconds * (1 + DRIFT)
+
+    async def _take(self, slot: Slot, key: str, found: Found) -> Lease | None:
+        """Return the lease; None if another node has changed it meanwhile."""
+        before, term = found
+        epoch = 1 if before is None else _grant(before).epoch + 1
+        grant = msgspec.json.encode(Grant(epoch, self._home()))
+        check = Check(LEASES, key, grant)
+        writes: list[Write] = [Put(LEASES, key, grant, before or Expected.NOTHING)]
+        if self.are_shared:
+            writes.append(Put(TERMS, key, self.term(epoch, 0), term or Expected.NOTHING))
+        sent = trio.current_time()
+        try:
+            await self._writer.submit(writes, "power").wait()
+        except WriteConflict:
+            return None
+        except trio.Cancelled:  # it may have been granted all the same
+            self.leave(key, check)
+            raise
+        if trio.current_time() >= sent + SECONDS / 2:
+            self.leave(key, check)
+            raise StoreFailed(self._writer.name, "it grants no lease in time", "wait until it is quicker")
+        lease = Lease(self, slot, key, epoch, check, sent)
+        self.held[lease] = None
+        return lease
+
+    def leave(self, key: str, check: Check) -> None:
+        """Have the term of a grant removed, if it is the newest one."""
+        if self.are_shared:
+            self.submit([check, Delete(TERMS, key)], None)
+
+    def term(self, epoch: int, number: int) -> bytes:
+        """Return the record of a term that begins now."""
+        until = self.rt.entropy.now().timestamp() + SECONDS
+        return msgspec.json.encode(Term(epoch, number, SECONDS, round(until, 3)))
+
+    def submit(
+        self, writes: Sequence[Write], done: Callable[[StoreFailed | WriteConflict | None], None] | None
+    ) -> bool:
+        """Hand writes to the store; return False if it fails."""
+        try:
+            self._writer.submit(writes, "process", done)
+        except StoreFailed:
+            return False
+        return True
+
+    def close(self) -> None:
+        """Release all leases, as the node ends and its agents have."""
+        self._closed = True
+        for lease in tuple(self.held):
+            lease.release()
+
+
+def _grant(found: bytes) -> Grant:
+    return msgspec.json.decode(found, type=Grant)
+
+
+def _term(found: bytes) -> Term:
+    return msgspec.json.decode(found, type=Term)
+
+
+def _held(key: str, found: Found) -> LeaseHeld:
+    grant, term = found
+    assert grant is not None
+    assert term is not None
+    who = _grant(grant)
+    until: Any = datetime.fromtimestamp(_term(term).until, UTC)
+    return LeaseHeld(key, who.holder, who.epoch, until)
