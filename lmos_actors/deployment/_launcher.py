@@ -83,6 +83,8 @@ class Launcher:
         self._since = _now()
         self._lock = trio.Lock()
         self._node: Node | None = None
+        self._news = trio.Event()
+        self._lives: dict[str, int] = {}
         for each in in_order(plan.groups):
             self._add(each)
 
@@ -92,6 +94,7 @@ class Launcher:
         return group
 
     def _changed(self, group: Group, number: int) -> None:
+        self._news.set()
         found = next((each for each in group.status().replicas if each.number == number), None)
         if found is not None:
             self._notice(group.plan.name, found)
@@ -271,6 +274,27 @@ class Launcher:
             await self._wait_ready(group, news)
             yield f"{name}: {', '.join(map(str, news))} ready"
 
+    async def keep_counts(self) -> None:
+        """Have a group whose supervisor has begun anew be of the size that was asked for; until cancelled.
+
+        The supervisor begins with the processes of the file, whatever `scale` has made of them.
+        """
+        while True:
+            await self._news.wait()
+            self._news = trio.Event()
+            for name, group in tuple(self.groups.items()) if self._node is not None else ():
+                life, before = self._supervisor(group).incarnation, self._lives.get(name)
+                self._lives[name] = life
+                if before is None or life == before or self.ending.is_set():
+                    continue
+                there = {info.name for info in self._supervisor(group).which_children()}
+                for number in [number for number in group.members if str(number) not in there]:
+                    group.forget(number)
+                with suppress(ActionFailed):  # it is not ready, which its state says
+                    async with self.at_work(f"scale {name}={group.plan.replicas}"):
+                        async for _ in self.scale(group, group.plan.replicas):
+                            pass
+
     # ---- code that changes
 
     async def reload(self, say: Callable[[str], None]) -> None:
@@ -380,6 +404,10 @@ class LauncherAgent(Agent):
     """The launcher of a deployment, as its commands see it."""
 
     launcher: Launcher
+
+    def started(self) -> None:
+        """Begin to keep the sizes of groups."""
+        self.nursery.start_soon(self.launcher.keep_counts)
 
     @action
     def status(self) -> LauncherStatus:
