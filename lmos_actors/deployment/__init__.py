@@ -26,7 +26,6 @@ from ._place import Order as Order, Place as Place, Process as Process
 from ._plan import (
     GroupPlan as GroupPlan,
     LaunchPlan as LaunchPlan,
-    circle_of as circle_of,
     in_order as in_order,
 )
 from ._status import (

@@ -124,24 +124,3 @@ def in_order(groups: Sequence[GroupPlan]) -> tuple[GroupPlan, ...]:
         )
         done[free.name] = left.pop(free.name)
     return tuple(done.values())
-
-
-def circle_of(needs: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
-    """Return names each of which needs the next, the first again at the end; empty if there is no circle."""
-    done: set[str] = set()
-    for first in needs:
-        above: list[str] = []
-        todo = [(first, iter(needs[first]))] if first not in done else []
-        while todo:
-            name, rest = todo[-1]
-            if name not in above:
-                above.append(name)
-            need = next(rest, None)
-            if need is None:
-                todo.pop()
-                done.add(above.pop())
-            elif need in above:
-                return (*above[above.index(need) :], need)
-            elif need in needs and need not in done:
-                todo.append((need, iter(needs[need])))
-    return ()

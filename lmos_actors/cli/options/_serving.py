@@ -213,13 +213,16 @@ this NAME, or `member`. That needs a token of its own; may be given several time
 
     def options(self, *, insecure: bool) -> dict[str, Any]:
         """Return the arguments of `open_node`. Blocks on the disk. Raises ConfigError."""
+        relays = list(_on_relays("--relay", self.relay, self.relay_bearer, insecure))
+        if not relays:
+            return {}
         from lmos_actors.facades import RelayBridge
 
         found = [
             RelayBridge(url=url, agent=name, credentials=credentials, names_itself=self.names_itself)
-            for name, url, credentials in _on_relays("--relay", self.relay, self.relay_bearer, insecure)
+            for name, url, credentials in relays
         ]
-        return {"bridges": found} if found else {}
+        return {"bridges": found}
 
     def members(self, *, insecure: bool) -> list[dict[str, Any]]:
         """Return the arguments of `node.join` for each relay. Blocks on the disk. Raises ConfigError."""

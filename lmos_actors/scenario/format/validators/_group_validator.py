@@ -18,6 +18,8 @@ from .._launch_plan import owned_by
 from ._node_validator import GROUPS, NodeValidator
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from lmos_actors.files import DataPath
 
     from .._cell_names import CellNames
@@ -123,13 +125,11 @@ class GroupValidator:
 
     def _check_circles(self) -> None:
         """Refuse groups each of which waits for another of them."""
-        from lmos_actors.deployment import circle_of  # few files need it
-
         needs = {
             name: [need for need in needs_of(group) if need in self._groups and need != name]
             for name, group in self._groups.items()
         }
-        circle = circle_of(needs)
+        circle = _circle_of(needs)
         if circle:
             shown = " needs ".join(f'"{each}"' for each in circle)
             self._report(("groups", circle[0]), f"these groups wait for each other: {shown}", key=True)
@@ -207,3 +207,24 @@ def _port(url: str) -> int:
         return endpoint_of(filled_for(url, 1)).port
     except ConfigError:
         return 0
+
+
+def _circle_of(needs: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
+    """Return names each of which needs the next, the first again at the end; empty if there is no circle."""
+    done: set[str] = set()
+    for first in needs:
+        above: list[str] = []
+        todo = [(first, iter(needs[first]))] if first not in done else []
+        while todo:
+            name, rest = todo[-1]
+            if name not in above:
+                above.append(name)
+            need = next(rest, None)
+            if need is None:
+                todo.pop()
+                done.add(above.pop())
+            elif need in above:
+                return (*above[above.index(need) :], need)
+            elif need in needs and need not in done:
+                todo.append((need, iter(needs[need])))
+    return ()
