@@ -1,29 +1,13 @@
-"""Scenario files: stories that are run on agents and judged."""
+"""Scenario and deployment files, as they are read; `run`, `judge` and `explore` have faces of their own."""
 
-from ._worlds import is_real as is_real
-from .explore import (
-    BATCH as BATCH,
-    MOST_TRIED as MOST_TRIED,
-    Data as Data,
-    Outcome as Outcome,
-    Permit as Permit,
-    Schedule as Schedule,
-    ScheduledFault as ScheduledFault,
-    Search as Search,
-    Shrinker as Shrinker,
-    Space as Space,
-    failures_of as failures_of,
-    faults_of as faults_of,
-    is_void as is_void,
-    plain_cells as plain_cells,
-    sentence_of as sentence_of,
-    space_of as space_of,
-    text_of as text_of,
-    weight_of as weight_of,
-    with_schedule as with_schedule,
-    without_drawn as without_drawn,
-    yaml_of as yaml_of,
+from ._group_agents import GroupAgents as GroupAgents
+from ._guard import (
+    REAL_LIMIT as REAL_LIMIT,
+    Guard as Guard,
+    refusing_exit as refusing_exit,
+    restoring_directory as restoring_directory,
 )
+from ._worlds import is_real as is_real
 from .format import (
     Cell as Cell,
     DeploymentFile as DeploymentFile,
@@ -45,29 +29,6 @@ from .format import (
     use_tree as use_tree,
     with_end_at as with_end_at,
 )
-from .judge import (
-    CHANGED as CHANGED,
-    CUT_SHORT as CUT_SHORT,
-    FEWEST_SAMPLES as FEWEST_SAMPLES,
-    Divergence as Divergence,
-    FieldDifference as FieldDifference,
-    LogFile as LogFile,
-    LoggedRun as LoggedRun,
-    LogLine as LogLine,
-    Verdict as Verdict,
-    compare_heads as compare_heads,
-    compare_records as compare_records,
-    fill_expect as fill_expect,
-    judge_bounded as judge_bounded,
-    judge_compared as judge_compared,
-    judge_error as judge_error,
-    judge_expect as judge_expect,
-    judge_latency as judge_latency,
-    judge_value as judge_value,
-    lines_of as lines_of,
-    percentile as percentile,
-    waits_to_the_end as waits_to_the_end,
-)
 from .model import (
     USER as USER,
     Compare as Compare,
@@ -80,30 +41,6 @@ from .model import (
     needs_of as needs_of,
     scenario_schema as scenario_schema,
     texts_of as texts_of,
-)
-from .run import (
-    REAL_LIMIT as REAL_LIMIT,
-    AgentSnapshot as AgentSnapshot,
-    ExploredRun as ExploredRun,
-    GroupAgents as GroupAgents,
-    Guard as Guard,
-    RunLost as RunLost,
-    RunOrder as RunOrder,
-    RunProgress as RunProgress,
-    Snapshot as Snapshot,
-    StateSampler as StateSampler,
-    StopInstrument as StopInstrument,
-    StopPoint as StopPoint,
-    Worker as Worker,
-    WorkerMessage as WorkerMessage,
-    WorkerReady as WorkerReady,
-    log_header as log_header,
-    read_break as read_break,
-    real_limit_of as real_limit_of,
-    recordings_of as recordings_of,
-    refusing_exit as refusing_exit,
-    restoring_directory as restoring_directory,
-    run_cell as run_cell,
 )
 from .values import (
     delay_in as delay_in,

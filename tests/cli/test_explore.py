@@ -16,7 +16,7 @@ import pytest
 from lmos_actors.cli.explore import ExploreShow, Finds, Folder, find_lines
 from lmos_actors.files import parse
 from lmos_actors.reports import CheckResult, Failure, RunResult
-from lmos_actors.scenario import ScheduledFault, faults_of, with_schedule
+from lmos_actors.scenario.explore import ScheduledFault, faults_of, with_schedule
 from tests.commands import started
 from tests.scenario.project import Project
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from lmos_actors.cli.explore import Find
-    from lmos_actors.scenario import Data
+    from lmos_actors.scenario.explore import Data
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="worker processes are ended as POSIX has it")
 

@@ -38,12 +38,28 @@ FAR = (
     "trio_websocket",
     "wsproto",
 )
+# What a process of a group does not need: it runs agents, and neither judges them nor starts processes.
+NOT_SERVED = (
+    "lmos_actors.conformance",
+    "lmos_actors.deployment",
+    "lmos_actors.facades",
+    "lmos_actors.scenario.explore",
+    "lmos_actors.scenario.run",
+    "lmos_actors.simulation.network",
+    "lmos_actors.testing",
+)
 # What only those need that run agents, or look at them.
 ENGINE = ("lmos_actors._public", "lmos_actors.actors", "lmos_actors.files", "msgspec", "trio")
 FORMAT = ("cattrs", "cyclopts", "yaml")
 NOTE = {"do": "invoke", "id": "note", "target": "actor", "action": "note", "input": {"text": "hi"}}
 # A plain path needs no library.
 SAVED = {**NOTE, "save": {"heard": "$.output"}}
+GROUP = """
+lmos: deployment/v1
+name: small
+agents: {actor: {from: agent, use: "cast.py:Actor"}}
+groups: {all: {directory: true, register: all, agents: [actor]}}
+"""
 USED = {"do": "expect", "that": "value", "of": "$(saved.heard)", "match": {"$": {"ne": "other"}}}
 
 
@@ -60,6 +76,7 @@ USED = {"do": "expect", "that": "value", "of": "$(saved.heard)", "match": {"$": 
         (["doctor"], (*LATE, "lmos_actors.scenario")),
         (["validate", "small.yaml"], (*LATE, *LATER)),
         (["run", "small.yaml", "--check-determinism", "off"], (*LATE, *LATER)),
+        (["serve", "group.yaml", "--group", "all", "--launched"], NOT_SERVED),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
@@ -68,6 +85,7 @@ def test_what_is_not_imported(tmp_path: Path, words: list[str], not_there: tuple
     project.write("pyproject.toml", "")
     project.write("cast.py", CAST)
     project.write("small.yaml", story(SAVED, USED))
+    project.write("group.yaml", GROUP)
     code = (
         "import sys; there = [*sys.modules]\n"
         "sys.path.insert(0, sys.argv[1]); from lmos_actors.cli import main\n"
@@ -77,6 +95,7 @@ def test_what_is_not_imported(tmp_path: Path, words: list[str], not_there: tuple
     ended = subprocess.run(
         [sys.executable, "-c", code, str(ROOT), *words],
         cwd=tmp_path,
+        input="",  # closed, as the pipe of a launcher that has gone
         capture_output=True,
         text=True,
         check=False,

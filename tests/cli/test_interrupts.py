@@ -20,7 +20,7 @@ import attrs
 import pytest
 from junitparser import JUnitXml
 
-from lmos_actors.scenario import LogFile
+from lmos_actors.scenario.judge import LogFile
 from tests.commands import RunningCommand, started, surroundings
 from tests.matrix import few_or_all
 from tests.reports.test_html import report

@@ -17,7 +17,7 @@ from lmos_actors.cli import main
 from lmos_actors.cli.run._report_files import Written
 from lmos_actors.errors import ConfigError
 from lmos_actors.reports import mermaid
-from lmos_actors.scenario import LogFile
+from lmos_actors.scenario.judge import LogFile
 from tests.reports.sample_results import HEAD, failed, line, result, run, sent
 from tests.scenario.project import CAST, Project, Ran, story
 

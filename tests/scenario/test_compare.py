@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from lmos_actors.reports import RunResult
-from lmos_actors.scenario import Compare, judge_compared
+from lmos_actors.scenario import Compare
+from lmos_actors.scenario.judge import judge_compared
 from lmos_actors.scenario.model import Restarts
 
 

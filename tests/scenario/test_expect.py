@@ -12,7 +12,8 @@ from msgspec import UNSET
 
 from lmos_actors.errors import InvalidInput, NotAllowed
 from lmos_actors.files import Duration
-from lmos_actors.scenario import (
+from lmos_actors.scenario import pick
+from lmos_actors.scenario.judge import (
     FEWEST_SAMPLES,
     fill_expect,
     judge_bounded,
@@ -21,7 +22,6 @@ from lmos_actors.scenario import (
     judge_latency,
     judge_value,
     percentile,
-    pick,
     waits_to_the_end,
 )
 from lmos_actors.scenario.model import Below, Condition, Expect, ExpectedError, Latency, Restarts

@@ -12,7 +12,8 @@ from hypothesis import given, settings, strategies as st
 from lmos_actors._core import RandomStream
 from lmos_actors.files import Duration, FileError, Offset, parse
 from lmos_actors.reports import CheckResult, Failure, RunResult
-from lmos_actors.scenario import (
+from lmos_actors.scenario import load_scenario
+from lmos_actors.scenario.explore import (
     BATCH,
     Outcome,
     Permit,
@@ -24,7 +25,6 @@ from lmos_actors.scenario import (
     failures_of,
     faults_of,
     is_void,
-    load_scenario,
     sentence_of,
     text_of,
     weight_of,
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from lmos_actors.scenario import Data
+    from lmos_actors.scenario.explore import Data
 
 SECOND = 1_000_000
 NODES = tuple(f"peer/{number}" for number in range(5))

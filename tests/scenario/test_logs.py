@@ -15,18 +15,9 @@ from hypothesis import given, strategies as st
 
 from lmos_actors.errors import ConfigError
 from lmos_actors.files import FileError
-from lmos_actors.scenario import (
-    CHANGED,
-    CUT_SHORT,
-    LogFile,
-    StopPoint,
-    compare_heads,
-    compare_records,
-    lines_of,
-    load_scenario,
-    read_break,
-    run_cell,
-)
+from lmos_actors.scenario import load_scenario
+from lmos_actors.scenario.judge import CHANGED, CUT_SHORT, LogFile, compare_heads, compare_records, lines_of
+from lmos_actors.scenario.run import StopPoint, read_break, run_cell
 from lmos_actors.simulation import TraceLog
 
 if TYPE_CHECKING:

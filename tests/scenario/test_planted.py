@@ -13,25 +13,20 @@ import pytest
 
 from lmos_actors.cli.explore import explored
 from lmos_actors.files import FileError
-from lmos_actors.scenario import (
-    ExploredRun,
-    RunLost,
+from lmos_actors.scenario import accepts, load_scenario, resolve
+from lmos_actors.scenario.explore import (
     Search,
     Shrinker,
-    StateSampler,
-    accepts,
     failures_of,
     faults_of,
-    load_scenario,
     plain_cells,
-    resolve,
-    run_cell,
     space_of,
     text_of,
     weight_of,
     with_schedule,
     yaml_of,
 )
+from lmos_actors.scenario.run import ExploredRun, RunLost, StateSampler, run_cell
 from tests.source import ROOT
 
 if TYPE_CHECKING:
@@ -40,7 +35,7 @@ if TYPE_CHECKING:
 
     from lmos_actors.cli.explore import Explored
     from lmos_actors.reports import RunResult
-    from lmos_actors.scenario import Data
+    from lmos_actors.scenario.explore import Data
 
 FOLDER = ROOT / "tests/scenario/planted"
 

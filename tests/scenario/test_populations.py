@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lmos_actors.actors import slot_of
-from lmos_actors.scenario import real_limit_of
+from lmos_actors.scenario.run import real_limit_of
 from tests.scenario.crowds import Crowds, at, crowds_in, peers, total
 
 if TYPE_CHECKING:
@@ -185,7 +185,7 @@ def test_a_large_tree_is_drawn_in_part(crowds: Crowds) -> None:
 
 
 def test_only_the_tail_of_a_log_is_kept_unless_all_of_it_is_wanted(crowds: Crowds) -> None:
-    from lmos_actors.scenario import run_cell
+    from lmos_actors.scenario.run import run_cell
 
     resolved = crowds.load(population=[peers(300)])
     whole = run_cell(resolved, resolved.cells[0], 1)

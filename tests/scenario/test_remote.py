@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lmos_actors.files import FileError
-from lmos_actors.scenario import load_scenario, run_cell
+from lmos_actors.scenario import load_scenario
+from lmos_actors.scenario.run import run_cell
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,7 +14,8 @@ import trustme
 from lmos_actors.errors import AgentUnavailable, ConfigError, ConnectFailed, Forbidden, Unauthorized
 from lmos_actors.files import FileError
 from lmos_actors.reports import Spelling, refusal_remedy
-from lmos_actors.scenario import RemoteAccess, load_scenario, run_cell, scenario_schema
+from lmos_actors.scenario import RemoteAccess, load_scenario, scenario_schema
+from lmos_actors.scenario.run import run_cell
 from lmos_actors.security import credential_of
 from tests.commands import called, started
 from tests.docs.test_documents import DOCS, Block, agrees, blocks, commands

@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given, strategies as st
 
 from lmos_actors.actors import Agent
-from lmos_actors.scenario import run_cell
 from lmos_actors.scenario.formulas import (
     AgentValues,
     CheckedNames,
@@ -22,6 +21,7 @@ from lmos_actors.scenario.formulas import (
     fields_known,
     state_of,
 )
+from lmos_actors.scenario.run import run_cell
 from lmos_actors.scenario.values import show
 from tests.scenario.crowds import Crowds, at, crowds_in, peers, total
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lmos_actors.scenario import run_cell
+from lmos_actors.scenario.run import run_cell
 from tests.scenario.crowds import Crowds, at, crowds_in, peers, total
 
 if TYPE_CHECKING:

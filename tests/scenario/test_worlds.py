@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lmos_actors.cli import main
-from lmos_actors.scenario import load_scenario, run_cell
+from lmos_actors.scenario import load_scenario
+from lmos_actors.scenario.run import run_cell
 from tests.source import ROOT
 
 if TYPE_CHECKING:

@@ -65,7 +65,7 @@ expects the same answers. Also of logs that record has written, which do not run
     if as_scenario is not None:
         given = {"--file": file, "--at": at, "--break": break_, "--agent": agent}
         return _write_scenario(log, as_scenario, at_least(run_, 1, "--run"), given)
-    from lmos_actors.scenario import StopPoint, read_break
+    from lmos_actors.scenario.run import StopPoint, read_break
 
     from ..run._replay import ReplayOptions, replay_log
 

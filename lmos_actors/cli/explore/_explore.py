@@ -13,17 +13,9 @@ import attrs
 
 from lmos_actors.errors import ConfigError
 from lmos_actors.reports import count, worst
-from lmos_actors.scenario import (
-    REAL_LIMIT,
-    RemoteAccess,
-    Search,
-    is_real,
-    log_header,
-    plain_cells,
-    real_limit_of,
-    space_of,
-    with_schedule,
-)
+from lmos_actors.scenario import REAL_LIMIT, RemoteAccess, is_real
+from lmos_actors.scenario.explore import Search, plain_cells, space_of, with_schedule
+from lmos_actors.scenario.run import log_header, real_limit_of
 
 from .._signals import signals
 from ..run._display import print_wrong
@@ -37,7 +29,8 @@ from ._show import ExploreShow, find_data, find_lines, kinds_text
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lmos_actors.scenario import Cell, Data, Resolved, Schedule
+    from lmos_actors.scenario import Cell, Resolved
+    from lmos_actors.scenario.explore import Data, Schedule
 
     from ..run._load import Wrong
     from ._folder import Find

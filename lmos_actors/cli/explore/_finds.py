@@ -6,7 +6,8 @@ import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from lmos_actors.scenario import RunLost, Shrinker, failures_of, sentence_of, yaml_of
+from lmos_actors.scenario.explore import Shrinker, failures_of, sentence_of, yaml_of
+from lmos_actors.scenario.run import RunLost
 
 from ..run._jobs import repeated
 from ..run._report_files import replace_file
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from lmos_actors.reports import RunResult
-    from lmos_actors.scenario import Data
+    from lmos_actors.scenario.explore import Data
 
     from ._folder import Folder
     from ._runs import Explored, Runs

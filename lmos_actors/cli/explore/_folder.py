@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from lmos_actors.errors import ConfigError
-from lmos_actors.scenario import Data, Outcome
+from lmos_actors.scenario.explore import Data, Outcome
 
 from ..run._report_files import replace_file
 from ._runs import TIME_LIMIT, Explored

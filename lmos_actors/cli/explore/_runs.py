@@ -8,23 +8,16 @@ from typing import TYPE_CHECKING
 import attrs
 
 from lmos_actors.reports import Failure, RunResult
-from lmos_actors.scenario import (
-    ExploredRun,
-    Outcome,
-    RemoteAccess,
-    RunLost,
-    RunOrder,
-    failures_of,
-    is_void,
-    text_of,
-)
+from lmos_actors.scenario.explore import Outcome, failures_of, is_void, text_of
+from lmos_actors.scenario.run import ExploredRun, RunLost, RunOrder
 
 from ..run._pool import Task
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from lmos_actors.scenario import Data
+    from lmos_actors.scenario import RemoteAccess
+    from lmos_actors.scenario.explore import Data
 
     from ..run._pool import Pool
 

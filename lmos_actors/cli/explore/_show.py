@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from lmos_actors.files import Duration
 from lmos_actors.reports import clean, count, printable
-from lmos_actors.scenario import faults_of, weight_of
+from lmos_actors.scenario.explore import faults_of, weight_of
 
 from ..run._display import takes_all
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lmos_actors.scenario import Data
+    from lmos_actors.scenario.explore import Data
 
     from ._folder import Find
 

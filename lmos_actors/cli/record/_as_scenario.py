@@ -18,7 +18,7 @@ from lmos_actors.errors import AgentError, ConfigError
 from lmos_actors.facades.relay import ACKNOWLEDGEMENTS
 from lmos_actors.files import Duration, is_list, is_mapping, lay_out_yaml, mapped
 from lmos_actors.protocol.relay import EVERYBODY, RELAY
-from lmos_actors.scenario import CUT_SHORT, LogFile
+from lmos_actors.scenario.judge import CUT_SHORT, LogFile
 
 from ._exchanges import MISSING, error_words, exchanges_in, is_fault, speech_of
 from ._omnia import CALL
@@ -27,7 +27,7 @@ from ._things import plain_name
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lmos_actors.scenario import LoggedRun
+    from lmos_actors.scenario.judge import LoggedRun
 
     from ._exchanges import LoggedExchanges, LoggedRequest
 

@@ -14,7 +14,7 @@ from ._transcript import USER
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from lmos_actors.scenario import LogLine
+    from lmos_actors.scenario.judge import LogLine
 
 MISSING: Final[Any] = object()
 

@@ -12,12 +12,12 @@ import attrs
 
 from lmos_actors.errors import ConfigError
 from lmos_actors.reports import as_text, message_text, read_record
-from lmos_actors.scenario import LogFile, compare_heads, compare_records
+from lmos_actors.scenario.judge import LogFile, compare_heads, compare_records
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from lmos_actors.scenario import Divergence, FieldDifference, LoggedRun, LogLine
+    from lmos_actors.scenario.judge import Divergence, FieldDifference, LoggedRun, LogLine
 
 DIFFERENT = 1
 

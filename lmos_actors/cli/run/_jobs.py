@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import attrs
 
 from lmos_actors.reports import Failure, Repeated, RunResult
-from lmos_actors.scenario import RunLost, RunOrder, RunProgress, real_limit_of, run_cell
+from lmos_actors.scenario.run import RunLost, RunOrder, RunProgress, real_limit_of, run_cell
 from lmos_actors.simulation import first_difference
 
 from ._pool import Task

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 import attrs
 
-from lmos_actors.scenario import RunLost, RunOrder, RunProgress, Worker, WorkerMessage, WorkerReady
+from lmos_actors.scenario.run import RunLost, RunOrder, RunProgress, Worker, WorkerMessage, WorkerReady
 
 if TYPE_CHECKING:
     from lmos_actors.reports import RunResult

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 from lmos_actors.errors import ConfigError
 from lmos_actors.files import FileError
 from lmos_actors.reports import failure_lines, run_line, worst
-from lmos_actors.scenario import REAL_LIMIT, LogFile, load_scenario, recordings_of, run_cell
+from lmos_actors.scenario import REAL_LIMIT, load_scenario
+from lmos_actors.scenario.judge import LogFile
+from lmos_actors.scenario.run import recordings_of, run_cell
 
 from .._signals import signals
 from ._load import importing

@@ -14,19 +14,9 @@ import attrs
 from lmos_actors.errors import ConfigError
 from lmos_actors.files import did_you_mean, mapped
 from lmos_actors.reports import as_text, message_text, read_record
-from lmos_actors.scenario import (
-    CUT_SHORT,
-    REAL_LIMIT,
-    LogFile,
-    StopInstrument,
-    compare_heads,
-    compare_records,
-    is_real,
-    lines_of,
-    load_scenario,
-    run_cell,
-    with_end_at,
-)
+from lmos_actors.scenario import REAL_LIMIT, is_real, load_scenario, with_end_at
+from lmos_actors.scenario.judge import CUT_SHORT, LogFile, compare_heads, compare_records, lines_of
+from lmos_actors.scenario.run import StopInstrument, run_cell
 from lmos_actors.simulation import surroundings
 
 from .._signals import signals
@@ -37,7 +27,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from lmos_actors.reports import RunResult
-    from lmos_actors.scenario import AgentSnapshot, Cell, Divergence, LogLine, Resolved, Snapshot, StopPoint
+    from lmos_actors.scenario import Cell, Resolved
+    from lmos_actors.scenario.judge import Divergence, LogLine
+    from lmos_actors.scenario.run import AgentSnapshot, Snapshot, StopPoint
 
 WRONG, COULD_NOT_RUN, NOT_DETERMINISTIC, TIME_LIMIT = 2, 3, 4, 124
 

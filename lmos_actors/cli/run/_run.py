@@ -21,10 +21,10 @@ from lmos_actors.scenario import (
     RemoteAccess,
     is_deployment,
     is_real,
-    judge_compared,
     load_deployment,
     with_end_at,
 )
+from lmos_actors.scenario.judge import judge_compared
 
 from .._signals import signals
 from ._display import Show, print_wrong
@@ -39,7 +39,8 @@ if TYPE_CHECKING:
 
     from lmos_actors.files import Note
     from lmos_actors.reports import RunResult
-    from lmos_actors.scenario import Cell, Resolved, RunProgress
+    from lmos_actors.scenario import Cell, Resolved
+    from lmos_actors.scenario.run import RunProgress
 
     from ._load import Wrong
     from ._report_files import Kind

@@ -1,11 +1,9 @@
 """One run of one cell: its world, agents, steps, timeline and faults."""
 
 from ._doubles import recordings_of as recordings_of
-from ._group_agents import GroupAgents as GroupAgents
-from ._guard import Guard as Guard, refusing_exit as refusing_exit, restoring_directory as restoring_directory
 from ._log_header import log_header as log_header
 from ._node_names import NodeNames as NodeNames
-from ._runner import REAL_LIMIT as REAL_LIMIT, real_limit_of as real_limit_of, run_cell as run_cell
+from ._runner import real_limit_of as real_limit_of, run_cell as run_cell
 from ._snapshot import AgentSnapshot as AgentSnapshot, Snapshot as Snapshot
 from ._states import StateSampler as StateSampler
 from ._stop_point import StopInstrument as StopInstrument, StopPoint as StopPoint, read_break as read_break

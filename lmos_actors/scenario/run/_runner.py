@@ -29,11 +29,11 @@ from lmos_actors.errors import (
 from lmos_actors.reports import Failure, RunResult, last_messages
 from lmos_actors.simulation import TraceLog
 
+from .._guard import REAL_LIMIT, RUNTIME, Guard, restoring_directory
 from .._worlds import is_real, run_world
 from ..format import remedy_for
 from ..model import Compare, Scenario, Simulation
 from ._doubles import Doubles
-from ._guard import RUNTIME, Guard, restoring_directory
 from ._log_header import log_header
 from ._run import Run, RunObserver
 from ._run_environment import RunEnvironment, is_crash_expected
@@ -54,8 +54,6 @@ if TYPE_CHECKING:
     from ._states import StateSampler
     from ._stop_point import StopInstrument
 
-REAL_LIMIT = 60.0
-"""Default limit of a run without a population, in seconds of real time."""
 AGENTS_PER_SECOND = 1_000
 """Agents of populations for which a run may take one second more."""
 

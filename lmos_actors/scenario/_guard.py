@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator
     from types import FrameType, TracebackType
 
+REAL_LIMIT = 60.0
+"""Default limit of a run without a population, and of importing modules, in seconds of real time."""
+
 GRACE = 3.0
 """Seconds between the first interrupt and the end of the process."""
 

@@ -15,7 +15,7 @@ import attrs
 from lmos_actors.actors import Ref
 from lmos_actors.errors import LmosActorsError, StartFailed
 
-from ..format import RemoteAccess, TreeBuilder, root_spec, start_spec, supervisor_paths
+from .format import RemoteAccess, TreeBuilder, root_spec, start_spec, supervisor_paths
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from lmos_actors.node import Node
     from lmos_actors.supervision import SupervisorSpec
 
-    from ..format import DeploymentFile, System
-    from ..model import Deployment
+    from .format import DeploymentFile, System
+    from .model import Deployment
 
 
 class GroupAgents:
@@ -52,7 +52,7 @@ class GroupAgents:
         system, path = self._file.system, self._file.document.path
         folder, found = Path() if path is None else path.parent, dict[str, Ref[Any]]()
         if system.remotes:
-            from ._node_client import RemoteAgents
+            from .run._node_client import RemoteAgents
 
             others = RemoteAgents(node)
             for name, entry in system.remotes.items():
