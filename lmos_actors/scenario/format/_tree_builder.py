@@ -14,6 +14,7 @@ from lmos_actors.files import inside
 from lmos_actors.supervision import Backoff, BulkSpec, ChildSpec, Pool, SupervisorSpec
 
 from ..model import AgentEntry, Bridge, Mock, PoolEntry, Remote, Replay, Supervised, Supervisor, fill_late
+from ._cell_names import is_durable_class
 from ._fields import AgentField, by_state_name, fields_of_agent
 from ._used_tree import absolute
 
@@ -102,6 +103,7 @@ def spec_of(name: str, entry: Supervised, factory: Callable[[], Agent]) -> Child
         mailbox=mailbox_options(entry.mailbox),
         backoff=backoff_of(entry.backoff),
         id=entry.id if isinstance(entry, AgentEntry) else None,
+        key=entry.key if isinstance(entry, AgentEntry) else None,
     )
 
 
@@ -291,7 +293,13 @@ class TreeBuilder:
             backoff=child.backoff,
             significant=getattr(child, "significant", False),
             id=getattr(child, "id", None),
+            key=self._key(path, child),
         )
+
+    def _key(self, path: str, child: ChildSpec[Any] | Pool[Any]) -> str | None:
+        """Return the key of the stored state of what replaces an agent of the tree, if it keeps any."""
+        keeps = isinstance(child, ChildSpec) and is_durable_class(self._system.agent_class(path))
+        return child.key if keeps else None
 
     def _replacement(self, path: str, entry: Supervised, factory: Any) -> Any:
         """Return the factory that replaces an agent of the tree."""

@@ -5,15 +5,16 @@ Nothing is opened: a certificate, a security file or a port may be of another ma
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from lmos_actors.errors import ConfigError
 from lmos_actors.files import did_you_mean
 from lmos_actors.persistence import store_of
 from lmos_actors.security import is_loopback
+from lmos_actors.supervision import ChildSpec
 from lmos_actors.transport import endpoint_of
 
-from ...model import Group, filled_for, needs_of, texts_of
+from ...model import AgentEntry, Group, filled_for, needs_of, texts_of
 from .._launch_plan import owned_by
 from ._node_validator import GROUPS, NodeValidator
 
@@ -55,6 +56,7 @@ class GroupValidator:
             self._check_update(group, here)
         self._check_circles()
         self._check_shared()
+        self._check_keys()
         self._check_refs()
 
     def _report(self, path: DataPath, why: str, *, key: bool = False) -> None:
@@ -200,6 +202,25 @@ class GroupValidator:
                         why, fix = f'the group "{other[0]}" has "{own[1]}", too', "each needs its own"
                     self._report(("groups", name, key), f"{why}: {fix}")
                     break
+
+    def _check_keys(self) -> None:
+        """Refuse agents of which there is one where each of several processes would run one of its own."""
+        tree = self.names.tree
+        for name in self.names.names:
+            group = self._nodes.node_of(name)
+            entry: Any = self.names.agents.get(name)
+            if not isinstance(entry, AgentEntry) and tree is not None:
+                entry = tree.agents.get(name)
+            key = entry.key if isinstance(entry, AgentEntry | ChildSpec) else None
+            if key is None or group not in self._groups or self._groups[group].replicas <= 1:
+                continue
+            replicas = self._groups[group].replicas
+            path = ("agents", name, "key") if isinstance(entry, AgentEntry) else ("groups", group, "replicas")
+            why = (
+                f'{replicas} processes of the group "{group}" would each run the agent of the key "{key}", '
+                "as each has a store of its own: put the agent in a group with one process"
+            )
+            self._report(path, why)
 
 
 def _port(url: str) -> int:

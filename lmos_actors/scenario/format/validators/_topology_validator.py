@@ -102,12 +102,12 @@ class TopologyValidator:
 
 
 class IdentityValidator:
-    """Validates `id` and `description` of agents; mistakes go to `names`."""
+    """Validates `id`, `key` and `description` of agents; mistakes go to `names`."""
 
     def __init__(self, names: CellNames, folder: Path) -> None:
         self.names = names
         self.folder = folder
-        self._first: dict[str, DataPath] = {}
+        self._first: dict[tuple[str, str], DataPath] = {}
 
     def check(self) -> None:
         for name, entry in self.names.agents.items():
@@ -115,16 +115,23 @@ class IdentityValidator:
                 path = self.names.places[name]
                 if entry.id is not None:
                     self._id(entry.id, (*path, "id"))
+                if entry.key is not None:
+                    self._once("key", entry.key, (*path, "key"))
                 if entry.description is not None and self.names.contract(name) is not None:
                     self._description(name, entry, (*path, "description"))
 
     def _id(self, own: str, path: DataPath) -> None:
         if not is_uri(own):
             self.names.report(path, f'"{own}" is no URI, such as {_EXAMPLE}')
-        elif own in self._first:
-            first = self.names.document.place(self._first[own])
-            self.names.report(path, f"this id is given twice, first at {first}")
-        self._first.setdefault(own, path)
+        else:
+            self._once("id", own, path)
+
+    def _once(self, what: str, own: str, path: DataPath) -> None:
+        first = self._first.setdefault((what, own), path)
+        if first != path:
+            self.names.report(
+                path, f"this {what} is given twice, first at {self.names.document.place(first)}"
+            )
 
     def _description(self, name: str, entry: AgentEntry, path: DataPath) -> None:
         """Check that the class offers what the description file promises."""

@@ -13,7 +13,7 @@ from msgspec import UNSET
 from lmos_actors.actors import MISSING, StreamAction
 from lmos_actors.errors import ConfigError, InvalidInput
 from lmos_actors.files import decode, did_you_mean, is_list, is_mapping
-from lmos_actors.supervision import Pool
+from lmos_actors.supervision import ChildSpec, Pool
 
 from ...model import AgentEntry, Bridge, Distribution, Mock, PoolEntry, Population, Replay
 from ...values import (
@@ -31,6 +31,7 @@ from .._fields import by_state_name, fields_of_agent
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from lmos_actors.actors import Agent
     from lmos_actors.files import DataPath, Kind
     from lmos_actors.supervision import Pointer
 
@@ -86,6 +87,8 @@ class ValueValidator:
             self.report(place, f"{cls.__name__} needs {', '.join(missing)} in args", key=True)
         if isinstance(entry, PoolEntry):
             self._pool(name, entry, cls, path)
+        if isinstance(entry, AgentEntry) and entry.key is not None:
+            self._key(entry.key, cls, (*path, "key"))
         self._backoff(entry, path)
 
     def _check_replacement(self, name: str, cls: type, path: DataPath) -> None:
@@ -100,6 +103,13 @@ class ValueValidator:
             Pool(cls, entry.size, by=entry.by, key=entry.key or None, name=name)
         except ConfigError as error:
             self.report((*path, "key"), error.message)
+
+    def _key(self, key: str, cls: type[Agent], path: DataPath) -> None:
+        """Check that a class has stored state, and that it can be found by a key."""
+        try:
+            ChildSpec("agent", cls, key=key)
+        except ConfigError as error:
+            self.report(path, error.message)
 
     def _backoff(self, entry: Any, path: DataPath) -> None:
         given = getattr(entry, "backoff", UNSET)
