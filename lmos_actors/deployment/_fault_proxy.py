@@ -17,7 +17,7 @@ What is kept true:
 - **Ends are passed on as what they are**: the end of what one side says, with the other way still open, or
   a reset. Both take the time of the line.
 - **Memory is bounded.** Each way of a connection holds `WINDOW` bytes at most, and one read; then nothing
-  more is read, so that the kernel holds the sender back. At most `MOST` connections are open; more wait to
+  more is read, so that the kernel holds the sender back. At most `most` connections are open; more wait to
   be accepted.
 """
 
@@ -46,10 +46,13 @@ Way: TypeAlias = Literal["in", "out"]
 """A direction: in, from clients to the server, or out, back."""
 
 MOST: Final = 4_096
-"""Connections at once."""
+"""Connections at once, where nothing else is said."""
 
 WINDOW: Final = 1 << 20
 """Bytes of one way of a connection that are held, at most."""
+
+MOST_PIECES: Final = 4_096
+"""Messages of one way of a connection that are held, at most: each takes more memory than a byte."""
 
 CHUNK: Final = 65_536
 """Bytes of one read, at most."""
@@ -102,6 +105,7 @@ class FaultProxy:
         source: str = CLIENT,
         target: str = SERVER,
         network: Network | None = None,
+        most: int = MOST,
         on_unreachable: Callable[[ConnectFailed], object] | None = None,
     ) -> None:
         self.listens_at = listen
@@ -111,7 +115,7 @@ class FaultProxy:
         self.network = default_network() if network is None else network
         self._on_unreachable = on_unreachable
         self._connections: dict[_Connection, None] = {}
-        self._places = trio.Semaphore(MOST)
+        self._places = trio.Semaphore(most)
         self._begun: dict[int, None] = {}  # the numbers of the faults that this proxy has begun
         self._accepted = self._unreachable = self._reset = 0
         self._bytes: dict[Way, int] = {"in": 0, "out": 0}
@@ -333,7 +337,10 @@ TURN: Final = _Mark()
 
 @attrs.define(eq=False)
 class _Piece:
-    """A message under way. `arrives` is None while it is held, as its line is cut."""
+    """A message under way: it arrives then, but not before those in front of it.
+
+    `arrives` is None while it is held, as its line is cut.
+    """
 
     data: bytes
     sent_at: float
@@ -351,7 +358,6 @@ class _Passage:
         self._count = count
         self._under_way: deque[_Piece] = deque()
         self._size = 0  # bytes under way, or with a side that does not take them
-        self._last_at = 0.0  # when the last message arrives
         self._is_dropped = False
         self._is_last_read = False
         self._is_broken = False  # its source is, whatever reading says
@@ -366,7 +372,7 @@ class _Passage:
         with suppress(*GONE):
             while data := bytes(await source.receive_some(CHUNK)):
                 self._put(data)
-                while self._size >= WINDOW:
+                while self._size >= WINDOW or len(self._under_way) >= MOST_PIECES:
                     self._room = trio.Event()
                     await self._room.wait()
             last = END
@@ -395,10 +401,7 @@ class _Passage:
     def _send(self, data: bytes) -> None:
         links, now = self._links, trio.current_time()
         line = links.line(self._source, self._target)
-        arrives = None
-        if not line.is_cut:
-            arrives = links.send_in_order(line, SEGMENT + len(data), now, after=self._last_at)
-            self._last_at = arrives
+        arrives = None if line.is_cut else links.send_in_order(line, SEGMENT + len(data), now)
         self._under_way.append(_Piece(data, now, arrives))
         self._news.set()
 
@@ -411,8 +414,7 @@ class _Passage:
         for piece in self._under_way:
             if piece.arrives is None:
                 size = SEGMENT + len(piece.data)
-                piece.arrives = links.send_again(line, size, piece.sent_at, now, after=self._last_at)
-                self._last_at = piece.arrives
+                piece.arrives = links.send_again(line, size, piece.sent_at, now)
         self._news.set()
 
     # ---- to the other side

@@ -83,7 +83,7 @@ class World:
 
 @asynccontextmanager
 async def world(
-    rules: LinkRules = PERFECT, seed: int = 1, network: Network | None = None
+    rules: LinkRules = PERFECT, seed: int = 1, network: Network | None = None, **options: Any
 ) -> AsyncGenerator[World]:
     network = MemoryNetwork() if network is None else network
     failures: list[ConnectFailed] = []
@@ -92,7 +92,8 @@ async def world(
     listener = await network.listen(there)
     host, port = listener.addresses[0]
     to, links = attrs.evolve(there, host=host, port=port), links_with(rules, seed)
-    async with FaultProxy(here, to, links, network=network, on_unreachable=failures.append) as proxy:
+    options |= {"network": network, "on_unreachable": failures.append}
+    async with FaultProxy(here, to, links, **options) as proxy:
         made = World(proxy, network, listener, failures)
         try:
             yield made
@@ -182,6 +183,35 @@ async def test_a_side_that_is_gone_is_noticed_by_what_is_said_to_it(network: Net
         with pytest.raises(trio.BrokenResourceError):
             await ask()
         await it.has_open(0)
+
+
+async def test_a_reset_that_is_noticed_by_writing_comes_behind_what_was_said_before() -> None:
+    """The kernel says so once: then reading from that side finds an end as any other."""
+    async with world(network=TcpNetwork()) as it:
+        client, server = await it.pair()
+        with trio.move_on_after(0.2):  # until the proxy reads no more, as its client does not
+            while True:
+                await server.send_all(bytes(65_536))
+        server.break_now()
+        await client.send_all(b"are you there?")
+        await trio.sleep(0.05)
+        with pytest.raises(trio.BrokenResourceError):
+            await all_of(client)
+
+
+@on_virtual_time
+async def test_more_connections_than_there_may_be_wait_until_one_has_ended() -> None:
+    async with world(most=2) as it:
+        (first, server), _ = await it.pair(), await it.pair()
+        third = await it.client()
+        await third.send_all(b"third")
+        with trio.move_on_after(60) as waited:
+            await it.server()
+        assert waited.cancelled_caught
+        assert it.proxy.statistics().open == 2
+        await first.aclose()
+        await server.aclose()
+        assert await exactly(await it.server(), 5) == b"third"
 
 
 async def test_a_reader_that_is_slow_holds_the_sender_back() -> None:
@@ -390,6 +420,22 @@ async def test_what_is_held_is_bounded() -> None:
         assert sent < MIB + 4 * 65_536
         it.proxy.heal()
         assert len(await exactly(server, sent)) == sent
+
+
+@on_virtual_time
+async def test_what_is_held_is_bounded_if_it_comes_in_single_bytes() -> None:
+    sent = 0
+    async with world(network=MemoryNetwork(16)) as it:
+        client, server = await it.pair()
+        it.proxy.cut()
+        with trio.move_on_after(60):
+            while True:
+                await client.send_all(b"x")
+                sent += 1
+                await trio.sleep(0.001)
+        assert sent < 4_096 + 32
+        it.proxy.heal()
+        assert await exactly(server, sent) == b"x" * sent
 
 
 @on_virtual_time
