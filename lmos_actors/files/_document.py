@@ -18,6 +18,8 @@ from ._units import Size
 from ._yaml import read_yaml
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ._source import DataPath, Kind
 
 Format: TypeAlias = Literal["yaml", "json", "toml"]
@@ -46,8 +48,14 @@ class Document:
     `notes` are warnings.
     """
 
-    def __init__(self, tree: Tree, path: Path | None = None) -> None:
+    def __init__(
+        self,
+        tree: Tree,
+        path: Path | None = None,
+        parts: Mapping[str, tuple[Document, DataPath]] | None = None,
+    ) -> None:
         self._tree = tree
+        self._parts = parts or {}
         self.path = path
         self.name = tree.source.name
         self.data = tree.data
@@ -58,6 +66,18 @@ class Document:
     def text(self) -> str:
         """The text of the file."""
         return self._tree.source.text
+
+    def with_parts(self, parts: Mapping[str, tuple[Document, DataPath]]) -> Document:
+        """Return this document with keys at its top that stand in others, each there at a path.
+
+        Mistakes, notes and places below such a key are those of the other document; `data` is without them.
+        """
+        return Document(self._tree, self.path, parts)
+
+    def _elsewhere(self, path: DataPath) -> tuple[Document, DataPath] | None:
+        """Return where a path leads that is in another document."""
+        found = self._parts.get(str(path[0])) if path else None
+        return None if found is None else (found[0], (*found[1], *path[1:]))
 
     def span(self, path: DataPath, *, key: bool = False) -> tuple[int, int]:
         """Return start and end offset of a value or its key; of the nearest enclosing part if unknown."""
@@ -74,11 +94,17 @@ class Document:
 
     def mistake(self, path: DataPath, message: str, kind: Kind = "shape", *, key: bool = False) -> Mistake:
         """Return a mistake at a value, or at its key."""
+        other = self._elsewhere(path)
+        if other is not None:
+            return other[0].mistake(other[1], message, kind, key=key)
         start, end = self.span(path, key=key)
         return self._tree.source.mistake(start, message, kind, end)
 
     def mistake_in(self, path: DataPath, part: str, message: str, kind: Kind = "shape") -> Mistake:
         """Return a mistake at the first occurrence of `part` inside the text value at `path`."""
+        other = self._elsewhere(path)
+        if other is not None:
+            return other[0].mistake_in(other[1], part, message, kind)
         start, end = self.span(path)
         found = self._tree.source.text.find(part, start, max(end, start))
         if found < 0:
@@ -92,6 +118,9 @@ class Document:
 
         If the file spells the value with escapes or over several lines, the place is the whole value.
         """
+        other = self._elsewhere(path)
+        if other is not None:
+            return other[0].mistake_at(other[1], start, end, text, message, kind)
         first, last = self.span(path)
         for begin in (first, first + 1):  # plain, or in quotes
             if self._tree.source.text.startswith(text, begin):
@@ -100,11 +129,17 @@ class Document:
 
     def note(self, path: DataPath, message: str, *, key: bool = False) -> Note:
         """Return a warning at a value, or at its key."""
+        other = self._elsewhere(path)
+        if other is not None:
+            return other[0].note(other[1], message, key=key)
         line, column = self._tree.source.line_and_column(self.span(path, key=key)[0])
         return Note(self.name, line, column, message)
 
     def place(self, path: DataPath, *, key: bool = False) -> str:
         """Return the place of a value, or of its key: `weather.yaml:48:5`."""
+        other = self._elsewhere(path)
+        if other is not None:
+            return other[0].place(other[1], key=key)
         line, column = self._tree.source.line_and_column(self.span(path, key=key)[0])
         return f"{self.name}:{line}:{column}"
 

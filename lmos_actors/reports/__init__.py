@@ -52,6 +52,7 @@ from ._text import (
     folded_line as folded_line,
     head as head,
     missing_lines as missing_lines,
+    note_lines as note_lines,
     repeated_lines as repeated_lines,
     run_line as run_line,
     summary as summary,

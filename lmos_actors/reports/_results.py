@@ -186,6 +186,8 @@ class FileResult:
     """The runs that were asked for and have no result."""
     cut: Cut | None = None
     """The reason for ending the file early, None if it was not."""
+    notes: tuple[str, ...] = ()
+    """What was checked and not done: of a deployment, in a world without processes."""
 
     @property
     def asked(self) -> int:
@@ -277,6 +279,7 @@ def as_data(result: FileResult) -> dict[str, Any]:
         "runs": [run_data(run) for run in result.runs],
         "missing": [clean(attrs.asdict(run)) for run in result.missing],
         "cut": cut_data([result]),
+        "notes": [clean(note) for note in result.notes],
         "compared": [clean(attrs.asdict(check)) for check in result.compared],
         "determinism": again,
         "exit_code": result.exit_code(),

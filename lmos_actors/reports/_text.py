@@ -135,6 +135,11 @@ def _check(check: CheckResult) -> str:
     return f"{verdict} {shorten(what, LONGEST)}"
 
 
+def note_lines(result: FileResult) -> list[str]:
+    """Return what was checked and not done."""
+    return [f" note: {printable(note)}" for note in result.notes]
+
+
 def compared_lines(compared: Sequence[CheckResult]) -> list[str]:
     """Return what came of the checks that look at several cells."""
     lines: list[str] = []

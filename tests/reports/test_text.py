@@ -320,6 +320,7 @@ def test_deep_data_is_cut() -> None:
 
 KEYS = {
     "cut",
+        "notes",
     "missing","file", "name", "cells", "seeds", "trials", "pass_rate", "passed", "seconds", "runs", "compared", "determinism", "exit_code"}  # fmt: skip # noqa: E501
 RUN_KEYS = {"label", "values", "seed", "trial", "ended", "steps", "steps_done", "checks", "checks_passed", "failures", "virtual", "real", "digest", "tree", "step_results", "judged", "series", "faults", "metrics", "messages", "logged", "again", "replay", "real_time"}  # fmt: skip # noqa: E501
 

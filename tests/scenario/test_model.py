@@ -669,7 +669,10 @@ def test_the_shipped_files_fit_the_schema_and_a_misspelt_verb_does_not(file: Pat
     fits = jsonschema_rs.validator_for(scenario_schema()).is_valid
     data: Any = parse(file.read_text(), name="f").data
     assert fits(data)
-    first = (data.get("steps") or data.get("timeline") or data["checks"])[0]
+    stories = data.get("steps") or data.get("timeline") or data.get("checks")
+    if stories is None:  # a deployment
+        return
+    first = stories[0]
     tag = "do" if "do" in first else "check"
     for key, wrong in ((tag, first[tag] + "x"), ("wrong", 1)):
         before = dict(first)

@@ -14,7 +14,7 @@ import yaml
 from agents.weather import ModelConfiguration, UserFeedback, WeatherAgent
 from lmos_actors.actors import shape_of
 from lmos_actors.files import FileError
-from lmos_actors.scenario import load_scenario, scenario_schema
+from lmos_actors.scenario import load_deployment, load_scenario, scenario_schema
 from lmos_actors.scenario.run import run_cell
 from tests.matrix import some
 from tests.source import ROOT
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-FILES = sorted((ROOT / "scenarios").glob("*.yaml"))
+DEPLOYMENTS = sorted((ROOT / "scenarios").glob("*.deployment.yaml"))
+FILES = sorted({*(ROOT / "scenarios").glob("*.yaml")} - {*DEPLOYMENTS})
 NAMES = [file.name for file in FILES]
 ACCEPTANCE = ROOT / "tests/scenario/acceptance"
 MODELINE = "# yaml-language-server: $schema=../.lmos/schema.json"
@@ -38,6 +39,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for part in (ROOT / "scenarios").iterdir():  # recordings, descriptions
         if part.suffix != ".yaml":
             (root / part.name).symlink_to(part)
+    for file in DEPLOYMENTS:
+        (root / file.name).write_text(file.read_text(encoding="utf-8"), encoding="utf-8")
     return root
 
 
@@ -222,14 +225,14 @@ def test_the_schema_accepts_them(tmp_path: Path) -> None:
     check = [sys.executable, "-m", "check_jsonschema"]
     told = subprocess.run([*check, "--check-metaschema", schema], capture_output=True, text=True, check=False)
     assert told.returncode == 0, told.stdout
-    files = [*FILES, *ACCEPTANCE.glob("*.yaml")]
+    files = [*FILES, *DEPLOYMENTS, *ACCEPTANCE.glob("*.yaml")]
     told = subprocess.run(
         [*check, "--schemafile", schema, *files], capture_output=True, text=True, check=False
     )
     assert told.returncode == 0, told.stdout
 
 
-@pytest.mark.parametrize("file", FILES, ids=NAMES)
+@pytest.mark.parametrize("file", [*FILES, *DEPLOYMENTS], ids=lambda file: file.name)
 def test_editors_are_told_of_the_schema(file: Path) -> None:
     assert file.read_text(encoding="utf-8").startswith(MODELINE)
 
@@ -245,6 +248,11 @@ def test_it_passes(file: Path) -> None:
         assert result.failures == ()
         assert result.ok
         assert result.checks_passed == result.checks > 0
+
+
+@pytest.mark.parametrize("file", DEPLOYMENTS, ids=lambda file: file.name)
+def test_it_can_be_deployed(file: Path) -> None:
+    assert load_deployment(file).notes == ()
 
 
 FLIPS: list[tuple[str, str, str]] = [
@@ -317,6 +325,8 @@ FLIPS: list[tuple[str, str, str]] = [
     ("register.yaml", "initial: 0", "initial: 1"),
     ("register.yaml", "series.given_up >= 5", "series.given_up >= 5000"),
     ("market.yaml", "stock: 3", "stock: 1"),
+    ("desk.yaml", "equals: 4", "equals: 3"),
+    ("desk.yaml", "max: {le: 20s}", "max: {le: 200ms}"),
     ("market.yaml", "min: 80, max: 220", "min: 80, max: 95"),
 ]  # fmt: skip
 

@@ -29,6 +29,7 @@ from lmos_actors.reports import (
     folded_line,
     head,
     missing_lines,
+    note_lines,
     printable,
     repeated_lines,
     run_line,
@@ -192,7 +193,7 @@ class Show:
             self._unfold(file)
             if file.failed > MOST_SHOWN and not self._verbose:
                 self._print(f" {file.failed - MOST_SHOWN} more failed; -v shows them all")
-        for line in trial_lines(result):
+        for line in (*note_lines(result), *trial_lines(result)):
             self._print(line)
         for check, line in zip(result.compared, compared_lines(result.compared), strict=True):
             self._print(line, _style(check.ok), "ok" if check.ok else "FAILED")

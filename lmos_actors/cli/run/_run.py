@@ -207,7 +207,16 @@ class _Running:
         scenario = resolved.cells[0].scenario
         seeds = len(dict.fromkeys(resolved.cells[number].seed for number in cells))
         trials = self.options.trials or scenario.trials.count
-        return FileResult(file, resolved.name, scenario.trials.pass_rate, trials, len(cells), seeds=seeds)
+        notes = dict.fromkeys(resolved.cells[number].note for number in cells)
+        return FileResult(
+            file,
+            resolved.name,
+            scenario.trials.pass_rate,
+            trials,
+            len(cells),
+            seeds=seeds,
+            notes=tuple(filter(None, notes)),
+        )
 
     def run(self) -> None:
         """Run all files; after a failure with `--fail-fast` no more of them. Raises KeyboardInterrupt."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Final, cast
 
 import attrs
 
@@ -10,10 +10,10 @@ from lmos_actors.files import FileError, Note, decode, mapped, read
 
 from ..doubles import Recordings
 from ..model import AnyFile, Cells, Deployment, Group
+from ._agent_classes import Targets
 from ._cell_names import CellNames
 from ._fields import accepts
 from ._remote_access import RemoteAccess, hide_secrets, unusable_access
-from ._resolve import DEPLOYMENT, Targets
 from ._system import System
 from ._targets import project_root
 from .validators._cell_check import check_system, has_required_parts
@@ -28,15 +28,31 @@ if TYPE_CHECKING:
     from ..model import CellData
 
 
+DEPLOYMENT: Final = "deployment/v1"
+
+
 @attrs.frozen
 class DeploymentFile:
-    """A deployment file that is right. `root` is the project root; `notes` are warnings."""
+    """A deployment file that is right. `root` is the project root; `notes` are warnings.
+
+    `cell` is what it has once its variables are filled in.
+    """
 
     document: Document
     root: Path
     deployment: Deployment
     system: System
     notes: tuple[Note, ...]
+    cell: CellData
+
+    @property
+    def parts(self) -> Mapping[str, tuple[Document, DataPath]]:
+        """Where the parts are that a scenario file has from it; its nodes are the groups."""
+        return {key: (self.document, (at,)) for key, at in PARTS.items()}
+
+
+PARTS: Final = {"agents": "agents", "tree": "tree", "nodes": "groups"}
+"""The keys of a scenario file that a deployment stands for, and its own for them."""
 
 
 def is_deployment(path: str | os.PathLike[str]) -> bool:
@@ -78,7 +94,7 @@ def load_deployment(
         for name in cells.unused_variables()
     ]
     notes = sorted([*document.notes, *unused, *made.notes], key=lambda note: (note.line, note.column))
-    return DeploymentFile(document, root, deployment, system, tuple(notes))
+    return DeploymentFile(document, root, deployment, system, tuple(notes), found[0])
 
 
 def _of_other_kind(document: Document) -> tuple[Mistake, ...]:

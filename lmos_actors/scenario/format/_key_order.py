@@ -16,7 +16,7 @@ WORDS: Final = (
     "vars",
     "matrix", "seeds", "trials", "world", "timeout", "stop", "sweep", "delivery", "type", "default", "doc",
     "relay", "extensions", "weights", "rate", "broadcasts", "max_message",
-    "network", "directory", "ttl", "nodes", "links", "between", "sides", "one_way", "how",
+    "system", "network", "directory", "ttl", "nodes", "links", "between", "sides", "one_way", "how",
     "agents", "population", "topology", "tree", "groups", "launcher",
     "speaks", "log", "count", "pass_rate", "share", "use",
     "that", "as", "agg", "of", "agent", "target", "pick", "property", "action", "event", "is", "path",

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Mapping, Sequence
 
+    from lmos_actors.files import Mistake
+
     from ..model import Bridge, Remote
     from ._resolve import Resolved
 
@@ -36,10 +38,12 @@ def load_scenario(
     with every mistake found; ConfigError as `resolve` does.
     """
     found = resolve(path, settings=settings, seeds=seeds, accepts=accepts, fitted=True, recording=recording)
-    remotes: list[dict[str, Bridge | Remote]] = [
-        {**cell.system.remotes, **cell.system.bridges_out} for cell in found.cells
-    ]
-    mistakes = unusable_access(found.document, remotes, access or RemoteAccess())
+    mistakes: list[Mistake] = []
+    for cell in found.cells:
+        others: dict[str, Bridge | Remote] = {**cell.system.remotes, **cell.system.bridges_out}
+        if others:
+            mistakes += unusable_access(found.document_of(cell), [others], access or RemoteAccess())
+    mistakes = list(dict.fromkeys(mistakes))
     if mistakes and access is not None:
         raise FileError(mistakes)
     notes = [Note(each.file, each.line, each.column, f"{each.message}; a run needs it") for each in mistakes]

@@ -3,53 +3,42 @@
 from __future__ import annotations
 
 import os
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import attrs
 
-from lmos_actors.errors import ConfigError
-from lmos_actors.files import Document, FileError, Kind, Mistake, Note, decode, mapped, parse, read
+from lmos_actors.files import Document, FileError, Mistake, Note, decode, mapped, parse, read
 
-from ..doubles import (
-    Recordings,
-    contract_of,
-    mock_contract,
-    recorded_agent_of,
-    replays_among,
-    stranger_contract,
-    untyped_class,
-)
+from ..doubles import Recordings, recorded_agent_of, replays_among
 from ..model import (
     DIRECTORY,
     LABEL,
     AnyFile,
-    Bridge,
     CellData,
     Cells,
     Directory,
-    Mock,
     Replay,
     Scenario,
     SeedRange,
     Simulation,
 )
+from ._agent_classes import Targets
 from ._cell_names import CellNames
-from ._hub_names import all_steps
+from ._deployment_file import DEPLOYMENT
 from ._remote_access import RemoteAccess, hide_secrets
 from ._system import System
-from ._targets import import_target, project_root
-from ._used_tree import use_tree
+from ._targets import project_root
+from ._used_system import UsedSystems, not_opened
 from .validators._cell_check import check_cell, has_required_parts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from lmos_actors.actors import Agent
     from lmos_actors.files import DataPath
 
     from ..doubles import RecordedAgent, Recording
+    from ._deployment_file import DeploymentFile
     from ._targets import Accepts
     from ._used_tree import UsedTree
 
@@ -67,12 +56,19 @@ class Cell:
     values: dict[str, Any]
     system: System
     recordings: Mapping[str, Recording] = attrs.Factory(dict[str, "Recording"])
+    deployed: DeploymentFile | None = None
+    """The deployment file whose system it is, None where the file has agents of its own."""
 
     @property
     def label(self) -> str:
         """Name the cell for people: `city=Berlin world=memory seed=7`. A mapping is shown by its name."""
         shown = {key: mapped(value).get(LABEL, value) for key, value in self.values.items()}
         return " ".join([*(f"{key}={value}" for key, value in shown.items()), f"seed={self.seed}"])
+
+    @property
+    def note(self) -> str:
+        """What of a deployment file is not as it says in the world of the run; empty if all is."""
+        return "" if self.deployed is None else not_opened(self.deployed, self.scenario.world)
 
     @property
     def directory(self) -> Directory | None:
@@ -99,6 +95,12 @@ class Resolved:
     """The files that have values of its distributions."""
     access: RemoteAccess = attrs.Factory(RemoteAccess)
     """The access to remote agents whose entries say nothing of it."""
+
+    def document_of(self, cell: Cell) -> Document:
+        """Return the document of a cell, whose system may stand in another file."""
+        if cell.deployed is None:
+            return self.document
+        return self.document.with_parts(cell.deployed.parts)
 
     @property
     def name(self) -> str:
@@ -133,10 +135,12 @@ def resolve(
     found = cells.all()
     mistakes += cells.mistakes
     recordings = Recordings(document, recording=recording)
-    targets = Targets(document, project_root(cast("Path", document.path)), accepts, recordings)
+    root = project_root(cast("Path", document.path))
+    targets = Targets(document, root, accepts, recordings)
     given = targets if classes else None
     notes: dict[Note, None] = {}
-    decoded = [_scenario(document, data, mistakes, given, notes, fitted=fitted) for data in found]
+    systems = UsedSystems(document, root, mistakes, classes=classes)
+    decoded = [_scenario(systems, data, mistakes, given, notes, fitted=fitted) for data in found]
     if mistakes:
         raise FileError(hide_secrets(document, mistakes))
     runs = _with_seeds(found, decoded, seeds, recordings)
@@ -161,11 +165,8 @@ def _check_format(document: Document) -> None:
         raise FileError(decode(document, AnyFile)[1])
 
 
-DEPLOYMENT: Final = "deployment/v1"
-
-
 def _scenario(
-    document: Document,
+    systems: UsedSystems,
     cell: CellData,
     mistakes: list[Mistake],
     targets: Targets | None,
@@ -174,8 +175,12 @@ def _scenario(
     fitted: bool,
 ) -> _Decoded:
     made: dict[DataPath, Any] = {}
+    deployed = systems.of(cell)
+    document = systems.document if deployed is None else systems.document.with_parts(deployed.parts)
     scenario, wrong = decode(document, AnyFile, cell.data, made=made)
     mistakes += wrong
+    if deployed is None and "system" in cell.data:  # its mistakes are known
+        return _Decoded(None)
     if not has_required_parts(cell.data):
         return _Decoded(None)
     names = CellNames(document, cell, made)
@@ -184,13 +189,15 @@ def _scenario(
         names.tree = targets.tree(use, mistakes) if targets else None
         if names.tree is None:  # without the tree the valid names are unknown
             return _Decoded(None)
+    if deployed is not None:
+        notes |= dict.fromkeys(deployed.notes)
     names.check()
     names.classes = targets.classes(names, mistakes) if targets else {}
     names.fitted = fitted
     check_cell(names, cast("Path", document.path).parent, whole=scenario is not None)
     mistakes += names.mistakes
     notes |= dict.fromkeys(names.notes)
-    return _Decoded(scenario, names.classes, names.tree)
+    return _Decoded(scenario, names.classes, names.tree, deployed)
 
 
 @attrs.frozen
@@ -200,6 +207,7 @@ class _Decoded:
     scenario: Scenario | Simulation | None
     classes: dict[str, type] = attrs.Factory(dict[str, type])
     used: UsedTree | None = None
+    deployed: DeploymentFile | None = None
 
     @property
     def system(self) -> System:
@@ -208,141 +216,6 @@ class _Decoded:
         assert scenario is not None
         beside = {} if directory_of(scenario) is None else {DIRECTORY: DIRECTORY}
         return System(scenario.agents, scenario.tree, self.classes, self.used, beside)
-
-
-class Targets:
-    """Imports each target once, whatever happens."""
-
-    def __init__(
-        self, document: Document, root: Path, accepts: Accepts | None, recordings: Recordings
-    ) -> None:
-        self.document = document
-        self.root = root
-        self.accepts = accepts
-        self.recordings = recordings
-        self.found: dict[str, type | ConfigError] = {}
-        self.trees: dict[str, UsedTree | ConfigError] = {}
-
-    def tree(self, target: str, mistakes: list[Mistake]) -> UsedTree | None:
-        """Import the tree that a file uses; None where that fails, which is a mistake."""
-        if target not in self.trees:
-            try:
-                self.trees[target] = use_tree(target, self.root)
-            except ConfigError as error:
-                self.trees[target] = error
-        found = self.trees[target]
-        if isinstance(found, ConfigError):
-            self._wrong(("tree", "use"), found, mistakes)
-            return None
-        return found
-
-    def _wrong(self, path: DataPath, error: ConfigError, mistakes: list[Mistake]) -> None:
-        # what raised while it was imported could not run; anything else is a wrong word in the file
-        kind: Kind = "import" if error.__cause__ is not None else "name"
-        mistakes.append(self.document.mistake(path, error.message, kind))
-
-    def classes(
-        self, names: CellNames, mistakes: list[Mistake], only: Collection[str] | None = None
-    ) -> dict[str, type]:
-        """Return the classes of agents, or only of some, by their names; what cannot be had is a mistake."""
-        classes: dict[str, type] = {}
-        if names.tree is not None:
-            made = {name: names.tree.class_of(name) for name in names.tree.agents}
-            classes |= {name: cls for name, cls in made.items() if cls is not None}
-        for name, path, use in names.uses():
-            if only is not None and name not in only:
-                continue
-            found = self._imported(use)
-            if isinstance(found, ConfigError):
-                self._wrong((*path, "use"), found, mistakes)
-            else:
-                classes[name] = found
-        self._without_class(names, classes, mistakes)
-        return classes
-
-    def _without_class(self, names: CellNames, classes: dict[str, type], mistakes: list[Mistake]) -> None:
-        """Add the classes of mocks, replays and remote agents that name none, and are none's of the tree."""
-        for name, entry in names.agents.items():
-            if isinstance(entry, Mock) and entry.use is None and name not in classes:
-                self._made(name, partial(_mock_contract, name, entry), classes, mistakes)
-            elif isinstance(entry, Bridge):
-                classes[name] = _bridge_class(entry)
-            elif names.is_hub(name):
-                from lmos_actors.facades.relay import RelayHub
-
-                classes[name] = RelayHub
-            elif names.is_directory(name):
-                from lmos_actors.discovery import ThingDirectory
-
-                classes[name] = ThingDirectory
-        for name, remote in names.remotes.items():
-            if remote.use is None:
-                self._made(name, partial(_asked_for, name, names.cell.data), classes, mistakes)
-        replays = replays_among(names.agents)
-        for name, recording in self.recordings.of(replays, mistakes, classes).items():
-            if replays[name].use is None and name not in classes:
-                made = partial(_replay_contract, name, replays[name], recording)
-                self._made(name, made, classes, mistakes)
-
-    def _made(
-        self, name: str, make: Callable[[], type], classes: dict[str, type], mistakes: list[Mistake]
-    ) -> None:
-        try:
-            classes[name] = make()
-        except (TypeError, ValueError, LookupError) as error:
-            mistakes.append(self.document.mistake(("agents", name), str(error.args[0]), key=True))
-
-    def _imported(self, target: str) -> type | ConfigError:
-        if target not in self.found:
-            try:
-                self.found[target] = import_target(target, self.root, self.accepts)
-            except ConfigError as error:
-                self.found[target] = error
-        return self.found[target]
-
-
-def _mock_contract(name: str, entry: Mock) -> type:
-    if entry.speaks == "lmos":
-        return mock_contract(name, entry)
-    if entry.speaks == "relay":
-        return stranger_contract(name, entry)
-    from ..doubles._chat_mocks import ChatMock
-
-    return ChatMock
-
-
-def _replay_contract(name: str, entry: Replay, recording: Recording) -> type:
-    if entry.speaks != "omnia":
-        return contract_of(name, entry, recording)
-    contract_of(name, entry, recording)  # which knows whether it is in the recording
-    from ..doubles._chat_mocks import ChatReplay
-
-    return ChatReplay
-
-
-def _bridge_class(entry: Bridge) -> type[Agent]:
-    """Return the class of a bridge; what speaks its protocol is imported, which few files need."""
-    if entry.speaks == "omnia":
-        from lmos_actors.facades import RemoteChat
-
-        return RemoteChat
-    from ..doubles._hub_agents import HubBridge, HubMember
-
-    return HubMember if entry.to is None else HubBridge
-
-
-def _asked_for(name: str, data: dict[str, Any]) -> type:
-    """Make the class of a remote agent without `use`: with the affordances that the file uses."""
-    asked: dict[str, dict[str, None]] = {"action": {}, "stream": {}, "property": {}, "event": {}}
-    for step in all_steps(data.get("steps"), data.get("timeline")):
-        for kind in ("action", "property", "event"):
-            word = step.get(kind)
-            if step.get("target") == name and isinstance(word, str):
-                asked["stream" if kind == "action" and step.get("do") == "stream" else kind][word] = None
-    values = dict.fromkeys(asked["property"])
-    return untyped_class(
-        name, actions=asked["action"], streams=asked["stream"], properties=values, events=asked["event"]
-    )
 
 
 def _with_seeds(
@@ -355,6 +228,7 @@ def _with_seeds(
             data.values,
             made.system,
             recordings.of(replays_among(made.scenario.agents), [], made.system.classes),
+            made.deployed,
         )
         for data, made in zip(found, decoded, strict=True)
         if made.scenario is not None

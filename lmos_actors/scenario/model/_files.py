@@ -113,7 +113,10 @@ class Report(Closed, frozen=True, kw_only=True):
 
 
 class File(Closed, frozen=True, kw_only=True):
-    """The keys that both kinds of file have."""
+    """The keys that both kinds of file have.
+
+    `system` is a deployment file, whose agents, tree and groups the file has in place of its own.
+    """
 
     name: Name
     summary: str = ""
@@ -122,6 +125,7 @@ class File(Closed, frozen=True, kw_only=True):
     seeds: Annotated[tuple[int, ...], Meta(min_length=1)] | SeedRange = (1,)
     trials: Trials = Trials()
     world: World = "memory"
+    system: Name | None = None
     store: Store | None = None
     relay: Relay | None = None
     network: Network | None = None

@@ -38,13 +38,15 @@ def log_header(resolved: Resolved, cell: Cell, trial: int) -> dict[str, object]:
 def source_digests(resolved: Resolved, cell: Cell) -> dict[str, str]:
     """Return the SHA-256 of the project files that a cell needs, by relative path.
 
-    They define its classes, or have values of its distributions.
+    They define its classes, are the deployment whose system it is, or have values of its distributions.
     """
     modules = dict.fromkeys(cls.__module__ for cls in cell.system.classes.values())
     if cell.system.used is not None:
         modules |= {cell.system.used.module: None}
     files: list[str | None] = [getattr(sys.modules.get(module), "__file__", None) for module in modules]
     files += [str(file.resolve()) for file in resolved.measured]
+    if cell.deployed is not None and cell.deployed.document.path is not None:
+        files.append(str(cell.deployed.document.path.resolve()))
     found: dict[str, str] = {}
     for file in files:
         if file is not None and Path(file).is_relative_to(resolved.root):

@@ -120,10 +120,11 @@ def run_cell(
     `speed` of its seconds go by in one while no task can run.
     """
     log = TraceLog(run=log_header(resolved, cell, trial), keep=None if whole_log else TAIL)
-    run = Run(cell, resolved.document, Watch(log), StepLog(_count_steps(cell)), progress, resolved.access)
+    document = resolved.document_of(cell)
+    run = Run(cell, document, Watch(log), StepLog(_count_steps(cell)), progress, resolved.access)
     _instrument(run, log, stop, states)
     guard = Guard(limit := real_limit_of(cell) if real_limit is None else real_limit, on_stuck)
-    doubles = Doubles(cell, resolved.document, cell.system.paths)
+    doubles = Doubles(cell, document, cell.system.paths)
     state = _RunState(run, resolved.root, log, guard, doubles, on_start)
     began = perf_counter()
     try:

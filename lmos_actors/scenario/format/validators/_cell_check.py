@@ -64,7 +64,7 @@ def check_cell(names: CellNames, folder: Path, *, whole: bool) -> None:
         names, validator, faults, {**story.scope.ids, **timeline.ids}, story.scope.run_counts
     ).check()
     _check_reports(names)
-    if names.fitted and whole and not names.mistakes:
+    if names.fitted and whole and not names.mistakes and "system" not in names.cell.data:
         _check_unused(names)
 
 

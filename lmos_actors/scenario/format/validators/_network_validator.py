@@ -9,7 +9,7 @@ from msgspec import UNSET
 from ..._worlds import MOST_CONNECTIONS, MOST_REGISTERED, is_real
 from ...model import HUB, WORLDS, Bridge, LinksBetween, Network, Rules, Topology
 from ...values import problem_of_delay
-from ._node_validator import NodeValidator
+from ._node_validator import NODES, OF_SYSTEM, NodeValidator
 from ._topology import neighbours_of, topology_problem
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class NetworkValidator:
 
     def __init__(self, names: CellNames) -> None:
         self.names = names
-        self.nodes = NodeValidator(names)
+        self.nodes = NodeValidator(names, OF_SYSTEM if "system" in names.cell.data else NODES)
         made = names.made.get(_HERE)
         self._network = made if isinstance(made, Network) else None
 

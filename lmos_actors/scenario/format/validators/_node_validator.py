@@ -36,6 +36,8 @@ class Parts:
 
 NODES: Final = Parts("nodes", "node")
 GROUPS: Final = Parts("groups", "group", ("agents",))
+OF_SYSTEM: Final = Parts("nodes", "group")
+"""The groups of a deployment as the nodes of a file that has its system."""
 
 NEEDED: Final = 'needs a network, which the file has not: "network: {}" makes one'
 
