@@ -11,7 +11,7 @@ import re
 import signal
 import sys
 import threading
-from contextlib import aclosing, suppress
+from contextlib import aclosing, nullcontext
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
@@ -30,7 +30,8 @@ from ._signals import signals
 from .remote._sources import FileSource
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable
+    from contextlib import AbstractContextManager
 
     from lmos_actors.deployment import Way
     from lmos_actors.errors import ConnectFailed
@@ -243,14 +244,13 @@ class _Running:
     async def run(self) -> None:
         """Listen, read faults and carry them out. Raises ConfigError, OSError."""
         proxy = FaultProxy(self._listen, self._to, self._links, on_unreachable=self._note_unreachable)
-        async with proxy:
-            await self._announce(proxy)
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._guarded, self._report_unreachable, nursery)
-                if self._source is not None:
-                    nursery.start_soon(self._guarded, self._read_faults, nursery, self._source, proxy)
-                await _wait_for_signal()
-                nursery.cancel_scope.cancel("a signal to stop")
+        async with proxy, trio.open_nursery() as nursery:
+            with _signals_received() as received:  # before anybody learns that it runs
+                nursery.start_soon(self._guarded, self._announce, nursery, proxy)
+                if received is None:
+                    await trio.sleep_forever()
+                await anext(received)
+            nursery.cancel_scope.cancel("a signal to stop")
         await self._sum_up(proxy)
         if self._failure is not None:
             raise self._failure
@@ -326,11 +326,15 @@ class _Running:
     async def _say(self, text: str, event: str, **members: Any) -> None:
         await self.answers.print(OutputLine({"event": event, **members}, text))
 
-    async def _announce(self, proxy: FaultProxy) -> None:
+    async def _announce(self, nursery: trio.Nursery, proxy: FaultProxy) -> None:
+        """Print where clients connect; begin to read faults then."""
         for host, port in proxy.addresses:
-            shown = _shown(host, port)
             members = {"host": host, "port": port, "to": self._server, "seed": self._request.seed}
-            await self._say(f"{shown} leads to {self._server}, Ctrl-C ends", "listening", **members)
+            text = f"{_shown(host, port)} leads to {self._server}, Ctrl-C ends"
+            await self._say(text, "listening", **members)
+        nursery.start_soon(self._guarded, self._report_unreachable, nursery)
+        if self._source is not None:
+            await self._read_faults(nursery, self._source, proxy)
 
     def _note_unreachable(self, failure: ConnectFailed) -> None:
         self._unreachable = failure.why, self._unreachable[1] + 1
@@ -357,19 +361,23 @@ def _shown(host: str, port: int) -> str:
 
 
 def _faults_from() -> FileSource | None:
-    """Return the standard input, None where there is none to read from.
-
-    A process in the background of a terminal would be stopped by reading from it.
-    """
-    with suppress(ConfigError, AttributeError, OSError):
+    """Return the standard input, None where it is closed, or a terminal that another process reads from."""
+    try:
         source = FileSource("-")
-        if not source.is_terminal or os.tcgetpgrp(sys.stdin.fileno()) == os.getpgrp():
-            return source
-    return None
+    except ConfigError:
+        return None
+    return None if source.is_terminal and _is_in_background() else source
 
 
-async def _wait_for_signal() -> None:
-    if threading.current_thread() is not threading.main_thread():
-        await trio.sleep_forever()
-    with trio.open_signal_receiver(*SIGNALS) as received:
-        await anext(received)
+def _is_in_background() -> bool:
+    """Return whether reading from the terminal would stop the process, as of a shell's `command &`."""
+    try:
+        return os.tcgetpgrp(sys.stdin.fileno()) != os.getpgrp()
+    except (AttributeError, OSError):  # there is no job control, on this system or at this terminal
+        return False
+
+
+def _signals_received() -> AbstractContextManager[AsyncIterator[int] | None]:
+    """Return what receives the signals that end the command; None in a thread, where there are none."""
+    is_main = threading.current_thread() is threading.main_thread()
+    return trio.open_signal_receiver(*SIGNALS) if is_main else nullcontext()

@@ -161,6 +161,39 @@ def test_an_address_that_is_taken(tmp_path: Path) -> None:
     assert ran.stderr.startswith(f"lmos-actors: cannot listen at {place}: ")
 
 
+def test_what_is_wrong_at_a_terminal_is_explained_and_the_end_of_the_input_is_not_the_end(
+    tmp_path: Path,
+) -> None:
+    ours, its = os.openpty()
+    first = f"import os; os.dup2(os.open({os.ttyname(its)!r}, os.O_RDWR | os.O_NOCTTY), 0)"
+    with started(("fault-proxy", *NOWHERE), tmp_path, first=first) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert "listening" in process.stdout.readline()
+        os.write(ours, b"cot\n")
+        assert process.stderr.readline() == 'lmos-actors: no fault "cot", did you mean "cut"?\n'
+        os.write(ours, b"heal\n")
+        assert process.stderr.readline() == "there is nothing to heal\n"
+        os.write(ours, b"reset\n\x04")
+        assert "reset" in process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        assert "stopped" in process.stdout.readline()
+        assert process.wait(PATIENCE) == 0
+    os.close(ours)
+    os.close(its)
+
+
+def test_a_standard_input_that_is_closed(tmp_path: Path) -> None:
+    with started(
+        ("fault-proxy", *NOWHERE), tmp_path, first="import os, sys; sys.stdin = None; os.close(0)"
+    ) as it:
+        assert it.stdout is not None
+        assert "listening" in it.stdout.readline()
+        it.send_signal(signal.SIGINT)
+        assert "stopped" in it.stdout.readline()
+        assert it.wait(PATIENCE) == 0
+
+
 # ---- what is wrong
 
 

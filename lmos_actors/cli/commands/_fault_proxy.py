@@ -65,7 +65,7 @@ normal:MEAN:DEVIATION, lognormal:MEDIAN:P99, empirical:10ms:12ms:90ms, empirical
     listen
         Where clients connect; port 0 finds a free one.
     insecure
-        Listen at an address that other machines reach: whoever does reaches the server through it.
+        Listen at an address that other machines reach, which reach the server then, too.
     latency
         How long everything takes, each way.
     jitter
