@@ -23,7 +23,6 @@ from .format import (
     load_deployment as load_deployment,
     load_scenario as load_scenario,
     orders_of as orders_of,
-    project_root as project_root,
     relay_options as relay_options,
     resolve as resolve,
     use_tree as use_tree,
@@ -39,6 +38,7 @@ from .model import (
     fill_late as fill_late,
     filled_for as filled_for,
     needs_of as needs_of,
+    project_root as project_root,
     scenario_schema as scenario_schema,
     texts_of as texts_of,
 )

@@ -81,6 +81,7 @@ SIMULATION: dict[str, Any] = {
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("measured")
+    (root.parent / "secret").write_text("SECRET\n")
     Project(root).write("pyproject.toml", "")
     Project(root).write("measured_clock.py", AGENTS)
     return root
@@ -181,6 +182,8 @@ BAD = [
     ("1ms\n" * 10_001, {}, "measured.csv", 10_001, 1, "more than 10,000 values"),
     ("10ms", {"colum": "rtt"}, "file.yaml", 1, 126, 'did you mean "column"?'),
     ("1" * (1 << 20) + "\n", {}, "file.yaml", 1, 110, "is larger than 1MiB"),
+    ("10ms", {"file": "../secret"}, "file.yaml", 1, 110, "is outside the project root"),
+    ("10ms", {"file": "/etc/passwd"}, "file.yaml", 1, 110, '"/etc/passwd" is outside the project root'),
 ]
 
 
@@ -194,6 +197,16 @@ def test_mistakes_are_at_their_place(
     found = [(each.file.rpartition("/")[2], each.line, each.column) for each in caught.value.mistakes]
     assert found == [(file, line, column)], caught.value
     assert why in str(caught.value)
+    assert "SECRET" not in str(caught.value)
+
+
+def test_values_may_be_elsewhere_in_the_project(folder: Path) -> None:
+    (folder / "values").mkdir(exist_ok=True)
+    (folder / "values" / "rtt.csv").write_text("10ms\n")
+    assert answers(written(folder, "1s", SCENARIO, file="values/../values/rtt.csv"))
+    (folder / "values" / "link.csv").symlink_to(folder.parent / "secret")
+    with pytest.raises(FileError, match="is outside the project root"):
+        load_scenario(written(folder, "1s", SCENARIO, file="values/link.csv"))
 
 
 def test_numbers_and_durations_do_not_mix(folder: Path) -> None:

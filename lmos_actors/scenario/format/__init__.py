@@ -22,7 +22,6 @@ from ._system import System as System
 from ._targets import (
     import_function as import_function,
     import_target as import_target,
-    project_root as project_root,
 )
 from ._tree_builder import (
     Places as Places,

@@ -9,13 +9,12 @@ import attrs
 from lmos_actors.files import FileError, Note, decode, mapped, read
 
 from ..doubles import Recordings
-from ..model import AnyFile, Cells, Deployment, Group
+from ..model import AnyFile, Cells, Deployment, Group, project_root
 from ._agent_classes import Targets
 from ._cell_names import CellNames
 from ._fields import accepts
 from ._remote_access import RemoteAccess, hide_secrets, unusable_access
 from ._system import System
-from ._targets import project_root
 from .validators._cell_check import check_system, has_required_parts
 
 if TYPE_CHECKING:

@@ -22,13 +22,13 @@ from ..model import (
     Scenario,
     SeedRange,
     Simulation,
+    project_root,
 )
 from ._agent_classes import Targets
 from ._cell_names import CellNames
 from ._deployment_file import DEPLOYMENT
 from ._remote_access import RemoteAccess, hide_secrets
 from ._system import System
-from ._targets import project_root
 from ._used_system import UsedSystems, not_opened
 from .validators._cell_check import check_cell, has_required_parts
 

@@ -1,7 +1,7 @@
 """Imports of targets: a class, a tree or a function of the project, by module or by file.
 
-The project root is the nearest folder above the file with a `pyproject.toml`, else the file's folder; it is
-the only folder put on the import path, and stays there, as agents import things while they run.
+The project root is the only folder put on the import path, and stays there, as agents import things while
+they run.
 """
 
 from __future__ import annotations
@@ -26,15 +26,6 @@ Accepts: TypeAlias = "Callable[[type], str | None]"
 """Return why a class cannot be an agent, or None."""
 
 _PACKAGE: Final = Path(__file__).resolve().parents[2]
-
-
-def project_root(file: Path) -> Path:
-    """Return the project root of a file, absolute."""
-    folder = file.resolve().parent
-    for above in (folder, *folder.parents):
-        if (above / "pyproject.toml").is_file():
-            return above
-    return folder
 
 
 def import_target(target: str, root: Path, accepts: Accepts | None = None) -> type:

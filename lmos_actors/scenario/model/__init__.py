@@ -125,6 +125,7 @@ from ._network import (
     Network as Network,
     Rules as Rules,
 )
+from ._project import project_root as project_root
 from ._steps import (
     EXPECT_KEYS as EXPECT_KEYS,
     FAULT_KEYS as FAULT_KEYS,

@@ -21,6 +21,7 @@ from lmos_actors.files import (
 )
 
 from ._base import MOST_VALUES
+from ._project import project_root
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -89,15 +90,25 @@ class MeasuredValues:
         return None if self._document.path is None else self._document.path.parent
 
     def _source(self, folder: Path, file: str, path: DataPath) -> Source | None:
-        """Return the text of a file, None if it cannot be read, which is said once."""
-        if file not in self._sources:
-            try:
-                self._sources[file] = read_source(folder / file)
-            except FileError as error:
-                self._sources[file] = None
-                for each in error.mistakes:
-                    unread = self._document.mistake(path, f"{file}: {each.message}", each.kind)
-                    self._mistakes.append(each if each.line else unread)
+        """Return the text of a file, None if it cannot be read, which is said once.
+
+        A file outside of the project is not read: mistakes in it would show its lines.
+        """
+        if file in self._sources:
+            return self._sources[file]
+        self._sources[file] = None
+        assert self._document.path is not None
+        root = project_root(self._document.path)
+        if not (folder / file).resolve().is_relative_to(root):
+            why = f'"{file}" is outside the project root {root}'
+            self._mistakes.append(self._document.mistake(path, why))
+            return None
+        try:
+            self._sources[file] = read_source(folder / file)
+        except FileError as error:
+            for each in error.mistakes:
+                unread = self._document.mistake(path, f"{file}: {each.message}", each.kind)
+                self._mistakes.append(each if each.line else unread)
         return self._sources[file]
 
 

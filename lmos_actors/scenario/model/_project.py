@@ -1,0 +1,17 @@
+"""The project that a scenario file is part of."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def project_root(file: Path) -> Path:
+    """Return the nearest folder above a file with a `pyproject.toml`, else the file's own; absolute."""
+    folder = file.resolve().parent
+    for above in (folder, *folder.parents):
+        if (above / "pyproject.toml").is_file():
+            return above
+    return folder
