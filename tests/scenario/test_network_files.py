@@ -277,7 +277,16 @@ WRONG = [
             "timeout: 10m\nnetwork: {default: {bandwidth: @5B}}",
             "takes 64 s at that, and a connection ends after 60 s in which nothing comes",
         ),
-        ("network: {delivery: datagram, default: {queue: @100B}}", "has room for no message"),
+        (
+            "network: {delivery: datagram, default: {bandwidth: 1KiB, queue: @100B}}",
+            "has room for no message",
+        ),
+        ("network: {delivery: datagram, default: {@queue: 8KiB}}", 'a "queue" without "bandwidth"'),
+        (
+            "network: {delivery: datagram, links: [{from: west, to: user, @queue: 8KiB}, "
+            "{from: user, to: west, bandwidth: 1KiB}]}",
+            'a "queue" without "bandwidth"',
+        ),
         ("network: {delivery: @udp}", 'unknown word "udp" (known: stream, datagram)'),
         ("world: websocket\n@network: {}", "that of websocket is this machine's own"),
         ("world: wire\nnetwork: {delivery: @datagram}", "datagrams are of world: memory"),

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from lmos_actors.errors import ConfigError
+from lmos_actors.files import FileError
 from lmos_actors.reports import count, worst
 from lmos_actors.scenario import REAL_LIMIT, RemoteAccess, is_real
 from lmos_actors.scenario.explore import Search, plain_cells, space_of, with_schedule
@@ -101,10 +102,11 @@ def _cells_of(resolved: Resolved, file: str) -> list[tuple[Cell, Data]]:
     for cell, _ in cells:
         if is_real(cell.scenario.world):
             why = f"time is real in world: {cell.scenario.world}, and no run is like another"
-            raise ConfigError(f"{why}: explore memory or wire", file)
+            raise FileError([resolved.document.mistake(("world",), f"{why}: explore memory or wire")])
         if cell.scenario.explore is None:
             hint = '"explore: {faults: [crash, pause]}", for example'
-            raise ConfigError(f"says nothing of what may be drawn: {hint}", file)
+            why = f"says nothing of what may be drawn: {hint}"
+            raise FileError([resolved.document.mistake((), why)])
     return cells
 
 

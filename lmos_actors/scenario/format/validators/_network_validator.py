@@ -77,6 +77,7 @@ class NetworkValidator:
             here = (*_HERE, "links", index)
             self._rules(links, here)
             self._ends_of(links, here)
+        self._queues(network)
 
     def _check_connected(self, data: dict[str, Any]) -> None:
         """Refuse datagrams where agents have connections of their own."""
@@ -183,6 +184,23 @@ class NetworkValidator:
         if not self.is_datagram:
             why = '"queue" is of datagrams: what a stream has no room for waits at its sender'
             self.names.report((*path, "queue"), why, "shape", key=True)
+
+    def _queues(self, network: Network) -> None:
+        """Refuse queues without a bandwidth, which a link may have by default, or from an earlier one."""
+        if not self.is_datagram:
+            return  # no queue has a place there
+        several = (network.default, *network.links)
+        if network.default.queue is not UNSET and all(links.bandwidth is UNSET for links in several):
+            self._no_bandwidth((*_HERE, "default", "queue"))
+        limited = network.default.bandwidth is not UNSET
+        for index, links in enumerate(network.links):
+            limited = limited or links.bandwidth is not UNSET
+            if links.queue is not UNSET and not limited:
+                self._no_bandwidth((*_HERE, "links", index, "queue"))
+
+    def _no_bandwidth(self, path: DataPath) -> None:
+        why = 'nothing waits in a "queue" without "bandwidth": all of it leaves at once'
+        self.names.report(path, why, "shape", key=True)
 
     def time(self, value: Any, path: DataPath) -> None:
         """Check the time that messages take, or a distribution of it."""
