@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -184,6 +185,52 @@ def test_a_regular_expression_that_never_ends(project: Project) -> None:
     ran = project.command("run", file, *OFF, "--time-limit", "300ms")
     assert ran.code == 124
     assert "still busy at s.yaml:" in ran.out
+
+
+def test_a_run_that_is_only_slow(project: Project) -> None:
+    """Where it is at the time limit says little, how far it has come says more."""
+    code = """
+        from lmos_actors import every
+        class X(Agent):
+            @every(0.001)
+            def go(self): pass
+    """
+    whole = {
+        "lmos": "simulation/v1",
+        "name": "slow",
+        "stop": {"at": "20h"},
+        "population": [{"id": "x", "count": 20, "use": "own.py:X"}],
+    }
+    with_agent(project, code)
+    file = project.write("slow.yaml", json.dumps(whole))
+    ran = project.command("run", file, *OFF, "--time-limit", "500ms")
+    assert ran.code == 124, ran.text
+    assert re.search(
+        r"it was still (running|busy at own\.py\S* in go), at [\d.]+ s of 72000 s of virtual time", ran.out
+    ), ran.out
+
+
+@pytest.mark.slow
+def test_a_run_that_does_not_stop_in_time_does_not_hang(project: Project) -> None:
+    code = """
+        import trio
+        from contextlib import asynccontextmanager
+        class X(Agent):
+            @asynccontextmanager
+            async def lifespan(self):
+                try:
+                    yield
+                finally:
+                    with trio.CancelScope(shield=True):
+                        await trio.sleep(60)
+            @action
+            async def go(self): await trio.sleep(60)
+    """
+    ran = project.command("run", with_agent(project, code, world="websocket"), *OFF, "--time-limit", "300ms")
+    assert ran.code == 124, ran.text
+    assert re.search(
+        r"it cannot be ended: it was still running, at \d\.\d s, and needs more than 3 s to stop", ran.err
+    ), ran.text
 
 
 # --- surroundings

@@ -284,7 +284,7 @@ def _has_ended(run: RunResult) -> bool:
 def repeated(first: RunResult, second: RunResult | RunLost) -> Repeated:
     """Compare two runs of one cell."""
     if isinstance(second, RunLost):
-        where = f" at {second.where}" if second.where else ""
+        where = f", {second.where}" if second.where else ""
         problem = f"the second process wrote no log: {second.why}{where}"
         return Repeated(first.label, problem=problem)
     if first.digest == second.digest:
@@ -298,7 +298,7 @@ def lost_run(file_jobs: FileJobs, task: Task, lost: RunLost) -> RunResult:
     """Return the result of a run whose process is gone."""
     cell = file_jobs.cell(task.cell)
     scenario: Any = cell.scenario
-    saw = lost.why + (f", it hangs at {lost.where}" if lost.where else "")
+    saw = lost.why + (f", {lost.where}" if lost.where else "")
     return RunResult(
         label=cell.label,
         values=cell.values,

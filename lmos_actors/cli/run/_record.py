@@ -87,7 +87,7 @@ def _record(file: str, resolved: Resolved, cells: Sequence[Cell], options: RunOp
 
 
 def _last_words(why: str, where: str) -> None:
-    print(f"{why}, and the run cannot be ended: it hangs at {where}", file=sys.stderr, flush=True)
+    print(f"{why}, and the run cannot be ended: {where}", file=sys.stderr, flush=True)
 
 
 def _others(path: Path, runs: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:

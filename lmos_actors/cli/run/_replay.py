@@ -113,7 +113,7 @@ def _replay_log(log: str, options: ReplayOptions) -> int:
 
 
 def _last_words(why: str, where: str) -> None:
-    print(f"{why}, and the run cannot be ended: it hangs at {where}", file=sys.stderr, flush=True)
+    print(f"{why}, and the run cannot be ended: {where}", file=sys.stderr, flush=True)
 
 
 def _code(replayed: Replayed, options: ReplayOptions) -> int:

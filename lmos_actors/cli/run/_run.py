@@ -356,7 +356,7 @@ class _FileReporter:
     def last_words(self, cell: Cell, why: str, where: str) -> None:
         """Print why the process ends: a run hangs and cannot be ended otherwise."""
         self._show.abandon()
-        said = f"{self._result.file} {cell.label}: {why}, and it cannot be ended: it hangs at {where}"
+        said = f"{self._result.file} {cell.label}: {why}, and it cannot be ended: {where}"
         print(said, file=sys.stderr, flush=True)
         self._hung(why)
         sys.stdout.flush()

@@ -76,6 +76,8 @@ class _RunState:
     on_start: Callable[[RunObserver], None]
     ended: Ended = "failed"
     completed: bool = False
+    clock: trio.abc.Clock | None = None
+    """The clock of the world, once that is there."""
     virtual: float = 0.0
     tree: tuple[str, ...] = ()
     faults: tuple[FaultResult, ...] = ()
@@ -110,8 +112,8 @@ def run_cell(
     """Run a cell once in a world of its own, in the main thread. Blocks. Raises KeyboardInterrupt only.
 
     Agents print to standard error. Past `real_limit` seconds of real time (None: `real_limit_of` the cell)
-    the run is ended; if it cannot be, `on_stuck` is called with why and where, and the process ends with 124;
-    with 130 if it cannot be ended by Ctrl-C.
+    the run is ended; if it cannot be, `on_stuck` is called with why and what the run does, and the process
+    ends with 124; with 130 if it cannot be ended by Ctrl-C.
 
     `progress` is called with the steps done, or microseconds of a simulation; `on_start` once, with a
     read-only view of the run. Without `whole_log` the result has only the last lines. `stop` takes a snapshot
@@ -123,7 +125,10 @@ def run_cell(
     document = resolved.document_of(cell)
     run = Run(cell, document, Watch(log), StepLog(_count_steps(cell)), progress, resolved.access)
     _instrument(run, log, stop, states)
-    guard = Guard(limit := real_limit_of(cell) if real_limit is None else real_limit, on_stuck)
+    guard = Guard(
+        limit := real_limit_of(cell) if real_limit is None else real_limit,
+        lambda why, where: on_stuck(why, _stuck_at(state, where)),
+    )
     doubles = Doubles(cell, document, cell.system.paths)
     state = _RunState(run, resolved.root, log, guard, doubles, on_start)
     began = perf_counter()
@@ -141,10 +146,36 @@ def run_cell(
     if guard.fired:
         state.ended = "time limit"
         expected = f"an end within {limit:g} s of real time"
-        place = run.at if guard.where == RUNTIME and run.at else guard.where
-        state.problems = [Failure("", "the run", expected, f"it was still busy at {place}")]
+        state.problems = [Failure("", "the run", expected, _busy_at(state))]
     log.end()
     return _result(state, trial, perf_counter() - began, whole_log)
+
+
+def _busy_at(state: _RunState) -> str:
+    """Return where a run was that has been ended at its time limit, and how far it had come."""
+    run, where = state.run, state.guard.where
+    if where == RUNTIME and run.at and isinstance(run.cell.scenario, Scenario):
+        where = run.at  # of a timeline it is the last entry, however long ago
+    far = _progress_at(run.cell, state.virtual)
+    return (
+        f"it was still running, at {far}" if where == RUNTIME else f"it was still busy at {where}, at {far}"
+    )
+
+
+def _stuck_at(state: _RunState, where: str) -> str:
+    """Return what a run does that has not ended after interrupts. Called from the thread of the guard."""
+    if where != RUNTIME:
+        return f"it hangs at {where}"
+    at = 0.0 if state.clock is None else state.clock.current_time()
+    far = _progress_at(state.run.cell, at)
+    return f"it was still running, at {far}, and needs more than {GRACE:g} s to stop"
+
+
+def _progress_at(cell: Cell, at: float) -> str:
+    """Return how far a run has come at an instant, as text."""
+    scenario = cell.scenario
+    of = f" of {float(scenario.stop.at):g} s" if isinstance(scenario, Simulation) else ""
+    return f"{round(at, 3):g} s{of} of virtual time" if not is_real(scenario.world) else f"{at:.1f} s{of}"
 
 
 def _instrument(run: Run, log: TraceLog, stop: StopInstrument | None, states: StateSampler | None) -> None:
@@ -170,6 +201,7 @@ def _each_step(cell: Cell) -> Iterator[tuple[DataPath, str]]:
 
 async def _run_interruptible(state: _RunState) -> None:
     stop = state.run.stop
+    state.clock = trio.lowlevel.current_clock()
     with state.guard.handling_interrupts(), contextlib.nullcontext() if stop is None else stop.around():
         await _run_in_environment(state)
 

@@ -96,7 +96,7 @@ class RunProgress:
 
 @attrs.frozen
 class RunLost:
-    """A run without a result. `why` is the reason as text.
+    """A run without a result. `why` is the reason as text, `where` what it was doing: `it hangs at ...`.
 
     `late`: the time limit; `refused`: the file is wrong.
     """
