@@ -104,7 +104,8 @@ class _Diagram:
         if record.kind == "answered":
             return self._answer(record)
         if record.kind == "network" and record.get("affordance"):
-            return self._line(str(record.get("from")), "-x", str(record.get("to")), what_of(record))
+            arrow = "-x" if record.get("what") == "lost" else "-)"
+            return self._line(str(record.get("from")), arrow, str(record.get("to")), what_of(record))
         if record.kind == "network":
             between = f"{record.get('from')} and {record.get('to')}: {what_of(record)}"
             return [self.note(record.agent, between)]

@@ -184,6 +184,7 @@ def what_of(record: Record) -> str:
             words += [f"{key}={as_text(value)}" for key, value in rest.items()]
         case "network":
             words = [str(record.get("what")), name]
+            words += [f"{record.get('bytes')} bytes"] if record.get("bytes") else []
         case "started" if record.get("incarnation") not in (None, 1):
             words = ["started again,", f"incarnation {record.get('incarnation')}"]
         case _:

@@ -117,6 +117,8 @@ class Line:
     loss: float = 0.0
     retries: int = 0
     """How often the last message that was sent in order was lost before it got through."""
+    is_overtaken: bool = False
+    """Whether the last datagram is to be overtaken, and arrives later than it would have."""
 
     @property
     def is_cut(self) -> bool:
@@ -218,6 +220,7 @@ class Links:
         if line.cut_since is not None or is_lost or waiting + size > rules.queue:
             return ()
         left = now if rules.bandwidth is None else self._departure(line, size, now)
+        line.is_overtaken = is_overtaken
         first = left + seconds + (max(again, OVERTAKEN) if is_overtaken else 0.0)
         return (first, left + again) if is_doubled else (first,)
 

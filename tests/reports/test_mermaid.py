@@ -46,11 +46,16 @@ def test_requests_answers_and_what_befalls_agents() -> None:
         line(16, "stopped", "weather", reason="shutdown"),
         network(17, "lost", "concierge", "weather", affordance="note"),
         network(18, "disconnected", "weather", "concierge"),
+        network(19, "late", "weather", "concierge", affordance="note"),
+        network(20, "overtaken", "weather", "concierge", affordance="note"),
+        network(21, "late", "weather", "concierge", bytes=60),
+        line(22, "fault", "network", fault="swizzle", sides=[["weather"], ["concierge"]]),
     ) == [
         "title story seed=1: passed",
         "participant a0 as user",
         "participant a2 as weather",
         "participant a1 as concierge",
+        "participant a3 as network",
         'a0->>a1: ask {"city": "Rome"}',
         "a1->>a2: getWeather",
         'a2-->>a1: getWeather = "sunny"',
@@ -65,6 +70,10 @@ def test_requests_answers_and_what_befalls_agents() -> None:
         "Note over a2: dead letter note stopped",
         "a1-xa2: lost note",
         "Note over a1: weather and concierge: disconnected",
+        "a2-)a1: late note",
+        "a2-)a1: overtaken note",
+        "Note over a1: weather and concierge: late 60 bytes",
+        'Note over a3: fault swizzle sides=[["weather"], ["concierge"]]',
     ]
 
 

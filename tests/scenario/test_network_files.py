@@ -355,8 +355,9 @@ WRONG = [
     *wrong(
         SIMULATION,
         "kind: disconnect}",
-        ("kind: disconnect, @duration: 1s}", "reset in an instant"),
-        ("kind: disconnect, how: @melt}", 'unknown word "melt" (known: reset, hang)'),
+        ("kind: disconnect, @duration: 1s}", "half open, in an instant"),
+        ("kind: disconnect, how: half_open, @duration: 1s}", "half open, in an instant"),
+        ("kind: disconnect, how: @melt}", 'unknown word "melt" (known: reset, half_open, hang)'),
     ),
     *wrong(
         SCENARIO,

@@ -409,6 +409,8 @@ def test_a_loss_on_a_stream_is_a_delay(project: Project) -> None:
     result = passed(ran(project, lossy, do("tell", times=100), wait(200), *reads("shop", "sold", 100)))
     late = [record for record in records(result, "network") if record["what"] == "late"]
     assert 25 < len(late) < 75
+    assert {record.get("affordance") for record in late} <= {"sell", None}  # None: credit for several
+    assert all(("affordance" in record) != ("bytes" in record) for record in late)
     assert instants_of(result, "sell") == sorted(instants_of(result, "sell"))
 
 
@@ -436,6 +438,28 @@ def test_a_connection_that_hangs_is_noticed_as_a_cut_is(project: Project) -> Non
     result = passed(ran(project, *story, agents={**AGENTS, "customer": PATIENT}))
     noticed = [record["t"] for record in records(result, "network")][:1]
     assert 20 <= noticed[0] <= 60
+
+
+@pytest.mark.parametrize("world", ["memory", "wire"])
+@pytest.mark.parametrize(
+    ("then", "noticed"),
+    [
+        ([do("buy", wait=False), wait(60)], 1 + TRIP),  # the next message is refused
+        ([wait(60)], 20 + TRIP),  # nothing has come by the first look for life, whose ping is refused
+        ([cut(), wait(60)], 40),  # that ping is held, and nothing has answered it by the second look
+    ],
+)
+def test_a_connection_that_is_half_open(
+    project: Project, world: str, then: list[Any], noticed: float
+) -> None:
+    """It is gone at the shop, which lets go of what it did; the customer believes in it."""
+    half = inject("disconnect", id="half", how="half_open", between=["shop", "customer"])
+    story = (do("order", seconds=100, id="order", wait=False), wait(0.5), half, wait(0.5), *then)
+    agents = {**AGENTS, "customer": PATIENT}
+    result = passed(ran(project, *story, answers("order", "OutcomeUnknown"), agents=agents, world=world))
+    assert [(fault.begin, fault.end) for fault in result.faults][:1] == [(0.5, 0.5)]
+    first = next(record for record in records(result, "network"))
+    assert (first["what"], first["t"]) == ("disconnected", pytest.approx(noticed, abs=0.1))
 
 
 # ---- heals
@@ -498,6 +522,25 @@ def test_the_network_is_whole_again_after_all_heals_in_any_order(project: Projec
     data = {**PEERS, "timeline": [*timeline, news], "checks": [agreeing(within="10m"), known]}
     result = passed(ran_file(project, data))
     assert all(fault.end is not None for fault in result.faults)
+
+
+def test_the_log_names_who_is_cut_off(project: Project) -> None:
+    """Those that were picked too, and of a large side the first."""
+    split = {"do": "fault", "id": "split", "kind": "partition", "duration": "5s"}
+    some = at(1, **split, sides=[{"of": "peer", "count": 2}, "rest"], one_way=True)
+    slow = at(2, do="fault", kind="latency", delay="1s", between=["peer/1", "peer/0"], duration="1s")
+    every = at(2, do="fault", kind="latency", delay="1s", duration="1s")
+    crowd = [{**PEERS["population"][0], "count": 14}]
+    data = {**PEERS, "population": crowd, "timeline": [some, slow, every], "checks": [agreeing(within="5m")]}
+    result = passed(ran_file(project, data))
+    faults = [*records(result, "fault"), *records(result, "healed")]
+    cut, _, _ = result.faults
+    (chosen, others), told = cut.sides, [record for record in faults if record["id"] == "split"]
+    assert [record["kind"] for record in told] == ["fault", "healed"]
+    assert all(record["sides"] == [[*chosen], [*others[:10], "… 2 more"]] for record in told)
+    assert all(record["one_way"] is True for record in told)
+    late = [record.get("between") for record in faults if record["fault"] == "latency"]
+    assert sorted(late, key=str) == [None, None, *[["peer/1", "peer/0"]] * 2]
 
 
 def test_who_is_picked_is_chance_from_the_seed(project: Project) -> None:
@@ -698,6 +741,17 @@ def test_datagrams_overtake_one_another(project: Project) -> None:
         ]
         assert sorted(came) == list(range(50))
         assert came != list(range(50))
+        overtaken = [record for record in records(result, "network") if record["what"] == "overtaken"]
+        assert (5 < len(overtaken) < 30) == ("reorder" in rules)
+        assert all(record["affordance"] == "sell" for record in overtaken)
+
+
+def test_what_is_overtaken_is_counted(project: Project) -> None:
+    network = {**UDP, "default": {"latency": "50ms", "reorder": 0.3}}
+    checks = [{"check": "always", "expr": "network.overtaken < 3"}]
+    result = ran(project, do("count_up", to=50), wait(1), network=network, checks=checks)
+    noted = network_records(result).count("overtaken")
+    assert [failure.saw for failure in result.failures] == [f"at 1 s network.overtaken = {noted}"]
 
 
 def test_a_doubled_request_is_carried_out_once(project: Project) -> None:

@@ -109,7 +109,7 @@ LINES = st.lists(
 @st.composite
 def faults(draw: Any, more: tuple[str, ...] = ()) -> dict[str, Any]:
     """Draw a fault that no line of a script meets: they begin and end between two seconds."""
-    kind = draw(st.sampled_from((*more, "partition", "one way", "reset", "hang", "latency")))
+    kind = draw(st.sampled_from((*more, "partition", "one way", "reset", "half_open", "hang", "latency")))
     entry: dict[str, Any] = {"at": f"{draw(st.integers(0, 250))}.5s", "do": "fault"}
     lasts = {"duration": f"{draw(st.sampled_from((1, 3, 10, 30, 70, 120)))}s"}
     between = {"between": [TALKERS[number] for number in draw(st.sampled_from(PAIRS))]}
@@ -129,6 +129,8 @@ def faults(draw: Any, more: tuple[str, ...] = ()) -> dict[str, Any]:
         return {**entry, **lasts, **between, "kind": "latency", "delay": "100ms"}
     if kind == "hang":
         return {**entry, **lasts, **between, "kind": "disconnect", "how": "hang"}
+    if kind == "half_open":
+        return {**entry, **between, "kind": "disconnect", "how": "half_open"}
     return {**entry, **between, "kind": "disconnect"}
 
 
@@ -166,6 +168,18 @@ def alone(number: int, at: str, duration: str, *, one_way: bool = False) -> dict
     timeline=[
         {"at": "148.5s", "do": "fault", "kind": "disconnect", "between": ["talker/2", "talker/0"]},
         alone(0, "228.5s", "30s"),
+    ],
+    latency=20,
+)
+@example(  # a connection that is half open: found out by a message, by the ping of its heartbeat, and cut
+    script=written(
+        [(10, (0, 1), "slowly"), (40, (0, 1), "read"), (70, (1, 0), "subscribe"), (160, (2, 0), "tell")]
+    ),
+    timeline=[
+        {"at": "10.5s", "do": "fault", "kind": "disconnect", "how": "half_open", "between": TALKERS[:2]},
+        {"at": "80.5s", "do": "fault", "kind": "disconnect", "how": "half_open"},
+        {"at": "170.5s", "do": "fault", "kind": "disconnect", "how": "half_open"},
+        alone(0, "171.5s", "70s"),
     ],
     latency=20,
 )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lmos_actors.files import FileError
+from lmos_actors.reports import records
 from lmos_actors.scenario import load_scenario
 from lmos_actors.scenario.run import run_cell
 from tests.scenario.project import Project
@@ -82,12 +83,20 @@ def run(project: Project, seed: int, **fault: Any) -> RunResult:
     return run_cell(resolved, resolved.cells[0], 1, real_limit=20)
 
 
+def said(result: RunResult, kind: str) -> list[tuple[str, ...]]:
+    """Return the links that the log names, in the order of its records of a kind."""
+    found = [record for record in records(result.log) if record.kind == kind]
+    assert {record.get("fault") for record in found} == {"swizzle"}
+    return [tuple(sorted(name for side in record.get("sides") for name in side)) for record in found]
+
+
 def test_each_link_is_cut_once_and_healed_in_another_order(project: Project) -> None:
     orders: list[Any] = []
     for seed in 1, 2:
-        faults = run(project, seed).faults
+        result = run(project, seed)
+        faults = result.faults
         assert {fault.id for fault in faults} == {"storm"}
-        assert {fault.kind for fault in faults} == {"partition"}
+        assert {fault.kind for fault in faults} == {"swizzle"}
         links = [tuple(sorted(fault.targets)) for fault in faults]
         assert sorted(links) == list(combinations([f"peer/{number}" for number in range(4)], 2))
         assert [fault.begin for fault in faults] == [1.0, 1.1, 1.2, 1.3, 1.4, 1.5]
@@ -96,6 +105,8 @@ def test_each_link_is_cut_once_and_healed_in_another_order(project: Project) -> 
         healed = [link for _, link in ends]
         assert healed != links
         orders.append((links, healed))
+        assert said(result, "fault") == links
+        assert said(result, "healed") == healed
     assert orders[0] != orders[1]  # chance is that of the seed
 
 

@@ -65,7 +65,8 @@ class Log {
     }[kind];
     kept.said = said === undefined || said === null ? '' : cut(JSON.stringify(said), 90);
     kept.reason = record.reason === undefined ? '' : String(record.reason);
-    if (kind === 'network') Object.assign(kept, { what: record.what, to: record.to });
+    if (kind === 'network') Object.assign(kept, { what: record.what, to: record.to, bytes: record.bytes });
+    if (record.sides || record.between) kept.whom = (record.sides || [record.between]).map((side) => side.join(', ')).join(' from ');
     if (kept.name === 'restart' && (kind === 'fault' || kind === 'healed')) kept.on = this.nodes.get(agent) || new Set([agent]);
     kept.from = record.from === null ? 'unknown' : record.from;
     this.records.push(kept);
@@ -109,9 +110,9 @@ function told(record) {
     case 'item': return `${name} gives ${record.said}`;
     case 'changed': return `${name} is now ${record.said}`;
     case 'started': return `started${record.incarnation > 1 ? ` (#${record.incarnation})` : ''}`;
-    case 'fault': return `fault ${name}${onNode(record)}`;
-    case 'healed': return `healed ${name}${onNode(record)}`;
-    case 'network': return `${record.what}${name ? ` ${name}` : ''}`;
+    case 'fault': return `fault ${name}${onNode(record)}${record.whom ? `: ${record.whom}` : ''}`;
+    case 'healed': return `healed ${name}${onNode(record)}${record.whom ? `: ${record.whom}` : ''}`;
+    case 'network': return `${record.what}${name ? ` ${name}` : record.bytes ? `: ${record.bytes} bytes` : ''}`;
     case 'dead_letter': return `dead letter ${name} (${record.reason})`;
     default: return `${record.kind}${name ? ` ${name}` : ''}${record.reason ? `: ${record.reason}` : ''}${failed}`;
   }

@@ -13,6 +13,7 @@ from lmos_actors.files import Duration, Offset
 
 from ..model import (
     DIRECTORY,
+    INSTANT,
     OF_NETWORK,
     DrawnClockSkew,
     DrawnCrash,
@@ -138,7 +139,7 @@ class Space:
 
     def _durations(self, permit: Permit, data: dict[str, Any]) -> tuple[int, int] | None:
         """Return the shortest and the longest duration of a fault, None for one that has none."""
-        if data["kind"] in ("crash", "restart") or data.get("how") == "reset":
+        if data["kind"] in ("crash", "restart") or data.get("how") in INSTANT:
             return None
         return self._durations_of(permit)
 
@@ -217,7 +218,7 @@ def _of_links(drawn: DrawnFault, stream: RandomStream) -> dict[str, Any]:
     if isinstance(drawn, DrawnLoss):
         return {"share": _number(drawn.share, stream)}
     assert isinstance(drawn, DrawnDisconnect)
-    how = drawn.how if drawn.how is not UNSET else _one_of(("reset", "hang"), stream)
+    how = drawn.how if drawn.how is not UNSET else _one_of(("reset", "half_open", "hang"), stream)
     return {"how": how}
 
 

@@ -42,7 +42,7 @@ COUNTERS: Final = (
 )
 """Names after `mailbox.` in a formula."""
 
-NETWORK_COUNTS: Final = ("lost", "doubled", "late", "corrupted", "disconnected")
+NETWORK_COUNTS: Final = ("lost", "doubled", "overtaken", "late", "corrupted", "disconnected")
 """Names after `network.` in a formula: counts of what the network of a file has done."""
 
 RESERVED: Final = (

@@ -129,6 +129,7 @@ from ._project import project_root as project_root
 from ._steps import (
     EXPECT_KEYS as EXPECT_KEYS,
     FAULT_KEYS as FAULT_KEYS,
+    INSTANT as INSTANT,
     OF_NETWORK as OF_NETWORK,
     OF_NODE as OF_NODE,
     STATUSES as STATUSES,

@@ -9,6 +9,7 @@ from msgspec import UNSET, Meta, UnsetType, field
 from lmos_actors.files import Duration, Offset
 
 from ._base import Closed, Name
+from ._steps import How
 
 
 class DurationRange(Closed, frozen=True, kw_only=True):
@@ -113,9 +114,9 @@ class DrawnLoss(DrawnFault, frozen=True, kw_only=True, tag="loss"):
 
 
 class DrawnDisconnect(DrawnFault, frozen=True, kw_only=True, tag="disconnect"):
-    """The connections between two nodes end; `how`: both ways to, unless given. `duration` is of `hang`."""
+    """The connections between two nodes end; `how`: each of them, unless given. `duration` is of `hang`."""
 
-    how: Literal["reset", "hang"] | UnsetType = UNSET
+    how: How | UnsetType = UNSET
     duration: Span | UnsetType = UNSET
 
 

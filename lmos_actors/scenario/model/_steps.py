@@ -142,10 +142,22 @@ class LossyLinks(OnLinks, frozen=True, kw_only=True, tag="loss"):
     between: Ends | UnsetType = UNSET
 
 
-class Disconnect(OnLinks, frozen=True, kw_only=True, tag="disconnect"):
-    """Connections end: `reset` at once; `hang`: nothing comes over them, and nothing says so."""
+How: TypeAlias = Literal["reset", "half_open", "hang"]
+"""How connections end; see `Disconnect`."""
 
-    how: Literal["reset", "hang"] = "reset"
+
+INSTANT: tuple[How, ...] = ("reset", "half_open")
+"""Of these, those that are over in an instant."""
+
+
+class Disconnect(OnLinks, frozen=True, kw_only=True, tag="disconnect"):
+    """Connections end: `reset` at once; `hang`: nothing comes over them, and nothing says so.
+
+    `half_open`: they are gone at the end that was connected to. The end that connected believes in them until
+    what it sends next is refused there, be it the ping of its heartbeat.
+    """
+
+    how: How = "reset"
     between: Ends | UnsetType = UNSET
 
 
@@ -509,7 +521,7 @@ class FaultAt(Timed, frozen=True, kw_only=True, tag="fault"):
     between: Ends | UnsetType = UNSET
     delay: Delay | UnsetType = UNSET
     share: Annotated[float, Meta(gt=0, lt=1)] | UnsetType = UNSET
-    how: Literal["reset", "hang"] | UnsetType = UNSET
+    how: How | UnsetType = UNSET
     of: Nodes | UnsetType = UNSET
     every: Duration | UnsetType = UNSET
     skew: Offset | UnsetType = UNSET

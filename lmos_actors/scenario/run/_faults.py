@@ -34,6 +34,7 @@ from lmos_actors.supervision import supervisor_of
 
 from ..judge import Cut
 from ..model import (
+    INSTANT,
     NETWORK,
     AnyFault,
     ClockSkew,
@@ -64,6 +65,9 @@ if TYPE_CHECKING:
 
 NODE: Final = "root"
 """The path that faults of the node as a whole have in the log."""
+
+MOST_NAMED: Final = 10
+"""Nodes of each side that the records of a fault of links name; of the others they say how many there are."""
 
 INJECTED: Final = "__lmos_injected__"
 """Attribute that marks exceptions of faults."""
@@ -416,22 +420,25 @@ class Faults:
 
     # ---- faults of the network
 
-    def _strike_network(self, fault: OfNetwork | Swizzle, id: str, key: str = "") -> None:
-        """Inject a fault of links between nodes now. `key`: its name for the network, if not `id`."""
+    def _strike_network(self, fault: OfNetwork | Swizzle, id: str, *, kind: str = "", key: str = "") -> None:
+        """Inject a fault of links between nodes now. `key`: its name for the network, if not `id`.
+
+        `kind`: the kind of the fault that this one is a part of.
+        """
         assert self._network is not None
         if isinstance(fault, Swizzle):
             self._cut_one_by_one(fault, id)
             return
-        kind, key = kind_of_fault(fault), key or id
+        kind, key = kind or kind_of_fault(fault), key or id
         nodes = self._network.strike(fault, key)
         injected = self._inject(id, kind, {NETWORK: None})
         injected.key = key
         injected.targets = tuple(node for side in nodes for node in side)
         if isinstance(fault, Partition):
             injected.sides, injected.one_way = nodes, fault.one_way
-        fields = {"fault": kind, "id": id, "targets": len(injected.targets), **_log_fields(fault)}
-        self._watch.record("fault", NETWORK, fields)
-        if isinstance(fault, Disconnect) and fault.how == "reset":
+        targets = {"targets": len(injected.targets), **_named(injected)}
+        self._watch.record("fault", NETWORK, {"fault": kind, "id": id, **targets, **_log_fields(fault)})
+        if isinstance(fault, Disconnect) and fault.how in INSTANT:
             self._heal(injected, (NETWORK,))
         elif fault.duration is not UNSET:
             clock: Any = trio.lowlevel.current_clock()
@@ -463,7 +470,7 @@ class Faults:
             lasts = Duration(round(fault.duration - (last - place) * fault.every - begin, 6))
             one, other = links[number]
             cut = Partition(sides=((one,), (other,)), duration=lasts)
-            strike = partial(self._strike_network, cut, id, f"{id} {number}")
+            strike = partial(self._strike_network, cut, id, kind="swizzle", key=f"{id} {number}")
             if number:
                 clock.call_at(now + begin, strike)
             else:
@@ -480,7 +487,8 @@ class Faults:
             injected.end = trio.current_time()
             del self._in_force[injected]
         for path in paths:
-            self._watch.record("healed", path, {"fault": injected.kind, "id": injected.id})
+            fields = {"fault": injected.kind, "id": injected.id, **_named(injected)}
+            self._watch.record("healed", path, fields)
 
     @property
     def active(self) -> bool:
@@ -498,7 +506,8 @@ class Faults:
                 is_down=injected.kind == "restart",
             )
             for injected in self._in_force
-            if injected.kind in ("partition", "disconnect") or (injected.kind == "restart" and injected.sides)
+            if injected.kind in ("partition", "swizzle", "disconnect")
+            or (injected.kind == "restart" and injected.sides)
         )
 
     def healed(self, id: str) -> float | None:
@@ -533,6 +542,22 @@ def _ends(targets: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
     return () if targets == (NETWORK,) else tuple((target,) for target in targets)
 
 
+def _named(injected: _InjectedFault) -> dict[str, object]:
+    """Return who a fault of links is about, for the log: the nodes of its sides, or the ends of the links."""
+    if injected.kind in ("partition", "swizzle"):
+        one_way: dict[str, object] = {"one_way": True} if injected.one_way else {}
+        return {"sides": [_few(side) for side in injected.sides], **one_way}
+    if not injected.key or injected.targets == (NETWORK,):
+        return {}
+    return {"between": list(injected.targets)}
+
+
+def _few(names: Sequence[str]) -> list[str]:
+    if len(names) <= MOST_NAMED:
+        return list(names)
+    return [*names[:MOST_NAMED], f"… {len(names) - MOST_NAMED:,} more"]
+
+
 def _log_fields(fault: AnyFault) -> dict[str, object]:
     """Return the fields of a fault for the log, without its kind."""
     if isinstance(fault, Crash):
@@ -540,6 +565,8 @@ def _log_fields(fault: AnyFault) -> dict[str, object]:
     if isinstance(fault, Restart):
         writes = {} if fault.writes is UNSET else {"writes": fault.writes}
         return {**writes, "down": float(fault.down)}
+    if isinstance(fault, Disconnect) and fault.how == "half_open":
+        return {"how": fault.how}
     if isinstance(fault, OnLinks):
         return {} if fault.duration is UNSET else {"duration": float(fault.duration)}
     duration = {"duration": float(fault.duration)}

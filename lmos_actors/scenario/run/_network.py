@@ -22,6 +22,7 @@ from lmos_actors.supervision import Supervisor, agents_of
 from .._worlds import MOST_CONNECTIONS, wait_until_idle
 from ..model import (
     DIRECTORY,
+    INSTANT,
     NETWORK,
     Disconnect,
     LateLinks,
@@ -217,8 +218,8 @@ class RunNetwork:
     def strike(self, fault: OfNetwork, id: str) -> tuple[tuple[str, ...], ...]:
         """Put a fault into force, and return the nodes that it is about: those of each side."""
         assert self._network is not None
-        if isinstance(fault, Disconnect) and fault.how == "reset":
-            self._network.disconnect(self._where(fault.between))
+        if isinstance(fault, Disconnect) and fault.how in INSTANT:
+            self._network.disconnect(self._where(fault.between), half_open=fault.how == "half_open")
             return (self._ends(fault.between),)
         made, about = self._made(fault, id)
         self._in_force.setdefault(id, []).append(self._network.begin(made))
@@ -256,7 +257,8 @@ class RunNetwork:
             if isinstance(side, Pick):
                 free = [node for node in self.names.named(side.of) if node not in taken]
                 count = min(side.number_of(len(free)), len(free))
-                nodes = sorted(stream.sample(free, count), key=free.index)
+                place = {node: number for number, node in enumerate(free)}
+                nodes = sorted(stream.sample(free, count), key=place.__getitem__)
             elif isinstance(side, str):
                 nodes = [node for node in self.names.all() if node not in taken]
             else:

@@ -29,7 +29,7 @@ from lmos_actors.errors import (
 from lmos_actors.reports import Failure, RunResult, last_messages
 from lmos_actors.simulation import TraceLog
 
-from .._guard import REAL_LIMIT, RUNTIME, Guard, restoring_directory
+from .._guard import GRACE, REAL_LIMIT, RUNTIME, Guard, restoring_directory
 from .._worlds import is_real, run_world
 from ..format import remedy_for
 from ..model import Compare, Scenario, Simulation
@@ -157,9 +157,8 @@ def _busy_at(state: _RunState) -> str:
     if where == RUNTIME and run.at and isinstance(run.cell.scenario, Scenario):
         where = run.at  # of a timeline it is the last entry, however long ago
     far = _progress_at(run.cell, state.virtual)
-    return (
-        f"it was still running, at {far}" if where == RUNTIME else f"it was still busy at {where}, at {far}"
-    )
+    doing = "running" if where == RUNTIME else f"busy at {where}"
+    return f"it was still {doing}, at {far}"
 
 
 def _stuck_at(state: _RunState, where: str) -> str:

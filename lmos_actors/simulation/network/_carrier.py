@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,10 +51,13 @@ class Carrier:
         """Return when the last message arrives that was sent to the other node, or back."""
         return self._last_at.get(self.line(back=back), 0.0)
 
-    def send(self, size: int, arrive: Callable[[], object], *, back: bool = False) -> float | None:
+    def send(
+        self, size: int, arrive: Callable[[], object], request: Any = None, *, back: bool = False
+    ) -> float | None:
         """Have something happen at the other end, when so many bytes arrive there.
 
-        Return that instant, None while it is not known.
+        `request` is the one that they are of, where that is known. Return the instant, None while it is not
+        known.
         """
         if self.is_instant:
             arrive()
@@ -66,7 +69,7 @@ class Carrier:
         arrives = links.send_in_order(line, size, now, after=self._last_at.get(line, 0.0))
         self._last_at[line] = arrives
         if line.retries:
-            self.network.note("late", line)
+            self.network.note("late", line, request, size)
         self._at(arrives, arrive)
         return arrives
 

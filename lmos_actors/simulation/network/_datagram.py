@@ -69,8 +69,11 @@ class DatagramPeer(NodePeer):
         arrivals = links.send_alone(line, size, self.network.now())
         if not arrivals:
             self.network.note("lost", line, served)
-        elif len(arrivals) > 1:
+            return
+        if len(arrivals) > 1:
             self.network.note("doubled", line, served)
+        if line.is_overtaken:
+            self.network.note("overtaken", line, served)
         for when in arrivals:
             self.network.rt.timers.call_at(when, arrive)
 

@@ -31,7 +31,10 @@ class Life:
     `served_since`: the instant since which it stands for the end that serves.
     """
 
-    __slots__ = ("_beats", "_ended", "_lost", "_timer", "_were_cut", "_whole_since", "carrier", "serving")
+    __slots__ = (
+        "_beats", "_ended", "_is_half_open", "_lost", "_timer", "_were_cut", "_whole_since", "carrier",
+        "serving",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -48,10 +51,12 @@ class Life:
         self._beats = Heartbeats((now, now if served_since is None else served_since))
         self._lost = lost
         self._ended = [False, False]
+        self._is_half_open = False  # the end that serves is gone, of which the other one gets no word
         self._timer: Any = None  # of the next look at which an end may give up
         self._were_cut = (False, False)  # the lines there and back, when they were looked at
         self._whole_since = now  # neither has been cut
-        self.look_at_lines()
+        if self.carrier.is_cut:
+            self.look_at_lines()
 
     @property
     def since(self) -> float:
@@ -68,14 +73,22 @@ class Life:
         """Whether both ends are gone."""
         return all(self._ended)
 
-    def send(self, size: int, arrive: Callable[[], object], *, back: bool = False) -> None:
+    def send(
+        self, size: int, arrive: Callable[[], object], request: Any = None, *, back: bool = False
+    ) -> None:
         """Have something happen at the other end, after the time of the line, unless the connection ends."""
 
+        if back and self._is_half_open:
+            return  # what was begun there goes on, perhaps, and knows no connection
+
         def arrived() -> None:
+            if self._is_half_open and not back:
+                self._refuse()
+                return
             self._hear(0 if back else 1)
             arrive()
 
-        arrives = self.carrier.send(size, arrived, back=back)
+        arrives = self.carrier.send(size, arrived, request, back=back)
         if arrives is not None and arrives - self.carrier.network.now() > BEAT:
             self._look_again()
 
@@ -83,6 +96,8 @@ class Life:
         """Take note of a change of the lines: what is held goes on, or the end is seen to come."""
         now, were_cut = trio.current_time(), self._were_cut
         are_cut = self.carrier.line().is_cut, self.carrier.line(back=True).is_cut
+        if were_cut == are_cut == (False, False):
+            return  # nothing is held: a fault of other lines, as nearly all are in a large network
         if any(were_cut):
             self._hear_pings(now, were_cut)
         elif any(are_cut) and not any(self._ended) and not self._is_late(0) and not self._is_late(1):
@@ -139,7 +154,7 @@ class Life:
 
     def _is_silent(self, end: int) -> bool:
         """Return whether an end hears nothing now: its line is cut, or something late comes first."""
-        return self.carrier.line(back=end == 0).is_cut or self._is_late(end)
+        return self._is_half_open or self.carrier.line(back=end == 0).is_cut or self._is_late(end)
 
     def _is_late(self, end: int) -> bool:
         """Return whether something is on the way to an end that nothing else can overtake."""
@@ -163,6 +178,31 @@ class Life:
             self._forget_timer()
             self.carrier.drop()
         self._end(end)
+
+    def half_open(self) -> None:
+        """End the end that serves, without a word: the other one learns it by what it sends or pings."""
+        if any(self._ended):
+            return
+        if not any(self._were_cut) and not self._is_late(0) and not self._is_late(1):
+            self._beats.pass_idle_time(trio.current_time())
+        self._is_half_open = self._ended[1] = True
+        self._end(1)
+        self._look_again()
+        self._ping_in_time()
+
+    def _ping_in_time(self) -> None:
+        """Have the end that connected ping, once it has heard nothing for as long as it takes to."""
+        ping = self._beats.ping(0)
+        if self._ended[0]:
+            return
+        if ping <= trio.current_time() + SLACK:
+            self.carrier.send(SMALL, self._refuse)
+        else:
+            self.carrier.network.rt.timers.call_at(ping, self._ping_in_time)
+
+    def _refuse(self) -> None:
+        """Have the end that connected learn that the other one is gone."""
+        self.carrier.send(SMALL, partial(self.leave, 0), back=True)
 
     def never_stood(self) -> None:
         """Be over at both ends, of which none hears anything: there was no connection."""

@@ -123,18 +123,23 @@ class NodeNetwork(ABC):
         for _, _, lines in self._lines:
             lines.look_at_lines()
 
-    def disconnect(self, selects: Callable[[str, str], bool]) -> int:
-        """Reset connections between nodes, and return how many there were."""
+    def disconnect(self, selects: Callable[[str, str], bool], *, half_open: bool = False) -> int:
+        """Reset connections between nodes, and return how many there were.
+
+        `half_open`: the end of each that was connected to is gone without a word, and the other end believes
+        in it until what it sends is refused, or its ping is; connections that are being made go on.
+        """
         own = [
             lines
             for source, target, lines in self._lines
             if selects(source, target) or selects(target, source)
         ]
-        return self._reset(selects) + sum(lines.reset() for lines in own)
+        of_peers = self._disconnect(selects, half_open=half_open)
+        return of_peers + sum(lines.half_open() if half_open else lines.reset() for lines in own)
 
     @abstractmethod
-    def _reset(self, selects: Callable[[str, str], bool]) -> int:
-        """Reset connections of peers, and return how many there were."""
+    def _disconnect(self, selects: Callable[[str, str], bool], *, half_open: bool) -> int:
+        """End connections of peers, and return how many there were; see `disconnect`."""
 
     # ---- a node that ends
 

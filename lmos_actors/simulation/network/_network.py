@@ -71,16 +71,15 @@ class SimulatedNetwork(NodeNetwork):
         if found is None:
             made = StreamPeer if self.delivery == "stream" else DatagramPeer
             found = self._peers[source, target] = made(self._parts, source, target)
-            found.look_at_lines()  # it is there, and its lines may be cut
         return found
 
-    def _reset(self, selects: Callable[[str, str], bool]) -> int:
+    def _disconnect(self, selects: Callable[[str, str], bool], *, half_open: bool) -> int:
         found = [
             peer
             for (source, target), peer in self._peers.items()
             if isinstance(peer, StreamPeer) and (selects(source, target) or selects(target, source))
         ]
-        return sum(peer.reset() for peer in found)
+        return sum(peer.half_open() if half_open else peer.reset() for peer in found)
 
     def end_node(self, node: str) -> None:
         """End a node of the network now; see `NodeNetwork`."""

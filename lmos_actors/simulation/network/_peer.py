@@ -68,13 +68,18 @@ class NetworkParts:
         lives = self.ends[source]
         return f"peer {source} > {target}" + (f" {lives}" if lives else "")
 
-    def note(self, what: str, line: Line, request: Any = None) -> None:
-        """Count and record what the network did to a message, or to a connection."""
+    def note(self, what: str, line: Line, request: Any = None, size: int = 0) -> None:
+        """Count and record what the network did to a message, to bytes of a connection, or to that itself.
+
+        `size`: how many bytes there were, which are named where no `request` is known that they are of.
+        """
         self.counts[what] += 1
         if self.rt.instrument is not None:
             fields: dict[str, object] = {"what": what, "from": line.source, "to": line.target}
             if request is not None:
                 fields["affordance"] = request.name
+            elif size:
+                fields["bytes"] = size
             self.rt.instrument.record("network", line.target, fields)
 
 

@@ -70,12 +70,17 @@ class StreamPeer(NodePeer):
 
     # ---- the lines
 
-    def _go(self, size: int, arrive: Callable[[], object], *, back: bool = False) -> None:
-        """Have something happen at the other end, after the time of the line, unless the connection ends."""
+    def _go(
+        self, size: int, arrive: Callable[[], object], request: Any = None, *, back: bool = False
+    ) -> None:
+        """Have something happen at the other end, after the time of the line, unless the connection ends.
+
+        `request` is what it is of: a request, or an answer to it.
+        """
         away = self.network.away
         if away and (self.target_node if back else self.source) in away:
             return  # what a node does that has ended reaches nobody
-        self._life.send(size, arrive, back=back)
+        self._life.send(size, arrive, request, back=back)
 
     def look_at_lines(self) -> None:
         """Take note of a change of the lines."""
@@ -96,6 +101,12 @@ class StreamPeer(NodePeer):
         if self._connecting is not None:
             self._connecting.reset()
         return stood
+
+    def half_open(self) -> bool:
+        """End the connection at the other end, of which this one gets no word. Return whether it stood."""
+        if self.is_connected:
+            self._life.half_open()
+        return self.is_connected
 
     @property
     def failure(self) -> ConnectFailed | None:
@@ -296,7 +307,7 @@ class StreamPeer(NodePeer):
     def _put(self, request: PendingRequest) -> None:
         served = self._open[request] = requested(self, request)
         served.host = request
-        self._go(served.weight, partial(self._arrived, self._life, served))
+        self._go(served.weight, partial(self._arrived, self._life, served), served)
 
     def _arrived(self, life: Life, served: Served) -> None:
         if life.is_served:
@@ -323,7 +334,7 @@ class StreamPeer(NodePeer):
         served = self.served_tell(sent, name, payload, trace)
         told.open[served] = sent
         told.size += served.weight
-        self._go(served.weight, partial(self._arrived, self._life, served))
+        self._go(served.weight, partial(self._arrived, self._life, served), served)
 
     def withdraw(self, request: PendingRequest) -> None:
         """Take a request out of the line, or cancel what runs, without waiting: its caller is gone."""
@@ -447,7 +458,7 @@ class StreamPeer(NodePeer):
             target, KINDS[listening.kind], listening.name, trace=listening.trace
         )
         served.also = (listening,)
-        self._go(HEAD, partial(self._arrived, self._life, served))
+        self._go(HEAD, partial(self._arrived, self._life, served), served)
 
     def unlisten(self, listening: SharedListening) -> None:
         """Stop listening: there is no listener here any more."""
@@ -459,7 +470,7 @@ class StreamPeer(NodePeer):
 
     def answer(self, served: Served, text: bytes) -> None:
         """Send the value of an answer."""
-        self._go(HEAD + len(text), partial(self._answered, served, text), back=True)
+        self._go(HEAD + len(text), partial(self._answered, served, text), served, back=True)
 
     def _request_of(self, served: Served) -> PendingRequest | None:
         request: PendingRequest | None = served.host
@@ -480,7 +491,7 @@ class StreamPeer(NodePeer):
 
     def refuse(self, served: Served, error: Exception) -> None:
         """Send the error in place of an answer."""
-        self._go(HEAD, partial(self._refused, served, error), back=True)
+        self._go(HEAD, partial(self._refused, served, error), served, back=True)
 
     def _refused(self, served: Served, error: Exception) -> None:
         path: str = served.target.path
@@ -503,7 +514,7 @@ class StreamPeer(NodePeer):
         """Send how a run stands, where somebody can see it."""
         request = self._request_of(served)
         if request is not None and hasattr(request, "feed"):
-            self._go(HEAD, partial(self._reported, served, status, progress), back=True)
+            self._go(HEAD, partial(self._reported, served, status, progress), served, back=True)
 
     def _reported(self, served: Served, status: str, progress: Any) -> None:
         request = self._request_of(served)
@@ -512,7 +523,7 @@ class StreamPeer(NodePeer):
 
     def output(self, served: Served, text: bytes) -> None:
         """Send an item of a run."""
-        self._go(HEAD + len(text), partial(self._item, served, text), back=True)
+        self._go(HEAD + len(text), partial(self._item, served, text), served, back=True)
 
     def _item(self, served: Served, text: bytes) -> None:
         request = self._request_of(served)
@@ -532,7 +543,7 @@ class StreamPeer(NodePeer):
 
     def confirm(self, served: Served, text: bytes | None) -> None:
         """Send that a subscription stands, with the first value of an observation."""
-        self._go(HEAD, partial(self._confirmed, served, text), back=True)
+        self._go(HEAD, partial(self._confirmed, served, text), served, back=True)
 
     def _listening_of(self, served: Served) -> SharedListening | None:
         listening: SharedListening | None = served.also[0] if served.also else None
@@ -547,7 +558,7 @@ class StreamPeer(NodePeer):
 
     def value(self, served: Served, text: bytes, trace: TraceMembers) -> None:
         """Send a value to a listener."""
-        self._go(HEAD + len(text), partial(self._valued, served, text, trace), back=True)
+        self._go(HEAD + len(text), partial(self._valued, served, text, trace), served, back=True)
 
     def _valued(self, served: Served, text: bytes, trace: TraceMembers) -> None:
         listening = self._listening_of(served)
@@ -558,7 +569,7 @@ class StreamPeer(NodePeer):
 
     def gap(self, served: Served, reason: str, missed: int | None) -> None:
         """Send word that values are missing."""
-        self._go(HEAD, partial(self._gapped, served, reason, missed), back=True)
+        self._go(HEAD, partial(self._gapped, served, reason, missed), served, back=True)
 
     def _gapped(self, served: Served, reason: str, missed: int | None) -> None:
         listening = self._listening_of(served)
@@ -567,7 +578,7 @@ class StreamPeer(NodePeer):
 
     def end_listening(self, served: Served, error: Exception) -> None:
         """Send that a subscription has ended."""
-        self._go(HEAD, partial(self._refused, served, error), back=True)
+        self._go(HEAD, partial(self._refused, served, error), served, back=True)
 
     def stream_credit(self, stream: StreamIn, items: int) -> None:
         """Send credit of an input stream."""

@@ -64,7 +64,7 @@ class LineStream(MemoryStream):
         corrupt = line.rules.corrupt
         if corrupt and not carrier.is_instant and line.random.random() < corrupt:
             piece = corrupted(piece, line.random.randrange(len(piece)))
-            carrier.network.note("corrupted", line)
+            carrier.network.note("corrupted", line, size=len(piece))
         self._out.under_way += len(piece)
         carrier.send(SEGMENT + len(piece), partial(self._arrived, piece, self._out), back=self.is_back)
 
@@ -127,6 +127,12 @@ class LineStream(MemoryStream):
         self._end_sending()
         self._is_dead = True
         self._break_here("its node has ended")
+
+    def vanish(self) -> None:
+        """End this end without a word; what arrives from now on is refused."""
+        if not self._closed and not self._is_dead:
+            self._has_ended = self._is_dead = True
+            self._break_here("its machine has forgotten it")
 
     def break_now(self, why: str = RESET) -> None:
         """Break the stream for both ends, for faults: what was under way is lost."""
@@ -253,6 +259,13 @@ class LineNetwork:
     def begin_again(self) -> None:
         """Have the next connection be the first."""
         self._is_first = True
+
+    def half_open(self) -> bool:
+        """End the connection at the other node, without a word to this one. Return whether it stood."""
+        stream = None if self._standing is None else self._carriers.get(self._standing)
+        if stream is not None:
+            stream.other.vanish()
+        return stream is not None
 
     def reset(self) -> bool:
         """Reset the connection, at both ends. Return whether it stood."""

@@ -116,13 +116,13 @@ class WireNetwork(NodeNetwork):
         peers.kept(f"{source} > {target}", (), lambda: made)
         return made
 
-    def _reset(self, selects: Callable[[str, str], bool]) -> int:
+    def _disconnect(self, selects: Callable[[str, str], bool], *, half_open: bool) -> int:
         found = [
             peer
             for (source, target), peer in self._peers.items()
             if selects(source, target) or selects(target, source)
         ]
-        return sum(peer.lines.reset() for peer in found)
+        return sum(peer.lines.half_open() if half_open else peer.lines.reset() for peer in found)
 
     def _pairs(self) -> Iterable[tuple[tuple[str, str], Pair]]:
         return tuple(self._peers.items())

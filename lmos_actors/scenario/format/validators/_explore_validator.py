@@ -10,6 +10,7 @@ from lmos_actors.files import Duration, Offset, did_you_mean, listed, mapped
 
 from ..._worlds import is_real
 from ...model import (
+    INSTANT,
     OF_NETWORK,
     WORLDS,
     ClockSkew,
@@ -33,6 +34,7 @@ from ...model import (
     Swizzle,
     drawn_fault,
 )
+from ._link_fault_validator import OF_HANG
 
 if TYPE_CHECKING:
     from lmos_actors.files import DataPath
@@ -160,8 +162,8 @@ class ExploreValidator:
                     self.names.report((*path, name), f'"{name}" is more than 0s', "shape")
             elif isinstance(value, float | int) and not isinstance(value, bool):
                 self._number(value, name, (*path, name))
-        if kind_of_drawn(drawn) == "disconnect" and getattr(drawn, "how", UNSET) == "reset":
-            self._of_reset(drawn, path)
+        if kind_of_drawn(drawn) == "disconnect" and getattr(drawn, "how", UNSET) in INSTANT:
+            self._of_instant(drawn, path)
 
     def _range(self, value: DurationRange | OffsetRange | NumberRange, name: str, path: DataPath) -> None:
         if value.max < value.min:
@@ -182,10 +184,9 @@ class ExploreValidator:
         elif name == "share" and value >= 1:
             self.names.report(path, f'"{name}" is less than 1: a partition loses all', "shape")
 
-    def _of_reset(self, drawn: Any, path: DataPath) -> None:
+    def _of_instant(self, drawn: Any, path: DataPath) -> None:
         if drawn.duration is not UNSET:
-            why = 'a connection is reset in an instant: "duration" goes with "how: hang"'
-            self.names.report((*path, "duration"), why, "shape", key=True)
+            self.names.report((*path, "duration"), OF_HANG, "shape", key=True)
 
 
 def kind_of_drawn(drawn: DrawnFault) -> str:

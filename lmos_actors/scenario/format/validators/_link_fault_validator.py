@@ -8,7 +8,7 @@ from msgspec import UNSET
 
 from lmos_actors.files import Duration, did_you_mean, mapped
 
-from ...model import OF_NETWORK, USER, Pick
+from ...model import INSTANT, OF_NETWORK, USER, Pick
 from .._hub_names import all_steps
 from ._node_validator import NEEDED
 
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 MOST_LINKS: Final = 1_000
 """Links that one fault cuts one by one."""
+
+OF_HANG: Final = 'a connection is reset, or half open, in an instant: "duration" goes with "how: hang"'
 
 
 class LinkFaultValidator:
@@ -57,9 +59,8 @@ class LinkFaultValidator:
     def _disconnect(self, fault: Any, path: DataPath) -> None:
         if self.network.is_datagram:
             self.names.report((*path, "kind"), "datagrams have no connections that could end", "shape")
-        if fault.how in (UNSET, "reset") and fault.duration is not UNSET:
-            why = 'a connection is reset in an instant: "duration" goes with "how: hang"'
-            self.names.report((*path, "duration"), why, "shape", key=True)
+        if fault.how in (UNSET, *INSTANT) and fault.duration is not UNSET:
+            self.names.report((*path, "duration"), OF_HANG, "shape", key=True)
 
     def _swizzle(self, fault: Any, path: DataPath) -> None:
         """Check that there are links to cut, and the time to cut all of them before the first is healed."""
@@ -163,8 +164,8 @@ class LinkFaultValidator:
 
 def _lasts(fault: dict[str, Any]) -> bool:
     """Return whether a fault lasts until it is healed."""
-    is_reset = fault.get("kind") == "disconnect" and fault.get("how", "reset") == "reset"
-    return fault.get("kind") in OF_NETWORK and "duration" not in fault and not is_reset
+    is_over = fault.get("kind") == "disconnect" and fault.get("how", "reset") in INSTANT
+    return fault.get("kind") in OF_NETWORK and "duration" not in fault and not is_over
 
 
 class _Sides:
