@@ -125,10 +125,8 @@ def run_cell(
     document = resolved.document_of(cell)
     run = Run(cell, document, Watch(log), StepLog(_count_steps(cell)), progress, resolved.access)
     _instrument(run, log, stop, states)
-    guard = Guard(
-        limit := real_limit_of(cell) if real_limit is None else real_limit,
-        lambda why, where: on_stuck(why, _stuck_at(state, where)),
-    )
+    limit = real_limit_of(cell) if real_limit is None else real_limit
+    guard = Guard(limit, lambda why, where: on_stuck(why, _stuck_at(state, where)))
     doubles = Doubles(cell, document, cell.system.paths)
     state = _RunState(run, resolved.root, log, guard, doubles, on_start)
     began = perf_counter()

@@ -179,16 +179,20 @@ class Life:
             self.carrier.drop()
         self._end(end)
 
-    def half_open(self) -> None:
-        """End the end that serves, without a word: the other one learns it by what it sends or pings."""
+    def half_open(self) -> bool:
+        """End the end that serves, without a word: the other one learns it by what it sends or pings.
+
+        Return whether both stood.
+        """
         if any(self._ended):
-            return
+            return False
         if not any(self._were_cut) and not self._is_late(0) and not self._is_late(1):
             self._beats.pass_idle_time(trio.current_time())
         self._is_half_open = self._ended[1] = True
         self._end(1)
         self._look_again()
         self._ping_in_time()
+        return True
 
     def _ping_in_time(self) -> None:
         """Have the end that connected ping, once it has heard nothing for as long as it takes to."""

@@ -73,10 +73,7 @@ class StreamPeer(NodePeer):
     def _go(
         self, size: int, arrive: Callable[[], object], request: Any = None, *, back: bool = False
     ) -> None:
-        """Have something happen at the other end, after the time of the line, unless the connection ends.
-
-        `request` is what it is of: a request, or an answer to it.
-        """
+        """Have something of a request happen at the other end, unless the connection ends before."""
         away = self.network.away
         if away and (self.target_node if back else self.source) in away:
             return  # what a node does that has ended reaches nobody
@@ -104,9 +101,7 @@ class StreamPeer(NodePeer):
 
     def half_open(self) -> bool:
         """End the connection at the other end, of which this one gets no word. Return whether it stood."""
-        if self.is_connected:
-            self._life.half_open()
-        return self.is_connected
+        return self.is_connected and self._life.half_open()
 
     @property
     def failure(self) -> ConnectFailed | None:
