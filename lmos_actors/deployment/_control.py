@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import socket
 import stat
 import tempfile
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -25,6 +27,10 @@ if TYPE_CHECKING:
     from lmos_actors.transport import Endpoint
 
 PRIVATE: Final = 0o700
+
+TRIES: Final = 5
+BETWEEN: Final = 0.02
+"""How often a launcher tries to take the lock, and the seconds between."""
 
 
 class AlreadyRunning(LmosActorsError):
@@ -58,26 +64,43 @@ class Controls:
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             _private_folder(self.socket.parent)
-            lock = LockFile(str(self.folder / "launcher"))
-            if not lock.acquire():
-                raise AlreadyRunning(self.file, lock.owner())
+            lock = self._locked()
+            try:
+                with suppress(FileNotFoundError):
+                    self.socket.unlink()  # of one that was killed
+                self.socket.with_suffix(".json").write_bytes(
+                    msgspec.json.encode({"file": self.file, "folder": str(self.folder)})
+                )
+            except BaseException:
+                lock.release()
+                raise
         except OSError as error:
             raise ConfigError(
                 f"{error.filename}: {error.strerror}: --state FOLDER names another", self.file
             ) from None
-        with suppress(FileNotFoundError):
-            self.socket.unlink()  # of one that was killed
-        self.socket.with_suffix(".json").write_bytes(
-            msgspec.json.encode({"file": self.file, "folder": str(self.folder)})
-        )
         return lock
+
+    def _locked(self) -> LockFile:
+        """Take the lock. A command that looks whether it is taken has it for an instant."""
+        lock = LockFile(str(self.folder / "launcher"))
+        for _ in range(TRIES):
+            if lock.acquire():
+                return lock
+            time.sleep(BETWEEN)
+        raise AlreadyRunning(self.file, lock.owner())
 
     def is_running(self) -> bool:
         """Return whether there is a launcher. Blocks on the disk."""
-        lock = LockFile(str(self.folder / "launcher"))
-        if not self.folder.is_dir() or not lock.acquire():
-            return self.folder.is_dir()
-        lock.release()
+        try:
+            descriptor = os.open(LockFile(str(self.folder / "launcher")).path, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return False
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(descriptor)
         return False
 
     def remove(self) -> None:
@@ -136,7 +159,7 @@ class UnixNetwork:
             await sock.connect(str(self._path))
         except OSError as error:
             sock.close()
-            raise ConnectFailed(endpoint.url, f"no launcher is there: {error.strerror}") from error
+            raise ConnectFailed(endpoint.url, f"no launcher is there: {error.strerror or error}") from error
         except BaseException:
             sock.close()
             raise

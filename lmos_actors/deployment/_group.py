@@ -6,7 +6,8 @@ stopping the agent lets the process drain. The agent starts at once, and waits f
 it starts the process.
 
 The output is read in the lifespan, around everything else, until the process has ended: what it says while it
-drains is read, too.
+drains is read, too. So is the time that a process has for that: processes that drain together are killed
+together, though their supervisor stops them one after another.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ from __future__ import annotations
 import json
 import re
 import signal
-from contextlib import asynccontextmanager, suppress
+from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, cast
 
 import attrs
 import trio
@@ -30,7 +31,7 @@ from ._place import Order
 from ._status import GroupStatus, ReplicaStatus, State
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+    from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Mapping
 
     from ._log_files import LogFiles
     from ._place import Place, Process
@@ -44,6 +45,9 @@ _EXCERPT: Final = re.compile(r"\s+[0-9]*\s*\|")
 
 LAST_WORDS: Final = 0.05
 """Seconds in which the last words of a process that has ended may still come."""
+
+MOST_WORDS: Final = 500
+"""Most characters that are kept of them."""
 
 
 class ProcessEnded(LmosActorsError):
@@ -62,10 +66,11 @@ class Replica(Agent, private=True):
     number: int
     process: Process | None = attrs.field(default=None, init=False)
     asked: bool = attrs.field(default=False, init=False)
-    """Whether the process was asked to end."""
+    """Whether it was asked to end: its supervisor is about to stop the agent."""
     why: str = attrs.field(default="", init=False)
     """Why the process ended by itself, or did not come."""
     reading: trio.Nursery | None = attrs.field(default=None, init=False)
+    hard_end: trio.Nursery | None = attrs.field(default=None, init=False)
     last_words: str = attrs.field(default="", init=False)
     has_gone: bool = attrs.field(default=False, init=False)
 
@@ -77,24 +82,25 @@ class Replica(Agent, private=True):
     @asynccontextmanager
     async def lifespan(self) -> AsyncGenerator[None]:
         """Read the output, whatever else happens, and end the process."""
-        async with trio.open_nursery() as reading:
-            self.reading = reading
+        async with trio.open_nursery() as hard_end, trio.open_nursery() as reading:
+            self.reading, self.hard_end = reading, hard_end
             try:
                 yield
             finally:
                 try:
                     await self._end()
                 finally:
+                    hard_end.cancel_scope.cancel("the process has ended")
                     reading.cancel_scope.deadline = trio.current_time() + REST
                     self.of.has_ended(self, self.why)
 
     def started(self) -> None:
         """Begin; the agent runs from now on, its process comes."""
+        self.of.enters(self, "waiting")
         self.nursery.start_soon(self._live)
 
     async def _live(self) -> None:
         group = self.of
-        group.enters(self, "waiting")
         await group.wait_needs()
         words, environment = group.arguments_of(self.number), group.plan.environment
         order = Order(name=self.name, arguments=words, environment=environment)
@@ -104,6 +110,8 @@ class Replica(Agent, private=True):
             self.why = str(error)
             raise
         group.enters(self, "starting", int(process.id) if process.id.isdecimal() else None)
+        if self.asked:  # while its place was starting it
+            self._stop(process)
         assert self.reading is not None  # the lifespan has been entered
         self.reading.start_soon(self._read_output, process.output())
         self.reading.start_soon(self._read_errors, process.errors())
@@ -116,7 +124,7 @@ class Replica(Agent, private=True):
     async def _watch(self, process: Process) -> None:
         code = await process.wait()
         self.has_gone = True
-        if self.asked:  # its supervisor is about to stop the agent
+        if self.asked:
             return
         await trio.sleep(LAST_WORDS)
         self._fail(how_ended(code))
@@ -127,14 +135,26 @@ class Replica(Agent, private=True):
 
     def ask_to_end(self) -> None:
         """Have the process drain. The agent goes on: it is its supervisor that stops it."""
-        if not self.asked and self.process is not None and not self.has_gone:
+        if not self.asked:
             self.asked = True
-            self.of.enters(self, "draining")
-            self.process.stop()
+            if self.process is not None and not self.has_gone:
+                self._stop(self.process)
+
+    def _stop(self, process: Process) -> None:
+        assert self.hard_end is not None  # the lifespan has been entered
+        self.of.enters(self, "draining")
+        process.stop()
+        self.hard_end.start_soon(self._kill_late, process)
+
+    async def _kill_late(self, process: Process) -> None:
+        await trio.sleep(self.of.plan.shutdown)
+        process.kill()
 
     async def _end(self) -> None:
         """End the process, if there is one; at once where there is no time to drain."""
         process = self.process
+        if not (self.why or self.has_gone or self.number in self.of.chosen):
+            self.of.ask_to_end(self.of.members)  # its supervisor stops all, one after another
         if process is None or self.has_gone:
             return
         self.ask_to_end()
@@ -148,21 +168,23 @@ class Replica(Agent, private=True):
 
     # ---- its output
 
-    async def _read_output(self, pieces: AsyncIterator[bytes]) -> None:
+    async def _read_output(self, output: AsyncGenerator[bytes]) -> None:
         splitter = LineSplitter()
-        async for piece in pieces:
-            lines = list(splitter.lines(piece))
-            for line in lines:
-                self._take(line)
-            await self.of.logs.write(self.name, lines)
+        async with aclosing(output) as pieces:
+            async for piece in pieces:
+                lines = list(splitter.lines(piece))
+                for line in lines:
+                    self._take(line)
+                await self.of.logs.write(self.name, lines)
         await self.of.logs.write(self.name, list(splitter.rest()))
 
-    async def _read_errors(self, pieces: AsyncIterator[bytes]) -> None:
+    async def _read_errors(self, errors: AsyncGenerator[bytes]) -> None:
         splitter = LineSplitter()
-        async for piece in pieces:
-            lines = list(splitter.lines(piece))
-            self.last_words = next(filter(_is_said, reversed(lines)), self.last_words)
-            await self.of.logs.write(self.name, lines)
+        async with aclosing(errors) as pieces:
+            async for piece in pieces:
+                lines = list(splitter.lines(piece))
+                self.last_words = next(filter(_is_said, reversed(lines)), self.last_words)[:MOST_WORDS]
+                await self.of.logs.write(self.name, lines)
         await self.of.logs.write(self.name, list(splitter.rest()))
 
     def _take(self, line: str) -> None:
@@ -233,6 +255,8 @@ class Group:
     """The files of the project that its processes have imported, where they list them."""
     address: str = ""
     """Where its directory is, once it has been somewhere: there it is again after a restart."""
+    chosen: set[int] = attrs.Factory(set[int])
+    """The numbers of processes that are being stopped by request, and not with all others."""
     _changed: trio.Event = attrs.Factory(trio.Event)
 
     # ---- what its processes say
@@ -243,6 +267,8 @@ class Group:
         if state == "waiting":
             member.generation += 1
             member.replica, member.pid, member.urls = replica, None, ()
+        elif member.replica is not replica:
+            return  # it has ended, and what it has said before is read now
         if state == "starting":
             member.pid = pid
         self._set(replica.number, member, state)
@@ -259,7 +285,9 @@ class Group:
 
     def listens(self, replica: Replica, url: str) -> None:
         """Note an address of a process."""
-        member = self.members[replica.number]
+        member = self.members.get(replica.number)
+        if member is None or member.replica is not replica:
+            return
         member.urls = (*member.urls, url)
         if self.plan.hosts_directory and not self.address:
             self.address = url.replace("ws", "http", 1)
@@ -267,15 +295,32 @@ class Group:
     def forget(self, number: int) -> None:
         """Forget a process that is not wanted any more."""
         self.members.pop(number, None)
-        self._wake()
+        self.wake()
+
+    @contextmanager
+    def stopping(self, numbers: Iterable[int]) -> Generator[None]:
+        """Have processes drain, all at once; inside the block they are to be stopped."""
+        self.chosen.update(numbers)
+        self.ask_to_end(numbers)
+        try:
+            yield
+        finally:
+            self.chosen.difference_update(numbers)
+
+    def ask_to_end(self, numbers: Iterable[int]) -> None:
+        """Have processes drain, all at once."""
+        for member in [self.members[number] for number in numbers if number in self.members]:
+            if member.replica is not None:
+                member.replica.ask_to_end()
 
     def _set(self, number: int, member: Member, state: State) -> None:
         if member.state != state or not member.since:
             member.state, member.since = state, self.now()
             self.notice(self, number)
-        self._wake()
+        self.wake()
 
-    def _wake(self) -> None:
+    def wake(self) -> None:
+        """Have those who wait look again."""
         self._changed.set()
         self._changed = trio.Event()
 
@@ -287,8 +332,9 @@ class Group:
             await self._changed.wait()
 
     def is_ready(self) -> bool:
-        """Whether all its processes are ready."""
-        return all(member.state == "ready" for member in self.members.values()) and self.is_begun()
+        """Whether as many processes as it is to have are ready; more may be starting, or draining."""
+        ready = [member for member in self.members.values() if member.state == "ready"]
+        return len(ready) >= self.plan.replicas
 
     def is_begun(self) -> bool:
         """Whether all its processes have been started."""
@@ -306,7 +352,17 @@ class Group:
         """Wait for the groups that this one needs."""
         for name, what in self.plan.needs.items():
             other = self.others[name]
-            await other.wait_until(other.is_ready if what == "ready" else other.is_begun)
+            await other.wait_until(partial(other.holds, what))
+
+    def missing_needs(self) -> list[str]:
+        """Return what this group needs and has not, in words."""
+        needs = self.plan.needs.items()
+        missing = [(name, what) for name, what in needs if not self.others[name].holds(what)]
+        return [f"{name} to be {what}" for name, what in missing]
+
+    def holds(self, what: Literal["ready", "started"]) -> bool:
+        """Whether this group is as others need it."""
+        return self.is_ready() if what == "ready" else self.is_begun()
 
     def arguments_of(self, number: int) -> tuple[str, ...]:
         """Return the arguments of the command that runs the process of a number."""

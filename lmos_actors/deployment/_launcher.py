@@ -4,7 +4,7 @@
       control/launcher      the agent of `status`, `restart`, `scale`, `drain`, `down`, `logs`
       groups                the strategy and limits of the file
         registry            a supervisor for each group, in the order in which they need each other
-          1                 an agent for each process (`_replica.py`)
+          1                 an agent for each process (`_group.py`)
         weather
           1
           2
@@ -12,13 +12,17 @@
 What commands ask for is done one thing at a time; each step of it is finished once begun, so that a command
 that is cut off leaves no group half replaced. At its end the launcher has the groups drain in reverse order,
 all processes of a group at once.
+
+The supervisor of a group that fails too often is restarted by the one above it, with the processes that the
+file lists, as supervisors are. Then the launcher brings it to the count that it had been scaled to
+(`keep_counts`).
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator  # noqa: TC003 - the contract of the agent has it
-from contextlib import asynccontextmanager, suppress
+from contextlib import aclosing, asynccontextmanager, suppress
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -27,11 +31,17 @@ import attrs
 import trio
 
 from lmos_actors.actors import Agent, action
-from lmos_actors.errors import ActionFailed, ConfigError, nearest
+from lmos_actors.errors import (
+    ActionFailed,
+    ConfigError,
+    NotFound,
+    StopFailed,
+    SupervisionError,
+    nearest,
+)
 from lmos_actors.node import open_node
 from lmos_actors.supervision import ChildSpec, SupervisorSpec
 
-from ._control import UnixNetwork
 from ._group import Group
 from ._log_files import LogLine
 from ._plan import changes_between, in_order
@@ -42,8 +52,8 @@ if TYPE_CHECKING:
 
     from lmos_actors.node import Node
     from lmos_actors.supervision import Supervisor
+    from lmos_actors.transport import Network
 
-    from ._control import Controls
     from ._log_files import LogFiles
     from ._place import Place
     from ._plan import GroupPlan, LaunchPlan
@@ -75,7 +85,7 @@ class Launcher:
         self.logs = logs
         self.groups: dict[str, Group] = {}
         self.ending = trio.Event()
-        """Set once somebody has asked it to end."""
+        """Set once somebody has asked it to end, by `end`."""
         self.doing = ""
         self._place = place
         self._notice = notice
@@ -133,9 +143,23 @@ class Launcher:
         )
 
     async def wait_ready(self) -> None:
-        """Wait until all groups are ready."""
+        """Wait until all groups are ready. Raises ActionFailed where the launcher ends."""
         for group in tuple(self.groups.values()):
-            await group.wait_until(group.is_ready)
+            await group.wait_until(partial(self._is_ready_or_ends, group))
+        self._check_goes_on()
+
+    def _is_ready_or_ends(self, group: Group) -> bool:
+        return self.ending.is_set() or group.is_ready()
+
+    def end(self) -> None:
+        """Ask it to end: what is being done is cut short after its present step."""
+        self.ending.set()
+        for group in self.groups.values():
+            group.wake()
+
+    def _check_goes_on(self) -> None:
+        if self.ending.is_set():
+            raise ActionFailed("the launcher is ending")
 
     # ---- what commands ask for
 
@@ -150,13 +174,17 @@ class Launcher:
 
     @asynccontextmanager
     async def at_work(self, doing: str) -> AsyncGenerator[None]:
-        """Be about something, once all before it is done. Raises ActionFailed where the launcher ends."""
+        """Be about something, once all before it is done.
+
+        Raises ActionFailed where the launcher ends, or where the supervisor of the group has given up.
+        """
         async with self._lock:
-            if self.ending.is_set():
-                raise ActionFailed("the launcher is ending")
+            self._check_goes_on()
             self.doing = doing
             try:
                 yield
+            except (SupervisionError, NotFound) as error:
+                raise ActionFailed(f"{doing} was cut off: {error}") from error
             finally:
                 self.doing = ""
 
@@ -164,16 +192,16 @@ class Launcher:
         assert self._node is not None
         return self._node.root.supervisor(GROUPS).supervisor(group.plan.name)
 
+    def _numbers(self, group: Group) -> list[int]:
+        return sorted(int(child.name) for child in self._supervisor(group).which_children())
+
     async def stop_all(self, group: Group, numbers: Sequence[int] | None = None) -> None:
         """Have processes of a group drain, all at once, and wait until they have ended."""
-        chosen = list(group.members) if numbers is None else numbers
-        for number in chosen:
-            replica = group.members[number].replica
-            if replica is not None:
-                replica.ask_to_end()
-        with trio.CancelScope(shield=True):
+        chosen = self._numbers(group) if numbers is None else numbers
+        with group.stopping(chosen), trio.CancelScope(shield=True):
             for number in chosen:
-                await self._supervisor(group).terminate_child(str(number))
+                with suppress(StopFailed):  # it has stopped all the same
+                    await self._supervisor(group).terminate_child(str(number))
 
     async def start_all(self, group: Group) -> None:
         """Start the processes of a group that are stopped."""
@@ -182,31 +210,33 @@ class Launcher:
                 if info.status == "stopped":
                     await self._supervisor(group).restart_child(info.name)
 
-    async def restart(self, group: Group) -> AsyncIterator[str]:
+    async def restart(self, group: Group) -> AsyncGenerator[str]:
         """Stop all processes of a group and start them anew. Yields what has been done."""
-        await self.stop_all(group)
-        yield f"{group.plan.name}: stopped"
-        await self.start_all(group)
-        await self._wait_ready(group, list(group.members))
+        with trio.CancelScope(shield=True):
+            await self.stop_all(group)
+            self._check_goes_on()
+            await self.start_all(group)
+        yield f"{group.plan.name}: stopped, and started again"
+        await self._wait_ready(group, self._numbers(group))
         yield f"{group.plan.name}: ready"
 
-    async def restart_rolling(self, group: Group) -> AsyncIterator[str]:
+    async def restart_rolling(self, group: Group) -> AsyncGenerator[str]:
         """Replace the processes of a group, batch after batch. Yields what was done. Raises ActionFailed."""
-        plan, numbers = group.plan, sorted(group.members)
+        plan, numbers = group.plan, self._numbers(group)
         for begin in range(0, len(numbers), plan.batch):
             if begin and plan.pause:
                 await trio.sleep(plan.pause)
-            if self.ending.is_set():
-                raise ActionFailed("the launcher is ending")
+            self._check_goes_on()
             batch = numbers[begin : begin + plan.batch]
-            news: Sequence[int] = batch
+            replace = self._start_first if plan.order == "start_first" else self._stop_first
+            news: Sequence[int] = ()
             with trio.CancelScope(shield=True):
-                replace = self._start_first if plan.order == "start_first" else self._stop_first
                 news = await replace(group, batch)
             yield f"{plan.name}: {', '.join(map(str, batch))} replaced by {', '.join(map(str, news))}"
 
     async def _stop_first(self, group: Group, batch: Sequence[int]) -> Sequence[int]:
         await self.stop_all(group, batch)
+        self._check_goes_on()
         for number in batch:  # by a new spec: what the plan says of a child may have changed
             await self._supervisor(group).delete_child(str(number))
             await self._supervisor(group).start_child(group.child_spec(number))
@@ -214,7 +244,8 @@ class Launcher:
         return batch
 
     async def _start_first(self, group: Group, batch: Sequence[int]) -> Sequence[int]:
-        free = [number for number in range(1, 2 * len(group.members) + 2) if number not in group.members]
+        there = self._numbers(group)
+        free = [number for number in range(1, 2 * len(there) + 1) if number not in there]
         news = free[: len(batch)]
         for number in news:
             await self._supervisor(group).start_child(group.child_spec(number))
@@ -235,44 +266,56 @@ class Launcher:
                 group.forget(number)
 
     async def _wait_ready(self, group: Group, numbers: Sequence[int]) -> None:
-        """Wait until new processes are ready. Raises ActionFailed if one of them ends, or is late."""
+        """Wait until new processes are ready.
+
+        Raises ActionFailed if one of them ends, or is late, or the launcher ends.
+        """
         restarts = {number: group.members[number].restarts for number in numbers if number in group.members}
 
         def settled() -> bool:
             there = [(number, group.members.get(number)) for number in numbers]
-            return all(
+            return self.ending.is_set() or all(
                 member is not None and (member.state == "ready" or member.restarts > restarts.get(number, 0))
                 for number, member in there
             )
 
         with trio.move_on_after(group.plan.ready + MORE):
             await group.wait_until(settled)
+        self._check_goes_on()
         for number in numbers:
             member = group.members.get(number)
             if member is None or member.state != "ready":
                 why = f": it {member.why}" if member is not None and member.why else ""
+                if member is not None and member.state == "waiting":
+                    why = f": it waits for {', '.join(group.missing_needs())}"
                 raise ActionFailed(f"{group.plan.name}/{number} did not become ready{why}")
 
-    async def scale(self, group: Group, count: int) -> AsyncIterator[str]:
+    async def scale(self, group: Group, count: int) -> AsyncGenerator[str]:
         """Have a group of so many processes. Yields what has been done. Raises ActionFailed."""
         name, most = group.plan.name, group.plan.most
         if not 0 <= count <= most:
             why = "they would have one port or one file" if most == 1 else "that is the most"
             raise ActionFailed(f'"{name}" can have 0 to {most} processes, not {count}: {why}')
         group.plan = attrs.evolve(group.plan, replicas=count)
-        surplus = sorted(group.members)[count:]
+        surplus, news = await self._bring_to_count(group)
         if surplus:
-            await self.remove(group, surplus)
             yield f"{name}: {', '.join(map(str, surplus))} stopped"
-        news = [number for number in range(1, count + len(group.members) + 1) if number not in group.members]
-        news = news[: max(count - len(group.members), 0)]
-        for number in news:
-            with trio.CancelScope(shield=True):
-                await self._supervisor(group).start_child(group.child_spec(number))
         if news:
-            await group.wait_until(lambda: all(number in group.members for number in news))
             await self._wait_ready(group, news)
             yield f"{name}: {', '.join(map(str, news))} ready"
+
+    async def _bring_to_count(self, group: Group) -> tuple[Sequence[int], Sequence[int]]:
+        """Stop the surplus processes of a group, and start those it lacks. Returns the numbers of both."""
+        count, there = group.plan.replicas, self._numbers(group)
+        surplus = there[count:]
+        free = [number for number in range(1, count + len(there) + 1) if number not in there]
+        news = free[: max(count - len(there), 0)]
+        with trio.CancelScope(shield=True):
+            if surplus:
+                await self.remove(group, surplus)
+            for number in news:
+                await self._supervisor(group).start_child(group.child_spec(number))
+        return surplus, news
 
     async def keep_counts(self) -> None:
         """Have a group whose supervisor has begun anew be of the size that was asked for; until cancelled.
@@ -283,17 +326,15 @@ class Launcher:
             await self._news.wait()
             self._news = trio.Event()
             for name, group in tuple(self.groups.items()) if self._node is not None else ():
-                life, before = self._supervisor(group).incarnation, self._lives.get(name)
-                self._lives[name] = life
-                if before is None or life == before or self.ending.is_set():
-                    continue
-                there = {info.name for info in self._supervisor(group).which_children()}
-                for number in [number for number in group.members if str(number) not in there]:
-                    group.forget(number)
-                with suppress(ActionFailed):  # it is not ready, which its state says
+                with suppress(ActionFailed, NotFound):  # it ends, or begins anew once more
+                    life, before = self._supervisor(group).incarnation, self._lives.get(name)
+                    self._lives[name] = life
+                    if before is None or life == before:
+                        continue
                     async with self.at_work(f"scale {name}={group.plan.replicas}"):
-                        async for _ in self.scale(group, group.plan.replicas):
-                            pass
+                        for number in {*group.members} - {*self._numbers(group)}:
+                            group.forget(number)
+                        await self._bring_to_count(group)
 
     # ---- code that changes
 
@@ -393,11 +434,14 @@ class Launcher:
             raise ActionFailed(f"{error.output}; {plan.name} was rolled back") from error
 
     async def stop(self) -> None:
-        """Have all groups drain, in reverse order."""
-        self.ending.set()
-        self.doing = "down"
-        for group in reversed(tuple(self.groups.values())):
-            await self.stop_all(group)
+        """Have all groups drain, in reverse order, once the present step of a request is done."""
+        self.end()
+        async with self._lock:
+            self.doing = "down"
+            for group in reversed(tuple(self.groups.values())):
+                with suppress(SupervisionError):  # all ends at once: its supervisor has ended
+                    await self.stop_all(group)
+        self.logs.close()
 
 
 class LauncherAgent(Agent):
@@ -428,15 +472,18 @@ class LauncherAgent(Agent):
         for group in chosen:
             words = "restart --rolling" if rolling else "restart"
             async with launcher.at_work(f"{words} {group.plan.name}"):
-                async for text in launcher.restart_rolling(group) if rolling else launcher.restart(group):
-                    yield text
+                restart = launcher.restart_rolling if rolling else launcher.restart
+                async with aclosing(restart(group)) as texts:
+                    async for text in texts:
+                        yield text
 
     @action(concurrency=16)
     async def scale(self, group: str, count: int) -> AsyncIterator[str]:
         """Have a group of so many processes."""
         found = self.launcher.group(group)
-        async with self.launcher.at_work(f"scale {group}={count}"):
-            async for text in self.launcher.scale(found, count):
+        scaled, doing = self.launcher.scale(found, count), f"scale {group}={count}"
+        async with aclosing(scaled) as texts, self.launcher.at_work(doing):
+            async for text in texts:
                 yield text
 
     @action(concurrency=16)
@@ -462,7 +509,7 @@ class LauncherAgent(Agent):
     @action
     def down(self) -> None:
         """End the launcher, and with it all groups, in order."""
-        self.launcher.ending.set()
+        self.launcher.end()
 
     @action(concurrency=16)
     async def logs(self, groups: list[str], last: int, follow: bool) -> AsyncIterator[LogLine]:
@@ -470,13 +517,13 @@ class LauncherAgent(Agent):
         launcher = self.launcher
         chosen = {launcher.group(name).plan.name for name in groups} or set(launcher.groups)
         with launcher.logs.follow() as follower:
-            for name in [name for name in launcher.groups if name in chosen]:
+            for name in [name for name in launcher.groups if name in chosen and last > 0]:
                 for number in sorted(launcher.groups[name].members):
                     process = f"{name}/{number}"
                     for text in await trio.to_thread.run_sync(launcher.logs.last, process, last):
                         yield LogLine(process, text)
-            while follow:
-                for line in await follower.lines():
+            while follow and (lines := await follower.lines()):
+                for line in lines:
                     if line.process.partition("/")[0] in chosen:
                         yield line
 
@@ -487,12 +534,12 @@ def launcher_url() -> str:
 
 
 @asynccontextmanager
-async def open_launcher(launcher: Launcher, controls: Controls) -> AsyncGenerator[Node]:
+async def open_launcher(launcher: Launcher, network: Network) -> AsyncGenerator[Node]:
     """Start the groups of a launcher, and stop them in order at the end of the block.
 
-    Raises RestartIntensityExceeded when groups fail too often, ConfigError where it cannot be controlled.
+    Over `network` it is controlled. Raises RestartIntensityExceeded when groups fail too often, ConfigError
+    where it cannot be controlled.
     """
-    network = UnixNetwork(controls.socket)
     async with open_node(launcher.tree(), listen=ADDRESS, network=network) as node:
         launcher.opened(node)
         yield node

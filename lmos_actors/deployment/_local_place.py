@@ -20,7 +20,7 @@ import trio
 from lmos_actors.errors import StartFailed
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncGenerator
 
     from ._place import Order
 
@@ -29,9 +29,6 @@ PIECE: Final = 1 << 16
 
 LOOK: Final = 0.05
 """Seconds between two looks at a process that is not ours."""
-
-REST: Final = 0.5
-"""Seconds in which the last output of a process is read after its end: its own children may hold the pipe."""
 
 
 class LocalProcess:
@@ -45,15 +42,15 @@ class LocalProcess:
         """The number of the process."""
         return str(self._process.pid)
 
-    def output(self) -> AsyncIterator[bytes]:
+    def output(self) -> AsyncGenerator[bytes]:
         """See `Process`."""
         return self._read(self._process.stdout)
 
-    def errors(self) -> AsyncIterator[bytes]:
+    def errors(self) -> AsyncGenerator[bytes]:
         """See `Process`."""
         return self._read(self._process.stderr)
 
-    async def _read(self, stream: Any) -> AsyncIterator[bytes]:
+    async def _read(self, stream: Any) -> AsyncGenerator[bytes]:
         try:
             while piece := await stream.receive_some(PIECE):
                 yield piece
@@ -81,6 +78,8 @@ class LocalPlace:
 
     def __init__(self, records: Path) -> None:
         self._records = records
+        self._begun: dict[int, str] = {}
+        self._running: list[trio.Process] = []
 
     async def start(self, order: Order) -> LocalProcess:
         """See `Place`."""
@@ -96,9 +95,20 @@ class LocalPlace:
             )
         except OSError as error:
             raise StartFailed(order.name, f"{error.filename or sys.executable}: {error.strerror}") from error
-        with suppress(OSError), self._records.open("a", encoding="ascii") as file:
-            file.write(f"{process.pid} {_begun(process.pid)}\n")
+        self._running = [each for each in self._running if each.returncode is None]
+        self._running.append(process)
+        self._record()
         return LocalProcess(process)
+
+    def _record(self) -> None:
+        """Write down which processes run. If that fails, the next launcher does not wait for them."""
+        begun = {each.pid: self._begun.get(each.pid) or _begun(each.pid) for each in self._running}
+        self._begun = begun
+        lines = "".join(f"{pid} {at}\n" for pid, at in begun.items())
+        fresh = self._records.with_suffix(".new")
+        with suppress(OSError):
+            fresh.write_text(lines, encoding="ascii")
+            os.replace(fresh, self._records)
 
     def left(self) -> list[int]:
         """Return the numbers of the processes of an earlier launcher that still run. Blocks on the disk."""
@@ -107,7 +117,7 @@ class LocalPlace:
         except (OSError, ValueError):
             return []
         pairs = [line.split() for line in lines]
-        known = [(int(pair[0]), pair[1]) for pair in pairs if len(pair) == len(("pid", "begun"))]
+        known = [(int(pair[0]), pair[1]) for pair in pairs if len(pair) == 2 and pair[0].isdecimal()]
         return [pid for pid, begun in known if begun != GONE and _begun(pid) == begun]
 
     async def wait_left(self, seconds: float) -> None:

@@ -7,6 +7,7 @@ that a flood of one process slows that process, and neither the launcher nor the
 from __future__ import annotations
 
 import os
+from collections import defaultdict
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
@@ -26,8 +27,8 @@ MOST_FILE: Final = 4 << 20
 KEPT: Final = 3
 """Files that are kept of one process, the one that is written to among them."""
 
-WAITING: Final = 256
-"""Lines that wait for one who follows; then lines are left out, and counted."""
+WAITING: Final = 1 << 20
+"""Characters of lines that wait for one who follows; then lines are left out, and counted."""
 
 
 @attrs.frozen
@@ -46,7 +47,7 @@ class LogFiles:
         self.folder = folder
         self._sizes: dict[str, int] = {}
         self._followers: dict[Follower, None] = {}
-        self._full = trio.Event()
+        self._locks: defaultdict[str, trio.Lock] = defaultdict(trio.Lock)
 
     def file(self, process: str, age: int = 0) -> Path:
         """Return the file of a process; `age` 1 is the one before it."""
@@ -56,19 +57,16 @@ class LogFiles:
     async def write(self, process: str, lines: list[str]) -> None:
         """Keep some lines, and hand them to those who follow. A full disk loses them, and nothing else."""
         data = "".join(f"{line}\n" for line in lines).encode("utf-8", "backslashreplace")
-        with suppress(OSError):
-            await trio.to_thread.run_sync(self._append, process, data)
+        async with self._locks[process]:  # its standard output and its errors come from two tasks
+            with suppress(OSError):
+                await trio.to_thread.run_sync(self._append, process, data)
         for follower in tuple(self._followers):
-            for line in lines:
-                follower.take(process, line)
-        await self._yielding()
+            await follower.put(process, lines)
 
-    async def _yielding(self) -> None:
-        """Let those who show the lines take them, as long as they are patient."""
+    def close(self) -> None:
+        """Let those who follow end, once they have taken what there is."""
         for follower in tuple(self._followers):
-            if follower.is_full:
-                with trio.move_on_after(follower.patience):
-                    await follower.wait_room()
+            follower.close()
 
     def _append(self, process: str, data: bytes) -> None:
         file = self.file(process)
@@ -103,27 +101,39 @@ class LogFiles:
         found: list[str] = []
         for age in range(KEPT):
             with suppress(OSError):
-                text = self.file(process, age).read_text(encoding="utf-8", errors="replace")
-                found = [*text.splitlines(), *found]
+                text = self.file(process, age).read_bytes().decode("utf-8", "replace")
+                found = [*text.removesuffix("\n").split("\n"), *found]
             if len(found) >= count:
                 break
-        return found[-count:] if count else []
+        return found[-count:] if count > 0 else []
 
 
 class Follower:
-    """One who follows: lines that wait, at most so many."""
+    """One who follows: lines that wait, at most so many characters of them."""
 
     def __init__(self, patience: float) -> None:
         self.patience = patience
         self._lines: list[LogLine] = []
+        self._size = 0
         self._left_out = 0
+        self._is_closed = False
         self._there = trio.Event()
         self._room = trio.Event()
 
     @property
     def is_full(self) -> bool:
         """Whether no line more would be taken."""
-        return len(self._lines) >= WAITING
+        return self._size >= WAITING
+
+    async def put(self, process: str, lines: list[str]) -> None:
+        """Take lines, waiting for room while this one is patient; leave out the others."""
+        is_patient = self.patience > 0
+        for line in lines:
+            if self.is_full and is_patient:
+                with trio.move_on_after(self.patience) as scope:
+                    await self._room.wait()
+                is_patient = not scope.cancelled_caught
+            self.take(process, line)
 
     def take(self, process: str, text: str) -> None:
         """Take one line, or leave it out."""
@@ -131,21 +141,24 @@ class Follower:
             self._left_out += 1
             return
         self._lines.append(LogLine(process, text, self._left_out))
+        self._size += len(process) + len(text)
         self._left_out = 0
         self._there.set()
 
-    async def wait_room(self) -> None:
-        """Wait until all lines are taken."""
-        await self._room.wait()
-
     async def lines(self) -> list[LogLine]:
-        """Return the lines that wait; waits for the first."""
+        """Return the lines that wait; waits for the first. None are left at the end."""
         await self._there.wait()
-        self._there = trio.Event()
-        found, self._lines = self._lines, []
+        if not self._is_closed:
+            self._there = trio.Event()
+        found, self._lines, self._size = self._lines, [], 0
         self._room.set()
         self._room = trio.Event()
         return found
+
+    def close(self) -> None:
+        """Let `lines` return what there is, and nothing from then on."""
+        self._is_closed = True
+        self._there.set()
 
 
 class LineSplitter:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 import attrs
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncGenerator, Mapping
 
 
 @attrs.frozen(kw_only=True)
@@ -30,11 +30,11 @@ class Process(Protocol):
         """What it is known by at its place: the number of the process."""
         ...
 
-    def output(self) -> AsyncIterator[bytes]:
+    def output(self) -> AsyncGenerator[bytes]:
         """Return its standard output, in pieces as they come. What is not read holds the process back."""
         ...
 
-    def errors(self) -> AsyncIterator[bytes]:
+    def errors(self) -> AsyncGenerator[bytes]:
         """Return its standard error, in the same way."""
         ...
 

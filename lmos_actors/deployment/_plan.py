@@ -38,7 +38,7 @@ class GroupPlan:
     batch: int = 1
     pause: float = 0.0
     max_restarts: int = 3
-    max_seconds: float = 5.0
+    max_seconds: float = 60.0
     backoff: Backoff | None = None
     most: int = 1_000
     """Most processes it can have: one, where all would have one port or one file."""
@@ -60,7 +60,7 @@ class LaunchPlan:
     groups: tuple[GroupPlan, ...]
     strategy: Literal["one_for_one", "one_for_all", "rest_for_one"] = "one_for_one"
     max_restarts: int = 3
-    max_seconds: float = 5.0
+    max_seconds: float = 600.0
 
     def group(self, name: str) -> GroupPlan:
         """Return a group. Raises KeyError."""

@@ -1,7 +1,7 @@
 """What `up` prints: the states of processes and their output, for people on a terminal, JSON lines elsewhere.
 
-The output of processes is printed in a thread: a terminal that stands still holds a process back for as long
-as the follower of the logs is patient, and the launcher never.
+All is printed in a thread: a terminal that stands still holds a process back for as long as the follower of
+the logs is patient, and the launcher never. What the launcher says waits among the lines of the processes.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Console:
         self.json = json or not sys.stdout.isatty()
         self._coloured = not self.json and "NO_COLOR" not in os.environ
         self._colours: dict[str, int] = {}
-        self._lines: list[str] = []
+        self._follower: Follower | None = None
 
     # ---- states
 
@@ -79,6 +79,10 @@ class Console:
         """Print that all has ended in order."""
         self._say("stopped", "stopped")
 
+    def cut_short(self) -> None:
+        """Print that the end was forced."""
+        self._say("ended at once", "ended")
+
     def failed(self, why: str) -> None:
         """Print why the launcher has ended."""
         print(f"lmos-actors: {why}", file=sys.stderr, flush=True)
@@ -86,14 +90,17 @@ class Console:
     # ---- output of processes
 
     async def show(self, follower: Follower) -> None:
-        """Print the output of the processes, until cancelled."""
-        while True:
-            lines = await follower.lines()
+        """Print the output of the processes, until the logs are closed."""
+        self._follower = follower
+        while lines := await follower.lines():
             texts = [text for line in lines for text in self._shown(line.process, line.text, line.left_out)]
             if texts:
                 await trio.to_thread.run_sync(self._print, texts)
+        self._follower = None
 
     def _shown(self, process: str, text: str, left_out: int) -> list[str]:
+        if not process:
+            return [text]
         if self.json:
             return [json.dumps({"event": "log", "process": process, "text": text, "left_out": left_out})]
         prefix = self._prefix(process, process.partition("/")[0], "|")
@@ -107,7 +114,11 @@ class Console:
         return f"\x1b[{colour}m{name:16} {mark}\x1b[0m "
 
     def _say(self, text: str, event: str, **members: Any) -> None:
-        self._print([json.dumps({"event": event, **members}) if self.json else text])
+        line = json.dumps({"event": event, **members}) if self.json else text
+        if self._follower is None:
+            self._print([line])
+        else:
+            self._follower.take("", line)
 
     @staticmethod
     def _print(lines: Sequence[str]) -> None:

@@ -149,12 +149,17 @@ def wait_ready(controls: Controls, process: subprocess.Popen[bytes], *, json: bo
                 nursery.cancel_scope.cancel("the launcher has ended")
 
             nursery.start_soon(watch)
-            try:
-                async with _launcher(controls) as ref:
-                    print_status(await ref.invoke(LauncherAgent.ready), json=json)
-                result = OK
-            except (AgentError, TransportError):  # it ends: `watch` sees that
-                await trio.sleep_forever()
+            while result is None:
+                try:
+                    async with _launcher(controls) as ref:
+                        print_status(await ref.invoke(LauncherAgent.ready), json=json)
+                    result = OK
+                except (
+                    AgentError,
+                    TransportError,
+                    trio.TooSlowError,
+                ):  # it starts, or ends
+                    await trio.sleep(LOOK)
             nursery.cancel_scope.cancel("it is ready")
         return result
 

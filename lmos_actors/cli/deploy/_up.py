@@ -8,14 +8,15 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from functools import partial
+from math import inf
 from pathlib import Path
 from time import sleep
 from typing import TYPE_CHECKING, Final
 
 import attrs
 import trio
-import trio.lowlevel
 
 from lmos_actors.deployment import (
     AlreadyRunning,
@@ -23,16 +24,25 @@ from lmos_actors.deployment import (
     LocalPlace,
     LogFiles,
     ProcessEnded,
+    UnixNetwork,
     controls_of,
     in_order,
     open_launcher,
 )
-from lmos_actors.errors import ConfigError, StartFailed, SupervisionError, TransportError, group_of
+from lmos_actors.errors import (
+    ActionFailed,
+    ConfigError,
+    StartFailed,
+    SupervisionError,
+    TransportError,
+    group_of,
+)
 from lmos_actors.scenario import launch_plan, load_deployment
 from lmos_actors.supervision import Backoff
 
 from .._signals import signals
 from ..run._load import complain, importing, print_notes
+from ..serve._serve import SAME_SIGNAL
 from ._console import Console
 from ._control import apply, wait_ready
 
@@ -186,6 +196,7 @@ class _Up:
         self._launcher = Launcher(plan, self._place, self._logs, console.replica, read)
         self._node: Node | None = None
         self._reload = reload
+        self._terminated = -inf  # the instant of the last SIGTERM
 
     async def run(self) -> None:
         """Run until a signal comes, or `down`. Raises RestartIntensityExceeded, ConfigError."""
@@ -193,23 +204,29 @@ class _Up:
         async with trio.open_nursery() as nursery:
             await nursery.start(self._take_signals)
             with self._logs.follow(patience=1.0) as follower:
-                nursery.start_soon(self.console.show, follower)
-                try:
-                    await self._live()
-                except BaseException as error:  # noqa: ASYNC103 -- raised below, and not as a group of one
-                    failure = error
-                await trio.lowlevel.checkpoint()
+                async with trio.open_nursery() as showing:
+                    showing.start_soon(self.console.show, follower)
+                    try:
+                        await self._live()
+                    except BaseException as error:  # noqa: ASYNC103 -- raised below, not as a group of one
+                        failure = error
+                    self._logs.close()
             nursery.cancel_scope.cancel("the launcher has ended")
         if failure is not None:
             raise failure
-        self.console.stopped()
+        if self.signals > 1:
+            self.console.cut_short()
+        else:
+            self.console.stopped()
 
     async def _live(self) -> None:
         left = self._place.left()
         if left:
             self.console.waits_for(left)
-            await self._place.wait_left(max(group.shutdown for group in self._plan.groups))
-        async with open_launcher(self._launcher, self._controls) as node:
+            await self._wait_left()
+        if self._launcher.ending.is_set():
+            return
+        async with open_launcher(self._launcher, UnixNetwork(self._controls.socket)) as node:
             self._node = node
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._say_ready)
@@ -219,20 +236,38 @@ class _Up:
                 nursery.cancel_scope.cancel("the launcher ends")
             self.console.draining()
 
+    async def _wait_left(self) -> None:
+        """Wait for processes of an earlier launcher, unless a signal comes: they end by themselves, too."""
+        async with trio.open_nursery() as nursery:
+
+            async def until_asked() -> None:
+                await self._launcher.ending.wait()
+                nursery.cancel_scope.cancel("the launcher ends")
+
+            nursery.start_soon(until_asked)
+            await self._place.wait_left(max((group.shutdown for group in self._plan.groups), default=0.0))
+            nursery.cancel_scope.cancel("they have ended")
+
     async def _say_ready(self) -> None:
-        await self._launcher.wait_ready()
-        self.console.ready(self._launcher.status())
+        with suppress(ActionFailed):  # it ends before
+            await self._launcher.wait_ready()
+            self.console.ready(self._launcher.status())
 
     async def _take_signals(self, task_status: trio.TaskStatus[None]) -> None:
         with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as coming:
             task_status.started()
-            async for _ in coming:
+            async for number in coming:
+                at, before = trio.current_time(), self._terminated
+                if number == signal.SIGTERM:
+                    self._terminated = at
+                    if at - before < SAME_SIGNAL:  # `timeout` sends it to the process, and to its group
+                        continue
                 self.signals += 1
                 if self.signals == 1:
-                    self._launcher.ending.set()
-                elif self._node is not None:
+                    self._launcher.end()
+                elif self.signals == 2 and self._node is not None:
                     self._node.force_stop()
-                else:
+                else:  # a terminal that stands still: the processes end by themselves
                     os._exit(INTERRUPTED)
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-import sys
+import threading
+import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -14,6 +16,9 @@ if TYPE_CHECKING:
 
 HARD_END: Final = 5.0
 """Seconds that a process without a launcher has beyond its time to drain."""
+
+KILLED: Final = 137
+"""Exit code of a process whose agents did not end in this time, that of a process that is killed."""
 
 
 @attrs.frozen
@@ -44,20 +49,36 @@ class Ending:
             node.force_stop()
 
     async def wait_left_alone(self) -> None:
-        """Wait until the launcher has gone; for ever, where there is none."""
+        """Wait until the launcher has gone; for ever, where there is none.
+
+        From then on the process has its time to end, whatever its agents do: the one who waits is a thread,
+        as a turn that does not end would hold up a task.
+        """
         if not self.launched:
             await trio.sleep_forever()
-        stdin = sys.stdin.fileno()
-        os.set_blocking(stdin, False)
-        while True:
-            await trio.lowlevel.wait_readable(stdin)
-            try:
-                if not os.read(stdin, 4096):
-                    return
-            except BlockingIOError:
-                continue
-            except OSError:
-                return
+        gone, token = trio.Event(), trio.lowlevel.current_trio_token()
+        watch = threading.Thread(target=self._watch, args=(gone, token), name="launcher", daemon=True)
+        watch.start()
+        await gone.wait()
+
+    def _watch(self, gone: trio.Event, token: trio.lowlevel.TrioToken) -> None:
+        with suppress(OSError):
+            os.set_blocking(0, True)  # a terminal, where this is tried by hand, may be as another has left it
+            while os.read(0, 4096):
+                pass
+        _silence()
+        with suppress(trio.RunFinishedError):
+            token.run_sync_soon(gone.set)
+        time.sleep(self.limit + 1.0)  # what ends at the limit has a moment for it
+        os._exit(KILLED)
+
+
+def _silence() -> None:
+    """Let what is printed from now on go nowhere: the pipes to the launcher are broken, which raises."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for number in (1, 2):
+        os.dup2(nowhere, number)
+    os.close(nowhere)
 
 
 SIGNALS_ALONE: Final = Ending()

@@ -91,7 +91,7 @@ class Group(Closed, frozen=True, kw_only=True):
     drain: Drain = Drain()
     update: Update = Update()
     max_restarts: Count = 3
-    max_seconds: Duration = Duration(5.0)
+    max_seconds: Duration = Duration(60.0)
     backoff: Backoff | UnsetType = UNSET
 
 
@@ -100,7 +100,7 @@ class Launcher(Closed, frozen=True, kw_only=True):
 
     strategy: Strategy = "one_for_one"
     max_restarts: Count = 3
-    max_seconds: Duration = Duration(5.0)
+    max_seconds: Duration = Duration(600.0)
 
 
 class Deployment(Closed, frozen=True, kw_only=True, tag_field="lmos", tag="deployment/v1"):

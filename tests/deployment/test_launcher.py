@@ -1,0 +1,556 @@
+"""The launcher on virtual time: its processes are scripted."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import trio
+
+from lmos_actors import ActionFailed, Backoff
+from lmos_actors.deployment import LauncherAgent
+from lmos_actors.errors import RestartIntensityExceeded
+from tests.deployment.places import KILL, Script, World, deployed, group
+from tests.supervision.world import run, settled
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+STUBBORN = Script(drains=None)
+
+
+def on_virtual_time(test: Callable[[], Awaitable[None]]) -> Callable[[], None]:
+    """Run a test in a simulated world."""
+
+    def test_run() -> None:
+        run(test)
+
+    test_run.__name__, test_run.__doc__ = test.__name__, test.__doc__
+    return test_run
+
+
+async def until(seconds: float) -> None:
+    """Sleep until an instant, and let all happen that happens then."""
+    await trio.sleep_until(seconds)
+    await settled()
+
+
+def ended(error: BaseException) -> str:
+    """Return why the launcher has ended, down to the process."""
+    texts: list[str] = []
+    todo: list[BaseException | None] = [error]
+    while todo:
+        each = todo.pop(0)
+        if each is not None:
+            texts.append(str(each))
+            todo += [*getattr(each, "exceptions", ()), each.__cause__]
+    return "\n".join(texts)
+
+
+# ---- start and end
+
+
+@on_virtual_time
+async def test_groups_start_as_they_need_each_other_and_end_in_reverse() -> None:
+    front = group("front", needs={"weather": "ready", "store": "started"})
+    weather = group("weather", 2, needs={"registry": "ready"})
+    async with deployed(front, weather, group("registry"), group("store")) as world:
+        await world.launcher.wait_ready()
+        assert world.place.take() == [
+            *("0 start registry/1", "0 start store/1", "1 ready registry/1", "1 ready store/1"),
+            *("1 start weather/1", "1 start weather/2", "2 ready weather/1", "2 ready weather/2"),
+            *("2 start front/1", "3 ready front/1"),
+        ]
+    assert world.place.take() == [
+        *("3 stop front/1", "4 end front/1"),
+        *("4 stop store/1", "5 end store/1"),
+        *("5 stop weather/1", "5 stop weather/2", "6 end weather/1", "6 end weather/2"),
+        *("6 stop registry/1", "7 end registry/1"),
+    ]
+
+
+@on_virtual_time
+async def test_ready_needs_wait_for_ready_and_started_ones_for_a_start() -> None:
+    early, late = group("early", needs={"slow": "started"}), group("late", needs={"slow": "ready"})
+    async with deployed(
+        early, late, group("slow"), scripts={"slow/1": [Script(ready=9, starting=2)]}
+    ) as world:
+        await until(2)
+        assert world.states() == {"slow/1": "starting", "early/1": "starting", "late/1": "waiting"}
+        await until(11)
+        assert world.states() == {"slow/1": "ready", "early/1": "ready", "late/1": "starting"}
+
+
+@on_virtual_time
+async def test_a_process_that_does_not_drain_is_killed_with_all_of_its_group_at_one_instant() -> None:
+    async with deployed(group("weather", 3, drain=4.0), group("front"), usual=STUBBORN) as world:
+        await world.launcher.wait_ready()
+        world.place.take()
+    assert world.place.take() == [
+        *("1 stop front/1", "17 end front/1", "17 kill front/1"),
+        *(f"17 stop weather/{number}" for number in (1, 2, 3)),
+        *(f"27 {what} weather/{number}" for what in ("end", "kill") for number in (1, 2, 3)),
+    ]
+
+
+@on_virtual_time
+async def test_an_end_while_groups_start_leaves_no_process() -> None:
+    slow = Script(ready=None, starting=3)
+    async with deployed(group("a"), group("b", needs={"a": "ready"}), scripts={"a/1": [slow]}) as world:
+        await until(1)
+    assert world.place.take() == ["3 start a/1", "3 stop a/1", "4 end a/1"]
+
+
+@on_virtual_time
+async def test_a_force_stop_kills_all_at_once() -> None:
+    async with deployed(group("a", 2), group("b"), usual=STUBBORN) as world:
+        await world.launcher.wait_ready()
+        world.place.take()
+        node: Any = world.launcher._node
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(world.launcher.stop)
+            await until(3)
+            node.force_stop()
+    assert [line for line in world.place.take() if "kill" in line] == [
+        *("3 kill a/1", "3 kill a/2", "3 kill b/1"),
+    ]
+
+
+# ---- processes that end by themselves
+
+
+@on_virtual_time
+async def test_a_process_that_ends_is_started_again_and_its_status_says_why() -> None:
+    scripts = {"a/1": [Script(ends=5, code=3, says="KeyError: 'city'"), Script()]}
+    async with deployed(group("a", 2), scripts=scripts) as world:
+        await until(5.01)
+        assert world.states() == {"a/1": "ready", "a/2": "ready"}  # its last words may still come
+        await until(6)
+        assert world.states() == {"a/1": "starting", "a/2": "ready"}
+        await until(7)
+        found = world.replica("a/1")
+        assert (found.state, found.generation, found.restarts) == ("ready", 2, 1)
+        assert found.why == "ended with exit code 3: KeyError: 'city'"
+        assert world.seen[-3:] == ["5.05 a/1 waiting", "5.05 a/1 starting", "6.05 a/1 ready"]
+
+
+@on_virtual_time
+async def test_a_process_that_is_killed_by_somebody_else_is_started_again() -> None:
+    async with deployed(group("a")) as world:
+        await until(2)
+        world.place.last("a/1").end(KILL)
+        await until(4)
+        assert world.states() == {"a/1": "ready"}
+        assert world.replica("a/1").why == "was killed by SIGKILL"
+
+
+@on_virtual_time
+async def test_a_process_that_is_not_ready_in_time_is_replaced_even_if_it_does_not_heed_signals() -> None:
+    never = Script(ready=None, drains=None)
+    async with deployed(group("a", ready=10.0, drain=2.0), scripts={"a/1": [never, Script()]}) as world:
+        await until(30)
+        assert world.place.take() == [
+            *("0 start a/1", "10 stop a/1", "18 end a/1", "18 kill a/1", "18 start a/1", "19 ready a/1"),
+        ]
+        assert world.replica("a/1").why == "was not ready within 10 s"
+
+
+@on_virtual_time
+async def test_a_process_that_ends_while_it_starts_counts_as_one_that_ends() -> None:
+    early = Script(ready=None, ends=1, says="OSError: [Errno 98] Address already in use")
+    with pytest.raises(RestartIntensityExceeded) as caught:
+        async with deployed(group("a"), usual=early, max_restarts=0) as world:
+            await trio.sleep_forever()
+    assert len(world.place.processes) == 4
+    assert "a/1 ended with exit code 1: OSError: [Errno 98] Address already in use" in ended(caught.value)
+
+
+@on_virtual_time
+async def test_what_a_place_cannot_start_counts_as_one_that_ends() -> None:
+    with pytest.raises(RestartIntensityExceeded) as caught:
+        async with deployed(group("a"), usual=Script(fails="no room"), max_restarts=0):
+            await trio.sleep_forever()
+    assert "no room" in ended(caught.value)
+
+
+@on_virtual_time
+async def test_a_backoff_spreads_the_starts() -> None:
+    backoff = Backoff(initial=1.0, max=8.0, jitter=0.0)
+    options: dict[str, Any] = {"max_restarts": 9, "max_seconds": 60.0, "backoff": backoff}
+    async with deployed(group("a", **options), usual=Script(ready=None, ends=1)) as world:
+        await until(1.5)
+        assert world.states() == {"a/1": "restarting"}
+        await until(13)
+        starts = [float(line.split()[0]) for line in world.place.take() if "start" in line]
+        assert starts == pytest.approx([0, 2.05, 5.10, 10.15])
+
+
+# ---- groups that fail too often, and the others
+
+
+STRATEGIES = {
+    "one_for_one": ["a/1", "b/1", "c/1"],
+    "one_for_all": [],
+    "rest_for_one": ["a/1"],
+}
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_a_group_that_fails_too_often_takes_others_with_it_as_the_file_says(strategy: str) -> None:
+    async def main() -> None:
+        crash = Script(ends=2)
+        scripts = {"b/1": [crash, crash, Script()]}
+        groups = group("a"), group("b", max_restarts=1, max_seconds=60.0), group("c")
+        async with deployed(*groups, scripts=scripts, strategy=strategy) as world:
+            await until(1)
+            before = {name: world.place.last(name) for name in ("a/1", "c/1")}
+            await until(20)
+            kept = [name for name, process in before.items() if process is world.place.last(name)]
+            assert kept == [name for name in STRATEGIES[strategy] if name != "b/1"]
+            assert set(world.states().values()) == {"ready"}
+            if strategy == "one_for_all":
+                ends = [line for line in world.place.take() if line.startswith(("4.1 stop", "5.1 stop"))]
+                assert ends == ["4.1 stop c/1", "5.1 stop a/1"]
+
+    run(main)
+
+
+@on_virtual_time
+async def test_a_group_whose_supervisor_gives_up_drains_at_once_too() -> None:
+    scripts = {"a/1": [Script(ends=2)]}
+    with pytest.raises(RestartIntensityExceeded):
+        async with deployed(group("a", 4, max_restarts=0), scripts=scripts, max_restarts=0) as world:
+            await trio.sleep_forever()
+    lines = world.place.take()
+    assert [line for line in lines if "stop" in line] == [f"2.05 stop a/{number}" for number in (2, 3, 4)]
+
+
+@on_virtual_time
+async def test_the_launcher_ends_once_groups_fail_too_often_together() -> None:
+    with pytest.raises(RestartIntensityExceeded) as caught:
+        async with deployed(group("a", 2), group("b"), scripts={"a/1": [Script(ends=1, says="no")]}) as world:
+            await trio.sleep_forever()
+    assert world.place.running() == []
+    text = ended(caught.value)
+    assert "a/1 ended with exit code 1: no" in text
+
+
+# ---- what is asked of it
+
+
+@on_virtual_time
+async def test_a_restart_replaces_all_processes_of_a_group_at_once() -> None:
+    async with deployed(group("a", 2), group("b")) as world:
+        await until(2)
+        world.place.take()
+        lines = await world.asked(world.ref.stream(LauncherAgent.restart, ["a"], False))
+        assert lines == ["a: stopped, and started again", "a: ready"]
+        assert world.place.take() == [
+            *("2 stop a/1", "2 stop a/2", "3 end a/1", "3 end a/2", "3 start a/1", "3 start a/2"),
+            *("4 ready a/1", "4 ready a/2"),
+        ]
+
+
+@on_virtual_time
+async def test_a_rolling_restart_stops_first_in_batches_with_pauses() -> None:
+    async with deployed(group("a", 3, batch=2, pause=5.0)) as world:
+        await until(2)
+        world.place.take()
+        lines = await world.asked(world.ref.stream(LauncherAgent.restart, [], True))
+        assert lines == ["a: 1, 2 replaced by 1, 2", "a: 3 replaced by 3"]
+        assert world.place.take() == [
+            *("2 stop a/1", "2 stop a/2", "3 end a/1", "3 end a/2", "3 start a/1", "3 start a/2"),
+            *("4 ready a/1", "4 ready a/2", "9 stop a/3", "10 end a/3", "10 start a/3", "11 ready a/3"),
+        ]
+
+
+@on_virtual_time
+async def test_a_rolling_restart_that_starts_first_never_has_fewer_than_it_had() -> None:
+    async with deployed(group("a", 2, order="start_first")) as world:
+        await until(2)
+        world.place.take()
+        lines = await world.asked(world.ref.stream(LauncherAgent.restart, ["a"], True))
+        assert lines == ["a: 1 replaced by 3", "a: 2 replaced by 1"]
+        assert world.place.take() == [
+            *("2 start a/3", "3 ready a/3", "3 stop a/1", "4 end a/1"),
+            *("4 start a/1", "5 ready a/1", "5 stop a/2", "6 end a/2"),
+        ]
+        assert world.states() == {"a/1": "ready", "a/3": "ready"}
+
+
+@on_virtual_time
+async def test_a_failure_in_the_middle_of_a_rolling_restart_leaves_the_rest() -> None:
+    scripts = {"a/2": [Script(), Script(ready=None, ends=1, says="SyntaxError")]}
+    async with deployed(group("a", 3, max_restarts=99), scripts=scripts) as world:
+        await until(2)
+        third = world.place.last("a/3")
+        with pytest.raises(ActionFailed, match="a/2 did not become ready: it ended with exit code 1: Synt"):
+            await world.asked(world.ref.stream(LauncherAgent.restart, ["a"], True))
+        assert world.place.last("a/3") is third
+        assert world.launcher.status().doing == ""
+
+
+@on_virtual_time
+async def test_a_failed_replacement_that_was_started_first_goes_and_the_old_one_stays() -> None:
+    scripts = {"a/3": [Script(ready=None, drains=None)]}
+    async with deployed(group("a", 2, order="start_first", ready=10.0), scripts=scripts) as world:
+        await until(2)
+        before = [world.place.last("a/1"), world.place.last("a/2")]
+        with pytest.raises(ActionFailed, match="a/3 did not become ready"):
+            await world.asked(world.ref.stream(LauncherAgent.restart, ["a"], True))
+        assert world.states() == {"a/1": "ready", "a/2": "ready"}
+        assert [process for process in world.place.processes if process.code is None] == before
+
+
+@on_virtual_time
+async def test_a_restart_of_what_waits_says_what_it_waits_for() -> None:
+    late = group("b", needs={"a": "ready"}, ready=5.0)
+    async with deployed(group("a", ready=99.0), late, usual=Script(ready=None)) as world:
+        await until(2)
+        with pytest.raises(ActionFailed, match="b/1 did not become ready: it waits for a to be ready"):
+            await world.asked(world.ref.stream(LauncherAgent.restart, ["b"], False))
+
+
+@on_virtual_time
+async def test_scale_starts_the_first_free_numbers_and_stops_the_last() -> None:
+    async with deployed(group("a", 2)) as world:
+        await until(2)
+        scale = LauncherAgent.scale
+        assert await world.asked(world.ref.stream(scale, "a", 4)) == ["a: 3, 4 ready"]
+        assert sorted(world.states()) == ["a/1", "a/2", "a/3", "a/4"]
+        world.place.take()
+        assert await world.asked(world.ref.stream(scale, "a", 1)) == ["a: 2, 3, 4 stopped"]
+        assert [line for line in world.place.take() if "stop" in line] == [
+            "3 stop a/2",
+            "3 stop a/3",
+            "3 stop a/4",
+        ]
+        assert await world.asked(world.ref.stream(scale, "a", 1)) == []
+        assert await world.asked(world.ref.stream(scale, "a", 0)) == ["a: 1 stopped"]
+        assert (world.states(), world.launcher.status().groups[0].wanted) == ({}, 0)
+        await world.launcher.wait_ready()
+        assert await world.asked(world.ref.stream(scale, "a", 1)) == ["a: 1 ready"]
+
+
+COUNTS = {
+    ("a", 3): '"a" can have 0 to 2 processes, not 3: that is the most',
+    ("a", -1): '"a" can have 0 to 2 processes, not -1: that is the most',
+    ("alone", 2): '"alone" can have 0 to 1 processes, not 2: they would have one port or one file',
+    ("aloen", 1): 'no group "aloen", did you mean "alone"?',
+    ("xyz", 1): 'no group "xyz" (there are: a, alone)',
+}
+
+
+@on_virtual_time
+async def test_a_count_or_a_group_that_cannot_be_is_refused_by_name() -> None:
+    async with deployed(group("a", most=2), group("alone", most=1)) as world:
+        await until(2)
+        for (name, count), text in COUNTS.items():
+            with pytest.raises(ActionFailed) as caught:
+                await world.asked(world.ref.stream(LauncherAgent.scale, name, count))
+            assert caught.value.output == text
+        assert world.states() == {"a/1": "ready", "alone/1": "ready"}
+
+
+@on_virtual_time
+async def test_a_group_stays_drained_until_it_is_restarted() -> None:
+    async with deployed(group("a", 2)) as world:
+        await until(2)
+        assert await world.asked(world.ref.stream(LauncherAgent.drain, "a")) == ["a: stopped"]
+        await until(50)
+        assert world.states() == {"a/1": "stopped", "a/2": "stopped"}
+        assert world.place.running() == []
+        await world.asked(world.ref.stream(LauncherAgent.drain, "a"))
+        await world.asked(world.ref.stream(LauncherAgent.restart, ["a"], False))
+        assert world.states() == {"a/1": "ready", "a/2": "ready"}
+
+
+@on_virtual_time
+async def test_a_process_that_is_killed_while_it_drains_is_no_failure() -> None:
+    async with deployed(group("a"), usual=Script(drains=5)) as world:
+        await until(2)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(world.asked, world.ref.stream(LauncherAgent.restart, ["a"], True))
+            await until(3)
+            assert world.states() == {"a/1": "draining"}
+            world.place.last("a/1").end(KILL)
+        assert world.place.take()[-2:] == ["3 start a/1", "4 ready a/1"]
+        assert world.replica("a/1").restarts == 0
+
+
+@on_virtual_time
+async def test_two_requests_at_once_wait_for_each_other() -> None:
+    async with deployed(group("a", 2)) as world:
+        await until(2)
+        world.place.take()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(world.asked, world.ref.stream(LauncherAgent.restart, ["a"], True))
+            await until(2.5)
+            assert (await world.ref.invoke(LauncherAgent.status)).doing == "restart --rolling a"
+            nursery.start_soon(world.asked, world.ref.stream(LauncherAgent.scale, "a", 1))
+        stops = [line for line in world.place.take() if "stop" in line]
+        assert stops == ["2 stop a/1", "4 stop a/2", "6 stop a/2"]
+
+
+REQUESTS: dict[str, tuple[Callable[[World], Any], set[str]]] = {
+    "restart": (lambda world: world.ref.stream(LauncherAgent.restart, ["a"], False), {"a/1", "a/2", "a/3"}),
+    "rolling": (lambda world: world.ref.stream(LauncherAgent.restart, ["a"], True), {"a/1", "a/2", "a/3"}),
+    "up": (lambda world: world.ref.stream(LauncherAgent.scale, "a", 6), {f"a/{n}" for n in range(1, 7)}),
+    "down": (lambda world: world.ref.stream(LauncherAgent.scale, "a", 1), {"a/1"}),
+}
+
+
+@pytest.mark.parametrize("order", ["start_first", "stop_first"])
+@pytest.mark.parametrize("name", REQUESTS)
+def test_a_request_that_is_cut_off_leaves_its_group_whole(name: str, order: Any) -> None:
+    """Each request is cut off at each half second of its life."""
+    request, numbers = REQUESTS[name]
+
+    async def main(after: float) -> None:
+        async with deployed(group("a", 3, order=order, batch=2)) as world:
+            await until(2)
+            with trio.move_on_after(after):
+                await world.asked(request(world))
+            await until(30)
+            assert world.launcher.status().doing == ""
+            assert set(world.states().values()) == {"ready"}, after
+            assert sorted(world.states()) == world.place.running()
+            if name in ("restart", "up", "down") or order == "stop_first":
+                assert set(world.states()) == numbers, after
+            else:
+                assert len(world.states()) == len(numbers), after
+
+    for half in range(1, 12):
+        run(partial(main, half / 2 - 0.25))
+
+
+@pytest.mark.parametrize("order", ["start_first", "stop_first"])
+def test_an_end_during_a_rolling_restart_ends_it_after_its_step(order: Any) -> None:
+    async def main(after: float) -> None:
+        refused = None
+        async with deployed(group("a", 2, order=order), group("b")) as world:
+            await until(2)
+            async with trio.open_nursery() as nursery:
+
+                async def restart() -> None:
+                    nonlocal refused
+                    try:
+                        await world.asked(world.ref.stream(LauncherAgent.restart, ["a"], True))
+                    except ActionFailed as error:
+                        refused = error.output
+
+                nursery.start_soon(restart)
+                await trio.sleep(after)
+                await world.ref.invoke(LauncherAgent.down)
+                assert world.launcher.ending.is_set()
+        done = order == "start_first" and after > 3  # in its last step
+        assert refused == (None if done else "the launcher is ending")
+        assert trio.current_time() <= 2 + after + 3
+
+    for half in range(1, 8):
+        run(partial(main, half / 2 - 0.25))
+
+
+@on_virtual_time
+async def test_those_who_wait_and_follow_end_with_the_launcher() -> None:
+    ends: list[str] = []
+    async with trio.open_nursery() as nursery:
+
+        async def follow(world: World) -> None:
+            lines = await world.asked(world.ref.stream(LauncherAgent.logs, [], 0, True))
+            ends.append(f"{trio.current_time():g} logs {lines[-1].text}")
+
+        async def ready(world: World) -> None:
+            with pytest.raises(ActionFailed, match="is ending"):
+                await world.ref.invoke(LauncherAgent.ready)
+            ends.append(f"{trio.current_time():g} ready")
+
+        async with deployed(group("a"), usual=Script(ready=None)) as world:
+            nursery.start_soon(follow, world)
+            nursery.start_soon(ready, world)
+            await until(3)
+    assert ends == ["3 ready", '4 logs {"event": "draining"}']
+
+
+# ---- a group that was scaled, and fails too often
+
+
+@pytest.mark.parametrize("count", [1, 3, 5])
+def test_a_group_that_begins_anew_has_the_count_it_was_scaled_to(count: int) -> None:
+    async def main() -> None:
+        async with deployed(group("a", 3, max_restarts=0)) as world:
+            await until(2)
+            await world.asked(world.ref.stream(LauncherAgent.scale, "a", count))
+            world.place.last("a/1").end(KILL)
+            await until(30)
+            assert set(world.states().values()) == {"ready"}
+            assert len(world.place.running()) == len(world.states()) == count
+            await world.launcher.wait_ready()
+
+    run(main)
+
+
+@on_virtual_time
+async def test_a_replaced_group_that_begins_anew_has_its_count() -> None:
+    async with deployed(group("a", 2, max_restarts=0, order="start_first")) as world:
+        await until(2)
+        await world.asked(world.ref.stream(LauncherAgent.restart, ["a"], True))
+        world.place.last("a/3").end(KILL)
+        await until(40)
+        assert world.states() == {"a/1": "ready", "a/2": "ready"}
+        assert world.place.running() == ["a/1", "a/2"]
+
+
+# ---- what processes say
+
+
+@on_virtual_time
+async def test_addresses_are_known_and_a_directory_is_found_where_it_was() -> None:
+    registry = group("registry", hosts_directory=True)
+    front = group("front", needs={"registry": "ready"}, hosts=("registry",))
+    scripts = {"registry/1": [Script(url="ws://127.0.0.1:4711")]}
+    async with deployed(registry, front, scripts=scripts) as world:
+        await world.launcher.wait_ready()
+        assert world.replica("registry/1").urls == ("ws://127.0.0.1:4711",)
+        at = ("--at", "registry=http://127.0.0.1:4711")
+        assert world.place.orders[0].arguments[-3:] == ("--replica", "1", "--launched")
+        assert world.place.orders[1].arguments[-5:] == ("--replica", "1", *at, "--launched")
+        await world.asked(world.ref.stream(LauncherAgent.restart, ["registry"], False))
+        assert world.place.orders[2].arguments[-5:] == ("--replica", "1", *at, "--launched")
+
+
+@on_virtual_time
+async def test_states_at_each_instant_as_they_are_noticed() -> None:
+    async with deployed(group("a"), scripts={"a/1": [Script(ends=3), Script()]}) as world:
+        await until(6)
+    assert world.seen == [
+        *("0 a/1 waiting", "0 a/1 starting", "1 a/1 ready", "3.05 a/1 restarting"),
+        *("3.05 a/1 waiting", "3.05 a/1 starting", "4.05 a/1 ready"),
+        *("6 a/1 draining", "7 a/1 stopped"),
+    ]
+
+
+ODD = [b'{"event"', b'{"event": 7}', b'{"event": "ready"', b'{"event": "listening"}', b"\xff\xfe", b"\0", b""]
+
+
+@on_virtual_time
+async def test_odd_output_is_no_event() -> None:
+    async with deployed(group("a"), usual=Script(ready=None)) as world:
+        await until(1)
+        for line in ODD:
+            await world.place.last("a/1")._pieces[0].send(line + b"\n")
+        await until(2)
+        assert world.states() == {"a/1": "starting"}
+
+
+@on_virtual_time
+async def test_a_flood_slows_the_process_that_floods_alone() -> None:
+    async with deployed(group("a"), group("b"), scripts={"a/1": [Script(floods=1_000)]}) as world:
+        with world.launcher.logs.follow(patience=10.0):  # one who never takes a line
+            await until(3)
+            printed = world.place.last("a/1").printed
+            await until(10)
+            assert world.place.last("a/1").printed == printed
+            assert 0 < printed < 1_000
+            assert world.states() == {"a/1": "ready", "b/1": "ready"}
