@@ -23,6 +23,7 @@ from lmos_actors.files import Duration, Size
 from lmos_actors.protocol.td import Stream
 from lmos_actors.security import is_loopback
 from lmos_actors.simulation import LinkFault, LinkRules
+from lmos_actors.transport import raise_descriptor_limit
 
 from ._answers import AnswerPrinter, OutputLine
 from ._inputs import address_in
@@ -40,6 +41,9 @@ if TYPE_CHECKING:
 
 OK: Final = 0
 COULD_NOT_RUN: Final = 3
+
+DESCRIPTORS: Final = 8_320
+"""Those of the two ends of all connections that a proxy has at most, and some more."""
 
 MOST_FAULTS: Final = 1_000
 """Faults in force at once."""
@@ -215,6 +219,7 @@ def _everywhere(source: str, target: str) -> bool:
 def run_fault_proxy(request: FaultProxyRequest) -> int:
     """Pass on, with faults, until a signal comes. Returns the exit code. Raises ConfigError, OSError."""
     running = _Running(request)
+    raise_descriptor_limit(DESCRIPTORS)
     try:
         with signals.in_order():
             trio.run(running.run)

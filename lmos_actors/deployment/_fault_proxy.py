@@ -195,7 +195,7 @@ class FaultProxy:
 
     def reset(self) -> int:
         """Reset all connections, at both ends and at once. Return how many there were."""
-        found = tuple(self._connections)
+        found = [connection for connection in self._connections if not connection.is_over]
         for connection in found:
             connection.break_now()
         self._reset += len(found)
@@ -253,6 +253,11 @@ class _Connection:
             with trio.CancelScope(shield=True):
                 for stream in self._streams:
                     await trio.aclose_forcefully(stream)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has ended, and is about to be closed."""
+        return self._scope.cancel_called
 
     @property
     def _streams(self) -> tuple[trio.abc.Stream, ...]:

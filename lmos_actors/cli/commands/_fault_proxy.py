@@ -75,7 +75,7 @@ normal:MEAN:DEVIATION, lognormal:MEDIAN:P99, empirical:10ms:12ms:90ms, empirical
     corrupt
         The share of writes in which one byte is changed.
     bandwidth
-        How much gets through in a second, each way, as 64KiB or 1MiB.
+        How much of all connections gets through in a second, each way, as 64KiB or 1MiB.
     seed
         What chance follows from.
     """
