@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -16,7 +16,7 @@ from trio.testing import MockClock
 from lmos_actors import Agent, AgentUnavailable, OutcomeUnknown, Property, action, open_node, prop
 from lmos_actors.deployment import FaultProxy, links_with
 from lmos_actors.errors import ConfigError, ConnectFailed
-from lmos_actors.simulation import LinkFault, LinkRules
+from lmos_actors.simulation import LinkFault, LinkRules, between_sides
 from lmos_actors.transport import MemoryNetwork, TcpNetwork, endpoint_of
 
 if TYPE_CHECKING:
@@ -370,6 +370,35 @@ async def test_connections_are_half_open_when_they_are_made_during_a_cut() -> No
         it.proxy.heal()
         server = await it.server()
         assert await heard(server, within=1) == b"hello"
+
+
+@on_virtual_time
+async def test_proxies_that_share_links_have_the_faults_of_one_network() -> None:
+    """A partition of nodes cuts those lines that lead from one side to another, and no others."""
+    network = MemoryNetwork()
+    listener = await network.listen(THERE)
+    links = links_with(PERFECT)
+    names = ("a", "b"), ("a", "c"), ("b", "c")
+    places = {ends: attrs.evolve(HERE, port=10 + number) for number, ends in enumerate(names)}
+    async with AsyncExitStack() as stack:
+        proxies: list[FaultProxy] = []
+        pairs: dict[tuple[str, str], tuple[Any, Any]] = {}
+        for ends, place in places.items():
+            made = FaultProxy(place, THERE, links, source=ends[0], target=ends[1], network=network)
+            proxies.append(await stack.enter_async_context(made))
+            client = await network.connect(place, None)
+            pairs[ends] = client, (await listener.accept())[0]
+        number = links.begin(LinkFault(selects=between_sides([["a"], ["b", "c"]]), cuts=True), 0.0)
+        for proxy in proxies:
+            proxy.look_at_lines()
+        for client, _ in pairs.values():
+            await client.send_all(b"!")
+        found = {ends: await heard(server, within=1) for ends, (_, server) in pairs.items()}
+        assert found == {("a", "b"): None, ("a", "c"): None, ("b", "c"): b"!"}
+        links.heal(number)
+        for proxy in proxies:
+            proxy.look_at_lines()
+        assert [await heard(pairs[ends][1], within=60) for ends in names[:2]] == [b"!", b"!"]
 
 
 @on_virtual_time
