@@ -21,7 +21,12 @@ from ._launcher import (
     open_launcher as open_launcher,
 )
 from ._local_place import LocalPlace as LocalPlace
-from ._log_files import Follower as Follower, LogFiles as LogFiles, LogLine as LogLine
+from ._log_files import (
+    Follower as Follower,
+    LineSplitter as LineSplitter,
+    LogFiles as LogFiles,
+    LogLine as LogLine,
+)
 from ._place import Order as Order, Place as Place, Process as Process
 from ._plan import (
     GroupPlan as GroupPlan,

@@ -22,7 +22,7 @@ from lmos_actors.errors import StartFailed
 from lmos_actors.transport import MemoryNetwork
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Mapping
+    from collections.abc import AsyncGenerator, Mapping
 
     from lmos_actors import Ref
     from lmos_actors.deployment import Order, ReplicaStatus
@@ -204,15 +204,9 @@ def group(name: str, replicas: int = 1, **options: Any) -> GroupPlan:
     )
 
 
-def launcher_of(
-    place: FakePlace,
-    *groups: GroupPlan,
-    notice: Callable[[str, ReplicaStatus], None] = lambda name, replica: None,
-    **options: Any,
-) -> Launcher:
-    """Return a launcher of groups at a place."""
-    plan = LaunchPlan(name="desk", file="desk.yaml", groups=groups, **options)
-    return Launcher(plan, place, NoFiles(Path("nowhere")), notice)
+def plan_of(*groups: GroupPlan, **options: Any) -> LaunchPlan:
+    """Return the plan of a launcher."""
+    return LaunchPlan(name="desk", file="desk.yaml", groups=groups, **options)
 
 
 @attrs.frozen
@@ -261,7 +255,7 @@ async def deployed(
         def notice(name: str, replica: ReplicaStatus) -> None:
             seen.append(f"{trio.current_time():g} {name}/{replica.number} {replica.state}")
 
-        launcher = launcher_of(place, *groups, notice=notice, **options)
+        launcher = Launcher(plan_of(*groups, **options), place, NoFiles(Path("nowhere")), notice)
         try:
             async with open_launcher(launcher, MemoryNetwork()) as node:
                 yield World(place, launcher, node.find(LauncherAgent, "control/launcher"), seen)

@@ -196,7 +196,7 @@ class _Up:
         self._launcher = Launcher(plan, self._place, self._logs, console.replica, read)
         self._node: Node | None = None
         self._reload = reload
-        self._terminated = -inf  # the instant of the last SIGTERM
+        self._asked: dict[int, float] = {}  # the instant of the last signal of each number
 
     async def run(self) -> None:
         """Run until a signal comes, or `down`. Raises RestartIntensityExceeded, ConfigError."""
@@ -257,11 +257,10 @@ class _Up:
         with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as coming:
             task_status.started()
             async for number in coming:
-                at, before = trio.current_time(), self._terminated
-                if number == signal.SIGTERM:
-                    self._terminated = at
-                    if at - before < SAME_SIGNAL:  # `timeout` sends it to the process, and to its group
-                        continue
+                at, before = trio.current_time(), self._asked.get(number, -inf)
+                self._asked[number] = at
+                if at - before < SAME_SIGNAL:  # `timeout` sends it to the process, and to its group
+                    continue
                 self.signals += 1
                 if self.signals == 1:
                     self._launcher.end()

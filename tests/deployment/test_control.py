@@ -1,0 +1,203 @@
+"""How commands find a launcher: its lock, its socket, and whom they let in."""
+
+from __future__ import annotations
+
+import os
+import signal
+import stat
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+import trio
+
+from lmos_actors.deployment import (
+    AlreadyRunning,
+    Controls,
+    Launcher,
+    LauncherAgent,
+    LocalPlace,
+    UnixNetwork,
+    controls_of,
+    launcher_url,
+    open_launcher,
+    running_controls,
+)
+from lmos_actors.errors import ConfigError, ConnectFailed
+from lmos_actors.node import open_node
+from lmos_actors.transport import endpoint_of
+from tests.deployment.places import NoFiles, group, plan_of
+from tests.source import ROOT
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+HOLD = """
+import sys, time
+from lmos_actors.deployment import controls_of
+controls_of(sys.argv[1]).prepare()
+print("held", flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.fixture
+def controls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Controls:
+    (tmp_path / "run").mkdir()
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "run"))
+    return controls_of(str(tmp_path / "desk.yaml"))
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def holder(controls: Controls) -> subprocess.Popen[str]:
+    """Start another process that has the lock."""
+    words = [sys.executable, "-c", HOLD, controls.file]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=environment)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "held\n"
+    process.stdout.close()
+    return process
+
+
+def test_places_follow_from_the_file_or_from_the_option(controls: Controls, tmp_path: Path) -> None:
+    assert controls.folder == tmp_path / ".lmos" / "desk"
+    other = controls_of(str(tmp_path / "desk.yaml"), str(tmp_path / "state"))
+    assert (other.folder, other.socket) == (tmp_path / "state", controls.socket)
+    assert controls_of(str(tmp_path / "more.yaml")).socket != controls.socket
+    os.symlink(tmp_path / "desk.yaml", tmp_path / "link.yaml")
+    assert controls_of(str(tmp_path / "link.yaml")).socket == controls.socket
+
+
+def test_the_folder_of_the_sockets_is_its_owners_alone(controls: Controls) -> None:
+    lock = controls.prepare()
+    assert mode(controls.socket.parent) == 0o700
+    lock.release()
+    controls.socket.parent.chmod(0o755)
+    with pytest.raises(ConfigError, match="a folder of your own that nobody else can enter"):
+        controls.prepare()
+
+
+def test_a_folder_that_is_none_or_a_link_is_refused(controls: Controls, tmp_path: Path) -> None:
+    folder = controls.socket.parent
+    folder.write_text("")
+    with pytest.raises(ConfigError):
+        controls.prepare()
+    folder.unlink()
+    (tmp_path / "theirs").mkdir(mode=0o700)
+    folder.symlink_to(tmp_path / "theirs")
+    with pytest.raises(ConfigError, match="a folder of your own"):
+        controls.prepare()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives folders away")
+def test_a_folder_of_somebody_else_is_refused(controls: Controls) -> None:
+    controls.socket.parent.mkdir(mode=0o700)
+    os.chown(controls.socket.parent, 65_534, 65_534)
+    with pytest.raises(ConfigError, match="a folder of your own"):
+        controls.prepare()
+    assert not controls.is_running()
+
+
+def test_a_folder_for_the_state_that_cannot_be_made_names_the_option(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    controls = controls_of(str(tmp_path / "desk.yaml"), str(tmp_path / "file" / "state"))
+    assert not controls.is_running()
+    with pytest.raises(ConfigError, match="--state FOLDER names another"):
+        controls.prepare()
+
+
+@pytest.mark.slow
+def test_a_second_launcher_says_where_the_first_is(controls: Controls) -> None:
+    assert not controls.is_running()
+    first = holder(controls)
+    try:
+        assert controls.is_running()
+        assert [each.file for each in running_controls()] == [controls.file]
+        with pytest.raises(AlreadyRunning, match=rf"process {first.pid} runs it already") as caught:
+            controls.prepare()
+        assert caught.value.process == f"process {first.pid}"
+    finally:
+        first.kill()
+        assert first.wait() == -signal.SIGKILL
+    assert not controls.is_running()
+    assert running_controls() == []
+    lock = controls.prepare()  # what the one that was killed has left is no obstacle
+    assert controls.is_running()
+    lock.release()
+    controls.remove()
+    assert [path.name for path in controls.socket.parent.iterdir()] == []
+
+
+@pytest.mark.slow
+def test_to_look_whether_it_runs_disturbs_no_launcher_that_begins(controls: Controls) -> None:
+    lock = controls.prepare()
+    lock.release()
+    watch = (
+        "import sys\nfrom lmos_actors.deployment import controls_of\nprint('go', flush=True)\nwhile True: "
+    )
+    words = [sys.executable, "-c", f"{watch}controls_of(sys.argv[1]).is_running()", controls.file]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=environment) as looking:
+        try:
+            assert looking.stdout is not None
+            looking.stdout.readline()
+            for _ in range(200):
+                controls.prepare().release()
+        finally:
+            looking.kill()
+
+
+def test_odd_files_among_the_sockets_are_no_deployments(controls: Controls) -> None:
+    controls.prepare().release()
+    for name, text in {"a": "", "b": "[]", "c": "{}", "d": '{"file": 7, "folder": 8}'}.items():
+        (controls.socket.parent / f"{name}.json").write_text(text)
+    assert running_controls() == []
+
+
+# ---- the socket
+
+
+async def test_the_socket_is_its_owners_alone_and_leads_to_the_launcher(
+    controls: Controls, tmp_path: Path
+) -> None:
+    lock = controls.prepare()
+    network = UnixNetwork(controls.socket)
+    launcher = Launcher(plan_of(group("a", 0)), LocalPlace(controls.records), NoFiles(tmp_path))
+    async with open_launcher(launcher, network):
+        assert mode(controls.socket) == 0o600
+        async with open_node(network=network) as node:
+            ref = await node.consume(LauncherAgent, launcher_url())
+            status = await ref.invoke(LauncherAgent.status)
+            assert (status.launcher_pid, status.groups[0].wanted) == (os.getpid(), 0)
+            await ref.invoke(LauncherAgent.down)
+        assert launcher.ending.is_set()
+    lock.release()
+
+
+async def test_where_no_launcher_is_the_socket_says_so(controls: Controls) -> None:
+    network, there = UnixNetwork(controls.socket), endpoint_of(launcher_url())
+    with pytest.raises(ConnectFailed, match="no launcher is there: No such file"):
+        await network.connect(there, None)
+    lock = controls.prepare()
+    await (await network.listen(there)).aclose()  # which leaves the file, as one that is killed
+    with pytest.raises(ConnectFailed, match="no launcher is there: Connection refused"):
+        await network.connect(there, None)
+    lock.release()
+    controls.prepare().release()
+    listener = await network.listen(there)
+    await listener.aclose()
+    with pytest.raises(trio.ClosedResourceError):
+        await listener.accept()
+
+
+async def test_a_path_that_is_too_long_for_a_socket_is_an_error_of_its_own(tmp_path: Path) -> None:
+    network, there = UnixNetwork(tmp_path / ("x" * 120)), endpoint_of(launcher_url())
+    with pytest.raises(ConnectFailed, match="path too long"):
+        await network.connect(there, None)
+    with pytest.raises(ConfigError, match="path too long"):
+        await network.listen(there)

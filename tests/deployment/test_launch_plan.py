@@ -1,0 +1,73 @@
+"""Plans of launchers: the order of groups, circles among them, and what leads from one plan to another."""
+
+from __future__ import annotations
+
+import attrs
+from hypothesis import given, strategies as st
+
+from lmos_actors.deployment import in_order
+from lmos_actors.deployment._plan import changes_between
+from tests.deployment.places import group, plan_of
+
+NAMES = ("a", "b", "c", "d", "e", "f")
+
+needs = st.dictionaries(st.sampled_from(NAMES), st.lists(st.sampled_from(NAMES), max_size=3), max_size=6)
+
+
+@given(st.permutations(NAMES), needs)
+def test_each_group_comes_after_those_it_needs_and_else_as_given(
+    names: list[str], wanted: dict[str, list[str]]
+) -> None:
+    rank = {name: number for number, name in enumerate(reversed(names))}
+    groups = [
+        group(name, needs={need: "ready" for need in wanted.get(name, []) if rank[need] < rank[name]})
+        for name in names
+    ]
+    ordered = [each.name for each in in_order(groups)]
+    assert sorted(ordered) == sorted(names)
+    for each in groups:
+        assert all(ordered.index(need) < ordered.index(each.name) for need in each.needs)
+    if not any(each.needs for each in groups):
+        assert ordered == list(names)
+    assert [each.name for each in in_order(in_order(groups))] == ordered
+
+
+@given(needs)
+def test_groups_that_need_each_other_are_all_there_in_some_order(wanted: dict[str, list[str]]) -> None:
+    groups = [group(name, needs=dict.fromkeys(wanted.get(name, []), "ready")) for name in NAMES]
+    assert sorted(each.name for each in in_order(groups)) == sorted(NAMES)
+
+
+def test_only_what_is_late_is_moved() -> None:
+    groups = [group("a", needs={"d": "ready"}), group("b"), group("c"), group("d")]
+    assert [each.name for each in in_order(groups)] == ["b", "c", "d", "a"]
+
+
+def test_a_process_has_its_time_to_drain_and_a_little_more() -> None:
+    assert group("a", drain=4.0).shutdown == 10.0
+
+
+# ---- from one plan to another
+
+
+def test_changes_are_what_differs_in_their_order() -> None:
+    old = plan_of(group("a", content="1"), group("b", content="1"), group("c"), group("d", 2))
+    new = plan_of(
+        *(group("a", content="2"), group("b", content="1", max_restarts=9), group("d", 3)),
+        *(group("f", needs={"e": "ready"}), group("e", 2)),
+        strategy="one_for_all",
+    )
+    assert changes_between(old, new).lines() == [
+        *("e: new, 2 to be started", "f: new, 1 to be started"),
+        "a: changed, its processes are replaced in turn",
+        "d: 3 processes from now on",
+        "c: gone from the file, to be stopped",
+        "launcher.strategy: changed, which counts once the launcher begins anew",
+        "b.max_restarts: changed, which counts once the launcher begins anew",
+    ]
+
+
+def test_a_plan_that_is_the_same_changes_nothing() -> None:
+    same = plan_of(group("a", needs={"b": "ready"}), group("b", 3))
+    assert not changes_between(same, attrs.evolve(same, groups=tuple(reversed(same.groups))))
+    assert changes_between(same, same).lines() == []
