@@ -116,7 +116,7 @@ def check_fault(fault: ScheduledFault) -> None:
     keys = fault.keys()
     kind = keys["kind"]
     assert kind == list(DRAWN)[fault.permit]
-    instantaneous = kind in ("crash", "restart") or keys.get("how") == "reset"
+    instantaneous = kind in ("crash", "restart") or keys.get("how") in ("reset", "half_open")
     assert ("duration" in keys) is not instantaneous
     length = SPACE.end - SPACE.start
     if fault.duration is not None and kind != "swizzle":
