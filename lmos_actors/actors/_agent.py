@@ -254,13 +254,12 @@ class Agent:
         affordance: str | None = None,
         spread: Spread | None = None,
         key: str | None = None,
+        id: str | None = None,
     ) -> Ref[A]:
-        """Return a ref to an agent of that class, by name or the first started. Resolves on first use.
-
-        As `node.find`, which has the details.
-        """
+        """Return a ref to an agent of that class, by name or the first started; see `node.find`."""
         place = self._place()
-        wanted = AgentQuery(cls, name, title, type, capability, affordance, node=place.rt.node_of(place))
+        node = place.rt.node_of(place)
+        wanted = AgentQuery(cls, name, title, type, capability, affordance, node=node, id=id)
         return Ref(link_to(place.rt, wanted, spread, key))
 
     # ---- doing

@@ -27,9 +27,11 @@ class AgentQuery:
     """Whether the name is a path from the root: what is there is meant, and nothing elsewhere."""
     node: str | None = None
     """The node of a simulated network that they are on, where there is one."""
+    id: str | None = None
+    """The key of the agent (`ChildSpec.key`), of which one node at a time runs it."""
 
     def __attrs_post_init__(self) -> None:
-        for word in ("name", "title", "type", "capability", "affordance"):
+        for word in ("name", "title", "type", "capability", "affordance", "id"):
             said = getattr(self, word)
             if said is not None and not isinstance(said, str):
                 raise TypeError(f"{word} must be a text, not {said!r}")
@@ -44,7 +46,7 @@ class AgentQuery:
         """The text of the query, for people."""
         title = self.cls.__name__ if self.cls is not None else None
         said = {"title": self.title, "type": self.type, "capability": self.capability}
-        said["affordance"] = self.affordance
+        said |= {"affordance": self.affordance, "id": self.id}
         words = [f"{word} {each!r}" for word, each in said.items() if each is not None]
         first = [word for word in (self.name, title if self.name is None or words else None) if word]
         return ", ".join([*first, *words]) or "any"

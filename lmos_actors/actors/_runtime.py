@@ -135,6 +135,10 @@ class StateKeeping(Protocol):
         """Return what a suspended agent waits for, and the seconds until it is looked at again, if known."""
         ...
 
+    def agent_of(self, key: str) -> Any:
+        """Return the slot of the agent with that key of its own; None if there is none, or elsewhere."""
+        ...
+
     def statistics(self) -> Any:
         """Return what has been written to the store, as `WriterStatistics`."""
         ...

@@ -60,7 +60,7 @@ class StartSoon(Protocol):
 class Replica:
     """One of several interchangeable agents."""
 
-    __slots__ = ("_dropped", "_link", "_make", "description", "directory", "id", "open", "rejected")
+    __slots__ = ("_dropped", "_link", "_make", "description", "directory", "epoch", "id", "open", "rejected")
 
     def __init__(self, id: str, description: Description | None = None, directory: str | None = None) -> None:
         self.id = id
@@ -70,6 +70,8 @@ class Replica:
         self.open = 0
         """Unanswered requests from this node, for an agent elsewhere."""
         self.rejected = False
+        self.epoch = 0
+        """Epoch of its lease, for an agent with a key of its own."""
         self._link: Any = None
         self._make: Callable[[], Any] | None = None
         self._dropped = False
@@ -240,6 +242,7 @@ class KnownReplicas:
             kept = before.get(id)
             if kept is None or (kept.description, kept.directory) != (each.description, each.directory):
                 kept = self._lookup.replica(self.query.cls, each)
+            kept.epoch = each.epoch
             found[id] = kept
         for replica in before.values():
             if replica.directory in results.silent:

@@ -23,14 +23,17 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import attrs
+import msgspec
 import trio
 from trio.lowlevel import checkpoint
 
+from lmos_actors.actors import lease_of
 from lmos_actors.bindings import public_name
 from lmos_actors.errors import ConfigError, TransportError
 from lmos_actors.supervision import is_member
 
 from ._client import DirectoryRefused
+from ._search_results import LEASE
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator
@@ -149,7 +152,15 @@ class ServedAgents:
     def _exhibit_of(self, exposed: Any) -> ExposedAgent | None:
         if not self._has(exposed.link.path) or is_member(exposed.link):
             return None
-        return ExposedAgent(exposed.thing_id, self._descriptions.served(exposed).text)
+        text = self._descriptions.served(exposed).text
+        if getattr(getattr(exposed.link, "spec", None), "key", None) is not None:
+            lease = lease_of(exposed.link)
+            if lease is None:  # another node runs it
+                return None
+            text = msgspec.json.encode(
+                {**msgspec.json.decode(text), LEASE: {"key": lease[0], "epoch": lease[1]}}
+            )
+        return ExposedAgent(exposed.thing_id, text)
 
 
 @attrs.define(eq=False)

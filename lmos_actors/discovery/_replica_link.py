@@ -152,6 +152,9 @@ class ReplicaLink:
         self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], tried: Mapping[Replica, None]
     ) -> Replica | None:
         """Return the next replica to try, None if all were tried; those known to be down come last."""
+        if self._query.id is not None:
+            self._current = self._newest()
+            return None if self._current in tried else self._current
         members = [each for each in self._members() if each not in tried]
         usable = [each for each in members if not each.is_down] or members
         if not usable:
@@ -165,6 +168,10 @@ class ReplicaLink:
             if text is not None:
                 return max(usable, key=lambda each: _rendezvous_weight(text, each.id))
         return self._least_loaded(usable) if self._by == "least_loaded" else self._round_robin(usable)
+
+    def _newest(self) -> Replica | None:
+        """Return the one with the newest epoch, of the replicas of an agent that one node at a time runs."""
+        return max(self._members(), key=lambda each: each.epoch, default=None)
 
     def _round_robin(self, usable: list[Replica]) -> Replica:
         place = self._next_place if self._next_place < len(usable) else 0
@@ -228,13 +235,17 @@ class ReplicaLink:
     ) -> Replica:
         """Return the next replica, after a look-up if none is left. Raises `error`, or NotFound."""
         known = self._known
-        if known is not None and known.is_older_than(FRESH_SECONDS) and self._by is not None:
+        refreshed = self._by is not None or self._query.id is not None
+        if known is not None and known.is_older_than(FRESH_SECONDS) and refreshed:
             known.start_look_up()
         chosen = self._choose(key, args, kwargs, tried)
         if chosen is None and known is not None and known.is_older_than(MIN_INTERVAL if tried else 0.0):
             await known.look_up()
             chosen = self._choose(key, args, kwargs, tried)
         if chosen is None:
+            if self._query.id is not None and isinstance(error, NotFound):  # it has gone from there
+                why = "the node that ran it runs it no more, and no other is known yet"
+                raise AgentUnavailable(self.path, why, retry_in=MIN_INTERVAL)
             raise error or self._not_found()
         tried[chosen] = None
         return chosen
@@ -249,6 +260,8 @@ class ReplicaLink:
             return True
         if isinstance(error, AgentDied) and error.started:
             return False
+        if self._query.id is not None:  # another node may run it by now
+            return True
         return self._by is not None or replica.is_down  # a single agent may just be restarting
 
     async def _carry(
@@ -466,7 +479,8 @@ class ReplicaLink:
         """Return whether a replica runs, after a look-up if the last one is old."""
         if self._known is not None and self._known.is_older_than(MIN_INTERVAL):
             await self._known.look_up()
-        for replica in self._members():
+        newest = None if self._query.id is None else self._newest()
+        for replica in self._members() if newest is None else [newest]:
             try:
                 link = await replica.wait_reached()
                 if replica.is_down:

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 A = TypeVar("A", bound="Agent")
 
+LEASE: Final = "lmosx:lease"
+"""Member of an entry for an agent with a key of its own: `key` and `epoch` of the lease of its node."""
+
 SCHEMES: Final = ("ws://", "wss://", "http://", "https://")
 MAX_ID: Final = 2048
 
@@ -45,6 +48,8 @@ class Found:
     description: Description
     directory: str | None = None
     url: str | None = None
+    epoch: int = 0
+    """That of the lease of an agent with a key of its own, as its entry has it."""
     refer: Callable[[Any], Any] = attrs.field(repr=False, eq=False, kw_only=True)
     """Makes the ref from a class; see `ref`."""
 
@@ -84,6 +89,8 @@ def jsonpath_of(query: AgentQuery) -> str:
         name = _quoted(query.affordance)
         kinds = (f"@.{kind}[{name}]" for kind in ("properties", "actions", "events"))
         tests.append(f"({' || '.join(kinds)})")
+    if query.id is not None:
+        tests.append(f"@['{LEASE}'].key=={_quoted(query.id)}")
     return f"$[?{' && '.join(tests)}]" if tests else "$[*]"
 
 
@@ -125,7 +132,8 @@ def checked_result(
     if thing_id is None or len(thing_id) > MAX_ID:
         raise ResultRejected("it has no id that could be used")
     names = names_of(description, directory)
-    if not _matches(description, names, query):
+    key, epoch = _lease_in(entry)
+    if not _matches(description, names, query) or query.id not in (None, key):
         return None
     _check_targets(description, directory, ours)
     _check_class(description, query)
@@ -136,8 +144,21 @@ def checked_result(
         description=description,
         directory=directory,
         url=f"{directory}/things/{quote(thing_id, safe='')}",
+        epoch=epoch,
         refer=partial(refer, description, directory),
     )
+
+
+def _lease_in(entry: dict[str, Any]) -> tuple[str | None, int]:
+    """Return key and epoch of the lease that an entry names; no key where it names none that is valid."""
+    lease: Any = entry.get(LEASE)
+    if not isinstance(lease, dict):
+        return None, 0
+    members = cast("dict[str, Any]", lease)
+    key, epoch = members.get("key"), members.get("epoch")
+    if isinstance(key, str) and type(epoch) is int and epoch > 0:
+        return key, epoch
+    return None, 0
 
 
 def _valid_description(entry: dict[str, Any]) -> Description:

@@ -138,6 +138,7 @@ class Node:
         affordance: str | None = None,
         spread: Spread | None = None,
         key: str | None = None,
+        id: str | None = None,
     ) -> Ref[A]:
         """Return a ref to an agent of that class, by its name or path, or the first started.
 
@@ -150,9 +151,12 @@ class Node:
         (`"round_robin"`), to the one with the shortest queue (`"least_loaded"`), or by an argument (`"key"`):
         the one named `key`, else the first. An agent that is down is skipped if the request has not begun.
 
+        `id` is the key of one agent (`ChildSpec.key`): the ref leads to the node that runs it now, this one
+        or the one whose entry in a directory has the newest epoch.
+
         Never waits and never fails: the ref resolves on first use; `await ref.ready()` waits for it.
         """
-        sought = AgentQuery(cls, name, title, type, capability, affordance)
+        sought = AgentQuery(cls, name, title, type, capability, affordance, id=id)
         return Ref(link_to(self._rt, sought, spread, key))
 
     @awaited("node.")

@@ -118,6 +118,12 @@ class AgentStates:
             return str(held), POLL
         return "it waits for its store" if retry_in is None else "its store fails", retry_in
 
+    def agent_of(self, key: str) -> Slot | None:
+        """See `StateKeeping`."""
+        owner = self._owners.get(key)
+        is_here = owner is not None and owner.has_own_key and owner.is_live and owner.held is None
+        return owner.slot if owner is not None and is_here else None
+
     def close(self) -> None:
         """Release all leases, as the agents have ended and the store is about to be closed."""
         self.leases.close()

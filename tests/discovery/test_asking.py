@@ -227,7 +227,7 @@ class Told:
         await trio.sleep(1)
         results = SearchResults()
         for id in self.ids:
-            found: Any = SimpleNamespace(id=id, description=Description(title=id), directory=URL)
+            found: Any = SimpleNamespace(epoch=0, id=id, description=Description(title=id), directory=URL)
             results.things[id] = found
         results.silent = dict.fromkeys(self.silent)
         return results

@@ -12,6 +12,7 @@ from lmos_actors.protocol.td import AGENT_TYPES, TOOL_TYPES
 
 from .._parking import park_among
 from .._population import SPREADS, AgentQuery
+from ..crashes._report_values import class_made_by
 from ..messages._operation import ASKING, named
 from ..refs._ref import Ref
 from ..refs._retrying import Retrying, found_link
@@ -50,20 +51,23 @@ class LookupLink:
 
     def resolve(self) -> Any:
         """Return the slot, the pool, or the link that leads elsewhere. Raises NotFound."""
-        found = self._found or self.look()
+        found = self.look() if self.wanted.id is not None else self._found or self.look()
         if found is None:
             raise self._missing()
         return found
 
     def near(self) -> Slot | PoolLink | None:
         """Return the slot, or the pool, if there is one by now."""
-        if self._found is None:
+        if self._found is None or self.wanted.id is not None:
             self._found = near_link(self.rt, self.wanted)
         return self._found
 
     def look(self) -> Any:
         """Return what `resolve` would, None if there is no such agent and nowhere else to look."""
         rt, beyond = self.rt, self._beyond
+        if self.wanted.id is not None:  # it may be run by another node each time
+            self._beyond = self._in_directories()
+            return self.near() or self._beyond
         if self._found is not None or self.wanted.is_place or (rt.seeker is None and not rt.relays):
             return self.near()
         if beyond is not None and (beyond.is_settled or self._seen == rt.population.version):
@@ -76,6 +80,8 @@ class LookupLink:
 
     def _relayed(self) -> Any:
         """Return the link to an agent on a relay, None if there is none."""
+        if self.wanted.id is not None:
+            return None
         links = (relay.on_relay(self.wanted) for relay in self.rt.relays)
         return next((link for link in links if link is not None), None)
 
@@ -88,7 +94,7 @@ class LookupLink:
     def _missing(self) -> NotFound:
         cls, name, node = self.wanted.cls, self.wanted.name, self.wanted.node
         here = "this node" if node is None else f"the node {node!r}"
-        if not self.wanted.is_plain:
+        if not self.wanted.is_plain or self.wanted.id is not None:
             return NotFound("agent", self.wanted.shown, where=here)
         title = cls.__name__ if cls is not None else "any class"
         where = "" if name is None or cls is None else f"{here} that is a {title}"
@@ -195,6 +201,8 @@ def link_to(rt: Runtime, wanted: AgentQuery, spread: Spread | None, key: str | N
     """Return the link of a ref that was looked for. Raises TypeError for what cannot be looked for."""
     if wanted.cls is not None and not isinstance(wanted.cls, type):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise TypeError(f"find takes an agent class, then perhaps a name, not {wanted.cls!r}")
+    if wanted.id is not None and spread is not None:
+        raise TypeError("id is that of one agent, and spread is for several")
     if spread is None:
         if key is not None:
             raise TypeError('key goes with spread="key"')
@@ -212,10 +220,32 @@ def near_link(rt: Runtime, wanted: AgentQuery) -> Slot | PoolLink | None:
         return None
     if wanted.is_place:
         return resolver.at(wanted.name or "")  # type: ignore[no-any-return]
+    if wanted.id is not None:
+        return _of_key(rt, wanted, wanted.id)
     if wanted.is_plain and wanted.node is None:
         found: Slot | PoolLink | None = resolver.resolve(wanted.cls, wanted.name)
         return found
     return next(near_links(rt, wanted), None)
+
+
+def _of_key(rt: Runtime, wanted: AgentQuery, key: str) -> Slot | None:
+    """Return the agent with that key of its own, if this node runs it and it is wanted."""
+    slot: Slot | None = None if rt.keeping is None else rt.keeping.agent_of(key)
+    if slot is None:
+        return None
+    agent: object = slot.agent
+    made: Any = class_made_by(slot.spec.factory) if agent is None else type(agent)
+    fits = wanted.cls is None or (isinstance(made, type) and issubclass(made, wanted.cls))
+    named = wanted.name in (None, slot.label, slot.path)
+    here = wanted.node in (None, rt.node_of(slot))
+    return slot if fits and named and here and (wanted.is_plain or is_wanted(made, wanted)) else None
+
+
+def lease_of(link: Any) -> tuple[str, int] | None:
+    """Return the key of an agent and the epoch of its lease, None if this node holds none for it."""
+    gate = getattr(link, "output_gate", None)
+    epoch = None if gate is None else gate.state.epoch
+    return None if epoch is None else (link.spec.key, epoch)
 
 
 def near_links(rt: Runtime, wanted: AgentQuery) -> Iterator[Any]:
