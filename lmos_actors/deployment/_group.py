@@ -215,8 +215,10 @@ def _is_said(line: str) -> bool:
     return bool(line.strip()) and not _EXCERPT.match(line) and not line.startswith("lmos-actors serve --help")
 
 
-def how_ended(code: int) -> str:
+def how_ended(code: int | None) -> str:
     """Return in words how a process ended."""
+    if code is None:
+        return "ended, and how is not known: what had started it was killed before"
     if code >= 0:
         return f"ended with exit code {code}"
     try:

@@ -13,19 +13,19 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 from subprocess import PIPE
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import trio
 
 from lmos_actors.errors import StartFailed
 
+from ._fork_server import ForkServer, can_fork, pieces_of
+
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, Sequence
 
+    from ._fork_server import ForkedProcess
     from ._place import Order
-
-PIECE: Final = 1 << 16
-"""Most bytes of output that are read at a time."""
 
 LOOK: Final = 0.05
 """Seconds between two looks at a process that is not ours."""
@@ -38,24 +38,27 @@ class LocalProcess:
         self._process = process
 
     @property
-    def id(self) -> str:
+    def pid(self) -> int:
         """The number of the process."""
-        return str(self._process.pid)
+        return self._process.pid
+
+    @property
+    def id(self) -> str:
+        """See `Process`."""
+        return str(self.pid)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it has ended."""
+        return self._process.returncode is not None
 
     def output(self) -> AsyncGenerator[bytes]:
         """See `Process`."""
-        return self._read(self._process.stdout)
+        return pieces_of(self._process.stdout)
 
     def errors(self) -> AsyncGenerator[bytes]:
         """See `Process`."""
-        return self._read(self._process.stderr)
-
-    async def _read(self, stream: Any) -> AsyncGenerator[bytes]:
-        try:
-            while piece := await stream.receive_some(PIECE):
-                yield piece
-        except (trio.BrokenResourceError, trio.ClosedResourceError):
-            return
+        return pieces_of(self._process.stderr)
 
     async def wait(self) -> int:
         """See `Process`."""
@@ -68,36 +71,57 @@ class LocalProcess:
 
     def kill(self) -> None:
         """See `Process`: with all that it has started itself."""
-        if self._process.returncode is None:
+        if not self.has_ended:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._process.pid, signal.SIGKILL)
 
 
 class LocalPlace:
-    """This machine. `records` is the file that lists the processes for the next launcher."""
+    """This machine. `records` is the file that lists the processes for the next launcher.
 
-    def __init__(self, records: Path) -> None:
+    With `modules` one process imports them, and forks for each process that is started, where the system and
+    the environment of the process allow that: see `_fork_server.py`. That process ends with `aclose`, or with
+    this one.
+    """
+
+    def __init__(self, records: Path, modules: Sequence[str] = ()) -> None:
         self._records = records
         self._begun: dict[int, str] = {}
-        self._running: list[trio.Process] = []
+        self._running: list[LocalProcess | ForkedProcess] = []
+        self._forks = ForkServer(modules) if modules else None
 
-    async def start(self, order: Order) -> LocalProcess:
+    async def start(self, order: Order) -> LocalProcess | ForkedProcess:
         """See `Place`."""
-        words = [sys.executable, "-P", "-m", "lmos_actors", *order.arguments]
         try:
-            process = await trio.lowlevel.open_process(
-                words,
-                stdin=PIPE,
-                stdout=PIPE,
-                stderr=PIPE,
-                env={**os.environ, **order.environment},
-                start_new_session=True,  # Ctrl-C of a terminal is the launcher's alone
-            )
+            process = await self._forked(order) or await self._started(order)
         except OSError as error:
             raise StartFailed(order.name, f"{error.filename or sys.executable}: {error.strerror}") from error
-        self._running = [each for each in self._running if each.returncode is None]
+        self._running = [each for each in self._running if not each.has_ended]
         self._running.append(process)
         self._record()
+        return process
+
+    async def _forked(self, order: Order) -> ForkedProcess | None:
+        """Return a process that was forked, None where it has to be started anew. Raises OSError."""
+        if self._forks is None or not can_fork(order.environment):
+            return None
+        environment = {**os.environ, **order.environment}
+        for _ in range(2):  # a server that has ended meanwhile is replaced once
+            process = await self._forks.start(order.arguments, environment)
+            if process is not None:
+                return process
+        return None
+
+    async def _started(self, order: Order) -> LocalProcess:
+        """Start a process anew. Raises OSError."""
+        process = await trio.lowlevel.open_process(
+            [sys.executable, "-P", "-m", "lmos_actors", *order.arguments],
+            stdin=PIPE,
+            stdout=PIPE,
+            stderr=PIPE,
+            env={**os.environ, **order.environment},
+            start_new_session=True,  # Ctrl-C of a terminal is the launcher's alone
+        )
         return LocalProcess(process)
 
     def _record(self) -> None:
@@ -109,6 +133,11 @@ class LocalPlace:
         with suppress(OSError):
             fresh.write_text(lines, encoding="ascii")
             os.replace(fresh, self._records)
+
+    async def aclose(self) -> None:
+        """End the process that forks. What it has started goes on."""
+        if self._forks is not None:
+            await self._forks.aclose()
 
     def left(self) -> list[int]:
         """Return the numbers of the processes of an earlier launcher that still run. Blocks on the disk."""

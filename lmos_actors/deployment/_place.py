@@ -38,8 +38,11 @@ class Process(Protocol):
         """Return its standard error, in the same way."""
         ...
 
-    async def wait(self) -> int:
-        """Wait for its end; return its exit code, or the negative number of the signal that ended it."""
+    async def wait(self) -> int | None:
+        """Wait for its end; return its exit code, or the negative number of the signal that ended it.
+
+        None where its end was noticed, and its exit code is not known.
+        """
         ...
 
     def stop(self) -> None:

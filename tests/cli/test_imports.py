@@ -90,17 +90,19 @@ def test_what_is_not_imported(tmp_path: Path, words: list[str], not_there: tuple
         "import sys; there = [*sys.modules]\n"
         "sys.path.insert(0, sys.argv[1]); from lmos_actors.cli import main\n"
         "try: main(sys.argv[2:])\n"
-        "finally: print(*(name for name in sys.modules if name not in there), file=sys.stderr)\n"
+        "finally: open('imported', 'w').write(' '.join(name for name in sys.modules if name not in there))\n"
     )
-    ended = subprocess.run(
-        [sys.executable, "-c", code, str(ROOT), *words],
-        cwd=tmp_path,
-        input="",  # closed, as the pipe of a launcher that has gone
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    imported = ended.stderr.splitlines()[-1].split()
-    assert "lmos_actors.cli._main" in imported, ended.stderr
-    assert ended.returncode == (2 if words == ["rum"] else 0), ended.stderr
+    command = [sys.executable, "-c", code, str(ROOT), *words]
+    pipe, both = subprocess.PIPE, subprocess.STDOUT
+    with subprocess.Popen(command, cwd=tmp_path, stdin=pipe, stdout=pipe, stderr=both, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        said = ""
+        for line in process.stdout:
+            said += line
+            if '"ready"' in line:
+                process.stdin.close()  # as if its launcher had gone
+    imported = (tmp_path / "imported").read_text().split()
+    assert "lmos_actors.cli._main" in imported, said
+    assert process.returncode == (2 if words == ["rum"] else 0), said
     assert [name for name in not_there if name in imported] == []

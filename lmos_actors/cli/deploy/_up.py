@@ -59,6 +59,17 @@ INTERRUPTED: Final = 130
 PATIENT: Final = 1_000_000
 """Restarts within some seconds that groups may have while their code is being written."""
 
+GROUP_MODULES: Final = (
+    "encodings.idna",
+    "jsonschema_rs",
+    "lmos_actors._public",
+    "lmos_actors.cli._dispatch",
+    "lmos_actors.cli.commands",
+    "lmos_actors.cli.serve._group",
+    "lmos_actors.discovery",
+)
+"""What a process of a group imports anyway, with all that these import."""
+
 LOOK: Final = 0.05
 """Seconds between two looks at a launcher that is starting in the background."""
 
@@ -192,7 +203,7 @@ class _Up:
         self._controls = controls
         self.console = console
         self._logs = LogFiles(controls.logs)
-        self._place = LocalPlace(controls.records)
+        self._place = LocalPlace(controls.records, GROUP_MODULES)
         self._launcher = Launcher(plan, self._place, self._logs, console.replica, read)
         self._node: Node | None = None
         self._reload = reload
@@ -211,6 +222,7 @@ class _Up:
                     except BaseException as error:  # noqa: ASYNC103 -- raised below, not as a group of one
                         failure = error
                     self._logs.close()
+                    await self._place.aclose()
             nursery.cancel_scope.cancel("the launcher has ended")
         if failure is not None:
             raise failure

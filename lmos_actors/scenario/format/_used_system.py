@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final
 
 from lmos_actors.errors import ConfigError
 from lmos_actors.files import FileError, mapped
-from lmos_actors.transport import endpoint_of
 
 from ..model import DIRECTORY, filled_for, texts_of
 from ._deployment_file import PARTS, load_deployment
@@ -120,6 +119,8 @@ def _opened(group: Group) -> Iterator[str]:
 
 
 def _is_secure(url: str) -> bool:
+    from lmos_actors.transport import endpoint_of  # few files need it
+
     try:
         return endpoint_of(url).secure
     except ConfigError:

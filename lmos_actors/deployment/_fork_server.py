@@ -1,0 +1,355 @@
+"""A process that has imported what a group needs, and forks for each process that is asked for.
+
+Importing is most of what the start of a process takes. The fork server does it once for a launcher, and the
+processes share the memory that they do not change. Its own half of this file is at the end. It is run as a
+script, with the names of the modules to import, none of which is a user's. It runs no event loop and has one
+thread, as a fork takes no other along.
+
+A process that is forked differs in nothing that matters from one that is started anew:
+
+- **Its surroundings.** Environment and words come with the request, in a file in memory. What Python, the C
+  library and OpenSSL read when a process starts cannot be changed by then: `can_fork` says where a process
+  has to be started anew. It has a session of its own, three pipes whose other ends only the launcher has, and
+  no other descriptor. Random numbers begin anew after a fork: those of `random`, the masks of frames and the
+  pool of ids by themselves. Hashes of texts are alike in all processes of a launcher, and known to nobody.
+- **Its end.** The server is its parent, and sends the launcher its exit code. The launcher has a descriptor
+  of the process, too. So no signal reaches another process that was given the same number, and where the
+  server has been killed the end is noticed all the same. The exit code is not known then.
+- **The end of its launcher.** The pipe that is its standard input closes with the launcher, however that
+  ends. So does the socket by which the server is asked, and the server ends. Its processes go on without it.
+
+A server that has ended is replaced at the next start. One process is asked for at a time: the system limits
+how many descriptors may be under way. A process that nobody waits for any more has nobody at the other end of
+its standard input, and ends as if its launcher had gone.
+"""
+
+from __future__ import annotations
+
+import gc
+import io
+import json
+import os
+import resource
+import runpy
+import select
+import signal
+import socket
+import sys
+import time
+from contextlib import ExitStack, suppress
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import trio
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Mapping, Sequence
+
+AT_START: Final = ("PYTHON", "LD_", "LC_", "LANG", "MALLOC_", "GLIBC_", "OPENSSL_")
+"""Beginnings of the names of variables that are read when a process starts, and not again."""
+
+PIECE: Final = 1 << 16
+"""Most bytes of output that are read at a time."""
+
+ROOM: Final = 1_000
+"""Bytes of the command line of the server that nothing is said in: see `_show_as`."""
+
+MESSAGE: Final = 64
+"""Most bytes of an answer, which is a number."""
+
+
+def can_fork(environment: Mapping[str, str]) -> bool:
+    """Return whether a process with these variables, beside the launcher's own, can be forked."""
+    has_all = all(hasattr(os, name) for name in ("fork", "pidfd_open", "memfd_create"))
+    return has_all and not any(name.startswith(AT_START) for name in environment)
+
+
+async def pieces_of(stream: Any) -> AsyncGenerator[bytes]:
+    """Return what comes from a pipe, in pieces as they come."""
+    try:
+        while piece := await stream.receive_some(PIECE):
+            yield piece
+    except (trio.BrokenResourceError, trio.ClosedResourceError):
+        return
+
+
+# ---- the launcher's half
+
+
+class ForkedProcess:
+    """A process that a fork server has started."""
+
+    def __init__(self, pid: int, handle: int, status: socket.socket, pipes: Sequence[int]) -> None:
+        self.pid = pid
+        self._handle = handle  # of this process, also when its number has been given to another
+        self._status = status
+        self._stdin = pipes[0]
+        self._stdout, self._stderr = map(trio.lowlevel.FdStream, pipes[1:])
+        self._waiting = trio.Lock()
+        self.has_ended = False
+        """Whether it has ended, and that has been noticed."""
+        self._code: int | None = None
+
+    @property
+    def id(self) -> str:
+        """See `Process`."""
+        return str(self.pid)
+
+    def output(self) -> AsyncGenerator[bytes]:
+        """See `Process`."""
+        return pieces_of(self._stdout)
+
+    def errors(self) -> AsyncGenerator[bytes]:
+        """See `Process`."""
+        return pieces_of(self._stderr)
+
+    async def wait(self) -> int | None:
+        """See `Process`."""
+        async with self._waiting:
+            if not self.has_ended:
+                self._code = await self._end()
+                self.has_ended = True
+                self._status.close()
+                os.close(self._handle)
+                os.close(self._stdin)
+        return self._code
+
+    async def _end(self) -> int | None:
+        answer = await _answer_on(self._status, 0)
+        if answer is not None:
+            return answer[0]
+        await trio.lowlevel.wait_readable(self._handle)
+        return None
+
+    def stop(self) -> None:
+        """See `Process`."""
+        self._send(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """See `Process`: with all that it has started itself."""
+        if self._send(signal.SIGKILL):
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.pid, signal.SIGKILL)
+
+    def _send(self, number: signal.Signals) -> bool:
+        """Send a signal; return whether the process was there."""
+        if self.has_ended:
+            return False
+        try:
+            signal.pidfd_send_signal(self._handle, number)
+        except ProcessLookupError:
+            return False
+        return True
+
+
+class ForkServer:
+    """The fork server of a launcher, which is started when it is first needed."""
+
+    def __init__(self, modules: Sequence[str]) -> None:
+        self._modules = modules
+        self._process: trio.Process | None = None
+        self._asked: socket.socket | None = None
+        self._one_at_a_time = trio.Lock()
+
+    @property
+    def pid(self) -> int | None:
+        """The number of its process, None where there is none."""
+        return None if self._process is None else self._process.pid
+
+    async def start(self, words: Sequence[str], environment: Mapping[str, str]) -> ForkedProcess | None:
+        """Start `lmos-actors` with some words, in an environment. Raises OSError.
+
+        Returns None where the server has ended before it answered.
+        """
+        async with self._one_at_a_time:
+            asked = self._asked or await self._begin()
+            process = await _forked(asked, words, environment)
+            if process is None:
+                await self._finish()
+            return process
+
+    async def _begin(self) -> socket.socket:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs, open(os.devnull, "wb") as nowhere:  # noqa: ASYNC230 - it does not block
+            self._process = await trio.lowlevel.open_process(
+                [sys.executable, "-P", __file__, *self._modules, " " * ROOM],
+                stdin=theirs.fileno(),
+                stdout=nowhere.fileno(),
+                start_new_session=True,
+            )
+        ours.setblocking(False)
+        self._asked = ours
+        return ours
+
+    async def aclose(self) -> None:
+        """End the server. Its processes go on."""
+        with trio.CancelScope(shield=True):
+            await self._finish()
+
+    async def _finish(self) -> None:
+        asked, process, self._asked, self._process = self._asked, self._process, None, None
+        if asked is not None:
+            asked.close()
+        if process is not None:
+            process.kill()
+            await process.wait()
+
+
+async def _forked(
+    asked: socket.socket, words: Sequence[str], environment: Mapping[str, str]
+) -> ForkedProcess | None:
+    """Ask a server for a process; return None where it has ended. Raises OSError."""
+    with ExitStack() as ours:
+        with ExitStack() as theirs:
+            status, its_status = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            ours.enter_context(status).setblocking(False)
+            theirs.enter_context(its_status)
+            (stdin, our_stdin), (our_stdout, stdout), (our_stderr, stderr) = (os.pipe() for _ in range(3))
+            call = os.memfd_create("call")
+            for file in (stdin, stdout, stderr, call):
+                theirs.callback(os.close, file)
+            for file in (our_stdin, our_stdout, our_stderr):
+                ours.callback(os.close, file)
+            with open(call, "w", encoding="ascii", closefd=False) as text:  # noqa: ASYNC230 - in memory
+                json.dump({"words": [*words], "environment": {**environment}}, text)
+            os.lseek(call, 0, os.SEEK_SET)
+            try:
+                socket.send_fds(asked, [b"."], [its_status.fileno(), stdin, stdout, stderr, call])
+            except ConnectionError:
+                return None
+        answer = await _answer_on(status, 1)
+        if answer is None:
+            return None
+        pid, handles = answer
+        if pid < 0:
+            raise OSError(-pid, os.strerror(-pid))
+        ours.pop_all()
+        return ForkedProcess(pid, handles[0], status, (our_stdin, our_stdout, our_stderr))
+
+
+async def _answer_on(status: socket.socket, handles: int) -> tuple[int, list[int]] | None:
+    """Return a number from the server, and so many descriptors; None where the server has ended."""
+    await trio.lowlevel.wait_readable(status)
+    try:
+        answer, found, _, _ = socket.recv_fds(status, MESSAGE, handles, socket.MSG_CMSG_CLOEXEC)
+    except ConnectionError:
+        return None
+    return (int(answer), found) if answer else None
+
+
+# ---- the server's half
+
+
+def _serve(modules: Sequence[str]) -> None:
+    """Fork for each request. Returns in the processes that are forked, once for each."""
+    for name in modules:
+        import_module(name)
+    if len(os.listdir("/proc/self/task")) > 1:
+        sys.exit("a module that the fork server imports has started a thread, which a fork does not have")
+    gc.collect()
+    gc.freeze()  # what is never looked at by the collector is never copied for it
+    _show_as("lmos-actors fork server")
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limits[1], limits[1]))  # it has two for each process
+    files = _next_call(socket.socket(fileno=os.dup(0)))
+    resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    _become(*files)
+
+
+def _next_call(asked: socket.socket) -> list[int]:
+    """Fork for each request, and report the ends. Returns in the process that is forked, with its files."""
+    processes: dict[int, tuple[int, socket.socket]] = {}
+    ready = select.poll()
+    ready.register(asked, select.POLLIN)
+    while True:
+        for handle, _ in ready.poll():
+            if handle in processes:
+                ready.unregister(handle)
+                pid, status = processes.pop(handle)
+                os.close(handle)
+                with status:
+                    _answer(status, os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+                continue
+            found, files, _, _ = socket.recv_fds(asked, 1, 5, socket.MSG_CMSG_CLOEXEC)
+            if not found:
+                os._exit(0)  # the launcher has gone
+            status = socket.socket(fileno=files.pop(0))
+            try:
+                pid = os.fork()
+            except OSError as error:
+                pid = -int(error.errno or 1)
+            if pid == 0:
+                for other, (_, its_status) in processes.items():
+                    os.close(other)
+                    its_status.close()
+                status.close()
+                asked.close()
+                return files
+            for file in files:
+                os.close(file)
+            if pid > 0:
+                handle = os.pidfd_open(pid)
+                processes[handle] = pid, status
+                ready.register(handle, select.POLLIN)
+                _answer(status, pid, handle)
+            else:
+                with status:
+                    _answer(status, pid)
+
+
+def _answer(status: socket.socket, number: int, *handles: int) -> None:
+    with suppress(OSError):  # it may be that nobody waits any more
+        socket.send_fds(status, [b"%d" % number], handles)
+
+
+def _become(stdin: int, stdout: int, stderr: int, call: int) -> None:
+    """Be the process that was asked for, up to its first line."""
+    os.setsid()
+    for number, (name, file) in enumerate((("stdin", stdin), ("stdout", stdout), ("stderr", stderr))):
+        os.dup2(file, number)
+        os.close(file)
+        _renew(name, number)
+    with open(call, encoding="ascii") as text:
+        asked = json.load(text)
+    os.environ.clear()
+    os.environ.update(asked["environment"])
+    time.tzset()
+    sys.argv[1:] = asked["words"]
+    _show_as(" ".join([sys.executable, "-P", "-m", "lmos_actors", *asked["words"]]))
+
+
+def _renew(name: str, number: int) -> None:
+    """Make a standard stream anew, as it has noted of what kind its file was."""
+    before = getattr(sys, name)
+    at_once = number > 0 and before.write_through  # PYTHONUNBUFFERED
+    raw = open(number, "wb" if number else "rb", 0 if at_once else -1, closefd=False)  # noqa: SIM115 - for good
+    stream = io.TextIOWrapper(
+        raw,
+        encoding=before.encoding,
+        errors=before.errors,
+        newline="\n",
+        line_buffering=before.line_buffering,
+        write_through=before.write_through,
+    )
+    setattr(sys, name, stream)
+    setattr(sys, f"__{name}__", stream)
+
+
+def _show_as(text: str) -> None:
+    """Have `ps` show a text as the command line, as far as there is room in that of the server.
+
+    The system shows a text up to its first zero where the last byte of the command line is not one.
+    """
+    with suppress(OSError):
+        fields = Path("/proc/self/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+        begin, end = map(int, fields[45:47])
+        shown = text.encode("utf-8", "surrogateescape")[: end - begin - 2]
+        with open("/proc/self/mem", "r+b", buffering=0) as memory:
+            memory.seek(begin)
+            memory.write(shown.ljust(end - begin - 1, b"\0") + b" ")
+
+
+if __name__ == "__main__":
+    _serve(sys.argv[1:-1])
+    runpy.run_module("lmos_actors", run_name="__main__", alter_sys=True)
