@@ -31,6 +31,7 @@ from ._place import Order as Order, Place as Place, Process as Process
 from ._plan import (
     GroupPlan as GroupPlan,
     LaunchPlan as LaunchPlan,
+    changes_between as changes_between,
     in_order as in_order,
 )
 from ._status import (

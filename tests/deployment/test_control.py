@@ -26,6 +26,7 @@ from lmos_actors.deployment import (
 )
 from lmos_actors.errors import ConfigError, ConnectFailed
 from lmos_actors.node import open_node
+from lmos_actors.persistence import LockFile
 from lmos_actors.transport import endpoint_of
 from tests.deployment.places import NoFiles, group, plan_of
 from tests.source import ROOT
@@ -133,23 +134,14 @@ def test_a_second_launcher_says_where_the_first_is(controls: Controls) -> None:
     assert [path.name for path in controls.socket.parent.iterdir()] == []
 
 
-@pytest.mark.slow
-def test_to_look_whether_it_runs_disturbs_no_launcher_that_begins(controls: Controls) -> None:
-    lock = controls.prepare()
-    lock.release()
-    watch = (
-        "import sys\nfrom lmos_actors.deployment import controls_of\nprint('go', flush=True)\nwhile True: "
-    )
-    words = [sys.executable, "-c", f"{watch}controls_of(sys.argv[1]).is_running()", controls.file]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=environment) as looking:
-        try:
-            assert looking.stdout is not None
-            looking.stdout.readline()
-            for _ in range(200):
-                controls.prepare().release()
-        finally:
-            looking.kill()
+def test_a_command_that_looks_at_the_lock_just_then_keeps_no_launcher_away(
+    controls: Controls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    controls.folder.mkdir(parents=True)
+    lock = LockFile(str(controls.folder / "launcher"))
+    assert lock.acquire()
+    monkeypatch.setattr("lmos_actors.deployment._control.time.sleep", lambda _: lock.release())
+    controls.prepare().release()
 
 
 def test_odd_files_among_the_sockets_are_no_deployments(controls: Controls) -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import attrs
 from hypothesis import given, strategies as st
 
-from lmos_actors.deployment import in_order
-from lmos_actors.deployment._plan import changes_between
+from lmos_actors.deployment import changes_between, in_order
 from tests.deployment.places import group, plan_of
 
 NAMES = ("a", "b", "c", "d", "e", "f")

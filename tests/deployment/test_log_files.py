@@ -10,12 +10,13 @@ import trio
 from hypothesis import given, strategies as st
 
 from lmos_actors.deployment import LineSplitter, LogFiles, LogLine
-from lmos_actors.deployment._log_files import KEPT, MOST_FILE, MOST_LINE, WAITING
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 BLOCK = "x" * 999
+KEPT, MOST_FILE, MOST_LINE = 3, 4 << 20, 1 << 14
+WAITING = 1 << 20
 
 
 def lines_of(pieces: list[bytes]) -> list[str]:
