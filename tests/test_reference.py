@@ -39,6 +39,7 @@ from lmos_actors.scenario.model import (
     _agents as _model_agents,
     _base as _model_base,
     _checks as _model_checks,
+    _deployment as _model_deployment,
     _files as _model,
     _steps as _model_steps,
 )
@@ -112,7 +113,7 @@ FOR_THE_RUNTIME = {
 def sections() -> dict[str, str]:
     """The names with a heading of their own, each with the text below it."""
     found: dict[str, str] = {}
-    others = {REFERENCE / "scenario-format.md", REFERENCE / "api.md"}
+    others = {REFERENCE / f"{name}.md" for name in ("scenario-format", "deployment-format", "api")}
     for page in sorted(set(REFERENCE.glob("*.md")) - others):
         parts = re.split(r"^(#+) +(.*)$", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
         for level, heading, text in zip(parts[1::3], parts[2::3], parts[3::3], strict=True):
@@ -544,12 +545,65 @@ def test_the_defaults_of_a_file_are_true() -> None:
     )
 
 
+DEPLOYED = {
+    "The file": _model_deployment.Deployment,
+    **{
+        name: getattr(_model_deployment, name)
+        for name in ("Group", "Drain", "Limits", "Update", "Omnia", "Launcher")
+    },
+}
+"""The structs of deployment files, by the headings of their sections."""
+
+
+def test_every_struct_of_a_deployment_has_its_section() -> None:
+    own = {
+        thing
+        for thing in vars(_model_deployment).values()
+        if isinstance(thing, type) and thing.__module__ == _model_deployment.__name__
+    }
+    assert own == set(DEPLOYED.values())
+
+
+@pytest.mark.parametrize("heading", DEPLOYED)
+def test_the_keys_of_a_deployment_have_true_defaults(heading: str) -> None:
+    said = rows(deployment_sections()[heading])
+    fields = {field.encode_name: field for field in msgspec.structs.fields(DEPLOYED[heading])}
+    assert set(said) - {"lmos"} == set(fields)
+    for key, field in fields.items():
+        if field.required:
+            assert said[key] == "", key
+        elif key not in ("tree", "cwd"):  # whose rows say in words what is so without them
+            assert said[key] in shown_defaults(field), key
+
+
+def shown_defaults(field: msgspec.structs.FieldInfo) -> set[str]:
+    default = field.default if field.default is not msgspec.NODEFAULT else field.default_factory()
+    match default:
+        case bool():
+            return {f"`{str(default).lower()}`"}
+        case None | msgspec.UNSET | "":
+            return {"none"}
+        case dict() | tuple():
+            return {"none", "`{}`" if isinstance(default, dict) else "`[]`"}
+        case msgspec.Struct():
+            return {"`{}`"}
+        case _:
+            return {f"`{default}`"}
+
+
+@cache
+def deployment_sections() -> dict[str, str]:
+    text = (REFERENCE / "deployment-format.md").read_text(encoding="utf-8")
+    parts = re.split(r"^##+ +(.*)$", text, flags=re.MULTILINE)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
 # --- the command line
 
 
 def test_commands_and_exit_codes_are_listed() -> None:
     text = (REFERENCE / "command-line.md").read_text(encoding="utf-8")
-    assert set(cli.VERBS) <= words(text)
+    assert {part for verb in cli.VERBS for part in verb.split("-")} <= words(text)
     table = text.partition("## Exit codes")[2]
     rows = re.findall(r"^\| ([\d, ]+) \|", table, re.MULTILINE)
     assert {code for row in rows for code in row.split(", ")} == {str(number) for number in PRECEDENCE}

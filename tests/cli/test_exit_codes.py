@@ -171,7 +171,7 @@ def test_the_version_needs_nothing_heavy(call: Callable[..., Ran]) -> None:
         (["run", "good.yaml", "-j", "-1"], '"-1"'),
         (["run", "good.yaml", "-l", "=x"], '"=x" is not NAME=VALUE'),
         (["run", "good.yaml", "-l", "team=x"], "no file has team=x; there are no labels in these files"),
-        (["up"], '"up" is not available yet'),
+        (["top"], '"top" is not available yet'),
         (["frobnicate"], 'no command "frobnicate"'),
         (["run"], "FILES"),
         (["run", "good.yaml", "--sed", "1"], "--sed"),
@@ -217,7 +217,6 @@ STEPS = "steps:\n  - {do: invoke, target: actor, action: note, input: {text: a}}
         (HEAD + STEPS + "checks: [{check: restarts, of: actor, equals: -1}]\n", "7:47", "0", 2),
         (HEAD + "steps: [\n", "6:1", "", 2),
         (HEAD + "\tsteps: []\n", "5:1", "", 2),
-        ("lmos: deployment/v1\nname: x\n", "1:7", "not available yet", 2),
         ("- a\n", "1:1", "", 2),
         ("", "", "", 2),
         (HEAD.replace("from: agent", "from: process") + STEPS, "4:17", "not available yet", 2),
@@ -244,6 +243,15 @@ def test_a_wrong_file(
         assert f"{file}:{place}" in ran.err
         assert said in ran.err
         assert ran.out == ""
+
+
+def test_a_deployment_is_not_run_but_brought_up(project: Project, call: Callable[..., Ran]) -> None:
+    text = HEAD.replace("scenario", "deployment") + "groups: {only: {agents: [actor]}}\n"
+    file = project.write("deployed.yaml", text)
+    ran = call("run", file)
+    assert ran.code == 2
+    assert f'{file}:1:7: "deployment/v1" has no steps: "up" runs it' in ran.err
+    assert call("validate", file).code == 0
 
 
 @pytest.mark.parametrize(

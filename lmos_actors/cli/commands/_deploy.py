@@ -1,8 +1,10 @@
-"""`up`, `status`, `logs`, `restart`, `scale`, `drain` and `down`. The docstrings are the help."""
+"""`up`, `status`, `logs`, `restart`, `scale`, `drain`, `down` and `export`. The docstrings are the help."""
 
 from __future__ import annotations
 
-from typing import Annotated, TypeAlias
+import re
+from pathlib import Path  # noqa: TC003 - the application reads the types
+from typing import Annotated, Literal, TypeAlias
 
 from cyclopts import Group, Parameter
 
@@ -243,3 +245,64 @@ def down(
     from ..deploy._control import down as run
 
     return run(file, state)
+
+
+@app.command(sort_key=7, group=DEPLOYED)
+def export(
+    kind: Annotated[Literal["systemd", "compose", "procfile", "k8s"], Parameter(name="FORMAT")],
+    file: Annotated[str, Parameter(name="FILE")],
+    /,
+    *,
+    out: Annotated[Path | None, Parameter(metavar="FOLDER")] = None,
+    root: Annotated[str | None, Parameter(metavar="FOLDER")] = None,
+    command: Annotated[str | None, Parameter(metavar="PATH")] = None,
+    user: Annotated[str | None, Parameter(metavar="USER")] = None,
+    image: Annotated[str | None, Parameter(metavar="NAME")] = None,
+    port: Annotated[int, Parameter(metavar="N")] = 8080,
+    storage: Annotated[str, Parameter(metavar="SIZE")] = "1Gi",
+    set_: Settings = None,
+) -> int:
+    """Write a deployment in the format of another supervisor: systemd, Compose, a Procfile, Kubernetes.
+
+    lmos-actors export systemd desk.yaml --out units
+
+    lmos-actors export k8s desk.yaml --image registry.example/desk:1.4 > desk-k8s.yaml
+
+    Each process is lmos-actors serve FILE --group GROUP --replica N there. What a format does not express \
+is said on standard error, line by line, and in the files. Secrets are references: to variables, and to files.
+
+    Exit codes: 0; 2 the file or the usage is wrong, or it cannot be exported so; 3 an import failed.
+
+    Parameters
+    ----------
+    kind
+        systemd: units; compose: compose.yaml; procfile: Procfile; k8s: manifests.
+    file
+        A deployment file, `lmos: deployment/v1`.
+    out
+        The folder for the files; they are printed unless it is given.
+    root
+        The folder of the project where it will run; unless given, in a container /app, else where it is now.
+    command
+        The command lmos-actors where it will run; unless given, with systemd the one that runs now.
+    user
+        Who runs it: a name for systemd, in a container the number of a user, 10001 unless given.
+    image
+        The image of containers, which has the project in its folder; NAME:latest unless given.
+    port
+        The port in a container of groups that listen at a free port.
+    storage
+        With Kubernetes the size of a volume for state.
+    """
+    from ..export._export import export as run
+    from ..export._source import ExportOptions
+
+    if not 0 < port < 65_536:
+        raise ConfigError("must be from 1 to 65535", "--port")
+    if re.fullmatch(r"[0-9]+(\.[0-9]+)?([KMGTPE]i?)?", storage) is None:
+        raise ConfigError(f'"{storage}" is not a size of Kubernetes, such as 512Mi or 10Gi', "--storage")
+    options = ExportOptions(
+        out=out, root=root, command=command, user=user, image=image, port=port, storage=storage,
+        settings=settings_of(set_),
+    )  # fmt: skip
+    return run(kind, file, options)

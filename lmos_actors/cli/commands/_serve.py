@@ -85,9 +85,9 @@ With several targets as AGENT.NAME=VALUE. May be given several times.
 if there is none, or memory: until the end.
     """
     if deployed.group is not None:
-        from ..serve._group import GroupRequest, file_of, serve_group
+        from ..serve._group import request_of, serve_group
 
-        return serve_group(GroupRequest(file=file_of(targets, listening), **deployed.request()))
+        return serve_group(request_of(targets, listening, deployed))
     from ..serve._serve import ServeRequest, serve_targets
 
     return serve_targets(

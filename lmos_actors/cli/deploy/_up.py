@@ -296,7 +296,10 @@ def _detached(request: UpRequest, controls: Controls) -> int:
                     return _ended(process.returncode, said)
                 sleep(LOOK)
             code = wait_ready(controls, process, json=request.json)
-            return _ended(process.wait(), said) if code is None else code
+            if code is None:
+                return _ended(process.wait(), said)
+            process.returncode = code  # it goes on without us: else Python warns that it still runs
+            return code
         except KeyboardInterrupt:
             process.terminate()
             process.wait()

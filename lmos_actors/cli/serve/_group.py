@@ -35,8 +35,13 @@ if TYPE_CHECKING:
     from lmos_actors.node import Node
     from lmos_actors.scenario import Deployment, DeploymentFile, Group
 
+    from ..options._serving import GroupOptions
+
 MOST_REPLICAS: Final = 1_000_000
 """Largest number of a process."""
+
+ELSEWHERE: Final = ("--listen", "--public-url")
+"""Options that stand in for keys of the file, where a process has another address than there."""
 
 
 @attrs.frozen(kw_only=True)
@@ -46,6 +51,8 @@ class GroupRequest:
     `at` has the URLs of groups with directories, by name; `snapshot` is the file as it was when its launcher
     began; `launched` says that standard input is a pipe whose
     other end the launcher has; with `files` it is printed which files of the project it has imported.
+    `listen` and `public_url` stand in for those of the file: in a container each process has a machine of its
+    own.
     """
 
     file: str
@@ -56,6 +63,8 @@ class GroupRequest:
     launched: bool = False
     files: bool = False
     snapshot: Path | None = None
+    listen: Sequence[str] = ()
+    public_url: str | None = None
 
 
 def serve_group(request: GroupRequest) -> int:
@@ -75,7 +84,7 @@ def serve_group(request: GroupRequest) -> int:
     agents = GroupAgents(loaded, request.group)
     ending = Ending(float(group.drain.timeout), float(group.drain.spread), launched=request.launched)
     start = partial(_start_and_list, agents, loaded.root) if request.files else agents.start
-    return serve_tree(_request_of(loaded, group, request), agents.root, start, ending)
+    return serve_tree(_serve_request(loaded, group, request), agents.root, start, ending)
 
 
 async def _start_and_list(agents: GroupAgents, root: Path, node: Node) -> None:
@@ -134,7 +143,7 @@ def _prepare(group: Group, folder: Path, replica: int) -> None:
         os.sched_setaffinity(0, chosen)
 
 
-def _request_of(file: DeploymentFile, group: Group, request: GroupRequest) -> ServeRequest:
+def _serve_request(file: DeploymentFile, group: Group, request: GroupRequest) -> ServeRequest:
     """Return what the file says of the group as the options of `serve`. Raises ConfigError."""
     security = SecurityOptions(
         cert=group.cert,
@@ -146,7 +155,7 @@ def _request_of(file: DeploymentFile, group: Group, request: GroupRequest) -> Se
     )
     listening = ListenOptions(
         listen=_listen(group, request),
-        public_url=group.public_url,
+        public_url=request.public_url or group.public_url,
         security=security,
         metrics=group.metrics,
         tracing=group.tracing,
@@ -172,6 +181,8 @@ def _request_of(file: DeploymentFile, group: Group, request: GroupRequest) -> Se
 
 def _listen(group: Group, request: GroupRequest) -> list[str]:
     """Return where the process listens: a directory where it was before, as others know it there."""
+    if request.listen:
+        return list(request.listen)
     urls = list(texts_of(group.listen))
     before = request.at.get(request.group)
     if before is None:
@@ -217,12 +228,15 @@ def _url_of(deployment: Deployment, text: str, request: GroupRequest) -> str:
     return f"{'https' if endpoint.secure else 'http'}://{endpoint.authority}"
 
 
-def file_of(targets: Sequence[str] | None, options: ListenOptions) -> str:
-    """Return the file of the words of the command line. Raises ConfigError for what the file has itself."""
+def request_of(
+    targets: Sequence[str] | None, listening: ListenOptions, deployed: GroupOptions
+) -> GroupRequest:
+    """Return the request of a command line. Raises ConfigError for what the file has itself."""
     words = list(targets or ())
     if len(words) != 1:
         raise ConfigError("goes with one deployment file, as in serve desk.yaml --group weather", "--group")
-    for option, value in options_in(options).items():
-        if value:
+    for option, value in options_in(listening).items():
+        if value and option not in ELSEWHERE:
             raise ConfigError("the file says this of a group: leave it out, or change the file", option)
-    return words[0]
+    request = GroupRequest(file=words[0], **deployed.request())
+    return attrs.evolve(request, listen=listening.listen or (), public_url=listening.public_url)

@@ -1,0 +1,78 @@
+"""The secrets that the processes of a group need: which variables, which files; not their values."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from lmos_actors.errors import ConfigError
+from lmos_actors.files import is_list, is_mapping, read
+from lmos_actors.security import Reference
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lmos_actors.scenario import Deployment, Group
+
+
+@attrs.define
+class Secrets:
+    """Names of variables, and paths of files: certificates and keys, and those that references lead to.
+
+    `unreadable` is set where a file with access rules could not be read, so that its secrets are not known.
+    """
+
+    variables: dict[str, None] = attrs.Factory(dict[str, None])
+    files: dict[Path, None] = attrs.Factory(dict[Path, None])
+    unreadable: bool = False
+
+    def add(self, text: object, folder: Path) -> None:
+        """Add the secret that a text refers to, if it is a reference; relative paths are from `folder`."""
+        if not isinstance(text, str):
+            return
+        try:
+            reference = Reference.parse(text, folder)
+        except ConfigError:
+            return
+        if reference.kind == "env":
+            self.variables[reference.place] = None
+        else:
+            self.files[Path(reference.place)] = None
+
+
+def secrets_of(deployment: Deployment, group: Group, file: Path, folder: Path) -> Secrets:
+    """Return the secrets of a group whose processes run in `folder`. Blocks on the disk."""
+    found = Secrets()
+    for name in (group.cert, group.key, group.client_ca):
+        if name is not None:
+            found.files[folder / name] = None
+    for entry in deployment.agents.values():
+        found.add(getattr(entry, "bearer", None), file.parent)
+        found.add(str(getattr(entry, "basic", None)).partition(":")[2], file.parent)
+        for key in ("ca", "cert", "key"):
+            path = getattr(entry, key, None)
+            if isinstance(path, str):
+                found.files[file.parent / path] = None
+    if group.security is not None:
+        rules = folder / group.security
+        try:
+            data = read(rules).data
+        except ConfigError:
+            found.unreadable = True
+        else:
+            for text in _texts_in(data):
+                found.add(text, rules.parent)
+    return found
+
+
+def _texts_in(data: Any) -> Iterator[str]:
+    if isinstance(data, str):
+        yield data
+    elif is_mapping(data):
+        for value in data.values():
+            yield from _texts_in(value)
+    elif is_list(data):
+        for value in data:
+            yield from _texts_in(value)

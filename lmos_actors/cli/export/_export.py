@@ -1,0 +1,76 @@
+"""Execution of `export`: writing a deployment in the format of another supervisor."""
+
+from __future__ import annotations
+
+import sys
+from functools import partial
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+
+from lmos_actors.errors import ConfigError
+from lmos_actors.scenario import load_deployment
+
+from ..run._load import complain, importing, print_notes
+from ..run._report_files import unwritten
+from ._compose import compose
+from ._kubernetes import manifests
+from ._procfile import procfile
+from ._source import ExportOptions, Source, dns_name
+from ._systemd import units
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+OK: Final = 0
+
+Kind: TypeAlias = Literal["systemd", "compose", "procfile", "k8s"]
+
+MAKERS: Final[Mapping[Kind, Callable[[Source], dict[str, str]]]] = {
+    "systemd": units,
+    "compose": compose,
+    "procfile": procfile,
+    "k8s": manifests,
+}
+"""What makes the files of each format."""
+
+
+def export(kind: Kind, file: str, options: ExportOptions) -> int:
+    """Write the files of a format, or print them where no folder is given. Returns the exit code.
+
+    Raises ConfigError.
+    """
+    loaded = importing(file, partial(load_deployment, file, settings=options.settings))
+    if isinstance(loaded, int):
+        return loaded
+    source = Source(loaded, file, options)
+    try:
+        _check_names(source)
+        texts = MAKERS[kind](source)
+    except ConfigError as error:
+        return complain(error)
+    print_notes([*loaded.notes, *source.notes])
+    if options.out is None:
+        print(
+            "\n".join(text if len(texts) == 1 else f"# ---- {name}\n{text}" for name, text in texts.items()),
+            end="",
+        )
+        return OK
+    try:
+        options.out.mkdir(parents=True, exist_ok=True)
+        for name, text in texts.items():
+            (options.out / name).write_text(text, encoding="utf-8")
+            print(f"wrote {options.out / name}", file=sys.stderr)
+    except OSError as error:
+        raise unwritten(str(error.filename or options.out), error) from None
+    return OK
+
+
+def _check_names(source: Source) -> None:
+    """Refuse groups whose names would be one where names are host names."""
+    first: dict[str, str] = {}
+    for name in source.groups:
+        other = first.setdefault(dns_name(name), name)
+        if other != name:
+            source.refuse(
+                f'"{name}" and "{other}" are both "{dns_name(name)}" there: rename one', "groups", name
+            )
+    source.check()

@@ -1,0 +1,63 @@
+"""The commands of the guide to deployments: run in their order, in a folder with its files."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import tempfile
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.commands import called, surroundings
+from tests.docs.test_documents import DOCS, agrees, blocks, commands
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+BLOCKS = blocks((DOCS / "guides/deploy.md").read_text(encoding="utf-8"))
+SHOWN = ("7100", "8080")
+"""The ports that the page shows; here others are used, which are free."""
+
+
+@pytest.fixture
+def environment() -> Iterator[dict[str, str]]:
+    """An environment in which no other deployment runs; its folder is one with a short name, for a socket."""
+    with tempfile.TemporaryDirectory(prefix="lmos") as folder:
+        yield {**surroundings(), "XDG_RUNTIME_DIR": folder, "NO_COLOR": "1"}
+
+
+def free_ports() -> dict[str, str]:
+    held = [socket.create_server(("127.0.0.1", 0)) for _ in SHOWN]
+    found = [str(each.getsockname()[1]) for each in held]
+    for each in held:
+        each.close()
+    return dict(zip(SHOWN, found, strict=True))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_the_commands_of_the_guide_print_what_it_shows(tmp_path: Path, environment: dict[str, str]) -> None:
+    ports = free_ports()
+
+    def placed(text: str) -> str:
+        return re.sub("|".join(SHOWN), lambda found: ports[found[0]], text)
+
+    for block in BLOCKS:
+        if block.title:
+            (tmp_path / block.title).write_text(placed(block.body), encoding="utf-8")
+    examples = [block for block in BLOCKS if "tests/deployment/test_guide.py" in block.marker]
+    try:
+        for block in examples:
+            for command in commands(block):
+                words = [placed(word) for word in command.arguments]
+                ran = called(words, tmp_path, timeout=120, environment=environment)
+                output = ran.stdout + ran.stderr
+                assert ran.returncode == 0, (words, output)
+                assert agrees(placed(command.listing), output), f"{words} prints\n{output}"
+    finally:
+        called(("down", "desk.yaml"), tmp_path, timeout=60, environment=environment)
+    assert len(examples) == 7
+    assert os.listdir(environment["XDG_RUNTIME_DIR"]) == []
