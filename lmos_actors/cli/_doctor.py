@@ -18,7 +18,7 @@ import attrs
 from ._app import json_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
 Verdict: TypeAlias = Literal["ok", "warn", "fail"]
 
@@ -41,7 +41,11 @@ class Finding:
 
 def diagnose(port: int, *, json: bool) -> int:
     """Check, print the findings, and return the exit code: 1 if there is a problem."""
-    findings = [finding for look in LOOKS for finding in look(port)]
+    return report([finding for look in LOOKS for finding in look(port)], json=json)
+
+
+def report(findings: Sequence[Finding], *, json: bool) -> int:
+    """Print findings, and return the exit code: 1 if one is a problem."""
     failed = any(finding.verdict == "fail" for finding in findings)
     if json:
         data: dict[str, Any] = {"findings": [attrs.asdict(finding) for finding in findings]}

@@ -11,7 +11,7 @@ from cyclopts import Parameter
 
 from lmos_actors.errors import ConfigError
 
-from .._app import MACHINE, Json, Switch, app
+from .._app import MACHINE, Json, Settings, Switch, app, settings_of
 
 _ZSH_END = """
 (( $+functions[compdef] )) || { autoload -Uz compinit && compinit }
@@ -25,22 +25,45 @@ fi
 
 
 @app.command(sort_key=60, group=MACHINE)
-def doctor(*, port: Annotated[int, Parameter(metavar="N")] = 8080, json: Json = False) -> int:
-    """Check this machine for problems: versions, limits, permissions, clock.
+def doctor(
+    file: Annotated[str | None, Parameter(name="FILE")] = None,
+    /,
+    *,
+    port: Annotated[int | None, Parameter(metavar="N")] = None,
+    set_: Settings = None,
+    json: Json = False,
+) -> int:
+    """Check this machine for problems: versions, limits, permissions, clock; or for what a deployment needs.
 
     lmos-actors doctor
 
     lmos-actors doctor --port 9000 --json
 
+    lmos-actors doctor desk.yaml
+
+    With a deployment file: whether its ports are free, its folders and stores can be written, its \
+certificates are valid, its secrets are there, and its modules can be imported. Nothing is started or changed.
+
     Exit code 1: something has to be fixed.
 
     Parameters
     ----------
+    file
+        A deployment file, `lmos: deployment/v1`.
     port
-        Check whether this port is free.
+        Check whether this port is free, 8080 unless given.
     """
+    if file is not None:
+        from ..deploy._doctor import diagnose_deployment
+
+        if port is not None:
+            raise ConfigError("goes without a file, which names its ports", "--port")
+        return diagnose_deployment(file, settings_of(set_), json=json)
     from .._doctor import diagnose
 
+    if set_:
+        raise ConfigError("goes with a deployment file", "--set")
+    port = 8080 if port is None else port
     if not 0 < port < 65_536:
         raise ConfigError("must be from 1 to 65535", "--port")
     return diagnose(port, json=json)
