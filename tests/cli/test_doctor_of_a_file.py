@@ -186,7 +186,7 @@ def test_a_clock_that_is_wrong(
     look: Look, monkeypatch: pytest.MonkeyPatch, days: int, verdict: str, said: str
 ) -> None:
     now = time.time() + days * 86_400.0
-    monkeypatch.setattr("lmos_actors.cli.deploy._doctor.time.time", lambda: now)
+    monkeypatch.setattr(time, "time", lambda: now)
     finding = look()[1]["clock"][0]
     assert finding["verdict"] == verdict
     assert said in finding["saw"]
