@@ -27,7 +27,16 @@ import trio
 from msgspec import Meta
 
 from lmos_actors._core import time_jumps
-from lmos_actors.actors import Agent, Event, MailboxOptions, Property, action, event, prop
+from lmos_actors.actors import (
+    Agent,
+    Event,
+    MailboxOptions,
+    Property,
+    action,
+    current_request,
+    event,
+    prop,
+)
 from lmos_actors.errors import ActionFailed, StoreFailed, WriteConflict
 from lmos_actors.persistence import MemoryStore, SqliteStore, after, open_writer
 
@@ -35,7 +44,7 @@ from ._changes import KINDS, Change, EventLog, EventPage
 from ._entries import Entry, InvalidDescription, Moment, retrieved_at
 from ._options import DirectoryOptions
 from ._records import ABOUT, EVENTS, LIFE, THINGS, Records, StoredState, life_of, stored_state
-from ._registrations import Missing, Registrations
+from ._registrations import Missing, NotOwner, Registrations
 from ._search import BadQuery, found_in
 from ._search_budget import BudgetExceeded, SearchBudget
 
@@ -63,6 +72,9 @@ ID_LENGTH: Final = 8  # characters of the id of a database
 Id = Annotated[str, Meta(description="The id of a description, a URI.")]
 Description = Annotated[
     dict[str, Any] | str, Meta(description="A Thing Description, as an object or as JSON text.")
+]
+Principal = Annotated[
+    str | None, Meta(description="For the directory's own HTTP API; of other callers it is not heeded.")
 ]
 
 
@@ -263,27 +275,30 @@ class ThingDirectory(Agent, rename="camel", mailbox=MailboxOptions(size=MAX_WRIT
     # ---- changing
 
     @action(idempotent=True, concurrency=MAX_WRITES)
-    async def put_thing(self, id: Id, td: Description) -> bool:
+    async def put_thing(self, id: Id, td: Description, principal: Principal = None) -> bool:
         """Register or replace a description. Return whether it is new."""
-        change = await self._change(lambda at: self._registrations.put(id, td, at), id)
+        who = _caller(principal)
+        change = await self._change(lambda at: self._registrations.put(id, td, at, who), id)
         return change.event is not None and change.event.kind == "thing_created"
 
     @action(concurrency=MAX_WRITES)
-    async def create_anonymous_thing(self, td: Description) -> str:
+    async def create_anonymous_thing(self, td: Description, principal: Principal = None) -> str:
         """Register a description without an id. Return the id that it gets."""
-        id = f"urn:uuid:{self.new_id()}"
-        await self._change(lambda at: self._registrations.add(td, id, at), id)
+        id, who = f"urn:uuid:{self.new_id()}", _caller(principal)
+        await self._change(lambda at: self._registrations.add(td, id, at, who), id)
         return id
 
     @action(idempotent=True, concurrency=MAX_WRITES)
-    async def partially_update_thing(self, id: Id, patch: Description) -> None:
+    async def partially_update_thing(self, id: Id, patch: Description, principal: Principal = None) -> None:
         """Change a description by a JSON merge patch (RFC 7396); an empty patch renews its time to live."""
-        await self._change(lambda at: self._registrations.patch(id, patch, at), id)
+        who = _caller(principal)
+        await self._change(lambda at: self._registrations.patch(id, patch, at, who), id)
 
     @action(idempotent=True, concurrency=MAX_WRITES)
-    async def delete_thing(self, id: Id) -> None:
+    async def delete_thing(self, id: Id, principal: Principal = None) -> None:
         """Remove a description."""
-        await self._change(lambda at: self._registrations.delete(id, at), id)
+        who = _caller(principal)
+        await self._change(lambda at: self._registrations.delete(id, at, who), id)
 
     async def _change(self, decide: Callable[[Moment], Change], id: str) -> Change:
         """Decide a change, wait until it is written, and return it. Raises ActionFailed."""
@@ -294,6 +309,9 @@ class ThingDirectory(Agent, rename="camel", mailbox=MailboxOptions(size=MAX_WRIT
             raise _missing(id) from None
         except InvalidDescription as bad:
             raise _invalid(bad) from None
+        except NotOwner:
+            detail = f"{id[:200]!r} was registered by another principal, which alone may change it"
+            raise problem(403, detail) from None
         try:
             await self._write([change]).wait()
         except StoreFailed:
@@ -371,6 +389,18 @@ class ThingDirectory(Agent, rename="camel", mailbox=MailboxOptions(size=MAX_WRIT
         self._timer = None
         self._now()
         self._arm()
+
+
+def _caller(principal: str | None) -> str:
+    """Return the principal of the present request, "" if none is known.
+
+    That of a peer is known to the node. For a request over HTTP to the directory's own API it is the one that
+    the API names: it asks from outside of all agents, which no peer does.
+    """
+    request = current_request()
+    if request.principal is None and request.consumer is None:
+        return principal or ""
+    return request.principal or ""
 
 
 def store_for(options: DirectoryOptions) -> Store:

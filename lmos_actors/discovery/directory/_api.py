@@ -20,7 +20,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from lmos_actors._core import Entropy
-from lmos_actors.bindings import anything, check_sight, http_of
+from lmos_actors.bindings import anything, check_sight, http_of, principal_of
 from lmos_actors.bindings.http import (
     HttpError,
     allow,
@@ -278,23 +278,24 @@ class Api:
 
     async def _create(self, request: Request) -> Response:
         text = await self._body(request, _DESCRIPTIONS)
-        id = await self._ref.invoke(ThingDirectory.create_anonymous_thing, text)
+        id = await self._ref.invoke(ThingDirectory.create_anonymous_thing, text, _principal_in(request))
         return Response(None, 201, self._location(id))
 
     async def _put(self, request: Request) -> Response:
         id = _id_in(request)
         text = await self._body(request, _DESCRIPTIONS)
-        is_new = await self._ref.invoke(ThingDirectory.put_thing, id, text)
+        is_new = await self._ref.invoke(ThingDirectory.put_thing, id, text, _principal_in(request))
         return Response(None, 201, self._location(id)) if is_new else Response(status_code=204)
 
     async def _patch(self, request: Request) -> Response:
         id = _id_in(request)
         text = await self._body(request, (MERGE_PATCH,), {"accept-patch": MERGE_PATCH})
-        await self._ref.invoke(ThingDirectory.partially_update_thing, id, text)
+        who = _principal_in(request)
+        await self._ref.invoke(ThingDirectory.partially_update_thing, id, text, who)
         return Response(status_code=204)
 
     async def _delete(self, request: Request) -> Response:
-        await self._ref.invoke(ThingDirectory.delete_thing, _id_in(request))
+        await self._ref.invoke(ThingDirectory.delete_thing, _id_in(request), _principal_in(request))
         return Response(status_code=204)
 
     def _location(self, id: str) -> dict[str, str]:
@@ -344,6 +345,10 @@ def _collection(page: PageText, here: str) -> bytes:
         "@id": here,
     }
     return msgspec.json.encode(head)[:-1] + b',"members":'
+
+
+def _principal_in(request: Request) -> str | None:
+    return principal_of(request.scope["state"].get("admission"))
 
 
 def _id_in(request: Request) -> str:

@@ -72,6 +72,7 @@ class Entry:
     `due` is the end of a `ttl` in the runtime's monotonic time, which a changed system clock does not
     affect. `text` is the description with its registration, without the two closing braces; its first `cut`
     bytes are the description alone, without its brace. `number` is that of the event of its last change.
+    `owner` is the principal that has made it, "" if none is known.
     """
 
     id: str
@@ -84,6 +85,7 @@ class Entry:
     due: float | None
     anonymous: bool
     number: int
+    owner: str = ""
 
     @property
     def tag(self) -> str:
@@ -141,6 +143,7 @@ def entry_of(
     at: Moment,
     anonymous: bool,
     number: int,
+    owner: str = "",
 ) -> Entry:
     """Return the entry of a checked description; `ends` are its `ttl` and `expires`, at most one set."""
     ttl, expires = ends
@@ -158,6 +161,7 @@ def entry_of(
         due=None if ttl is None else at.tick + ttl,
         anonymous=anonymous,
         number=number,
+        owner=owner,
     )
 
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 import os
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import attrs
 
 from lmos_actors.errors import ConfigError
+
+_TEXTS: Final = ("path", "takeover")
+"""Options that are no numbers."""
 
 CENTURY: Final = (
     36_525 * 86_400.0
@@ -29,6 +32,8 @@ class DirectoryOptions:
     `max_listeners`: open event streams; `heartbeat_seconds`: seconds without an event after which they get a
     comment. Limits of a search: `max_query` characters, `max_nodes` visited values, `search_seconds` (on
     real time only), `max_answer_bytes`; `max_searches` run concurrently, four times as many may wait.
+
+    An entry is changed by the principal that made it alone; those named in `takeover` may change all.
     """
 
     path: str | os.PathLike[str] | None = None
@@ -47,16 +52,23 @@ class DirectoryOptions:
     search_seconds: float = 5.0
     max_answer_bytes: int = 16 << 20
     max_searches: int = 2
+    takeover: tuple[str, ...] = ()
 
     def __attrs_post_init__(self) -> None:
         for field in attrs.fields(DirectoryOptions):
             value = getattr(self, field.name)
             if field.name.startswith("max_") and field.name != "max_ttl":
                 _check_count(field.name, value)
-            elif field.name != "path" and not (value is None and field.name.endswith("ttl")):
+            elif field.name not in ("path", "takeover") and not (
+                value is None and field.name.endswith("ttl")
+            ):
                 _check_seconds(field.name, value)
         if self.path is not None and not isinstance(self.path, str | os.PathLike):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ConfigError(f"must be the path of a file, not {self.path!r}", "path")
+        named: Any = self.takeover
+        names = cast("tuple[object, ...]", named) if isinstance(named, tuple) else (None,)
+        if not all(isinstance(each, str) and each for each in names):
+            raise ConfigError(f"must be a tuple of names of principals, not {named!r}", "takeover")
         if self.max_ttl is not None and self.default_ttl is not None and self.default_ttl > self.max_ttl:
             raise ConfigError(f"must be at most max_ttl, {self.max_ttl:g} s", "default_ttl")
 

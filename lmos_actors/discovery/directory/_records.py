@@ -48,6 +48,7 @@ class _Thing(msgspec.Struct):
     ttl: float | None
     anonymous: bool
     number: int
+    owner: str = ""
 
 
 class _Logged(msgspec.Struct):
@@ -140,6 +141,7 @@ def _value(entry: Entry) -> bytes:
             entry.ttl,
             entry.anonymous,
             entry.number,
+            entry.owner,
         )
     )
 
@@ -161,6 +163,7 @@ def _entry(id: str, thing: _Thing, at: Moment) -> Entry:
         at=start,
         anonymous=thing.anonymous,
         number=thing.number,
+        owner=thing.owner,
     )
     if ttl is None or expires is None:
         return entry

@@ -53,6 +53,10 @@ class Missing(Exception):
     """Unknown id."""
 
 
+class NotOwner(Exception):
+    """Change of a registration that another principal has made."""
+
+
 class Registrations:
     """Registrations of one directory."""
 
@@ -102,21 +106,22 @@ class Registrations:
         """Return the offset of the first entry after an id."""
         return bisect_right(self.ids, id)
 
-    # ---- deciding
+    # ---- deciding: `who` is the principal that asks for a change, "" if none is known
 
-    def put(self, id: str, text: Text, at: Moment) -> Change:
-        """Return the change that creates or replaces a registration. Raises InvalidDescription."""
+    def put(self, id: str, text: Text, at: Moment, who: str = "") -> Change:
+        """Return the change that creates or replaces a registration. Raises InvalidDescription, NotOwner."""
         check_id(id)
         data, registration = split(decoded(text, self._options))
         before = self._current(id)
+        owner = self._owner(before, who)
         if before is not None and before.anonymous:
             data = {"id": id, **data}  # its client did not give it an id, and may not repeat ours
         if data.get("id") != id:
             raise InvalidDescription(Fault("id", f"must be that of the request, {id[:200]!r}"))
         ends = ends_of(registration, self._options, at, before)
-        return self._changed(id, checked(data, self._options), ends, before, at)
+        return self._changed(id, checked(data, self._options), ends, before, at, owner)
 
-    def add(self, text: Text, id: str, at: Moment) -> Change:
+    def add(self, text: Text, id: str, at: Moment, who: str = "") -> Change:
         """Return the change that creates a registration under a new id. Raises InvalidDescription."""
         data, registration = split(decoded(text, self._options))
         if data.get("id") is not None:
@@ -125,19 +130,20 @@ class Registrations:
             )
         ends = ends_of(registration, self._options, at)
         description = checked({**data, "id": id}, self._options)
-        return self._changed(id, description, ends, None, at, anonymous=True)
+        return self._changed(id, description, ends, None, at, who, anonymous=True)
 
-    def patch(self, id: str, text: Text, at: Moment) -> Change:
+    def patch(self, id: str, text: Text, at: Moment, who: str = "") -> Change:
         """Return the change of a merge patch; an empty patch renews the time to live.
 
-        Raises Missing, InvalidDescription.
+        Raises Missing, InvalidDescription, NotOwner.
         """
         patch = decoded(text, self._options)
         before = self._current(id)
         if before is None:
             raise Missing
+        owner = self._owner(before, who)
         if not patch:
-            return self._renewed(before, (before.ttl, before.expires), at)
+            return self._renewed(before, (before.ttl, before.expires), at, owner)
         try:
             check_depth(patch)
             data, registration = split(merged(before.data(), patch))
@@ -146,14 +152,23 @@ class Registrations:
         if data.get("id") != id:
             raise InvalidDescription(Fault("id", "cannot be changed"))
         ends = ends_of(registration, self._options, at, before)
-        return self._changed(id, checked(data, self._options), ends, before, at)
+        return self._changed(id, checked(data, self._options), ends, before, at, owner)
 
-    def delete(self, id: str, at: Moment) -> Change:
-        """Return the change that removes a registration. Raises Missing."""
+    def delete(self, id: str, at: Moment, who: str = "") -> Change:
+        """Return the change that removes a registration. Raises Missing, NotOwner."""
         before = self._current(id)
         if before is None:
             raise Missing
+        self._owner(before, who)
         return self._removed(before)
+
+    def _owner(self, before: Entry | None, who: str) -> str:
+        """Return the owner of a registration after a change. Raises NotOwner."""
+        if before is None or (who and who in self._options.takeover):
+            return who
+        if before.owner not in ("", who):
+            raise NotOwner
+        return before.owner
 
     def purge(self, at: Moment) -> list[Change]:
         """Return the changes that remove expired registrations, up to `PURGED_AT_ONCE`."""
@@ -174,7 +189,9 @@ class Registrations:
         decided = self._decided.get(id)
         return self._entries.get(id) if decided is None else decided.after
 
-    def _renewed(self, before: Entry, ends: tuple[float | None, float | None], at: Moment) -> Change:
+    def _renewed(
+        self, before: Entry, ends: tuple[float | None, float | None], at: Moment, owner: str
+    ) -> Change:
         after = entry_of(
             before.id,
             before.description,
@@ -184,6 +201,7 @@ class Registrations:
             at=at,
             anonymous=before.anonymous,
             number=before.number,
+            owner=owner,
         )
         return self._decide(Change(before.id, after, None))
 
@@ -194,11 +212,12 @@ class Registrations:
         ends: tuple[float | None, float | None],
         before: Entry | None,
         at: Moment,
+        owner: str,
         *,
         anonymous: bool = False,
     ) -> Change:
         if before is not None and _is_unchanged(before, description, ends):
-            return self._renewed(before, ends, at)
+            return self._renewed(before, ends, at, owner)
         self._check_room(len(description) - _size_of(before), is_new=before is None)
         number = self._last + 1
         after = entry_of(
@@ -210,6 +229,7 @@ class Registrations:
             at=at,
             anonymous=anonymous if before is None else before.anonymous,
             number=number,
+            owner=owner,
         )
         return self._decide(Change(id, after, _event(number, before, after)))
 
