@@ -323,5 +323,6 @@ def _in_background(request: UpRequest, controls: Controls) -> subprocess.Popen[b
 
 def _ended(code: int, said: Path) -> int:
     lines = said.read_text(encoding="utf-8", errors="replace").splitlines()
-    print("\n".join(lines[-REASONS:]), file=sys.stderr)
+    reasons = [line for line in lines if not line.startswith('{"event"')] or lines
+    print("\n".join(reasons[-REASONS:]), file=sys.stderr)
     return code or COULD_NOT_RUN
