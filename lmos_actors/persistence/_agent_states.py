@@ -193,6 +193,8 @@ class AgentStates:
                 with suppress(WrongState):  # its supervisor has ended
                     await slot.wait_down()
                     await slot.owner.start_again(slot)
+                if not _is_live(slot):  # it was stopped meanwhile
+                    state.leave_lease()
             return
 
     async def read_ahead(self, keys: Sequence[str]) -> None:
@@ -386,7 +388,12 @@ class _AgentState:
 
     def ended(self) -> None:
         """See `KeptState`."""
-        if self._lease is not None and self.slot.status == "stopping":
+        if self.slot.status == "stopping":
+            self.leave_lease()
+
+    def leave_lease(self) -> None:
+        """Leave the lease to others, if it is held."""
+        if self._lease is not None:
             self._lease.release()
 
     def check(self) -> int:

@@ -336,6 +336,28 @@ def test_a_holder_that_is_cut_off_ends_in_time_and_waits_until_it_can_have_the_l
     play(story)
 
 
+def test_an_agent_that_is_stopped_while_it_waits_for_its_lease_does_not_keep_it() -> None:
+    async def story(two: Pair) -> None:
+        first = await two.nodes[0].start_child(spec())
+        two.stores[0].is_cut_off = True
+        await two.nodes[1].start_child(spec())
+        two.stores[0].is_cut_off = False
+        await trio.sleep(8)
+        assert slot_of(first).suspended
+        await two.nodes[0].root.terminate_child("counter")
+        await two.nodes[1].root.terminate_child("counter")
+        await trio.sleep(1)
+        began = trio.current_time()
+        await two.nodes[1].root.restart_child("counter")
+        assert trio.current_time() - began < 0.3
+        await two.nodes[1].root.terminate_child("counter")
+        await two.nodes[0].root.restart_child("counter")
+        await first.ready()
+        assert await first.invoke(Counter.add) == 1
+
+    play(story)
+
+
 @pytest.mark.parametrize("request_", [Teller.add, Teller.look, Teller.tell, Teller.run, Teller.watch])
 def test_nothing_leaves_an_agent_whose_lease_another_node_has(request_: Any) -> None:
     """Its clock is slow, so it believes to have the lease; what it changes, reads and sends is dropped."""
