@@ -15,8 +15,8 @@ from lmos_actors.scenario import scenario_schema
 from ._app import json_text
 from .run._report_files import unwritten
 
-TEMPLATES: Final = ("weather", "gossip")
-LATER: Final = ("deploy", "bridge")
+TEMPLATES: Final = ("weather", "gossip", "deploy")
+LATER: Final = ("bridge",)
 
 _FOLDER = Path(__file__).parent / "templates"
 _SUFFIX: Final = ".txt"  # those in a wheel are no modules

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import socket
 import subprocess
 import sys
 import tomllib
@@ -93,17 +94,18 @@ def test_a_project_is_right_as_it_is(tmp_path: Path, call: Callable[..., Ran], t
 
 
 @pytest.mark.parametrize(
-    ("template", "old", "new"),
+    ("template", "file", "old", "new"),
     [
-        ("weather", "self.asked.emit(city)", "pass"),
-        ("gossip", "self.text, self.knows = text, True", "self.text = text"),
+        ("weather", "weather.py", "self.asked.emit(city)", "pass"),
+        ("gossip", "gossip.py", "self.text, self.knows = text, True", "self.text = text"),
+        ("deploy", "desk.py", "CounterAgent(Agent, durable=True)", "CounterAgent(Agent)"),
     ],
 )  # fmt: skip
 def test_its_story_notices_when_an_agent_is_broken(
-    tmp_path: Path, call: Callable[..., Ran], template: str, old: str, new: str
+    tmp_path: Path, call: Callable[..., Ran], template: str, file: str, old: str, new: str
 ) -> None:
     assert call("init", "broken", "--template", template).code == 0
-    agents = tmp_path / f"broken/agents/{template}.py"
+    agents = tmp_path / f"broken/agents/{file}"
     text = agents.read_text()
     assert text.count(old) == 1
     agents.write_text(text.replace(old, new))
@@ -139,6 +141,9 @@ def test_the_commands_of_the_readme_run(tmp_path: Path, call: Callable[..., Ran]
     assert call("init", "fresh", "--template", template).code == 0
     with ExitStack() as stack:
         url = ""
+        if template == "deploy":
+            url = at_free_ports(folder / "desk.yaml")
+            stack.callback(ours, folder, "down", "desk.yaml")
         for command in commands(folder)[len(ENVIRONMENT) :]:
             name, *words = shlex.split(command.replace("http://127.0.0.1:8080", url or "http://nowhere"))
             if name == "pytest":
@@ -154,6 +159,17 @@ def test_the_commands_of_the_readme_run(tmp_path: Path, call: Callable[..., Ran]
             else:
                 ran = ours(folder, *words, timeout=250)
             assert ran.code == 0, f"{command}: {ran.text}"
+
+
+def at_free_ports(file: Path) -> str:
+    """Have the groups of a deployment listen at ports that are free; return the URL of the one at 8080."""
+    with socket.create_server(("127.0.0.1", 0)) as first, socket.create_server(("127.0.0.1", 0)) as second:
+        ports = {"7100": first.getsockname()[1], "8080": second.getsockname()[1]}
+    text = file.read_text()
+    for shown, port in ports.items():
+        text = text.replace(f"ws://127.0.0.1:{shown}", f"ws://127.0.0.1:{port}")
+    file.write_text(text)
+    return f"http://127.0.0.1:{ports['8080']}"
 
 
 def commands(folder: Path) -> list[str]:
@@ -209,7 +225,7 @@ def test_nothing_is_written_over(tmp_path: Path, call: Callable[..., Ran]) -> No
             ["--template", "wether"],
             'no template "wether", did you mean "weather"?',
         ),
-        (["--template", "deploy"], '"deploy" is not available yet'),
+        (["--template", "bridge"], '"bridge" is not available yet'),
         (["a", "b"], "b"),
         (["file"], "file: is not a folder"),
         (["file/below"], "cannot be written"),

@@ -33,7 +33,8 @@ def init(
     folder
         Where to write it; made if it does not exist.
     template
-        weather: two agents, one of which crashes. gossip: a simulation of many agents of one class.
+        weather: two agents, one of which crashes. gossip: a simulation of many agents of one class. \
+deploy: agents that run in several processes.
     """
     from .._init import init_project
 
