@@ -144,9 +144,9 @@ class AgentStates:
             return place.partition(SEPARATOR)[0] in keys
 
         self.writer.discard(theirs)
-        for lease in tuple(self.leases.held):
-            if lease.key in keys:
-                lease.end()
+        for key, owner in self._owners.items():
+            if key in keys:
+                owner.end_lease()
         self._ahead = {key: record for key, record in self._ahead.items() if key not in keys}
         return theirs
 
@@ -390,6 +390,11 @@ class _AgentState:
         """See `KeptState`."""
         if self.slot.status == "stopping":
             self.leave_lease()
+
+    def end_lease(self) -> None:
+        """Count on the lease no more, as the process that held it has ended."""
+        if self._lease is not None:
+            self._lease.end()
 
     def leave_lease(self) -> None:
         """Leave the lease to others, if it is held."""

@@ -95,21 +95,21 @@ class Lease:
         self.check = check
         """What every commit of the agent depends on."""
         self.is_shared = leases.are_shared
-        self.error: LeaseLost | None = None
-        """Why it was lost, if it was."""
         self._leases = leases
+        self._ended = False
         self._slot = slot
         self._renewals = 0
         self._is_renewing = False
         self._until = math.inf
         self._timers: list[Timer] = []
         if self.is_shared:
+            leases.held[self] = None
             self._extend(sent)
 
     @property
     def is_held(self) -> bool:
         """Whether it lasts, by the clock of this node."""
-        return self in self._leases.held and trio.current_time() < self._until
+        return not self._ended and trio.current_time() < self._until
 
     def _extend(self, sent: float) -> None:
         """Let it last from when a renewal was sent."""
@@ -127,8 +127,6 @@ class Lease:
 
     def _renew(self) -> None:
         leases = self._leases
-        if self not in leases.held:
-            return
         if not leases.is_wanted(self._slot):
             self.release()
             return
@@ -143,7 +141,7 @@ class Lease:
 
     def _renewed(self, sent: float, error: StoreFailed | WriteConflict | None) -> None:
         self._is_renewing = False
-        if self not in self._leases.held:
+        if self._ended:
             return
         if isinstance(error, WriteConflict):
             self.lose("another node has been granted it")
@@ -153,8 +151,7 @@ class Lease:
     def lose(self, why: str) -> None:
         """End it, and with it the incarnation that it was for. Never blocks."""
         if self.end():
-            self.error = LeaseLost(self.key, self.epoch, why)
-            self._leases.end_agent(self._slot, self.error)
+            self._leases.end_agent(self._slot, LeaseLost(self.key, self.epoch, why))
 
     def release(self) -> None:
         """Leave it to others, once what was submitted before is committed. Never blocks."""
@@ -166,7 +163,9 @@ class Lease:
         for timer in self._timers:
             timer.cancel()
         self._timers = []
-        return self._leases.held.pop(self, self) is None
+        self._leases.held.pop(self, None)
+        held, self._ended = not self._ended, True
+        return held
 
 
 class Leases:
@@ -190,6 +189,7 @@ class Leases:
         self.is_wanted = is_wanted
         self.end_agent = end_agent
         self.held: dict[Lease, None] = {}
+        """Those of a shared store, which are renewed and released."""
         self._writer = writer
         self._home = home
         self._closed = False
@@ -246,9 +246,7 @@ class Leases:
         if trio.current_time() >= sent + SECONDS / 2:
             self.leave(key, check)
             raise StoreFailed(self._writer.name, "it grants no lease in time", "wait until it is quicker")
-        lease = Lease(self, slot, key, epoch, check, sent)
-        self.held[lease] = None
-        return lease
+        return Lease(self, slot, key, epoch, check, sent)
 
     def leave(self, key: str, check: Check) -> None:
         """Have the term of a grant removed, if it is the newest one."""

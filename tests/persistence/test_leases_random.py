@@ -226,6 +226,7 @@ class Program:
     async def look_at_the_end(self) -> None:
         for store in self.stores.values():
             store.close()
+        self.disk.seconds = float
         store = Watched(self)
         async with open_node(store=store) as node:
             await trio.sleep(100)
