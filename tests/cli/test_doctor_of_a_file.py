@@ -83,7 +83,7 @@ def test_a_file_that_can_be_brought_up_is_well(look: Look, capfd: pytest.Capture
     verdicts = {finding["verdict"] for findings in found.values() for finding in findings}
     assert verdicts == {"ok"}
     assert found["file"][0]["saw"] == "desk.yaml: 1 groups, 1 processes"
-    assert found["weather/1: store"][0]["saw"].endswith("MiB free")
+    assert found["weather: store"][0]["saw"].endswith("MiB free")
     with pytest.raises(SystemExit):
         main(["doctor", "desk.yaml"])
     assert "ok    imports" in capfd.readouterr().out
@@ -93,15 +93,15 @@ def test_a_port_that_is_taken(look: Look) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         code, found = look(f"listen: ws://127.0.0.1:{port}")
-    (port_found,) = found["weather/1: port"]
+    (port_found,) = found["weather: port"]
     assert (code, port_found["verdict"]) == (1, "fail")
     assert port_found["saw"].startswith(f"127.0.0.1:{port}: ")
-    assert look(f"listen: ws://127.0.0.1:{port}")[1]["weather/1: port"][0]["verdict"] == "ok"
+    assert look(f"listen: ws://127.0.0.1:{port}")[1]["weather: port"][0]["verdict"] == "ok"
 
 
 def test_an_address_of_another_machine(look: Look) -> None:
     code, found = look("listen: ws://192.0.2.1:7000", "insecure: true")
-    assert (code, found["weather/1: port"][0]["verdict"]) == (1, "fail")
+    assert (code, found["weather: port"][0]["verdict"]) == (1, "fail")
 
 
 @pytest.mark.parametrize(
@@ -116,8 +116,8 @@ def test_an_address_of_another_machine(look: Look) -> None:
         ("security: rules.yaml", "weather: secret", "fail", "env:NO_SUCH_TOKEN: the variable is not set"),
         ("security: rules.yaml", "weather: file", "warn", "web.token can be read by all users"),
         ("{cert: none.pem, listen: 'wss://127.0.0.1:0'}", "weather: certificate", "fail", "none.pem"),
-        ("store: sqlite:file/weather.db", "weather/1: store", "fail", "cannot be written"),
-        ("directory: file/directory.db", "weather/1: directory", "fail", "cannot be written"),
+        ("store: sqlite:file/weather.db", "weather: store", "fail", "cannot be written"),
+        ("directory: file/directory.db", "weather: directory", "fail", "cannot be written"),
     ],
 )
 def test_what_is_in_the_way(
@@ -168,14 +168,14 @@ def test_a_store_that_is_in_use(look: Look, project: Path) -> None:
         fcntl.flock(lock, fcntl.LOCK_EX)
         code, found = look("store: sqlite:used/weather.db")
     assert code == 1
-    assert "is in use by" in found["weather/1: store"][-1]["saw"]
+    assert "is in use by" in found["weather: store"][-1]["saw"]
     assert look("store: sqlite:used/weather.db")[0] == 0
 
 
 @pytest.mark.parametrize(("free", "verdict"), [(1 << 20, "fail"), (100 << 20, "warn"), (1 << 30, "ok")])
 def test_a_disk_that_is_full(look: Look, monkeypatch: pytest.MonkeyPatch, free: int, verdict: str) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=free))
-    assert look("store: sqlite:weather.db")[1]["weather/1: store"][0]["verdict"] == verdict
+    assert look("store: sqlite:weather.db")[1]["weather: store"][0]["verdict"] == verdict
 
 
 @pytest.mark.parametrize(
@@ -215,6 +215,14 @@ def test_nothing_is_changed(look: Look, project: Path) -> None:
     assert sorted({*os.listdir(project), "desk.yaml"} - {"__pycache__"}) == sorted(
         {*before, "desk.yaml"} - {"__pycache__"}
     )
+
+
+def test_many_processes_have_few_lines(look: Look) -> None:
+    code, found = look("replicas: 1000", "store: sqlite:weather-$(replica).db", "listen: ws://127.0.0.1:0")
+    stores = [finding["saw"] for finding in found["weather: store"]]
+    assert code == 0
+    assert len(stores) == 4
+    assert stores[-1] == "and 997 more like these"
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -361,15 +362,45 @@ def test_a_procfile_has_a_line_for_each_process(export: Callable[..., Ran], fold
 def test_a_line_of_a_procfile_is_a_process_that_becomes_ready(
     export: Callable[..., Ran], folder: Path
 ) -> None:
-    (folder / "plain.yaml").write_text(PLAIN.replace("ws://127.0.0.1:7100", "ws://127.0.0.1:0"))
     line = export("procfile", "plain.yaml").out.splitlines()[-1]
-    words = shlex.split(line)[2:]
-    with started([*words, "--listen", "ws://127.0.0.1:0"], folder) as process:
+    words = [*shlex.split(line)[2:], "--listen", "ws://127.0.0.1:0", "--public-url", "ws://desk.example:81"]
+    events: list[dict[str, Any]] = []
+    with started(words, folder) as process:
         assert process.stdout is not None
-        assert any('"ready"' in line for line in process.stdout)
+        for text in process.stdout:
+            events.append(json.loads(text))
+            if events[-1]["event"] == "ready":
+                break
         process.terminate()
         process.communicate()
     assert process.returncode == 0
+    urls = {event["name"]: event["url"] for event in events if event["event"] == "agent"}
+    assert urls["weather"] == "http://desk.example:81/agents/weather"
+    (address,) = [event["url"] for event in events if event["event"] == "listening"]
+    assert ":7100" not in address
+
+
+# ---- edges
+
+
+def test_a_group_without_processes_and_one_that_asks_for_certificates(
+    export: Callable[..., Ran], folder: Path
+) -> None:
+    text = DESK.replace("replicas: 3", "replicas: 0").replace(
+        "security: rules.yaml", "client_ca: authority.pem"
+    )
+    (folder / "desk.yaml").write_text(text)
+    services = yaml.safe_load(export("compose", "desk.yaml").out)["services"]
+    assert services["several"]["deploy"] == {"replicas": 0}
+    assert "socket.create_connection" in services["registry"]["healthcheck"]["test"][-1]
+    made = documents(export)
+    assert made["StatefulSet", "travel-desk-several"]["spec"]["replicas"] == 0
+    (container,) = made["StatefulSet", "travel-desk-registry"]["spec"]["template"]["spec"]["containers"]
+    assert container["readinessProbe"]["tcpSocket"] == {"port": "agents"}
+    assert (
+        "several" not in export("systemd", "desk.yaml").out.partition("[Install]")[0].partition("[Unit]")[2]
+    )
+    assert "several" not in export("procfile", "desk.yaml").out.partition("registry-1")[2]
 
 
 # ---- what is lost, what is refused

@@ -58,6 +58,6 @@ def test_the_commands_of_the_guide_print_what_it_shows(tmp_path: Path, environme
                 assert agrees(placed(command.listing), output), f"{words} prints\n{output}"
     finally:
         called(("down", "desk.yaml"), tmp_path, timeout=60, environment=environment)
-    assert len(examples) == 8
+    assert len(examples) == 9
     left = [path for path in Path(environment["XDG_RUNTIME_DIR"]).rglob("*") if not path.is_dir()]
     assert left == []

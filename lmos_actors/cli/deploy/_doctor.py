@@ -27,12 +27,12 @@ from lmos_actors.scenario import filled_for, load_deployment, texts_of
 from lmos_actors.security import Reference, SecretSource, Security, server_tls
 from lmos_actors.transport import endpoint_of
 
-from .._doctor import Finding, report
+from .._doctor import Finding, Verdict, report
 from ..run._load import importing
 from ._secrets import secrets_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from lmos_actors.scenario import DeploymentFile, Group
 
@@ -47,8 +47,8 @@ DAY: Final = 86_400.0
 YEARS: Final = 3 * 365 * DAY
 """Seconds by which a clock may be later than all files of a project."""
 
-MORE: Final = 3
-"""Most names of processes that a line shows."""
+MOST: Final = 3
+"""Most lines of one kind about the processes of a group; the others are counted."""
 
 
 def diagnose_deployment(file: str, settings: Mapping[str, str], *, json: bool) -> int:
@@ -98,7 +98,7 @@ class _Deployment:
         yield from self._machine()
         yield self._writable("state of up", self._controls.folder)
         for name, group in self._groups.items():
-            yield from self._group(name, group)
+            yield from _shortened(self._group(name, group))
 
     # ---- the machine
 
@@ -172,7 +172,7 @@ class _Deployment:
         for number, folder in folders.items():
             if folder.is_dir():
                 for key, path in _written(group, folder, number):
-                    yield from self._written(f"{name}/{number}: {key}", path)
+                    yield from self._written(f"{name}: {key}", path)
         first = folders.get(1, self._folder(group, 1))
         if first.is_dir():
             yield from self._protection(name, group, first)
@@ -185,7 +185,7 @@ class _Deployment:
             for text in texts_of(group.listen):
                 endpoint = endpoint_of(filled_for(text, number))
                 if endpoint.port:
-                    yield self._port(f"{name}/{number}: port", endpoint.host, endpoint.port)
+                    yield self._port(f"{name}: port", endpoint.host, endpoint.port)
 
     def _port(self, name: str, host: str, port: int) -> Finding:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -250,6 +250,19 @@ class _Deployment:
                 yield Finding(
                     f"{name}: file", "warn", f"{path} can be read by all users", f"chmod o-r {path}"
                 )
+
+
+def _shortened(findings: Iterable[Finding]) -> Iterator[Finding]:
+    """Yield findings, of each name and verdict the first ones, and how many more there are."""
+    counts: dict[tuple[str, Verdict], int] = {}
+    for finding in findings:
+        kind = (finding.name, finding.verdict)
+        counts[kind] = counts.get(kind, 0) + 1
+        if counts[kind] <= MOST:
+            yield finding
+    for (name, verdict), count in counts.items():
+        if count > MOST:
+            yield Finding(name, verdict, f"and {count - MOST} more like these")
 
 
 def _written(group: Group, folder: Path, number: int) -> Iterator[tuple[str, Path]]:
