@@ -35,7 +35,7 @@ from .messages._operation import Operation
 from .values import conceal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping
 
     from lmos_actors._core import Entropy, Instrument, Timers
 
@@ -143,8 +143,11 @@ class StateKeeping(Protocol):
         """Return what has been written to the store, as `WriterStatistics`."""
         ...
 
-    async def read_ahead(self, keys: Sequence[str]) -> None:
-        """Read the states of agents that are about to start in one call of the store, for `restore`."""
+    async def read_ahead(self, keys: Mapping[str, bool]) -> None:
+        """Read the states of agents that are about to start in one call of the store, for `restore`.
+
+        Each key is with whether it is one of the agent's own; then its lease is granted, too.
+        """
         ...
 
     async def restore(self, slot: Any, agent: Any) -> None:

@@ -62,7 +62,7 @@ from ._store import DeleteRange, Put
 from ._writer import HANGS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Sequence
+    from collections.abc import Callable, Container, Mapping
 
     from lmos_actors.actors import (
         DurableTimers,
@@ -79,8 +79,6 @@ if TYPE_CHECKING:
 
 FEW_OWNERS: Final = 64
 MOST_AHEAD: Final = 1_024
-NOT_READ: Final = b""
-"""Stands for a record that was not read ahead: no record is empty."""
 
 
 class AgentStates:
@@ -197,17 +195,20 @@ class AgentStates:
                     state.leave_lease()
             return
 
-    async def read_ahead(self, keys: Sequence[str]) -> None:
+    async def read_ahead(self, keys: Mapping[str, bool]) -> None:
         """See `StateKeeping`."""
-        keys = list(filter(self._is_free, keys))
+        if self.writer.is_shared:  # where it is read once there is a lease
+            return
+        free = list(filter(self._is_free, keys))
         try:
-            found = await self.writer.get(SPACE, keys)
+            await self.leases.grant_ahead([key for key in free if keys[key]])
+            found = await self.writer.get(SPACE, free)
         except StoreFailed:  # each start will say so for itself
             return
         if len(self._ahead) > MOST_AHEAD:  # of agents that were not started after all
             self._ahead = {}
         self._ahead.update(
-            (key, record) for key, record in zip(keys, found, strict=True) if self._is_free(key)
+            (key, record) for key, record in zip(free, found, strict=True) if self._is_free(key)
         )
 
     def _is_free(self, key: str) -> bool:
@@ -216,10 +217,9 @@ class AgentStates:
 
     async def _read(self, key: str) -> bytes | None:
         """Return the record of an agent, None if there is none."""
-        ahead = self._ahead.pop(key, NOT_READ)
-        if ahead is not NOT_READ and not self.writer.is_shared:
+        if key in self._ahead:
             await trio.lowlevel.checkpoint_if_cancelled()
-            return ahead
+            return self._ahead.pop(key)
         (record,) = await self.writer.get(SPACE, [key])
         return record
 

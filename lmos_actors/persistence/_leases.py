@@ -25,6 +25,7 @@ What this file keeps true:
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -63,6 +64,9 @@ DRIFT: Final = 0.02
 
 WAIT: Final = 1.5 * SECONDS
 """Seconds for which a start waits for the lease: enough to see that its holder is gone."""
+
+MOST_AHEAD: Final = 1_024
+"""Grants that wait for their agents to start."""
 
 POLL: Final = 0.2
 """Seconds between two looks at a lease that another node holds: a released one is taken that soon."""
@@ -191,12 +195,16 @@ class Leases:
         self.held: dict[Lease, None] = {}
         """Those of a shared store, which are renewed and released."""
         self._writer = writer
+        self._ahead: dict[str, tuple[int, Check]] = {}  # newest grants, of which no agent has had one yet
         self._home = home
         self._closed = False
 
     async def acquire(self, slot: Slot, key: str, wait: float) -> Lease:
         """Return the lease of an agent, at a new epoch. Raise LeaseHeld after `wait` seconds, StoreFailed."""
         began = since = trio.current_time()
+        ahead = self._ahead.pop(key, None)
+        if ahead is not None:
+            return Lease(self, slot, key, *ahead, began)
         seen: Found | None = None
         while True:
             found = await self._read(key)
@@ -229,10 +237,8 @@ class Leases:
     async def _take(self, slot: Slot, key: str, found: Found) -> Lease | None:
         """Return the lease; None if another node has changed it meanwhile."""
         before, term = found
-        epoch = 1 if before is None else _grant(before).epoch + 1
-        grant = msgspec.json.encode(Grant(epoch, self._home()))
-        check = Check(LEASES, key, grant)
-        writes: list[Write] = [Put(LEASES, key, grant, before or Expected.NOTHING)]
+        epoch, check, put = self._next(key, before)
+        writes: list[Write] = [put]
         if self.are_shared:
             writes.append(Put(TERMS, key, self.term(epoch, 0), term or Expected.NOTHING))
         sent = trio.current_time()
@@ -246,7 +252,29 @@ class Leases:
         if trio.current_time() >= sent + SECONDS / 2:
             self.leave(key, check)
             raise StoreFailed(self._writer.name, "it grants no lease in time", "wait until it is quicker")
+        self._ahead.pop(key, None)  # by now an older one
         return Lease(self, slot, key, epoch, check, sent)
+
+    async def grant_ahead(self, keys: Sequence[str]) -> None:
+        """Grant the leases of agents that are about to start, in one commit. Raise StoreFailed.
+
+        For a store that is not shared. What is not used of it costs a number.
+        """
+        if not keys:
+            return
+        before = await self._writer.get(LEASES, keys)
+        granted = {key: self._next(key, found) for key, found in zip(keys, before, strict=True)}
+        with suppress(WriteConflict):  # one has been started meanwhile: each is granted for itself
+            await self._writer.submit([put for _, _, put in granted.values()], "power").wait()
+            if len(self._ahead) > MOST_AHEAD:  # of agents that were not started after all
+                self._ahead = {}
+            self._ahead.update((key, (epoch, check)) for key, (epoch, check, _) in granted.items())
+
+    def _next(self, key: str, before: bytes | None) -> tuple[int, Check, Put]:
+        """Return the epoch after a grant, what is checked from then on, and the write that grants it."""
+        epoch = 1 if before is None else _grant(before).epoch + 1
+        grant = msgspec.json.encode(Grant(epoch, self._home()))
+        return epoch, Check(LEASES, key, grant), Put(LEASES, key, grant, before or Expected.NOTHING)
 
     def leave(self, key: str, check: Check) -> None:
         """Have the term of a grant removed, if it is the newest one."""

@@ -180,11 +180,11 @@ def is_durable(spec: ChildSpec[Any]) -> bool:
 async def read_states(rt: Runtime, children: Iterable[tuple[Spec, str]]) -> None:
     """Have the kept states of agents that are about to start read together: their specs and paths."""
     if rt.keeping is not None:
-        keys = [
-            spec.key or path
+        keys = {
+            spec.key or path: spec.key is not None
             for spec, path in children
             if isinstance(spec, ChildSpec) and _may_be_durable(spec)
-        ]
+        }
         if len(keys) > 1:
             await rt.keeping.read_ahead(keys)
 

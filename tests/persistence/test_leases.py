@@ -30,7 +30,7 @@ from lmos_actors._core import RandomStream
 from lmos_actors.actors import skew_clock, slot_of
 from lmos_actors.errors import LeaseHeld, LeaseLost
 from lmos_actors.persistence import MemoryStore, SimulatedDisk, SimulatedStore
-from tests.persistence.stores import every_store
+from tests.persistence.stores import StoreOfTest, every_store
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -462,3 +462,21 @@ def test_a_store_that_is_too_slow_to_grant_leases() -> None:
         assert epoch_of(await two.nodes[1].start_child(spec())) == 2
 
     play(story)
+
+
+async def test_leases_of_agents_that_start_together_are_granted_together(autojump_clock: object) -> None:
+    tree = SupervisorSpec("root", [ChildSpec(f"a-{n}", Counter, key=f"k-{n}") for n in range(200)])
+    store = StoreOfTest()
+    for life in (1, 2, 3):
+        store.commits.clear()
+        async with open_node(tree, store=store) as node:
+            assert store.commits == ["power"] * 4, "one for each 64"
+            for n in (0, 150, 199):
+                counter = node.find(Counter, f"a-{n}")
+                assert (await counter.invoke(Counter.add), epoch_of(counter)) == (life, life)
+    async with open_node(tree, store=store) as node:
+        for number in range(4, 8):
+            again = node.find(Counter, "a-0")
+            assert (await again.invoke(Counter.add), epoch_of(again)) == (number, number)
+            await node.root.terminate_child("a-0")
+            await node.root.restart_child("a-0")
