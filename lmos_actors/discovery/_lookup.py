@@ -27,8 +27,10 @@ if TYPE_CHECKING:
 FRESH_SECONDS: Final = 15.0
 """Seconds after which a choice among several replicas starts a new look-up in the background."""
 
+SOON: Final = 0.1
 MIN_INTERVAL: Final = 1.0
-"""Seconds between two look-ups at least, whatever turns out to be gone."""
+"""Seconds between two look-ups at least, whatever turns out to be gone: few after the first one, as what has
+crashed is back soon; twice as many after each one that brings nothing new."""
 
 MAX_RESULTS: Final = 1_000
 """Limit of descriptions that one look-up reads from one directory."""
@@ -172,7 +174,7 @@ def _members(link: Any) -> Sequence[Slot]:
 class KnownReplicas:
     """Remote replicas that match one query, as of the last look-up."""
 
-    __slots__ = ("_done", "_lookup", "at", "failure", "query", "replicas", "why")
+    __slots__ = ("_done", "_lookup", "_pause", "at", "failure", "query", "replicas", "why")
 
     def __init__(self, lookup: Lookup, query: AgentQuery) -> None:
         self.query = query
@@ -185,6 +187,7 @@ class KnownReplicas:
         self.failure: TransportError | None = None
         self._lookup = lookup
         self._done: trio.Event | None = None
+        self._pause = SOON
 
     @property
     def asked(self) -> str:
@@ -194,6 +197,11 @@ class KnownReplicas:
     def is_older_than(self, seconds: float) -> bool:
         """Return whether the last look-up is longer ago than this."""
         return trio.current_time() - self.at > seconds
+
+    @property
+    def is_due(self) -> bool:
+        """Whether another look-up may be started because something turned out to be gone."""
+        return self.is_older_than(self._pause)
 
     def start_look_up(self) -> trio.Event:
         """Start a look-up unless one runs. Return the event of its end, set already if the node has ended."""
@@ -227,10 +235,13 @@ class KnownReplicas:
     async def _look_up(self) -> None:
         done = self._done
         assert done is not None
+        before, is_first = self.replicas, self.is_older_than(2 * MIN_INTERVAL)
         try:
             found = await self._lookup.found(self.query)
             self.failure, self.why = found.failure, found.why
             self._merge(found)
+            has_news = self.replicas != before
+            self._pause = SOON if is_first or has_news else min(2 * self._pause, MIN_INTERVAL)
         finally:
             self.at, self._done = trio.current_time(), None
             done.set()

@@ -239,7 +239,7 @@ class ReplicaLink:
         if known is not None and known.is_older_than(FRESH_SECONDS) and refreshed:
             known.start_look_up()
         chosen = self._choose(key, args, kwargs, tried)
-        if chosen is None and known is not None and known.is_older_than(MIN_INTERVAL if tried else 0.0):
+        if chosen is None and known is not None and (known.is_due or not tried):
             await known.look_up()
             chosen = self._choose(key, args, kwargs, tried)
         if chosen is None:
@@ -477,7 +477,7 @@ class ReplicaLink:
 
     async def _is_there(self) -> bool:
         """Return whether a replica runs, after a look-up if the last one is old."""
-        if self._known is not None and self._known.is_older_than(MIN_INTERVAL):
+        if self._known is not None and self._known.is_due:
             await self._known.look_up()
         newest = None if self._query.id is None else self._newest()
         for replica in self._members() if newest is None else [newest]:
