@@ -173,6 +173,9 @@ class _Deployment:
             if folder.is_dir():
                 for key, path in _written(group, folder, number):
                     yield from self._written(f"{name}: {key}", path)
+                if not isinstance(group.omnia, bool) and group.omnia.uploads is not None:
+                    uploads = folder / filled_for(group.omnia.uploads, number)
+                    yield self._writable(f"{name}: uploads", uploads)
         first = folders.get(1, self._folder(group, 1))
         if first.is_dir():
             yield from self._protection(name, group, first)
@@ -202,7 +205,11 @@ class _Deployment:
         return Finding(name, "ok", f"{host}:{port} is free")
 
     def _written(self, name: str, path: Path) -> Iterator[Finding]:
-        found = self._writable(name, path.parent)
+        folder = path.parent
+        if not folder.exists() and not self._controls.folder.is_relative_to(folder):  # that one `up` makes
+            yield Finding(name, "fail", f"{folder}: no such folder", f"mkdir -p {folder}")
+            return
+        found = self._writable(name, folder)
         yield found
         if found.verdict == "fail" or not path.exists():
             return
@@ -266,13 +273,11 @@ def _shortened(findings: Iterable[Finding]) -> Iterator[Finding]:
 
 
 def _written(group: Group, folder: Path, number: int) -> Iterator[tuple[str, Path]]:
-    """Yield the files that a process writes."""
+    """Yield the databases that a process writes."""
     if group.store is not None and group.store.startswith("sqlite:"):
         yield "store", folder / filled_for(group.store, number).removeprefix("sqlite:")
     if isinstance(group.directory, str):
         yield "directory", folder / filled_for(group.directory, number)
-    if not isinstance(group.omnia, bool) and group.omnia.uploads is not None:
-        yield "uploads", folder / filled_for(group.omnia.uploads, number) / "any"
 
 
 def _certificate(group: Group, folder: Path) -> None:
