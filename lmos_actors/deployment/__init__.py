@@ -20,7 +20,7 @@ from ._launcher import (
     launcher_url as launcher_url,
     open_launcher as open_launcher,
 )
-from ._local_place import LocalPlace as LocalPlace
+from ._local_place import GROUP_MODULES as GROUP_MODULES, LocalPlace as LocalPlace
 from ._log_files import (
     Follower as Follower,
     LineSplitter as LineSplitter,

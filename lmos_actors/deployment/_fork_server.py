@@ -46,6 +46,8 @@ import trio
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping, Sequence
 
+    from ._pause import Pause
+
 AT_START: Final = ("PYTHON", "LD_", "LC_", "LANG", "MALLOC_", "GLIBC_", "OPENSSL_")
 """Beginnings of the names of variables that are read when a process starts, and not again."""
 
@@ -87,6 +89,7 @@ class ForkedProcess:
         self._stdin = pipes[0]
         self._stdout, self._stderr = map(trio.lowlevel.FdStream, pipes[1:])
         self._waiting = trio.Lock()
+        self._pause: Pause | None = None
         self.has_ended = False
         """Whether it has ended, and that has been noticed."""
         self._code: int | None = None
@@ -131,6 +134,21 @@ class ForkedProcess:
         if self._send(signal.SIGKILL):
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.pid, signal.SIGKILL)
+        if self._pause is not None:
+            self._pause.forget()
+
+    def pause(self) -> None:
+        """See `Process`: with all that it has started itself."""
+        from ._pause import Pause  # a script has no siblings
+
+        if not self.has_ended:
+            self._pause = self._pause or Pause()
+            self._pause.begin(self.pid)
+
+    def resume(self) -> None:
+        """See `Process`."""
+        if not self.has_ended and self._pause is not None:
+            self._pause.end(self.pid)
 
     def _send(self, number: signal.Signals) -> bool:
         """Send a signal; return whether the process was there."""

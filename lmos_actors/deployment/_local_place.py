@@ -20,12 +20,24 @@ import trio
 from lmos_actors.errors import StartFailed
 
 from ._fork_server import ForkServer, can_fork, pieces_of
+from ._pause import Pause
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
 
     from ._fork_server import ForkedProcess
     from ._place import Order
+
+GROUP_MODULES: Final = (
+    "encodings.idna",
+    "jsonschema_rs",
+    "lmos_actors._public",
+    "lmos_actors.cli._dispatch",
+    "lmos_actors.cli.commands",
+    "lmos_actors.cli.serve._group",
+    "lmos_actors.discovery",
+)
+"""What a process of a group imports anyway, with all that these import."""
 
 LOOK: Final = 0.05
 """Seconds between two looks at a process that is not ours."""
@@ -36,6 +48,7 @@ class LocalProcess:
 
     def __init__(self, process: trio.Process) -> None:
         self._process = process
+        self._pause = Pause()
 
     @property
     def pid(self) -> int:
@@ -74,6 +87,17 @@ class LocalProcess:
         if not self.has_ended:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._process.pid, signal.SIGKILL)
+        self._pause.forget()
+
+    def pause(self) -> None:
+        """See `Process`: with all that it has started itself."""
+        if not self.has_ended:
+            self._pause.begin(self.pid)
+
+    def resume(self) -> None:
+        """See `Process`."""
+        if not self.has_ended:
+            self._pause.end(self.pid)
 
 
 class LocalPlace:

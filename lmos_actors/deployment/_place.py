@@ -53,6 +53,14 @@ class Process(Protocol):
         """End it at once. Does nothing once it has ended."""
         ...
 
+    def pause(self) -> None:
+        """Have it do nothing at all, until `resume`: a fault, for tests. Does nothing once it has ended."""
+        ...
+
+    def resume(self) -> None:
+        """Have it go on. Does nothing if it does, or has ended."""
+        ...
+
 
 class Place(Protocol):
     """Where processes run. What it has started ends in order once the launcher is gone, however that came."""

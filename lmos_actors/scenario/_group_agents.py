@@ -15,7 +15,8 @@ import attrs
 from lmos_actors.actors import Ref
 from lmos_actors.errors import LmosActorsError, StartFailed
 
-from .format import RemoteAccess, TreeBuilder, root_spec, start_spec, supervisor_paths
+from ._group_names import GroupNames
+from .format import RemoteAccess, TreeBuilder, root_spec, start_spec
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,8 +24,7 @@ if TYPE_CHECKING:
     from lmos_actors.node import Node
     from lmos_actors.supervision import SupervisorSpec
 
-    from .format import DeploymentFile, System
-    from .model import Deployment
+    from .format import DeploymentFile
 
 
 class GroupAgents:
@@ -33,7 +33,7 @@ class GroupAgents:
     def __init__(self, file: DeploymentFile, name: str) -> None:
         self._file = file
         self._name = name
-        self._group_of = _GroupNames(file.deployment, file.system)
+        self._group_of = GroupNames(file.deployment, file.system)
 
     @property
     def root(self) -> SupervisorSpec:
@@ -66,27 +66,6 @@ class GroupAgents:
         return found
 
 
-class _GroupNames:
-    """The groups of a deployment by the paths of their agents."""
-
-    def __init__(self, deployment: Deployment, system: System) -> None:
-        places, above = system.paths, supervisor_paths(system.root, system.used)
-        self._groups = {
-            places.get(member) or above.get(member, member): name
-            for name, group in deployment.groups.items()
-            for member in group.agents
-        }
-
-    def path(self, path: str) -> str | None:
-        """Return the group of what is at a path: of an agent, or of a supervisor with all below it."""
-        place = path
-        while place:
-            if place in self._groups:
-                return self._groups[place]
-            place = place.rpartition("/")[0]
-        return next((group for below, group in self._groups.items() if below.startswith(f"{path}/")), None)
-
-
 @attrs.define(eq=False)
 class _Refs(Mapping[str, Any]):
     """The refs that `$(agents.NAME)` stands for, made when they are needed."""
@@ -94,7 +73,7 @@ class _Refs(Mapping[str, Any]):
     node: Node
     file: DeploymentFile
     group: str
-    groups: _GroupNames
+    groups: GroupNames
     remotes: Mapping[str, Ref[Any]]
 
     def __getitem__(self, name: str) -> Ref[Any]:

@@ -3,6 +3,9 @@
 `memory` and `wire` are simulated: time is virtual, and the same seed gives the same run. `websocket` runs
 in real time. In `wire` and `websocket` the node of the run listens, and all messages by the file's names go
 over a connection to it: streams in memory, or sockets of this machine.
+
+In `process`, in real time too, the groups of a deployment are processes, and the node of the run has no
+agents: it consumes theirs.
 """
 
 from __future__ import annotations
@@ -32,7 +35,10 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 A = TypeVar("A")
 
-REAL: Final = ("websocket",)
+PROCESS: Final = "process"
+"""The world of processes."""
+
+REAL: Final = ("websocket", PROCESS)
 """Worlds with real time."""
 
 LISTEN_ADDRESSES: Final = {"wire": "ws://world", "websocket": "ws://127.0.0.1:0"}

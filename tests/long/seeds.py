@@ -116,7 +116,10 @@ def main(args: Iterable[str] | None = None) -> int:
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("files", nargs="*", type=Path, metavar="FILES")
     given = parser.parse_args(None if args is None else list(args))
-    files = given.files or sorted((ROOT / "scenarios").glob("*.yaml"))
+    told = [
+        file for file in sorted((ROOT / "scenarios").glob("*.yaml")) if ".deployment" not in file.suffixes
+    ]
+    files = given.files or told
     fresh = {"done": [], "runs": 0, "compared": 0, "failed": [], "seeds": {}}
     settings = {"seeds": given.seeds, "files": [file.name for file in files]}
     state = State(given.resume, settings, fresh)

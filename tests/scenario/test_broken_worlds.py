@@ -59,6 +59,13 @@ BREAKS = [
          'f"<speak>It is 20 degrees fahrenheit {question}</speak>"', "check trace"),
     ),
     *breaks(
+        "desk",
+        "desk",
+        ("self.count += 1", "self.count += 2", "expect output first"),
+        ("durable=True", "durable=False", "invoke desk.ask (next)"),
+        ('f"What is the weather in {town}?"', '"What is the weather in Rome?"', "expect output first"),
+    ),
+    *breaks(
         "booking",
         "booking",
         ('self.become("occupied")', "pass", "expect output meanwhile"),
@@ -293,6 +300,8 @@ def take(world: str, folder: Path) -> str:
         assert old in text
         text = text.replace(old, new)
     (folder / f"{world}.yaml").write_text(text, encoding="utf-8")
+    for file in (ROOT / "scenarios").glob(f"{world}.deployment.yaml"):
+        shutil.copy(file, folder)
     return f"{world}.yaml"
 
 
@@ -314,7 +323,7 @@ def test_the_same_world_unbroken_passes(tmp_path: Path, run: Run, world: str) ->
 
 
 def test_every_world_and_agent_is_broken() -> None:
-    worlds = {file.stem for file in (ROOT / "scenarios").glob("*.yaml")}
+    worlds = {file.stem for file in (ROOT / "scenarios").glob("*.yaml")} - {"desk.deployment"}
     assert {broken.world for broken in BREAKS} == worlds
     modules = {file.stem for file in (ROOT / "agents").glob("*.py")} - {"__init__", "echo", "conformance"}
     assert {broken.module for broken in BREAKS} == modules

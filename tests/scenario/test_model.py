@@ -504,7 +504,6 @@ def test_a_broken_step_is_not_a_missing_one(project: Project) -> None:
 # --- not built yet
 
 LATER = [
-    ("world: memory", "world: process"),
     ("from: agent\n    use: people.weather:WeatherAgent", "from: process"),
     ("    state: {units", "    listen: ws\n    state: {units"),
     ("do: tell", "do: partition"),
@@ -562,7 +561,7 @@ def test_settings_from_outside(project: Project) -> None:
     [
         ({"cty": "x"}, '--set: no variable or matrix key "cty", did you mean "city"?'),
         ({"budget": "5"}, "has no unit"),
-        ({"world": "process"}, "not available yet"),
+        ({"world": "process"}, "runs the groups of a deployment"),
         ({"world": "wrld"}, 'unknown word "wrld"'),
         ({"size": "0"}, "expected at least 1"),
     ],
@@ -646,6 +645,9 @@ def words_offered(schema: Any, key: str) -> list[list[str]]:
     return ([own] if own else []) + words_offered(list(schema.values()), key)
 
 
+PROCESSES = ("kill", "stop", "cont")
+
+
 def test_the_schema_tells_what_a_thing_is_by_one_key_so_that_editors_offer_all_words_for_it() -> None:
     schema = scenario_schema()
     verbs = "read write observe subscribe invoke stream tell say query cancel stop start inject heal wait"
@@ -660,7 +662,7 @@ def test_the_schema_tells_what_a_thing_is_by_one_key_so_that_editors_offer_all_w
     ]
     assert len(words_offered(scenario["checks"], "check")[0]) == 11
     assert words_offered(schema["$defs"]["Inject"], "kind") == [
-        ["crash", "slow", "pause", "clock_skew", "restart", "full_disk", "slow_disk", *OF_NETWORK]
+        ["crash", "slow", "pause", "clock_skew", "restart", "full_disk", "slow_disk", *OF_NETWORK, *PROCESSES]
     ]
 
 

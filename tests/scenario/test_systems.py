@@ -11,7 +11,7 @@ from lmos_actors.files import FileError
 from lmos_actors.reports import FileResult, as_data, note_lines
 from lmos_actors.scenario import load_scenario
 from lmos_actors.scenario.run import run_cell
-from tests.scenario.steps import invoke
+from tests.scenario.steps import inject, invoke
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -150,6 +150,62 @@ def test_mistakes_of_the_system_are_at_its_own_place(project: Path, old: str, ne
 def test_mistakes_of_the_story(project: Path, keys: Any, why: str) -> None:
     found = mistakes(written(project, **keys))
     assert any(each.startswith("story.json:") and why in each for each in found), found
+
+
+INSIDE = "in world: process steps are outside of the agents"
+
+
+@pytest.mark.parametrize(
+    ("keys", "why"),
+    [
+        ({"network": {"default": {"latency": "1ms"}}}, '"default" is of a simulated network'),
+        (
+            {"network": {"links": [{"between": ["weather", "front"], "loss": 0.1}]}},
+            '"links" is of a simulated',
+        ),
+        ({"store": {"latency": "1ms"}}, '"store" is for simulated nodes and disks'),
+        ({"relay": {}}, '"relay" in a group of the deployment'),
+        ({"measure": {"every": "1s", "series": {"a": {"agg": "sum", "of": "desk", "expr": "1"}}}}, INSIDE),
+        ({"checks": [{"check": "restarts", "of": "desk", "equals": 0}]}, f'{INSIDE}, and "check: restarts"'),
+        ({"checks": [{"check": "trace", "single_trace": True}]}, f'{INSIDE}, and "check: trace"'),
+        ({"steps": [{"do": "stop", "target": "desk"}]}, f'{INSIDE}, and "do: stop"'),
+        ({"steps": [{**ASKED[0], "as": "weather"}]}, f"{INSIDE}, and are those of user"),
+        ({"steps": [inject("crash", target="desk")]}, f'{INSIDE}, and "kind: crash" is inside'),
+        (
+            {"steps": [inject("partition", sides=[["weather"], ["front"]])]},
+            '"kind: partition" is of a simulated',
+        ),
+        ({"steps": [inject("restart")]}, 'a restart is of groups: "of" names them'),
+        ({"steps": [inject("restart", of="weather", writes="lost")]}, '"writes" is for simulated nodes'),
+        ({"steps": [inject("kill", of="wether")]}, 'no group or agent "wether", did you mean "weather"?'),
+        ({"steps": [inject("stop", of="desk", duration="0s")]}, "a fault of no duration does nothing"),
+    ],
+)
+def test_mistakes_of_a_story_of_processes(project: Path, keys: Any, why: str) -> None:
+    found = mistakes(written(project, world="process", **keys))
+    assert any(each.startswith("story.json:") and why in each for each in found), found
+
+
+def test_processes_are_of_a_deployment(project: Path) -> None:
+    file = written(project, world="process")
+    data = json.loads(file.read_text())
+    del data["system"]
+    file.write_text(json.dumps(data | {"agents": {"desk": {"from": "agent", "use": "deployed:Weather"}}}))
+    found = mistakes(file)
+    assert any('"system: FILE" names its file' in each for each in found), found
+
+
+@pytest.mark.parametrize("world", ["memory", "wire"])
+def test_kill_is_a_restart_of_a_simulated_node(project: Path, world: str) -> None:
+    result = run(written(project, world=world, network={}, steps=[inject("kill", of="weather"), *ASKED]))
+    assert result.failures == ()
+    assert [(fault.kind, fault.targets) for fault in result.faults] == [("restart", ("weather",))]
+
+
+@pytest.mark.parametrize("kind", ["stop", "cont"])
+def test_simulated_nodes_are_not_stopped_by_signals(project: Path, kind: str) -> None:
+    found = mistakes(written(project, network={}, steps=[inject(kind, of="weather"), *ASKED]))
+    assert any(f'"kind: {kind}" is of real processes: world: process' in each for each in found), found
 
 
 def test_both_files_are_of_one_project(project: Path) -> None:

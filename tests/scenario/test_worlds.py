@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from lmos_actors.reports import RunResult
 
-FILES = sorted((ROOT / "scenarios").glob("*.yaml"))
+FILES = sorted({*(ROOT / "scenarios").glob("*.yaml")} - {*(ROOT / "scenarios").glob("*.deployment.yaml")})
 
 NOT_OVER_A_WIRE = {
     "backpressure": "a one-way message that the agent afar refuses or drops is a dead letter of its sender",

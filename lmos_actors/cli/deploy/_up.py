@@ -19,6 +19,7 @@ import attrs
 import trio
 
 from lmos_actors.deployment import (
+    GROUP_MODULES,
     AlreadyRunning,
     Launcher,
     LocalPlace,
@@ -58,17 +59,6 @@ INTERRUPTED: Final = 130
 
 PATIENT: Final = 1_000_000
 """Restarts within some seconds that groups may have while their code is being written."""
-
-GROUP_MODULES: Final = (
-    "encodings.idna",
-    "jsonschema_rs",
-    "lmos_actors._public",
-    "lmos_actors.cli._dispatch",
-    "lmos_actors.cli.commands",
-    "lmos_actors.cli.serve._group",
-    "lmos_actors.discovery",
-)
-"""What a process of a group imports anyway, with all that these import."""
 
 LOOK: Final = 0.05
 """Seconds between two looks at a launcher that is starting in the background."""

@@ -147,6 +147,8 @@ May be given several times."""
     """Print which files of the project it has imported, for `up --reload`."""
     snapshot: Annotated[Path | None, Parameter(metavar="FILE", group=DEPLOYED)] = None
     """A copy of the file, which is read in its place: the file as it was when the launcher began."""
+    keep: Annotated[Path | None, Parameter(metavar="FOLDER", group=DEPLOYED)] = None
+    """A folder for stores and directories, in place of where the file has them: for runs of scenarios."""
 
     def request(self) -> dict[str, Any]:
         """Return the arguments of `GroupRequest`. Raises ConfigError."""
@@ -158,6 +160,7 @@ May be given several times."""
             "launched": self.launched,
             "files": self.files,
             "snapshot": self.snapshot,
+            "keep": self.keep,
         }
 
 

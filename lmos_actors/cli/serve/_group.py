@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
     from ..options._serving import GroupOptions
 
+DATABASE: Final = "sqlite:"
+
 MOST_REPLICAS: Final = 1_000_000
 """Largest number of a process."""
 
@@ -49,10 +51,10 @@ class GroupRequest:
     """A request to serve one process of a group.
 
     `at` has the URLs of groups with directories, by name; `snapshot` is the file as it was when its launcher
-    began; `launched` says that standard input is a pipe whose
-    other end the launcher has; with `files` it is printed which files of the project it has imported.
-    `listen` and `public_url` stand in for those of the file: in a container each process has a machine of its
-    own.
+    began; `launched` says that standard input is a pipe whose other end the launcher has; with `files` it is
+    printed which files of the project it has imported. `keep` is a folder for what it keeps, in place of
+    where the file has it. `listen` and `public_url` stand in for those of the file: in a container each
+    process has a machine of its own.
     """
 
     file: str
@@ -65,6 +67,7 @@ class GroupRequest:
     snapshot: Path | None = None
     listen: Sequence[str] = ()
     public_url: str | None = None
+    keep: Path | None = None
 
 
 def serve_group(request: GroupRequest) -> int:
@@ -101,7 +104,26 @@ def _group_of(deployment: Deployment, request: GroupRequest) -> Group:
         near = did_you_mean(request.group, list(deployment.groups))
         raise ConfigError(f'{request.file} has no group "{request.group}"{near}', "--group")
     found: Group = _filled(group, request.replica)
-    return found
+    return found if request.keep is None else _kept_in(found, request.keep.resolve())
+
+
+def _kept_in(group: Group, folder: Path) -> Group:
+    """Return a group whose stores and folders are in another folder, by the same paths."""
+
+    def moved(path: str) -> str:
+        file = folder / os.path.normpath(f"/{path}").lstrip("/")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        return str(file)
+
+    changes: dict[str, Any] = {}
+    if group.store is not None and group.store.startswith(DATABASE):
+        changes["store"] = DATABASE + moved(group.store.removeprefix(DATABASE))
+    if isinstance(group.directory, str):
+        changes["directory"] = moved(group.directory)
+    if not isinstance(group.omnia, bool) and group.omnia.uploads is not None:
+        uploads = moved(group.omnia.uploads)
+        changes["omnia"] = msgspec.structs.replace(group.omnia, uploads=uploads)
+    return msgspec.structs.replace(group, **changes)
 
 
 def _filled(part: Any, replica: int) -> Any:

@@ -191,6 +191,7 @@ def _scenario(
             return _Decoded(None)
     if deployed is not None:
         notes |= dict.fromkeys(deployed.notes)
+        names.groups = tuple(deployed.deployment.groups)
     names.check()
     names.classes = targets.classes(names, mistakes) if targets else {}
     names.fitted = fitted

@@ -7,11 +7,12 @@ its agents and its tree stand in the data of the cell, and under a network its g
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from lmos_actors.errors import ConfigError
 from lmos_actors.files import FileError, mapped
 
+from .._worlds import PROCESS
 from ..model import DIRECTORY, filled_for, texts_of
 from ._deployment_file import PARTS, load_deployment
 
@@ -22,9 +23,6 @@ if TYPE_CHECKING:
 
     from ..model import CellData, Group
     from ._deployment_file import DeploymentFile
-
-AS_PROCESSES: Final = "process"
-"""The world in which a deployment is what it says."""
 
 
 class UsedSystems:
@@ -74,7 +72,11 @@ class UsedSystems:
         theirs = found.cell.data
         cell.data |= {key: theirs[key] for key in ("agents", "tree") if key in theirs}
         cell.late += [late for late in found.cell.late if late.path[0] == "agents"]
-        if "network" in cell.data and cell.data.get("world") != AS_PROCESSES:
+        if cell.data.get("world") == PROCESS:
+            if DIRECTORY in mapped(cell.data.get("network")):  # that of a group takes its place
+                cell.data["network"] = {**cell.data["network"]}
+                del cell.data["network"][DIRECTORY]
+        elif "network" in cell.data:
             groups = found.deployment.groups
             nodes = {name: list(group.agents) for name, group in groups.items()}
             host = next((name for name, group in groups.items() if group.directory), None)
@@ -85,7 +87,7 @@ class UsedSystems:
 
 def not_opened(file: DeploymentFile, world: str) -> str:
     """Return what of a deployment is checked and not done in a world; empty where all of it is."""
-    if world == AS_PROCESSES:
+    if world == PROCESS:
         return ""
     words: dict[str, None] = {}
     several: list[str] = []

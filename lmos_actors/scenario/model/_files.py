@@ -22,8 +22,8 @@ from ._network import Network
 from ._steps import AnyStep, TimelineEntry
 
 Choices: TypeAlias = Annotated[tuple[Any, ...], Meta(min_length=1)]
-World: TypeAlias = Annotated[Literal["memory", "wire", "websocket"], Later("process")]
-WORLDS: Final = ("memory", "wire", "websocket")
+World: TypeAlias = Literal["memory", "wire", "websocket", "process"]
+WORLDS: Final = ("memory", "wire", "websocket", "process")
 Extension: TypeAlias = Literal["receipts", "presence", "history", "semantic", "voting"]
 LONGEST_COUNT: Final = 9
 """Digits of a number of messages."""

@@ -95,6 +95,28 @@ class Restart(Closed, frozen=True, kw_only=True, tag_field="kind", tag="restart"
     down: Duration = Duration(1.0)
 
 
+class Kill(Closed, frozen=True, kw_only=True, tag_field="kind", tag="kill"):
+    """End nodes as a `kill -9` does; whatever started them starts them again.
+
+    A process is ended so, and its launcher starts the next one; in a simulated world it is a `restart`.
+    """
+
+    of: Nodes
+
+
+class StopProcess(Closed, frozen=True, kw_only=True, tag_field="kind", tag="stop"):
+    """Processes do nothing more for a time, or until a `cont`: they are stopped by SIGSTOP."""
+
+    of: Nodes
+    duration: Duration | UnsetType = UNSET
+
+
+class Continue(Closed, frozen=True, kw_only=True, tag_field="kind", tag="cont"):
+    """Processes that were stopped go on."""
+
+    of: Nodes
+
+
 class FullDisk(Closed, frozen=True, kw_only=True, tag_field="kind", tag="full_disk"):
     """Commits of durable agents fail for a time, as there is no room on the disk."""
 
@@ -189,7 +211,8 @@ AnyFault: TypeAlias = (
     | Disconnect
     | Swizzle
 )
-Fault: TypeAlias = Annotated[AnyFault, Later(*LATER_FAULTS)]
+ProcessFault: TypeAlias = Kill | StopProcess | Continue
+Fault: TypeAlias = Annotated[AnyFault | ProcessFault, Later(*LATER_FAULTS)]
 
 # --- steps
 
@@ -547,11 +570,14 @@ FAULT_KEYS: dict[str, tuple[frozenset[str], frozenset[str]]] = {
 OF_NODE = ("restart", "full_disk", "slow_disk")
 """The kinds of faults that are of the node as a whole, and have no target."""
 
+OF_PROCESSES = ("stop", "cont")
+"""The kinds of faults that only real processes have."""
+
 OF_NETWORK = ("partition", "latency", "loss", "disconnect", "swizzle")
 """The kinds of faults that are of links between nodes, and have no target."""
 
 
-def kind_of_fault(fault: AnyFault | FaultAt) -> str:
+def kind_of_fault(fault: AnyFault | ProcessFault | FaultAt) -> str:
     """Return the kind of a fault, of a step or of a timeline."""
     return fault.kind if isinstance(fault, FaultAt) else str(fault.__struct_config__.tag)
 

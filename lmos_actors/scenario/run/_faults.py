@@ -39,15 +39,18 @@ from ..model import (
     AnyFault,
     ClockSkew,
     Comeback,
+    Continue,
     Crash,
     Disconnect,
     FullDisk,
+    Kill,
     OnLinks,
     Partition,
     Pause,
     Restart,
     Slow,
     SlowDisk,
+    StopProcess,
     Swizzle,
     kind_of_fault,
 )
@@ -59,7 +62,7 @@ if TYPE_CHECKING:
     from lmos_actors._core import Entropy, Instrument, RandomStream
     from lmos_actors.actors import Ref, Slot
 
-    from ..model import OfNetwork
+    from ..model import OfNetwork, ProcessFault
     from ._machine import Machine
     from ._network import RunNetwork
 
@@ -141,12 +144,15 @@ class Faults:
 
     # ---- striking
 
-    async def inject(self, fault: AnyFault, id: str, *, wait: bool = True) -> None:
+    async def inject(self, fault: AnyFault | ProcessFault, id: str, *, wait: bool = True) -> None:
         """Inject a fault and wait for its immediate effects, restarts by supervisors included.
 
         `id` is its name, or its place in the file. `wait=False` does not wait for the crashed agents
         to end. Raises FaultFailed, and then has changed nothing.
         """
+        if isinstance(fault, Kill):
+            fault = Restart(of=fault.of)
+        assert not isinstance(fault, StopProcess | Continue)  # else the file has been refused
         if isinstance(fault, (OnLinks, Swizzle)):
             self._strike_network(fault, id)
             return

@@ -286,7 +286,8 @@ def _among_nodes(source: str, target: str) -> bool:
 
 def _ends_nodes(fault: Any) -> bool:
     """Return whether a fault ends nodes of the network."""
-    return kind_of_fault(fault) == "restart" and (fault.of is not UNSET or fault.pick is not None)
+    kind = kind_of_fault(fault)
+    return kind == "kill" or (kind == "restart" and (fault.of is not UNSET or fault.pick is not None))
 
 
 def _names_user(scenario: Scenario | Simulation) -> bool:

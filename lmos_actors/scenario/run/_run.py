@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from ._step_log import StepLog
     from ._stop_point import StopInstrument
     from ._watch import Watch
+    from .processes import Processes, ProcessFaults
 
 Progress: TypeAlias = "Callable[[int, int, str], None]"
 """Callback for progress: done, total, current place."""
@@ -53,7 +54,7 @@ class Run:
     latencies: dict[str, list[float]] = attrs.Factory(dict[str, list[float]])
     sent: dict[str | None, list[int]] = attrs.Factory(dict[Any, list[int]])
     """The numbers of the messages that a step has sent, by its id; of all steps under None."""
-    faults: Faults | None = None
+    faults: Faults | ProcessFaults | None = None
     judges: Judges | None = None
     stop: StopInstrument | None = None
     """The instrument that stops the run at its stop point, if there is one."""
@@ -64,6 +65,8 @@ class Run:
     """The machine of its node; there from the begin of its world on."""
     client: NodeClient | None = None
     """The connection to the node, in worlds where agents are reached over one."""
+    processes: Processes | None = None
+    """The processes, in the world of processes."""
     hub: RunHub | None = None
     """The hub, where the file has one."""
     network: RunNetwork | None = None

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ._machine import Machine
     from ._network import RunNetwork
     from ._node_client import NodeClient
+    from .processes import Processes
 
 SHOWN: Final = 16
 """Most rows of a drawn tree; the last line counts the others."""
@@ -46,9 +47,11 @@ class RunAgents:
         machine: Machine,
         client: NodeClient | None = None,
         network: RunNetwork | None = None,
+        processes: Processes | None = None,
     ) -> None:
         self._node = node
         self._network = network
+        self._processes = processes
         self._cell = cell
         self._client = client
         self._counts: dict[str, int] = {}
@@ -168,10 +171,20 @@ class RunAgents:
         """
         if self._machine.is_down:
             raise AgentUnavailable(self.path(target), "its node is down")
+        if self._processes is not None and target not in self._remotes:
+            return self._processes.client.thing(self.path(target))  # in the process that is there now
         found = self._things.get(target)
         if found is None:
             found = self._things[target] = self._made_thing(target)
         return found
+
+    async def reach(self, target: str) -> None:
+        """Have a connection to the process of an agent, where agents are in processes.
+
+        Raises AgentUnavailable while there is none.
+        """
+        if self._processes is not None and target not in self._remotes:
+            await self._processes.client.reach(self.path(target))
 
     def _made_thing(self, target: str) -> Thing | ConsumedThing:
         if self._client is not None and self._network is None:
@@ -186,7 +199,10 @@ class RunAgents:
         """
         if self._machine.is_down:
             raise AgentUnavailable(self.path(target), "its node is down")
-        ref = self._used(target) if self._client is None else self.given_ref(target)
+        if self._processes is None:
+            ref = self._used(target) if self._client is None else self.given_ref(target)
+        else:
+            ref = self._processes.client.ref(self._class_of(target), self.path(target))
         link: Link = found_link(ref._link)  # pyright: ignore[reportPrivateUsage] # as a ref does
         return link
 
@@ -280,7 +296,9 @@ class RunAgents:
     # ---- the tree
 
     def draw(self) -> tuple[str, ...]:
-        """Draw the tree as it stands, with mailboxes and counts; a large one in part."""
+        """Draw the tree as it stands, with mailboxes and counts; a large one in part. Or the processes."""
+        if self._processes is not None:
+            return self._processes.draw()
         if not self._machine.has_node:
             return ("the node is down",)
         drawing = _TreeDrawing()

@@ -19,7 +19,7 @@ from lmos_actors.errors import LmosActorsError, StartFailed, raise_together
 from lmos_actors.node import open_node
 from lmos_actors.persistence import SimulatedStore
 
-from .._worlds import LISTEN_ADDRESSES, begin_time, change_environment, is_real, wait_until_idle
+from .._worlds import LISTEN_ADDRESSES, PROCESS, begin_time, change_environment, is_real, wait_until_idle
 from ..format import Places, TreeBuilder, relay_options, root_spec, start_spec
 from ..judge import AgentDirectory, Judges
 from ..model import (
@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from ..format import Cell
     from ..model import Remote, Scenario
     from ._doubles import Doubles
+    from ._node_client import RemoteAgents
     from ._run import Run
 
 
@@ -84,6 +85,10 @@ class RunEnvironment:
             entropy = change_environment().entropy
             self._populations = Populations(cell.scenario, run.document, cell.system.classes, entropy)
             change_environment(staging=self._populations)
+        if world == PROCESS:
+            async with self._in_processes():
+                yield
+            return
         network: MemoryNetwork | None = None
         if world in LISTEN_ADDRESSES:
             from ._node_client import node_network, node_options  # what speaks over wires: few files need it
@@ -157,7 +162,7 @@ class RunEnvironment:
             if run.client is not None:
                 await run.client.open()
                 for name, entry in cell.system.remotes.items():
-                    run.agents.add_remote(name, await self._find(name, entry))
+                    run.agents.add_remote(name, await self._find(name, entry, run.client.remotes))
                 begin_time()
             if run.hub is not None:
                 await stack.enter_async_context(run.hub.open(node))
@@ -174,6 +179,36 @@ class RunEnvironment:
             if before is not None:
                 self._note_restart()
             yield
+
+    @asynccontextmanager
+    async def _in_processes(self) -> AsyncGenerator[None]:
+        """Have the groups of the deployment run as processes, and open a node that consumes their agents."""
+        from lmos_actors.transport import TcpNetwork
+
+        from .processes import Processes  # few files need it
+
+        run, cell = self._run, self._run.cell
+        assert cell.deployed is not None  # else the file has been refused
+        machine = run.machine = Machine(run.watch)
+        processes = Processes(cell.deployed, run.watch.notify, self._note_ended)
+        # processes end first: nobody can say goodbye to one that is stopped
+        async with (
+            open_node(root_spec(cell.system), instrument=run.watch, network=TcpNetwork()) as node,
+            processes.open(),
+        ):
+            run.processes, self._node = processes, node
+            machine.power_on(node)
+            processes.connect(node, run.access, run.note_number)
+            self._connect_observers(node)
+            for name, entry in cell.system.remotes.items():
+                run.agents.add_remote(name, await self._find(name, entry, processes.client.remotes))
+            begin_time()
+            machine.came_up()
+            yield
+
+    def _note_ended(self, process: str, why: str) -> None:
+        expected = "no end that the file does not ask for"
+        self._run.fail(None, f"process {process}", expected, f"it {why}")
 
     async def _start_agents(self, node: Node) -> None:
         """Start all agents of the file, populations last."""
@@ -250,7 +285,7 @@ class RunEnvironment:
         run = self._run
         assert run.judges is not None
         run.judges.node_ends(slots)
-        if run.faults is not None and slots is not None:
+        if isinstance(run.faults, Faults) and slots is not None:
             run.faults.agents_end({slot.path for slot in slots})
 
     def _after_return(self, node: str, slots: Collection[Slot]) -> None:
@@ -258,25 +293,24 @@ class RunEnvironment:
         run = self._run
         if run.judges is not None:
             run.judges.agents_are_back(slots)
-        if run.faults is not None:
+        if isinstance(run.faults, Faults):
             run.faults.node_came_up(node)
 
     def _note_restart(self) -> None:
         run = self._run
         if run.judges is not None:
             run.judges.forget_agents()
-        if run.faults is not None:
+        if isinstance(run.faults, Faults):
             run.faults.node_came_up()
 
-    async def _find(self, name: str, entry: Remote) -> ConsumedThing:
+    async def _find(self, name: str, entry: Remote, remotes: RemoteAgents) -> ConsumedThing:
         """Connect to an agent of another node. Raises StartFailed."""
-        client, path = self._run.client, self._run.document.path
-        assert client is not None
+        path = self._run.document.path
         folder = path.parent if path is not None else Path()
         source = str(folder / str(entry.description)) if entry.url is None else entry.url
         try:
             access = self._run.access.of(entry, folder)
-            return await client.remotes.consume(name, source, entry.thing, access)
+            return await remotes.consume(name, source, entry.thing, access)
         except LmosActorsError as error:
             raise StartFailed(name, str(error)) from error
 
@@ -290,7 +324,7 @@ class RunEnvironment:
             run.client = NodeClient(node, run.note_number)
         machine = run.machine
         assert machine is not None
-        run.set_agents(RunAgents(run.cell, node, places, machine, run.client, run.network))
+        run.set_agents(RunAgents(run.cell, node, places, machine, run.client, run.network, run.processes))
         judges = Judges(
             scenario.checks,
             scenario.measure,
@@ -310,6 +344,11 @@ class RunEnvironment:
         if run.states is not None:
             run.states.begin(AgentDirectory(RunView(run, places)))
             run.watch.add(run.states.record, *KINDS)
+        if run.processes is not None:
+            from .processes import ProcessFaults
+
+            run.faults = ProcessFaults(run.watch, run.processes, places)
+            return
         faults = run.faults = Faults(run.watch, node.root.rt.entropy, run.agents.refs, machine, run.network)
         run.watch.add(faults.record, "started", "crashed", "stopped")
 

@@ -30,7 +30,7 @@ from lmos_actors.reports import Failure, RunResult, last_messages
 from lmos_actors.simulation import TraceLog
 
 from .._guard import GRACE, REAL_LIMIT, RUNTIME, Guard, restoring_directory
-from .._worlds import is_real, run_world
+from .._worlds import PROCESS, is_real, run_world
 from ..format import remedy_for
 from ..model import Compare, Scenario, Simulation
 from ._doubles import Doubles
@@ -92,7 +92,10 @@ def real_limit_of(cell: Cell) -> float:
     """Return the seconds of real time that a run of a cell may take where no limit is given."""
     scenario = cell.scenario
     populations = scenario.population if isinstance(scenario, Simulation) else ()
-    return REAL_LIMIT + sum(population.count for population in populations) / AGENTS_PER_SECOND
+    begin = 0.0
+    if cell.deployed is not None and scenario.world == PROCESS:
+        begin = sum(float(group.ready) for group in cell.deployed.deployment.groups.values())
+    return REAL_LIMIT + begin + sum(population.count for population in populations) / AGENTS_PER_SECOND
 
 
 def run_cell(
@@ -307,8 +310,10 @@ def _note_failed_start(state: _RunState, error: StartFailed) -> None:
 
 
 def _declared(run: Run, path: str) -> str:
-    """Return the place in the file of an agent, a population, or the tree."""
-    scenario, names = run.cell.scenario, path.split("/")
+    """Return the place in the file of an agent, a population, a group, or the tree."""
+    scenario, names, deployed = run.cell.scenario, path.split("/"), run.cell.deployed
+    if deployed is not None and scenario.world == PROCESS and names[0] in deployed.deployment.groups:
+        return run.place(("nodes", names[0]), key=True)
     if isinstance(scenario, Simulation):
         for index, entry in enumerate(scenario.population):
             if entry.id == names[0]:

@@ -133,6 +133,7 @@ class StepExecutor:
     async def _await_answer(
         self, step: Any, path: DataPath, request: StepRequest, status: trio.TaskStatus[None]
     ) -> None:
+        await self.run.agents.reach(step.target)
         async with self._open_request(step, path) as call:
             request.call = call
             request.hidden = self._is_secret(step, call)
@@ -251,6 +252,7 @@ class StepExecutor:
 
     async def send(self, step: Any, path: DataPath) -> None:
         """Send a one-way message."""
+        await self.run.agents.reach(step.target)
         await self.thing(step).tell(step.action, self.fill_saved(step, path, step.input))
 
     async def say(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import trio
@@ -37,7 +38,7 @@ from ._step_executor import StepExecutor, StepFailed, StepRequest, unknown_step
 from ._step_text import describe
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Callable, Generator
 
     from lmos_actors.files import DataPath
 
@@ -241,20 +242,32 @@ class Story(StepExecutor):
     ) -> None:
         machine, deaths, first = self.run.machine, -1, True
         assert machine is not None
+        processes, path = self.run.processes, self.run.agents.path(step.target)
         while deaths != machine.deaths:  # a node that was killed has taken the feed along
             await machine.wait_up()
             deaths = machine.deaths
+            begun = task_status.started if first else None
+            first = False
             try:
-                async with self._open_feed(step) as feed:
-                    if first:
-                        task_status.started()
-                    first = False
-                    async for value in feed:
-                        seen.append(plain(value))
-                        self.run.watch.notify()
+                if processes is None:
+                    await self._take_feed(step, seen, begun)
+                elif await processes.until_moved(path, partial(self._take_feed, step, seen, begun)):
+                    deaths = -1
             except AgentError:
-                if first or deaths == machine.deaths:
+                if begun is not None or deaths == machine.deaths:
                     raise
+
+    async def _take_feed(
+        self, step: Observe | Subscribe, seen: list[Any], begun: Callable[[], None] | None
+    ) -> None:
+        """Take what comes, until its end; `begun` is called once it may come."""
+        await self.run.agents.reach(step.target)
+        async with self._open_feed(step) as feed:
+            if begun is not None:
+                begun()
+            async for value in feed:
+                seen.append(plain(value))
+                self.run.watch.notify()
 
     def _open_feed(self, step: Observe | Subscribe) -> Any:
         thing = self.thing(step)
@@ -287,6 +300,8 @@ class Story(StepExecutor):
 
     def _state(self, agent: str) -> str:
         """Return the state of an agent as `wait until` names it; that of one whose node is down, too."""
+        if self.run.processes is not None:
+            return self.run.processes.state_of(self.run.agents.path(agent))
         try:
             return state_of(self.run.agents.slot(agent))
         except AgentUnavailable:

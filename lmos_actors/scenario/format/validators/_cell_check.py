@@ -17,6 +17,7 @@ from ._explore_validator import ExploreValidator
 from ._fault_validator import FaultValidator
 from ._link_fault_validator import LinkFaultValidator
 from ._network_validator import NetworkValidator
+from ._process_validator import ProcessValidator
 from ._store_validator import StoreValidator
 from ._story_validator import StoryValidator
 from ._timeline_validator import TimelineValidator
@@ -48,7 +49,9 @@ def check_cell(names: CellNames, folder: Path, *, whole: bool) -> None:
     """
     validator, store = ValueValidator(names), StoreValidator(names)
     network = NetworkValidator(names)
-    faults = FaultValidator(names, store, LinkFaultValidator(names, network))
+    processes = ProcessValidator(names)
+    faults = FaultValidator(names, store, LinkFaultValidator(names, network), processes)
+    processes.check()
     store.check()
     network.check()
     TopologyValidator(names, validator).check()

@@ -8,7 +8,18 @@ from msgspec import UNSET
 
 from lmos_actors.files import did_you_mean
 
-from ...model import FAULT_KEYS, OF_NETWORK, OF_NODE, Comeback, Crash, FaultAt, Pick, Slow, kind_of_fault
+from ...model import (
+    FAULT_KEYS,
+    OF_NETWORK,
+    OF_NODE,
+    OF_PROCESSES,
+    Comeback,
+    Crash,
+    FaultAt,
+    Pick,
+    Slow,
+    kind_of_fault,
+)
 from ...values import exception_class, exception_names, problem_at
 
 if TYPE_CHECKING:
@@ -16,6 +27,7 @@ if TYPE_CHECKING:
 
     from .._cell_names import CellNames
     from ._link_fault_validator import LinkFaultValidator
+    from ._process_validator import ProcessValidator
     from ._store_validator import StoreValidator
 
 _KEYS = (
@@ -27,8 +39,15 @@ _KEYS = (
 class FaultValidator:
     """Validates faults; mistakes go to `names`."""
 
-    def __init__(self, names: CellNames, store: StoreValidator, links: LinkFaultValidator) -> None:
+    def __init__(
+        self,
+        names: CellNames,
+        store: StoreValidator,
+        links: LinkFaultValidator,
+        processes: ProcessValidator,
+    ) -> None:
         self.names = names
+        self.processes = processes
         self.store = store
         self.links = links
         self.any = False
@@ -39,6 +58,9 @@ class FaultValidator:
         kind = kind_of_fault(fault)
         if isinstance(fault, FaultAt):
             self._keys(fault, path)
+        if self.processes.is_process or kind in OF_PROCESSES or kind == "kill":
+            self._of_processes(fault, kind, path)
+            return
         if kind in OF_NODE:
             self._of_node(fault, kind, path)
             return
@@ -65,6 +87,17 @@ class FaultValidator:
                 self.names.report(
                     path, 'a clock that is right: one of "skew" and "rate" says how it is not', "shape"
                 )
+
+    def _of_processes(self, fault: Any, kind: str, path: DataPath) -> None:
+        """Check a fault that processes have, or a fault of them."""
+        if self.processes.is_process:
+            self.processes.fault(fault, kind, path)
+            self._lasting(fault, path)
+        elif kind in OF_PROCESSES:
+            self.processes.elsewhere(kind, path)
+        else:
+            self.store.check_world(f'"kind: {kind}"', (*path, "kind"))
+            self.links.restart(fault, path)
 
     def _keys(self, fault: FaultAt, path: DataPath) -> None:
         needed, more = FAULT_KEYS[fault.kind]
@@ -146,7 +179,7 @@ class FaultValidator:
             self.names.report((*path, "restart", "after", problem[0]), problem[1], "shape")
 
     def _lasting(self, fault: Any, path: DataPath) -> None:
-        if fault.duration is not UNSET and fault.duration <= 0:
+        if getattr(fault, "duration", UNSET) is not UNSET and fault.duration <= 0:
             self.names.report((*path, "duration"), "a fault of no duration does nothing", "shape")
 
     def _slowed(self, fault: Slow | FaultAt, path: DataPath) -> None:

@@ -98,8 +98,8 @@ class LinkFaultValidator:
     # ---- `kind: restart` of nodes of the network
 
     def restart(self, fault: Any, path: DataPath) -> None:
-        """Check the nodes that a restart is of, if it is not of the whole node."""
-        given = [key for key in ("of", "pick") if getattr(fault, key) not in (UNSET, None)]
+        """Check the nodes that a restart, or a kill, is of, if it is not of the whole node."""
+        given = [key for key in ("of", "pick") if getattr(fault, key, None) not in (UNSET, None)]
         if len(given) == 2:
             self.names.report(path, 'a restart has "of", or "pick", or is of the whole node', "shape")
         elif given and not self.nodes.is_needed:

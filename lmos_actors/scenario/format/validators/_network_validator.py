@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import UNSET
 
-from ..._worlds import MOST_CONNECTIONS, MOST_REGISTERED, is_real
+from ..._worlds import MOST_CONNECTIONS, MOST_REGISTERED, PROCESS, is_real
 from ...model import HUB, WORLDS, Bridge, LinksBetween, Network, Rules, Topology
 from ...values import problem_of_delay
 from ._node_validator import NODES, OF_SYSTEM, NodeValidator
@@ -57,6 +57,8 @@ class NetworkValidator:
         if "network" not in data:
             return
         world = data.get("world", "memory")
+        if world == PROCESS:
+            return  # which is checked with what else is there
         if world in WORLDS and is_real(world):
             why = f'"network" is simulated: world: memory or wire; that of {world} is this machine\'s own'
             self.names.report(_HERE, why, "shape", key=True)

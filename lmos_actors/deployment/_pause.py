@@ -1,0 +1,44 @@
+"""Processes that are held still, as a fault: by SIGSTOP, with a shell that looks after them meanwhile."""
+
+from __future__ import annotations
+
+import os
+import signal
+from contextlib import suppress
+from subprocess import PIPE, Popen
+
+
+class Pause:
+    """The pause of a process with all that it has started itself, which is a process group of its number.
+
+    A process that is stopped does not see that its launcher has gone. So a shell does that in its place: its
+    standard input ends with the launcher, and then it kills the group.
+    """
+
+    def __init__(self) -> None:
+        self._shell: Popen[bytes] | None = None
+
+    def begin(self, group: int) -> None:
+        """Stop a group, unless it is stopped already."""
+        _send(group, signal.SIGSTOP)
+        if self._shell is None:
+            words = ["/bin/sh", "-c", f"read _; kill -KILL -{group}"]
+            self._shell = Popen(words, stdin=PIPE, start_new_session=True)
+
+    def end(self, group: int) -> None:
+        """Have a group go on, if it is stopped."""
+        if self._shell is not None:
+            self.forget()
+            _send(group, signal.SIGCONT)
+
+    def forget(self) -> None:
+        """Look after it no longer: it has been killed."""
+        shell, self._shell = self._shell, None
+        if shell is not None:
+            shell.kill()
+            shell.communicate()
+
+
+def _send(group: int, number: signal.Signals) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, number)

@@ -1,0 +1,32 @@
+"""The groups of a deployment, by the agents that are in them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .format import supervisor_paths
+
+if TYPE_CHECKING:
+    from .format import System
+    from .model import Deployment
+
+
+class GroupNames:
+    """The groups of a deployment by the paths of their agents."""
+
+    def __init__(self, deployment: Deployment, system: System) -> None:
+        places, above = system.paths, supervisor_paths(system.root, system.used)
+        self._groups = {
+            places.get(member) or above.get(member, member): name
+            for name, group in deployment.groups.items()
+            for member in group.agents
+        }
+
+    def path(self, path: str) -> str | None:
+        """Return the group of what is at a path: of an agent, or of a supervisor with all below it."""
+        place = path
+        while place:
+            if place in self._groups:
+                return self._groups[place]
+            place = place.rpartition("/")[0]
+        return next((group for below, group in self._groups.items() if below.startswith(f"{path}/")), None)

@@ -1,0 +1,135 @@
+"""Validation of what a file may have in `world: process`, and of the faults of processes.
+
+Steps consume agents from outside there. What looks into agents, or turns them off one by one, is refused: it
+could be judged by nobody, and must not pass for it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import UNSET
+
+from lmos_actors.files import did_you_mean, mapped
+
+from ..._worlds import PROCESS
+from ...model import (
+    OF_NETWORK,
+    USER,
+    Asking,
+    Compare,
+    Latency,
+    Network,
+    Rules,
+    Say,
+    Start,
+    Stop,
+)
+
+if TYPE_CHECKING:
+    from lmos_actors.files import DataPath
+
+    from .._cell_names import CellNames
+
+KINDS: Final = ("kill", "stop", "cont", "restart")
+"""The kinds of faults that processes have."""
+
+OUTSIDE: Final = "in world: process steps are outside of the agents"
+ELSEWHERE: Final = "memory, wire and websocket have it"
+
+
+class ProcessValidator:
+    """Validates a cell in `world: process`; mistakes go to `names`."""
+
+    def __init__(self, names: CellNames) -> None:
+        self.names = names
+
+    @property
+    def is_process(self) -> bool:
+        """Whether the cell is run in that world."""
+        return bool(self.names.cell.data.get("world") == PROCESS)
+
+    def _report(self, path: DataPath, why: str, *, key: bool = False) -> None:
+        self.names.report(path, why, "shape", key=key)
+
+    def check(self) -> None:
+        """Check the parts of a cell, but for its faults."""
+        data = self.names.cell.data
+        if not self.is_process:
+            return
+        if "system" not in data:
+            place = ("world",) if "world" in mapped(self.names.document.data) else ("matrix", "world")
+            why = 'world: process runs the groups of a deployment: "system: FILE" names its file'
+            self._report(place, why)
+            return
+        if "population" in data:
+            self._report(("population",), f"{OUTSIDE}, and a population has nowhere to be", key=True)
+        if "relay" in data:
+            self._report(("relay",), '"relay" in a group of the deployment makes its hub', key=True)
+        if "measure" in data:
+            self._report(("measure",), f"{OUTSIDE}, and series look into them: {ELSEWHERE}", key=True)
+        for path, made in self.names.made.items():
+            if path[:1] == ("steps",):
+                self._step(made, path)
+            elif path[:1] == ("checks",) and len(path) == len(("checks", "index")):
+                self._check(made, path)
+        self._network()
+
+    def _step(self, step: Any, path: DataPath) -> None:
+        if isinstance(step, Asking) and step.as_ != USER:
+            self._report((*path, "as"), f"{OUTSIDE}, and are those of {USER}: {ELSEWHERE}")
+        elif isinstance(step, (Stop, Start)):
+            does = type(step).__name__.lower()
+            why = f'{OUTSIDE}, and "do: {does}" is for their supervisors: "do: inject" ends processes'
+            self._report((*path, "do"), why)
+        elif isinstance(step, Say):
+            self._report((*path, "do"), f"there is no hub in world: process: {ELSEWHERE}")
+
+    def _check(self, check: Any, path: DataPath) -> None:
+        if not isinstance(check, (Latency, Compare)):
+            kind = str(check.__struct_config__.tag)
+            self._report((*path, "check"), f'{OUTSIDE}, and "check: {kind}" looks into them: {ELSEWHERE}')
+
+    def _network(self) -> None:
+        """Refuse links that are to be anything but what they are."""
+        network = self.names.made.get(("network",))
+        if not isinstance(network, Network):
+            return
+        says = {"links": bool(network.links), "default": network.default != Rules()}
+        says["delivery"] = network.delivery != "stream"
+        for key in [key for key, is_said in says.items() if is_said]:
+            why = f'"{key}" is of a simulated network: world: memory or wire; processes have the real one'
+            self._report(("network", key), why, key=True)
+
+    # ---- faults
+
+    def fault(self, fault: Any, kind: str, path: DataPath) -> None:
+        """Check a fault in that world."""
+        place = (*path, "kind")
+        if kind in OF_NETWORK:
+            why = "is of a simulated network: world: memory or wire; processes have the real one"
+            self._report(place, f'"kind: {kind}" {why}')
+        elif kind not in KINDS:
+            known = ", ".join(KINDS)
+            self._report(place, f'{OUTSIDE}, and "kind: {kind}" is inside: faults of processes are {known}')
+        else:
+            self._of_processes(fault, path)
+
+    def _of_processes(self, fault: Any, path: DataPath) -> None:
+        for key in ("pick", "writes"):
+            if getattr(fault, key, UNSET) not in (UNSET, None):
+                self._report((*path, key), f'"{key}" is for simulated nodes and disks: {ELSEWHERE}', key=True)
+        if fault.of is UNSET:
+            self._report(path, 'in world: process a restart is of groups: "of" names them')
+            return
+        for index, name in enumerate((fault.of,) if isinstance(fault.of, str) else fault.of):
+            here: DataPath = (*path, "of") if isinstance(fault.of, str) else (*path, "of", index)
+            agents = [name for name in self.names.names if name not in self.names.remotes]
+            if name not in (*self.names.groups, *agents):
+                near = did_you_mean(name, [*self.names.groups, *agents])
+                self.names.report(here, f'no group or agent "{name}"{near}')
+
+    def elsewhere(self, kind: str, path: DataPath) -> None:
+        """Refuse a fault that only real processes have."""
+        why = f'"kind: {kind}" is of real processes: world: process; "kind: pause" holds simulated agents'
+        self._report((*path, "kind"), why)

@@ -1,0 +1,325 @@
+"""The processes of one run: those of the groups of its deployment, by a launcher of its own.
+
+They live in a temporary folder: the copy of the file that they read, what they keep, and their logs. They end
+with the run, however it ends: in order where the story has come to its end, else by SIGKILL; and if this
+process is killed, by themselves, as their standard input ends.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from contextlib import asynccontextmanager, contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import TYPE_CHECKING, Final
+
+import trio
+
+from lmos_actors._core import current_environment, set_environment
+from lmos_actors.deployment import GROUP_MODULES, Launcher, LocalPlace, LogFiles, ProcessEnded
+from lmos_actors.errors import (
+    AgentError,
+    AgentUnavailable,
+    RestartIntensityExceeded,
+    StartFailed,
+    group_of,
+    raise_together,
+)
+from lmos_actors.node import open_node
+
+from ..._group_names import GroupNames
+from ...format import launch_plan
+from .._machine import first_of
+from ._client import ProcessClient
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterator
+
+    from lmos_actors.deployment import ReplicaStatus
+    from lmos_actors.node import Node
+
+    from ...format import DeploymentFile, RemoteAccess
+
+IN_ORDER: Final = 10.0
+"""Seconds in which all processes end in order, after a story that has come to its end."""
+
+SEEN: Final = 1.0
+"""Seconds after the end of a connection in which the end of its process is known too."""
+
+
+class Processes:
+    """The processes of one run.
+
+    `changed` is called whenever one has changed its state; `ended` with the name of one that has ended though
+    nobody asked it to, and why.
+    """
+
+    def __init__(
+        self, file: DeploymentFile, changed: Callable[[], object], ended: Callable[[str, str], object]
+    ) -> None:
+        self._file = file
+        self._changed = changed
+        self._ended = ended
+        self._groups = GroupNames(file.deployment, file.system)
+        self._folder = Path()
+        self._may_end: dict[str, None] = {}
+        self._nursery: trio.Nursery | None = None
+        self._launcher: Launcher | None = None
+        self._client: ProcessClient | None = None
+        self._has_begun = False
+        self._failed = trio.Event()
+        self._first_failure = ("", "")
+
+    @property
+    def client(self) -> ProcessClient:
+        """The consumer of their agents, once there is one."""
+        assert self._client is not None
+        return self._client
+
+    def connect(self, node: Node, access: RemoteAccess, sent: Callable[[int], None]) -> None:
+        """Consume their agents by a node; `sent` is called with the number of each message."""
+        self._client = ProcessClient(node, self.url_of, access, sent)
+
+    @property
+    def launcher(self) -> Launcher:
+        """The launcher, while the processes are there."""
+        assert self._launcher is not None
+        return self._launcher
+
+    @property
+    def nursery(self) -> trio.Nursery:
+        """For what is done beside the steps, until the end of the processes."""
+        assert self._nursery is not None
+        return self._nursery
+
+    # ---- begin and end
+
+    @asynccontextmanager
+    async def open(self) -> AsyncGenerator[None]:
+        """Start all processes, and wait until they are ready. Raises StartFailed."""
+        self._folder = Path(mkdtemp(prefix="lmos-actors-run-"))
+        self._place = LocalPlace(self._folder / "processes", GROUP_MODULES)
+        try:
+            self._launcher = launcher = self._made()
+            with _quiet_about_processes():
+                try:
+                    async with self._running(launcher) as node:
+                        await self._wait_ready(launcher)
+                        try:
+                            async with trio.open_nursery(strict_exception_groups=True) as self._nursery:
+                                yield
+                                self._nursery.cancel_scope.cancel("the story has ended")
+                            await self._end_in_order(launcher, node)
+                        finally:
+                            node.force_stop()
+                except BaseExceptionGroup as group:
+                    raise_together(list(group.exceptions), "errors of one run")
+                except RestartIntensityExceeded as error:
+                    name, why = _last_of(error)
+                    raise StartFailed(name, why) from None
+        finally:
+            await self._place.aclose()
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _made(self) -> Launcher:
+        path = self._file.document.path
+        assert path is not None
+        copy, state = self._folder / path.name, self._folder / "state"
+        shutil.copyfile(path, copy)
+        state.mkdir()
+        words = ("--snapshot", str(copy), "--keep", str(state))
+        plan = launch_plan(self._file.deployment, str(path.resolve()), words)
+        return Launcher(plan, self._place, LogFiles(self._folder / "logs"), self._note)
+
+    @asynccontextmanager
+    async def _running(self, launcher: Launcher) -> AsyncGenerator[Node]:
+        """Open the node of the launcher, which is no part of what the run records."""
+        environment = current_environment()
+        set_environment(None)
+        async with open_node(launcher.tree()) as node:
+            set_environment(environment)
+            launcher.opened(node)
+            try:
+                yield node
+            except BaseException:
+                node.force_stop()
+                raise
+
+    async def _wait_ready(self, launcher: Launcher) -> None:
+        """Wait until all processes are ready. Raises StartFailed if one of them ends before."""
+        await first_of(launcher.wait_ready, self._failed.wait)
+        self._has_begun = not self._failed.is_set()
+        if not self._has_begun:
+            raise StartFailed(*self._first_failure)
+
+    async def _end_in_order(self, launcher: Launcher, node: Node) -> None:
+        for group in launcher.groups.values():
+            for member in group.members.values():
+                if member.replica is not None and member.replica.process is not None:
+                    member.replica.process.resume()  # a stopped process hears of nothing
+        with trio.move_on_after(IN_ORDER), suppress(StartFailed):
+            await launcher.stop()
+
+    def _note(self, group: str, replica: ReplicaStatus) -> None:
+        name = f"{group}/{replica.number}"
+        is_failure = replica.state == "restarting" and bool(replica.why)
+        if is_failure and self._may_end.pop(name, self) is self:  # the values are None
+            if self._has_begun:
+                self._ended(name, replica.why)
+            elif not self._failed.is_set():
+                self._first_failure = (name, f"it {replica.why}")
+                self._failed.set()
+        self._changed()
+
+    # ---- what is asked of them
+
+    def group_at(self, path: str) -> str:
+        """Return the group of the agent at a path, which one has: the file was checked."""
+        found = self._groups.path(path)
+        assert found is not None
+        return found
+
+    def url_of(self, path: str) -> str:
+        """Return where the agent at a path is reached. Raises AgentUnavailable while no process is ready."""
+        found = self._url(path)
+        if found is None:
+            raise AgentUnavailable(path, f"no process of {self.group_at(path)} is ready")
+        return found
+
+    def _url(self, path: str) -> str | None:
+        members = sorted(self.launcher.groups[self.group_at(path)].members.items())
+        return next((each.urls[0] for _, each in members if each.state == "ready" and each.urls), None)
+
+    def state_of(self, path: str) -> str:
+        """Return the state of the processes of an agent, as `wait until` names it."""
+        group = self.launcher.groups[self.group_at(path)]
+        states = {member.state for member in group.members.values()}
+        if states == {"ready"}:
+            return "running"
+        return "stopped" if states <= {"stopped"} else "restarting"
+
+    async def until_moved(self, path: str, take: Callable[[], Awaitable[None]]) -> bool:
+        """Await something of the agent at a path until it is in another process; return whether it was.
+
+        Raises what that raises while its process goes on. The end of a connection is seen before that of the
+        process.
+        """
+        group = self.launcher.groups[self.group_at(path)]
+        url, error, is_moved = self.url_of(path), None, False
+        async with trio.open_nursery() as nursery:
+
+            async def watch() -> None:
+                nonlocal is_moved
+                await group.wait_until(lambda: self._url(path) not in (None, url))
+                is_moved = True
+                nursery.cancel_scope.cancel("it is in another process")
+
+            nursery.start_soon(watch)
+            try:
+                await take()
+            except AgentError as caught:
+                with trio.move_on_after(SEEN) as scope:
+                    await group.wait_until(lambda: not group.is_ready())
+                if scope.cancelled_caught:
+                    error = caught
+                else:
+                    await group.wait_until(group.is_ready)
+                    is_moved = True
+            nursery.cancel_scope.cancel("it is over")
+        if error is not None:
+            raise error
+        return is_moved
+
+    def draw(self) -> tuple[str, ...]:
+        """Draw the processes as they stand."""
+        return tuple(self._rows())
+
+    def _rows(self) -> Iterator[str]:
+        if self._launcher is None:
+            return
+        for status in self._launcher.status().groups:
+            for replica in status.replicas:
+                why = f"  it {replica.why}" if replica.why else ""
+                starts = f"{replica.generation} start" + ("s" if replica.generation != 1 else "")
+                yield f"{status.name}/{replica.number}  {replica.state}  {starts}{why}"
+
+    # ---- what is done to them
+
+    def generations(self, groups: list[str]) -> dict[str, int]:
+        """Return how often the processes of groups have begun, by their names."""
+        return {name: count for group in groups for name, count in self._generations(group).items()}
+
+    def _generations(self, group: str) -> dict[str, int]:
+        members = self.launcher.groups[group].members
+        return {f"{group}/{number}": member.generation for number, member in members.items()}
+
+    def kill(self, group: str) -> None:
+        """End the processes of a group at once; the launcher starts others."""
+        for number, member in self.launcher.groups[group].members.items():
+            if member.replica is not None and member.replica.process is not None:
+                self._may_end[f"{group}/{number}"] = None
+                member.replica.process.kill()
+
+    def pause(self, group: str) -> None:
+        """Have the processes of a group do nothing."""
+        for member in self.launcher.groups[group].members.values():
+            if member.replica is not None and member.replica.process is not None:
+                member.replica.process.pause()
+
+    def resume(self, group: str) -> None:
+        """Have the processes of a group go on."""
+        for member in self.launcher.groups[group].members.values():
+            if member.replica is not None and member.replica.process is not None:
+                member.replica.process.resume()
+
+    async def wait_begun_after(self, groups: list[str], before: dict[str, int]) -> None:
+        """Wait until all processes of groups are ready that have begun since then."""
+        for name in groups:
+            group = self.launcher.groups[name]
+            await group.wait_until(partial(self._has_begun_after, name, before))
+
+    def _has_begun_after(self, group: str, before: dict[str, int]) -> bool:
+        counts = self._generations(group).items()
+        return self.launcher.groups[group].is_ready() and all(
+            now > before.get(each, 0) for each, now in counts
+        )
+
+    async def restart(self, group: str, down: float) -> None:
+        """Have the processes of a group drain, and start them again after so many seconds."""
+        found = self.launcher.groups[group]
+        await self.launcher.stop_all(found)
+        await trio.sleep(down)
+        await self.launcher.start_all(found)
+        await found.wait_until(found.is_ready)
+
+
+@contextmanager
+def _quiet_about_processes() -> Generator[None]:
+    """Have no crash report of a process in the log of this one: results say how processes ended."""
+    log = logging.getLogger("lmos_actors")
+
+    def is_other(record: logging.LogRecord) -> bool:
+        args = record.args if isinstance(record.args, tuple) else ()
+        return not any(isinstance(getattr(each, "error", None), ProcessEnded) for each in args)
+
+    log.addFilter(is_other)
+    try:
+        yield
+    finally:
+        log.removeFilter(is_other)
+
+
+def _last_of(error: BaseException) -> tuple[str, str]:
+    """Return the process that failed last before a launcher gave up, and how."""
+    todo: list[BaseException] = [error]
+    found = ("launcher", str(error))
+    for each in todo:
+        group = group_of(each)
+        todo += [] if group is None else group.exceptions
+        todo += [] if each.__cause__ is None else [each.__cause__]
+        todo += getattr(each, "causes", ())
+        if isinstance(each, ProcessEnded):
+            found = (each.name, each.why)
+    return found

@@ -1,0 +1,186 @@
+"""Stories of processes: `world: process`, with faults of real processes, and nothing left of them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+from time import monotonic, sleep
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lmos_actors.files import parse
+from lmos_actors.scenario import accepts, load_scenario, resolve
+from lmos_actors.scenario.run import run_cell
+from tests.commands import started
+from tests.scenario.steps import inject, invoke, wait
+from tests.scenario.test_systems import ASKED, CODE, SYSTEM
+from tests.source import ROOT
+
+if TYPE_CHECKING:
+    from lmos_actors.reports import RunResult
+
+COUNTED = """
+
+class Tally(Agent, durable=True):
+    count: Property[int] = prop(default=0, read_only=True)
+
+    @action
+    def next(self) -> int:
+        self.count += 1
+        return self.count
+"""
+
+KEPT = SYSTEM.replace(
+    "groups:\n",
+    "  tally: {from: agent, use: processed:Tally}\ngroups:\n"
+    "  books: {agents: [tally], register: registry, store: sqlite:kept/tally.db}\n",
+)
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("processes")
+    (root / "processed.py").write_text(
+        CODE.replace("Agent, Ref, action", "Agent, Property, Ref, action, prop") + COUNTED
+    )
+    return root
+
+
+def written(folder: Path, steps: Any, system: str = KEPT, **keys: Any) -> Path:
+    (folder / "desk.yaml").write_text(system.replace("deployed:", "processed:"))
+    file = folder / "story.json"
+    head = {"lmos": "scenario/v1", "name": "s", "system": "desk.yaml", "world": "process", "timeout": "90s"}
+    file.write_text(json.dumps({**head, "steps": steps, **keys}))
+    return file
+
+
+def run(file: Path) -> RunResult:
+    resolved = load_scenario(file)
+    (cell,) = resolved.cells
+    return run_cell(resolved, cell, 1, real_limit=240.0)
+
+
+def processes_of(folder: Path) -> list[int]:
+    """The processes that serve the file of a folder."""
+    found: list[int] = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            try:
+                words = (entry / "cmdline").read_bytes()
+            except OSError:
+                continue
+            if os.fsencode(folder / "desk.yaml") in words:
+                found.append(int(entry.name))
+    return found
+
+
+@pytest.mark.slow
+def test_faults_of_processes(project: Path) -> None:
+    observed = {"do": "observe", "id": "seen", "target": "tally", "property": "count"}
+    steps = [
+        *ASKED,
+        observed,
+        invoke("next", "tally"),
+        inject("kill", of="books", id="killed"),
+        invoke("next", "tally", id="second"),
+        {"do": "expect", "that": "output", "of": "second", "equals": 2},
+        inject("stop", of="weather", duration="1s"),
+        {**ASKED[0], "id": "slow"},
+        {"do": "expect", "that": "output", "of": "slow", "equals": "grey in Bonn"},
+        inject("stop", of=["desk"], id="stopped"),
+        {**ASKED[0], "id": "held", "wait": False},
+        wait(0.5),
+        inject("cont", of="front"),
+        {"do": "expect", "that": "output", "of": "held", "equals": "grey in Bonn"},
+        inject("restart", of=["books"], down="100ms"),
+        {"do": "wait", "until": {"agent": "tally", "is": "running"}},
+        invoke("next", "tally", id="third"),
+        {"do": "expect", "that": "output", "of": "third", "equals": 3},
+        {"do": "expect", "that": "reading", "of": "seen", "equals": 3},
+    ]
+    result = run(written(project, steps))
+    assert result.failures == ()
+    assert result.ok
+    assert [(fault.kind, fault.targets) for fault in result.faults] == [
+        ("kill", ("books",)),
+        ("stop", ("weather",)),
+        ("stop", ("front",)),
+        ("restart", ("books",)),
+    ]
+    assert all(fault.end is not None for fault in result.faults)
+    assert processes_of(project) == []
+    assert not (project / "kept").exists()
+
+
+@pytest.mark.slow
+def test_a_process_that_does_not_begin_is_no_run(project: Path) -> None:
+    broken = KEPT.replace("metrics: true", "cwd: nowhere")
+    result = run(written(project, ASKED, system=broken))
+    assert result.ended == "could not run"
+    (failure,) = result.failures
+    assert failure.place.endswith(f"desk.yaml:{len(broken.splitlines())}:3")
+    assert "front/1 could not start: it " in failure.saw
+    assert processes_of(project) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_nothing_is_left_of_a_run_that_is_ended(project: Path, number: signal.Signals) -> None:
+    steps = [inject("stop", of="weather"), {**ASKED[0], "wait": False}, wait(80)]
+    file = written(project, steps)
+    with started(["run", file.name], project) as command:
+        wait_until(lambda: "T" in states(processes_of(project)), 60)
+        command.send_signal(number)
+        command.wait()
+    wait_until(lambda: processes_of(project) == [], 20)
+
+
+def states(processes: list[int]) -> list[str]:
+    found: list[str] = []
+    for process in processes:
+        try:
+            found.append(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0])
+        except OSError:
+            continue
+    return found
+
+
+def wait_until(holds: Any, seconds: float) -> None:
+    """Wait for processes, which say nothing to this one."""
+    end = monotonic() + seconds
+    while not holds():
+        assert monotonic() < end
+        sleep(0.1)
+
+
+CUT = inject("partition", sides=[["books", "weather"], ["front"]], duration="5s")
+
+
+@pytest.mark.parametrize("is_cut", [False, True], ids=["whole", "cut"])
+@pytest.mark.parametrize("world", ["memory", "wire"])
+def test_the_shipped_story_has_one_verdict_in_simulated_worlds(world: str, is_cut: bool) -> None:
+    judge_shipped(world, [CUT] if is_cut else [])
+
+
+@pytest.mark.slow
+def test_and_as_processes() -> None:
+    judge_shipped("process", [])
+
+
+def judge_shipped(world: str, more: list[dict[str, Any]]) -> None:
+    """Run the shipped story with some steps more, before it asks again and again."""
+    file = ROOT / "scenarios/desk.yaml"
+    data: Any = parse(file.read_text(), name="desk.yaml").data
+    place = [step["do"] for step in data["steps"]].index("repeat")
+    data["steps"][place:place] = more
+    del data["matrix"]
+    text = json.dumps({**data, "world": world})
+    (cell,) = (resolved := resolve(file, text=text, accepts=accepts, fitted=True)).cells
+    result = run_cell(resolved, cell, 1, real_limit=240.0)
+    assert result.failures == ()
+    assert result.ok
+    assert result.checks_passed == result.checks == 1
+    assert [fault.kind for fault in result.faults] == ["restart", *["partition" for _ in more]]
