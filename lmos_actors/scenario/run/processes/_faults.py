@@ -54,7 +54,7 @@ class ProcessFaults:
         injected = _Injected(id, kind_of_fault(fault), tuple(groups), trio.current_time())
         self._injected.append(injected)
         for group in groups:
-            fields = {"fault": injected.kind, "id": id, "targets": len(groups)}
+            fields: dict[str, object] = {"fault": injected.kind, "id": id, "targets": len(groups)}
             self._watch.record("fault", group, fields)
         done = trio.Event()
         self._processes.nursery.start_soon(self._carry_out, fault, injected, done)
