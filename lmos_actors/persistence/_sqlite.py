@@ -74,6 +74,7 @@ _COUNT_SYNC: Final = "INSERT INTO meta VALUES ('syncs', 1) ON CONFLICT (name) DO
 """SQLite syncs only what it writes: with equal values that would be nothing, nor the commits before."""
 
 _GET: Final = "SELECT value, sum FROM records WHERE space = ? AND key = ?"
+_GET_SOME: Final = "SELECT key, value, sum FROM records WHERE space = ? AND key IN"
 _SCAN: Final = "SELECT key, value, sum FROM records WHERE space = ? AND key >= ? ORDER BY key LIMIT ?"
 _SCAN_TO: Final = (
     "SELECT key, value, sum FROM records WHERE space = ? AND key >= ? AND key < ? ORDER BY key LIMIT ?"
@@ -304,7 +305,8 @@ class SqliteStore:
                 if self._newest_writer(db) != self._writer:
                     raise StoreFenced(self.name, "another writer has opened it since")
                 puts = _Puts(db, self._rows)
-                conflicts = [self._apply(puts, batch) for batch in batches]
+                checked = self._checked_ahead(db, batches)
+                conflicts = [self._apply(puts, batch, checked) for batch in batches]
                 puts.write()
                 if durability == "power":
                     db.execute(_COUNT_SYNC)
@@ -337,12 +339,39 @@ class SqliteStore:
             raise StoreDamaged(self.name, "the number of its writer is missing")
         return int(row[0])
 
-    def _apply(self, puts: _Puts, batch: Batch) -> Conflict | None:
+    def _checked_ahead(self, db: sqlite3.Connection, batches: Sequence[Batch]) -> dict[str, dict[str, bytes]]:
+        """Return the values that are checked, by space, of spaces in which nothing is written.
+
+        They are read in few statements, as many batches of a commit may check something.
+        """
+        writes = [write for batch in batches for write in batch]
+        checks = [write for write in writes if isinstance(write, Check)]
+        if not checks:
+            return {}
+        written = {write.space for write in writes if not isinstance(write, Check)}
+        keys: dict[str, dict[str, None]] = {}
+        for write in checks:
+            if write.space not in written:
+                keys.setdefault(write.space, {})[write.key] = None
+        return {space: self._values(db, space, list(wanted)) for space, wanted in keys.items()}
+
+    def _values(self, db: sqlite3.Connection, space: str, keys: list[str]) -> dict[str, bytes]:
+        most, found = 4 * self._rows[0] - 1, dict[str, bytes]()
+        for start in range(0, len(keys), most):
+            some = keys[start : start + most]
+            rows = db.execute(f"{_GET_SOME} ({', '.join('?' * len(some))})", (space, *some))
+            found |= {key: self._checked(space, key, value, total) for key, value, total in rows}
+        return found
+
+    def _apply(self, puts: _Puts, batch: Batch, checked: dict[str, dict[str, bytes]]) -> Conflict | None:
         for write in batch:
             if isinstance(write, DeleteRange) or write.expect is Expected.ANYTHING:
                 continue
-            puts.write()  # of batches before this
-            value = self._value(puts.db, write.space, write.key)
+            if isinstance(write, Check) and write.space in checked:
+                value = checked[write.space].get(write.key)
+            else:
+                puts.write()  # of batches before this
+                value = self._value(puts.db, write.space, write.key)
             if value != (None if write.expect is Expected.NOTHING else write.expect):
                 return write.space, write.key
         for write in batch:
