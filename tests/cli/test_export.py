@@ -259,7 +259,8 @@ def test_services_say_what_the_file_says_of_their_groups(export: Callable[..., R
     services = made["services"]
     assert list(services) == ["registry", "weather-1", "weather-2", "several", "front", "counter"]
     second = services["weather-2"]
-    command = "lmos-actors serve /app/desk.yaml --group weather --replica 2 --listen ws://0.0.0.0:9000"
+    command = "serve /app/desk.yaml --group weather --replica 2 --listen ws://0.0.0.0:9000"
+    assert second["entrypoint"] == ["lmos-actors"]
     assert second["command"] == [*command.split(), "--at", "registry=https://registry:7100"]
     assert (second["image"], second["hostname"], second["stop_grace_period"]) == (
         "desk:1",
@@ -317,9 +318,8 @@ def test_manifests_say_what_the_file_says_of_their_groups(export: Callable[..., 
     assert pod["terminationGracePeriodSeconds"] == 29 + 3
     assert pod["securityContext"]["runAsNonRoot"] is True
     (container,) = pod["containers"]
-    command = (
-        "lmos-actors serve /app/desk.yaml --group weather --replica $(REPLICA) --listen ws://0.0.0.0:8080"
-    )
+    assert container["command"] == ["lmos-actors"]
+    command = "serve /app/desk.yaml --group weather --replica $(REPLICA) --listen ws://0.0.0.0:8080"
     more = "--public-url ws://$(POD).travel-desk-weather:8080 --at registry=https://travel-desk-registry:7100"
     assert container["args"] == f"{command} {more}".split()
     assert container["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": "agents", "scheme": "HTTP"}

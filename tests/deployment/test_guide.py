@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+import yaml
 
 from tests.commands import called, surroundings
 from tests.docs.test_documents import DOCS, agrees, blocks, commands
@@ -34,6 +35,18 @@ def free_ports() -> dict[str, str]:
     for each in held:
         each.close()
     return dict(zip(SHOWN, found, strict=True))
+
+
+def test_the_group_that_the_guide_shows_alone_is_right_in_its_file(tmp_path: Path) -> None:
+    files = {block.title: block.body for block in BLOCKS if block.title}
+    (group,) = [yaml.safe_load(block.body) for block in BLOCKS if block.kind == "yaml" and not block.title]
+    whole = yaml.safe_load(files["desk.yaml"])
+    whole["groups"] |= group
+    del whole["vars"]
+    (tmp_path / "desk.py").write_text(files["desk.py"], encoding="utf-8")
+    (tmp_path / "desk.yaml").write_text(yaml.safe_dump(whole, sort_keys=False), encoding="utf-8")
+    ran = called(("validate", "desk.yaml"), tmp_path, timeout=50)
+    assert (ran.returncode, ran.stderr) == (0, "")
 
 
 @pytest.mark.slow

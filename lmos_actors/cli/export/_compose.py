@@ -86,6 +86,7 @@ class _Services:
         root = source.container_root()
         made: dict[str, Any] = {
             "image": source.image(),
+            "entrypoint": [source.options.command or "lmos-actors"],  # whatever that of the image is
             "command": self._command(number),
             "working_dir": root,
             "restart": "unless-stopped",
@@ -122,7 +123,7 @@ class _Services:
             service = services_of(source, host)[0][0]
             there = source.address_of(source.groups[host])
             words += ["--at", f"{host}={'https' if there.secure else 'http'}://{service}:{there.port}"]
-        return [_escaped(word) for word in (source.options.command or "lmos-actors", *words)]
+        return [_escaped(word) for word in words]
 
     def _options(self, service: str, number: int | None) -> dict[str, Any]:
         """Return what only some services have."""

@@ -180,6 +180,7 @@ class _Group:
         return {
             "name": dns_name(self._name),
             "image": source.image(),
+            "command": [source.options.command or "lmos-actors"],  # whatever that of the image is
             "args": self._words(),
             "workingDir": source.container_root(),
             "env": self._environment(),
@@ -206,7 +207,7 @@ class _Group:
             there = _address_of(source, source.groups[host])
             scheme = "https" if there.secure else "http"
             words += ["--at", f"{host}={scheme}://{_own(source, host)}:{there.port}"]
-        return [source.options.command or "lmos-actors", *words]
+        return words
 
     def _environment(self) -> list[dict[str, Any]]:
         label = "metadata.labels['apps.kubernetes.io/pod-index']"
