@@ -195,6 +195,7 @@ from .messages._request_keys import (
     RequestKey as RequestKey,
     far_key as far_key,
     keyed_requests_of as keyed_requests_of,
+    no_answers as no_answers,
     wrong_key as wrong_key,
     wrong_operation as wrong_operation,
 )

@@ -105,10 +105,13 @@ class Replica(Agent, private=True):
         words, environment = group.arguments_of(self.number), group.plan.environment
         order = Order(name=self.name, arguments=words, environment=environment)
         try:
-            self.process = process = await group.place.start(order)
+            with trio.CancelScope(shield=True):  # a process that is started is known, whatever comes
+                self.process = await group.place.start(order)
         except StartFailed as error:
             self.why = str(error)
             raise
+        process = self.process
+        assert process is not None  # it has been started
         group.enters(self, "starting", int(process.id) if process.id.isdecimal() else None)
         if self.asked:  # while its place was starting it
             self._stop(process)

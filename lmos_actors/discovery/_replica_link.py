@@ -30,7 +30,7 @@ import trio
 from attrs import evolve
 from trio.lowlevel import checkpoint_if_cancelled, enable_ki_protection
 
-from lmos_actors.actors import MISSING, key_text, near_links, park_among
+from lmos_actors.actors import MISSING, key_text, near_links, no_answers, park_among
 from lmos_actors.errors import (
     AgentDied,
     AgentUnavailable,
@@ -217,6 +217,10 @@ class ReplicaLink:
         op = None if contract is None else contract.table.get(key)
         return bool(op is not None and op.repeatable)
 
+    def keeps_answers(self, key: str) -> bool:
+        """Return whether the answers to requests that have a key are kept: by the agent of an `id`."""
+        return self._query.id is not None and not self.operation(key).streams
+
     def _check(self, key: str) -> None:
         if self._by is not None and key[0] in _PROPERTIES:
             raise NotAllowed(
@@ -323,9 +327,14 @@ class ReplicaLink:
         attempt: Attempt | None = None,
     ) -> Any:
         """See `Link`: looking up and connecting count."""
-        return await self._carry(
-            lambda each, left: each.link.ask(key, args, kwargs, left, attempt), key, args, kwargs, seconds
-        )
+
+        async def send(replica: Replica, left: float | None) -> Any:
+            link = replica.link
+            if attempt is not None and attempt.key is not None and not link.keeps_answers(key):
+                raise NotAllowed(no_answers(self.path))
+            return await link.ask(key, args, kwargs, left, attempt)
+
+        return await self._carry(send, key, args, kwargs, seconds)
 
     async def tell(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """See `Link`."""

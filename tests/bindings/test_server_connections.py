@@ -487,3 +487,33 @@ async def test_an_agent_of_unknown_class_is_listed_once_it_runs(virtual_clock: A
         await node.root.terminate_child("hidden")
         assert [each.name for each in exposure] == ["partial"]
         assert [*exposure.names()] == ["hidden", "partial"]
+
+
+async def test_connections_are_closed_one_after_another_when_a_server_leaves(virtual_clock: Any) -> None:
+    async with open_test_node() as node:
+        await node.start_child(ChildSpec("weather", Weather))
+        async with serving(node) as served:
+            lines = [await served.line() for _ in range(4)]
+            lines[1].put("invokeAction", action="slow", input={"name": "it"})
+            await settle()
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(served.server.leave, 8.0)
+                for closed in range(1, 5):
+                    await settle()
+                    idle = [line for line in lines[:closed] if line is not lines[1]]
+                    assert {line.closed for line in idle} == {(1012, "the node is shutting down")}
+                    assert {line.closed for line in [lines[1], *lines[closed:]]} == {None}
+                    for line in lines[max(closed, 2) :]:
+                        assert (await line.ask("readProperty", name="units"))["value"] == "celsius"
+                    refused = served.server.accept(upgrade("/ws"))
+                    assert isinstance(refused, Refuse)
+                    assert refused.status == 503
+                    await trio.sleep(2.0)
+            await trio.sleep(4.0)
+            assert (
+                lines[1].take()[-1]["output"] == "it"
+            )  # of the one that was asked to leave while it was busy
+            assert lines[1].closed == (1012, "the node is shutting down")
+            for line in lines:
+                line.leave()
+            await served.server.wait_closed()

@@ -17,9 +17,19 @@ import trio.testing
 import trustme
 from trio.testing import MockClock
 
-from lmos_actors import Agent, AgentDied, ChildSpec, ConfigError, SupervisorSpec, action, open_node
+from lmos_actors import (
+    Agent,
+    AgentDied,
+    ChildSpec,
+    ConfigError,
+    OutcomeUnknown,
+    SupervisorSpec,
+    action,
+    open_node,
+)
 from lmos_actors.cli import main
 from lmos_actors.cli.serve._announcer import Announcer
+from lmos_actors.cli.serve._ending import Ending
 from lmos_actors.cli.serve._serve import RESERVED, Serving, door_options
 from lmos_actors.cli.serve._targets import planned_of, tree_at
 from tests.commands import RunningCommand, called, started
@@ -493,3 +503,33 @@ def test_the_examples_of_its_help_are_in_the_repository(
     assert len(examples) >= 5
     assert "lmos-actors read http://127.0.0.1:8080/agents/weather units" in said
     assert "    units: Property[" in (ROOT / "agents/weather.py").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(("seconds", "answered"), [(3.0, True), (60.0, False)])
+def test_an_action_that_takes_longer_than_the_time_to_drain_is_cut_off(
+    project: Path, capsys: pytest.CaptureFixture[str], seconds: float, answered: bool
+) -> None:
+    planned = planned_of(["served.py:Slow"], [])
+    assert not isinstance(planned, int)
+    tree = SupervisorSpec("root", [each.spec({}) for each in planned])
+    opened = partial(open_node, tree, listen="ws://here:80")
+
+    async def main() -> None:
+        ending = Ending(4.0, spread=1.0)
+        async with open_node() as node, trio.open_nursery() as nursery:
+            nursery.start_soon(Serving(Announcer(json=True), None, ending=ending).run, opened)
+            await trio.sleep(1.0)
+            far = await node.consume(Slow, "ws://here/agents/slow")
+            async with far.begin(Slow.work, seconds) as call:
+                await trio.sleep(1.0)
+                signal.raise_signal(signal.SIGTERM)
+                if answered:
+                    assert await call.result() == "celsius 3"
+                else:
+                    with pytest.raises((OutcomeUnknown, AgentDied)):
+                        await call.result()
+                    assert trio.current_time() == pytest.approx(7.0)
+
+    trio.run(main, clock=MockClock(autojump_threshold=0))
+    said = [json.loads(line)["event"] for line in capsys.readouterr().out.splitlines()]
+    assert said[-1] == "stopped"

@@ -386,3 +386,23 @@ def test_a_group_that_never_becomes_ready_says_so(project: Path) -> None:
         code, errors = running.ended()
     assert code == 3
     assert "weather/1 was not ready within 1 s" in errors
+
+
+# ---- one process, tried by hand
+
+
+def test_a_process_of_a_group_drains_once_its_standard_input_is_closed(project: Path) -> None:
+    words = [sys.executable, "-m", "lmos_actors", "serve", "desk.yaml", "--group", "weather", "--launched"]
+    process = subprocess.Popen(
+        words, cwd=project, env=surroundings(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    with process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        events = (json.loads(line) for line in process.stdout)
+        url = next(each for each in events if each["event"] == "listening")["url"].removesuffix("/ws")
+        with forecast(project, url, seconds=1.0) as call:
+            soon((project / "asked-Bonn").exists)
+            process.stdin.close()
+            assert "Bonn: sun" in call.communicate(WAIT)[0]
+        assert process.wait(WAIT) == 0

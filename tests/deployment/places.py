@@ -168,8 +168,7 @@ class FakePlace:
     async def start(self, order: Order) -> FakeProcess:
         scripts = self.scripts.get(order.name) or [self.usual]
         script = scripts.pop(0) if len(scripts) > 1 else scripts[0]
-        with trio.CancelScope(shield=True):
-            await trio.sleep(script.starting)
+        await trio.sleep(script.starting)
         if script.fails:
             raise StartFailed(order.name, script.fails)
         self.orders.append(order)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import asynccontextmanager
+from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -626,3 +627,43 @@ def test_a_node_in_a_thread_listens_and_consumes() -> None:
         assert thread.portal.run(far.invoke, "work", {"seconds": 0.0}) == "done by slow"
     finally:
         thread.close()
+
+
+def test_a_node_that_drains_over_some_seconds_says_so_and_answers_those_who_are_still_connected() -> None:
+    async def main() -> None:
+        network = MemoryNetwork()
+
+        async def status(target: bytes, more: bytes = b"") -> bytes:
+            stream = await network.connect(endpoint_of("ws://here"), None)
+            async with stream:
+                await stream.send_all(b"GET " + target + b" HTTP/1.1\r\nHost: here\r\n" + more + b"\r\n")
+                return bytes(await stream.receive_some()).split(b" ")[1]
+
+        upgrade = (
+            b"Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
+            b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Protocol: lmos\r\n"
+        )
+        async with (
+            open_node(listen="ws://here:80", network=network) as node,
+            open_node(network=network) as first,
+            open_node(network=network) as second,
+        ):
+            await node.start(Slow)
+            fars = [await each.consume(Slow, "ws://here/agents/slow") for each in (first, second)]
+            for far in fars:
+                await far.invoke(Slow.work, 0.1)
+            assert await status(b"/readyz") == b"200"
+            begun = trio.current_time()
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(partial(node.drain, spread=4.0))
+                await trio.sleep(1.0)
+                assert node.connections == 1
+                assert await status(b"/readyz") == b"503"
+                assert await status(b"/ws", upgrade) == b"503"
+                assert await fars[1].invoke(Slow.work, 0.1) == "done by slow"
+                with pytest.raises(AgentUnavailable):
+                    await fars[0].invoke(Slow.work, 0.1)
+            assert trio.current_time() - begun == pytest.approx(4.0)
+            assert node.connections == 0
+
+    run(main)
