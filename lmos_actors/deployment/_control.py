@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from lmos_actors.transport import Endpoint
 
 PRIVATE: Final = 0o700
+MOST_PATH: Final = 60
+"""Bytes of the folder of sockets: systems take about a hundred for the path of a socket."""
 
 TRIES: Final = 5
 BETWEEN: Final = 0.02
@@ -131,11 +133,13 @@ def running_controls() -> list[Controls]:
 
 
 def _sockets() -> Path:
-    """Return the folder of the sockets of this user."""
+    """Return the folder of the sockets of this user: the path of a socket cannot be long."""
     own = os.environ.get("XDG_RUNTIME_DIR")
-    if own and os.path.isdir(own):
+    if own and os.path.isdir(own) and len(os.fsencode(own)) <= MOST_PATH:
         return Path(own) / "lmos-actors"
-    return Path(tempfile.gettempdir()) / f"lmos-actors-{os.getuid()}"
+    usual = tempfile.gettempdir()
+    place = usual if len(os.fsencode(usual)) <= MOST_PATH else "/tmp"  # noqa: S108 - it is private, see below
+    return Path(place) / f"lmos-actors-{os.getuid()}"
 
 
 def _private_folder(folder: Path) -> None:

@@ -7,6 +7,7 @@ import signal
 import stat
 import subprocess
 import sys
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import pytest
@@ -32,6 +33,7 @@ from tests.deployment.places import NoFiles, group, plan_of
 from tests.source import ROOT
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 HOLD = """
@@ -44,10 +46,10 @@ time.sleep(60)
 
 
 @pytest.fixture
-def controls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Controls:
-    (tmp_path / "run").mkdir()
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "run"))
-    return controls_of(str(tmp_path / "desk.yaml"))
+def controls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Controls]:
+    with TemporaryDirectory() as folder:  # of a short name: the path of a socket cannot be long
+        monkeypatch.setenv("XDG_RUNTIME_DIR", folder)
+        yield controls_of(str(tmp_path / "desk.yaml"))
 
 
 def mode(path: Path) -> int:
@@ -185,6 +187,15 @@ async def test_where_no_launcher_is_the_socket_says_so(controls: Controls) -> No
     await listener.aclose()
     with pytest.raises(trio.ClosedResourceError):
         await listener.accept()
+
+
+def test_a_folder_for_sockets_that_is_too_deep_is_not_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deep = tmp_path / ("x" * 60)
+    deep.mkdir()
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(deep))
+    assert deep not in controls_of(str(tmp_path / "desk.yaml")).socket.parents
 
 
 async def test_a_path_that_is_too_long_for_a_socket_is_an_error_of_its_own(tmp_path: Path) -> None:
