@@ -138,7 +138,7 @@ def _sockets() -> Path:
     if own and os.path.isdir(own) and len(os.fsencode(own)) <= MOST_PATH:
         return Path(own) / "lmos-actors"
     usual = tempfile.gettempdir()
-    place = usual if len(os.fsencode(usual)) <= MOST_PATH else "/tmp"  # noqa: S108 - it is private, see below
+    place = usual if len(os.fsencode(usual)) <= MOST_PATH else "/tmp"
     return Path(place) / f"lmos-actors-{os.getuid()}"
 
 
