@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 COUNTED = """
 
+import os
+
+
 class Tally(Agent, durable=True):
     count: Property[int] = prop(default=0, read_only=True)
 
@@ -31,6 +34,10 @@ class Tally(Agent, durable=True):
     def next(self) -> int:
         self.count += 1
         return self.count
+
+    @action
+    def leave(self) -> None:
+        os._exit(7)
 """
 
 KEPT = SYSTEM.replace(
@@ -124,6 +131,18 @@ def test_a_process_that_does_not_begin_is_no_run(project: Path) -> None:
     assert failure.place.endswith(f"desk.yaml:{len(broken.splitlines())}:3")
     assert "front/1 could not start: it " in failure.saw
     assert processes_of(project) == []
+
+
+@pytest.mark.slow
+def test_a_process_that_ends_by_itself_fails_the_run(project: Path) -> None:
+    steps = [
+        invoke("leave", "tally", error={"is": "OutcomeUnknown"}),
+        {"do": "wait", "until": {"agent": "tally", "is": "running"}},
+    ]
+    result = run(written(project, steps))
+    (failure,) = result.failures
+    assert (failure.what, failure.saw) == ("process books/1", "it ended with exit code 7")
+    assert (result.ended, result.steps_done) == ("failed", 2)
 
 
 @pytest.mark.slow

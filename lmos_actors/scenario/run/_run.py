@@ -90,8 +90,13 @@ class Run:
         self._agents = agents
 
     async def wait_until_delivered(self) -> None:
-        """Wait until all sent messages have been delivered; without any connection they are at once."""
-        if self.client is not None:
+        """Wait until all sent messages have been delivered; without any connection they are at once.
+
+        In the world of processes: until it is known which of these have ended by now.
+        """
+        if self.processes is not None:
+            await self.processes.settle()
+        elif self.client is not None:
             await self.client.wait_until_idle()
         elif self.hub is not None:
             await wait_until_idle()

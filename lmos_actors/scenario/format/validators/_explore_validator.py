@@ -127,7 +127,7 @@ class ExploreValidator:
     def _of_agents(self, drawn: DrawnFault, path: DataPath, whom: list[tuple[str, DataPath]]) -> None:
         kind = kind_of_drawn(drawn)
         for name, place in whom or self._likely(kind, path):
-            if name in self._nodes:
+            if name in self._nodes and name not in self.names.places:  # a group may have the name of an agent
                 why = f'"{name}" is a node, and "kind: {kind}" is of agents'
                 self.names.report(place, why, "shape")
             else:

@@ -45,6 +45,9 @@ if TYPE_CHECKING:
 IN_ORDER: Final = 10.0
 """Seconds in which all processes end in order, after a story that has come to its end."""
 
+KNOWN: Final = 0.25
+"""Seconds after the end of a process in which it is known, and what its last words were."""
+
 SEEN: Final = 1.0
 """Seconds after the end of a connection in which the end of its process is known too."""
 
@@ -231,6 +234,10 @@ class Processes:
         if error is not None:
             raise error
         return is_moved
+
+    async def settle(self) -> None:
+        """Wait until ends of processes are known that steps have seen: by the ends of their connections."""
+        await trio.sleep(KNOWN)
 
     def draw(self) -> tuple[str, ...]:
         """Draw the processes as they stand."""
