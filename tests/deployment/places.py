@@ -65,6 +65,7 @@ class FakeProcess:
     code: int | None = None
     printed: int = 0
     _asked: trio.Event = attrs.Factory(trio.Event)
+    _paused: trio.Event | None = None
     _ended: trio.Event = attrs.Factory(trio.Event)
     _pieces: Any = attrs.Factory(lambda: trio.open_memory_channel[bytes](8))
     _errors: Any = attrs.Factory(lambda: trio.open_memory_channel[bytes](8))
@@ -94,6 +95,15 @@ class FakeProcess:
         if self.code is None:
             self.place.note(f"kill {self.name}")
             self.end(KILL)
+
+    def pause(self) -> None:
+        self.place.note(f"pause {self.name}")
+        self._paused = trio.Event()
+
+    def resume(self) -> None:
+        self.place.note(f"resume {self.name}")
+        if self._paused is not None:
+            self._paused.set()
 
     def end(self, code: int) -> None:
         """End by itself, or by a signal of somebody else."""
@@ -134,6 +144,8 @@ class FakeProcess:
 
     async def _drain(self) -> None:
         await self._asked.wait()
+        if self._paused is not None:
+            await self._paused.wait()
         if self.script.drains is not None:
             await self.say("draining")
             await trio.sleep(self.script.drains)
@@ -243,21 +255,25 @@ async def deployed(
     *groups: GroupPlan,
     scripts: Mapping[str, list[Script]] | None = None,
     usual: Script | None = None,
+    seen: list[str] | None = None,
     **options: Any,
 ) -> AsyncGenerator[World]:
-    """Run a launcher of groups at a scripted place; processes that are left at the end are a mistake."""
+    """Run a launcher of groups at a scripted place; processes that are left at the end are a mistake.
+
+    `seen` is the list that the states of processes go to.
+    """
     failure: Exception | None = None
     async with trio.open_nursery() as nursery:
         place = FakePlace(nursery, dict(scripts or {}), usual or Script())
-        seen: list[str] = []
+        states: list[str] = [] if seen is None else seen
 
         def notice(name: str, replica: ReplicaStatus) -> None:
-            seen.append(f"{trio.current_time():g} {name}/{replica.number} {replica.state}")
+            states.append(f"{trio.current_time():g} {name}/{replica.number} {replica.state}")
 
         launcher = Launcher(plan_of(*groups, **options), place, NoFiles(Path("nowhere")), notice)
         try:
             async with open_launcher(launcher, MemoryNetwork()) as node:
-                yield World(place, launcher, node.find(LauncherAgent, "control/launcher"), seen)
+                yield World(place, launcher, node.find(LauncherAgent, "control/launcher"), states)
         except Exception as error:  # raised below, and not as a group of one
             failure = error
         running = place.running()
