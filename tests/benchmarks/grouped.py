@@ -2,7 +2,7 @@
 
 from time import perf_counter as clock
 
-from lmos_actors import Agent, AgentUnavailable, OutcomeUnknown, Ref, action
+from lmos_actors import Agent, AgentUnavailable, NotFound, OutcomeUnknown, Ref, action
 
 
 class Clerk(Agent):
@@ -32,6 +32,6 @@ class Desk(Agent):
         """Ask once; return whether there was an answer."""
         try:
             await self.clerk.invoke(Clerk.echo, "Will it?")
-        except (AgentUnavailable, OutcomeUnknown):
+        except (AgentUnavailable, NotFound, OutcomeUnknown):
             return False
         return True
