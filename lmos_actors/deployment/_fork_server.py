@@ -18,8 +18,8 @@ A process that is forked differs in nothing that matters from one that is starte
 - **The end of its launcher.** The pipe that is its standard input closes with the launcher, however that
   ends. So does the socket by which the server is asked, and the server ends. Its processes go on without it.
 
-Where this package is upgraded on disk, launcher and server still have the version that they began with, and so
-do processes that are forked: the launcher has to begin anew.
+Where this package is upgraded on disk, launcher and server still have the version that they began with, and
+so do processes that are forked: the launcher has to begin anew.
 
 A server that has ended is replaced at the next start. One process is asked for at a time: the system limits
 how many descriptors may be under way. A process that nobody waits for any more has nobody at the other end of
