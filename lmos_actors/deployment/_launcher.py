@@ -350,9 +350,10 @@ class Launcher:
                 files = changed.intersection(group.files)
                 if files:
                     say(f"{group.plan.name}: {min(files)} has changed")
-                    async with self.at_work(f"reload {group.plan.name}"):
-                        await self.stop_all(group)
-                        await self.start_all(group)
+                    with suppress(ActionFailed):  # it ends, or begins anew
+                        async with self.at_work(f"reload {group.plan.name}"):
+                            await self.stop_all(group)
+                            await self.start_all(group)
 
     def _times(self) -> dict[str, int]:
         """Return when the files were changed that groups have imported. Blocks on the disk, for little."""
@@ -374,7 +375,7 @@ class Launcher:
         except (ConfigError, OSError) as error:
             raise ActionFailed(str(error)) from None
 
-    async def apply(self, plan: LaunchPlan) -> AsyncIterator[str]:
+    async def apply(self, plan: LaunchPlan) -> AsyncGenerator[str]:
         """Run another plan in place of this one. Yields what has been done.
 
         Raises ActionFailed where a changed group does not become ready: that group is as it was before then,
@@ -390,11 +391,13 @@ class Launcher:
                 await self._add_group(each)
             yield f"{each.name}: ready"
         for each in changes.replaced:
-            async for text in self._replace(self.groups[each.name], each):
-                yield text
+            async with aclosing(self._replace(self.groups[each.name], each)) as texts:
+                async for text in texts:
+                    yield text
         for each in changes.scaled:
-            async for text in self.scale(self.groups[each.name], each.replicas):
-                yield text
+            async with aclosing(self.scale(self.groups[each.name], each.replicas)) as texts:
+                async for text in texts:
+                    yield text
         for name in changes.removed:
             with trio.CancelScope(shield=True):
                 await self._remove_group(name)
@@ -420,18 +423,24 @@ class Launcher:
         await groups.delete_child(name)
         del self.groups[name]
 
-    async def _replace(self, group: Group, plan: GroupPlan) -> AsyncIterator[str]:
+    async def _replace(self, group: Group, plan: GroupPlan) -> AsyncGenerator[str]:
         """Replace the processes of a group by those of another plan; by those of its own if that fails."""
         before = group.plan
         group.plan = attrs.evolve(plan, replicas=before.replicas)
         try:
-            async for text in self.restart_rolling(group):
-                yield text
+            async with aclosing(self.restart_rolling(group)) as texts:
+                async for text in texts:
+                    yield text
         except ActionFailed as error:
+            self._check_goes_on()
             group.plan = before
-            async for text in self.restart_rolling(group):
-                yield text
+            async with aclosing(self.restart_rolling(group)) as texts:
+                async for text in texts:
+                    yield text
             raise ActionFailed(f"{error.output}; {plan.name} was rolled back") from error
+        except BaseException:  # cut off: it has processes of both plans, which the next request replaces
+            group.plan = attrs.evolve(group.plan, content="")
+            raise
 
     async def stop(self) -> None:
         """Have all groups drain, in reverse order, once the present step of a request is done."""
@@ -503,8 +512,10 @@ class LauncherAgent(Agent):
     async def apply(self, settings: dict[str, str]) -> AsyncIterator[str]:
         """Run the file as it is now."""
         async with self.launcher.at_work("up"):
-            async for text in self.launcher.apply(await self.launcher.read(settings)):
-                yield text
+            applied = self.launcher.apply(await self.launcher.read(settings))
+            async with aclosing(applied) as texts:
+                async for text in texts:
+                    yield text
 
     @action
     def down(self) -> None:

@@ -34,6 +34,16 @@ if "BREAK" in os.environ:
 class Weather(Agent):
     """Answers, some time later if it is asked to."""
 
+    def started(self) -> None:
+        if "FLOOD" in os.environ:
+            self.nursery.start_soon(self.flood)
+
+    async def flood(self) -> None:
+        await trio.sleep(0.5)
+        for _ in range(1_000):
+            print("noise " * 200, "noise", flush=True)
+        open("flooded", "w").close()
+
     @action(concurrency=100)
     async def forecast(self, city: str, seconds: float = 0.0) -> str:
         print("asked for", city, flush=True)
@@ -406,3 +416,20 @@ def test_a_process_of_a_group_drains_once_its_standard_input_is_closed(project: 
             process.stdin.close()
             assert "Bonn: sun" in call.communicate(WAIT)[0]
         assert process.wait(WAIT) == 0
+
+
+# ---- output
+
+
+def test_a_terminal_that_stands_still_holds_up_neither_the_launcher_nor_the_group(project: Path) -> None:
+    """Nothing is read of what `up` prints, and a process prints more than any pipe holds."""
+    written(project, group="env: {FLOOD: yes}")
+    with started(["up", "desk.yaml"], project) as command:
+        soon((project / "flooded").exists)
+        found = status(project)
+        assert found["groups"]["weather"]["replicas"][0]["state"] == "ready"
+        assert run(project, "logs", "-n", "1")[1].endswith("noise\n")
+        command.send_signal(signal.SIGINT)
+        out, _ = command.communicate(WAIT)
+        assert command.wait(WAIT) == 0
+        assert json.loads(out.splitlines()[-1]) == {"event": "stopped"}

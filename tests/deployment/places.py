@@ -246,8 +246,12 @@ class World:
 
     async def asked(self, stream: Any) -> list[Any]:
         """Return what a request has done, line by line."""
+        found: list[Any] = []
         async with stream as lines:
-            return [line async for line in lines]
+            async for line in lines:
+                await trio.lowlevel.checkpoint()
+                found.append(line)
+        return found
 
 
 @asynccontextmanager

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import aclosing
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import attrs
 import pytest
 import trio
 
 from lmos_actors import ActionFailed, Backoff
 from lmos_actors.deployment import LauncherAgent
 from lmos_actors.errors import RestartIntensityExceeded
-from tests.deployment.places import KILL, Script, World, deployed, group
+from tests.deployment.places import KILL, Script, World, deployed, group, plan_of
 from tests.supervision.world import run, settled
 
 if TYPE_CHECKING:
@@ -554,3 +556,85 @@ async def test_a_flood_slows_the_process_that_floods_alone() -> None:
             assert world.place.last("a/1").printed == printed
             assert 0 < printed < 1_000
             assert world.states() == {"a/1": "ready", "b/1": "ready"}
+
+
+# ---- another plan
+
+
+async def applied(world: World, *groups: Any) -> list[str]:
+    """Have a launcher run another plan; return what it has done."""
+    async with world.launcher.at_work("up"):
+        return await world.asked(aclosing(world.launcher.apply(plan_of(*groups))))
+
+
+@on_virtual_time
+async def test_another_plan_starts_replaces_scales_and_stops_groups() -> None:
+    async with deployed(group("a", 2), group("b"), group("c", 2), group("d")) as world:
+        await until(2)
+        kept = world.place.last("b/1")
+        after = group("a", 2, content="new"), group("b"), group("c", 3), group("e", needs={"b": "ready"})
+        assert await applied(world, *after) == [
+            "e: ready",
+            *("a: 1 replaced by 1", "a: 2 replaced by 2"),
+            "c: 3 ready",
+            "d: stopped",
+        ]
+        assert world.place.running() == ["a/1", "a/2", "b/1", "c/1", "c/2", "c/3", "e/1"]
+        assert world.place.last("b/1") is kept
+        assert set(world.states().values()) == {"ready"}
+        assert await applied(world, *after) == []
+
+
+@on_virtual_time
+async def test_a_group_whose_new_plan_does_not_become_ready_is_rolled_back() -> None:
+    scripts = {"a/1": [Script(), Script(ready=None, ends=1, says="no module"), Script()]}
+    async with deployed(group("a", 2, max_restarts=9), scripts=scripts) as world:
+        await until(2)
+        with pytest.raises(ActionFailed, match=r"a/1 did not become ready: .*no module; a was rolled back"):
+            await applied(world, group("a", 2, max_restarts=9, content="new"))
+        await until(30)
+        assert world.states() == {"a/1": "ready", "a/2": "ready"}
+        assert world.launcher.groups["a"].plan.content == ""
+
+
+@on_virtual_time
+async def test_a_new_group_that_does_not_become_ready_is_no_part_of_it() -> None:
+    scripts = {"new/1": [Script(ready=None, drains=0.0)]}
+    async with deployed(group("a"), scripts=scripts) as world:
+        await until(2)
+        with pytest.raises(ActionFailed, match="new/1 did not become ready"):
+            await applied(world, group("a"), group("new", ready=5.0))
+        assert world.states() == {"a/1": "ready"}
+        assert world.place.running() == ["a/1"]
+        await world.launcher.wait_ready()
+
+
+@on_virtual_time
+async def test_an_end_while_another_plan_is_applied_leaves_no_process() -> None:
+    async with deployed(group("a", 2), scripts={"new/1": [Script(ready=None)]}) as world:
+        await until(2)
+        async with trio.open_nursery() as nursery:
+
+            async def end() -> None:
+                await trio.sleep(1)
+                world.launcher.end()
+
+            nursery.start_soon(end)
+            with pytest.raises(ActionFailed, match="the launcher is ending"):
+                await applied(world, group("a", 2), group("new"))
+
+
+def test_a_plan_that_is_cut_off_is_applied_by_the_next_request() -> None:
+    async def main(after: float) -> None:
+        async with deployed(group("a", 3)) as world:
+            await until(2)
+            new = attrs.evolve(group("a", 3, content="new"), arguments=("new",))
+            with trio.move_on_after(after):
+                await applied(world, new)
+            await applied(world, new)
+            running = [process.number for process in world.place.processes if process.code is None]
+            assert [world.place.orders[number - 1].arguments[0] for number in running] == ["new"] * 3
+            assert set(world.states().values()) == {"ready"}
+
+    for half in range(1, 15):
+        run(partial(main, half / 2 - 0.25))
