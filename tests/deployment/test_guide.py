@@ -51,6 +51,19 @@ def test_the_group_that_the_guide_shows_alone_is_right_in_its_file(tmp_path: Pat
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
+@pytest.mark.parametrize("words", [["--check-determinism", "off"], ["--set", "world=process"]], ids=" ".join)
+def test_the_story_of_the_guide_passes(tmp_path: Path, words: list[str]) -> None:
+    ports = free_ports()
+    for block in BLOCKS:
+        if block.title:
+            text = re.sub("|".join(SHOWN), lambda found: ports[found[0]], block.body)
+            (tmp_path / block.title).write_text(text, encoding="utf-8")
+    ran = called(("run", "story.yaml", *words), tmp_path, timeout=200)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
 def test_the_commands_of_the_guide_print_what_it_shows(tmp_path: Path, environment: dict[str, str]) -> None:
     ports = free_ports()
 
