@@ -108,13 +108,16 @@ async def running(data: Mapping[str, Any]) -> AsyncGenerator[Running]:
         file.write_text(json.dumps(data))
         words = [sys.executable, "-m", "lmos_actors", "up", str(file), "--state", folder, "--json"]
         try:
-            process = await trio.lowlevel.open_process(words, stdout=PIPE)
             async with trio.open_nursery() as nursery:
-                found = Running(process)
-                nursery.start_soon(found.read)
-                yield found
-                process.terminate()
-                await process.wait()
+                process = await trio.lowlevel.open_process(words, stdout=PIPE)
+                try:
+                    found = Running(process)
+                    nursery.start_soon(found.read)
+                    yield found
+                finally:
+                    process.terminate()
+                    with trio.CancelScope(shield=True):
+                        await process.wait()
         finally:
             file.unlink()
 
