@@ -221,7 +221,7 @@ def _is_said(line: str) -> bool:
 def how_ended(code: int | None) -> str:
     """Return in words how a process ended."""
     if code is None:
-        return "ended, and how is not known: what had started it was killed before"
+        return "ended, with an exit code that is not known: the process that forked it had been killed"
     if code >= 0:
         return f"ended with exit code {code}"
     try:
