@@ -14,7 +14,7 @@ import pytest
 from lmos_actors.files import parse
 from lmos_actors.scenario import accepts, load_scenario, resolve
 from lmos_actors.scenario.run import run_cell
-from tests.commands import started
+from tests.commands import started, surroundings
 from tests.scenario.steps import inject, invoke, wait
 from tests.scenario.test_systems import ASKED, CODE, SYSTEM
 from tests.source import ROOT
@@ -147,14 +147,19 @@ def test_a_process_that_ends_by_itself_fails_the_run(project: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_nothing_is_left_of_a_run_that_is_ended(project: Path, number: signal.Signals) -> None:
+def test_nothing_is_left_of_a_run_that_is_ended(
+    project: Path, tmp_path: Path, number: signal.Signals
+) -> None:
     steps = [inject("stop", of="weather"), {**ASKED[0], "wait": False}, wait(80)]
     file = written(project, steps)
-    with started(["run", file.name], project) as command:
+    environment = {**surroundings(), "TMPDIR": str(tmp_path)}
+    with started(["run", file.name], project, environment=environment) as command:
         wait_until(lambda: "T" in states(processes_of(project)), 60)
         command.send_signal(number)
         command.wait()
     wait_until(lambda: processes_of(project) == [], 20)
+    folders = list(tmp_path.glob("lmos-actors-run-*"))
+    assert len(folders) == (number == signal.SIGKILL)  # nobody is left to remove it
 
 
 def states(processes: list[int]) -> list[str]:
