@@ -38,9 +38,10 @@ BETWEEN: Final = 0.02
 class AlreadyRunning(LmosActorsError):
     """There is a launcher for the file already: `process` says which."""
 
-    def __init__(self, file: str, process: str) -> None:
+    def __init__(self, file: str, process: str, state: str = "") -> None:
         self.process = process
-        super().__init__(f"{file}: {process} runs it already: `status` shows it, `down` ends it")
+        where = f" with --state {state}" if state else ""
+        super().__init__(f"{file}: {process} runs it already{where}: `status` shows it, `down` ends it")
 
 
 @attrs.frozen
@@ -68,6 +69,9 @@ class Controls:
             _private_folder(self.socket.parent)
             lock = self._locked()
             try:
+                other = self.running()
+                if other is not None and other.folder != self.folder:
+                    raise AlreadyRunning(self.file, other.owner(), str(other.folder))
                 with suppress(FileNotFoundError):
                     self.socket.unlink()  # of one that was killed
                 self.socket.with_suffix(".json").write_bytes(
@@ -90,6 +94,14 @@ class Controls:
                 return lock
             time.sleep(BETWEEN)
         raise AlreadyRunning(self.file, lock.owner())
+
+    def running(self) -> Controls | None:
+        """Return the places of the launcher that runs this file, whatever its folder. Blocks on the disk."""
+        return next((each for each in running_controls() if each.file == self.file), None)
+
+    def owner(self) -> str:
+        """Return what is known of the launcher: "process 4711", or "another process"."""
+        return LockFile(str(self.folder / "launcher")).owner()
 
     def is_running(self) -> bool:
         """Return whether there is a launcher. Blocks on the disk."""

@@ -239,6 +239,17 @@ def test_a_deployment_in_the_background_from_up_to_down(project: Path) -> None:
     assert run(project, "status")[:2] == (3, "nothing runs\n")
 
 
+def test_of_several_that_are_begun_at_once_one_runs_and_the_others_leave_it_as_it_is(project: Path) -> None:
+    words = ["up", "desk.yaml", "--detach"]
+    with started(words, project) as first, started(words, project) as second:
+        ended = [(each.communicate(WAIT), each.returncode) for each in (first, second)]
+    assert [code for _, code in ended] == [0, 0], ended
+    shown = sorted(out for (out, _), _ in ended)
+    assert shown[0] == f"{project}/desk.yaml runs as it is\n"
+    assert "weather/1" in shown[1]
+    assert run(project, "down")[0] == 0
+
+
 def test_an_interrupt_drains_and_a_running_request_is_answered(project: Path) -> None:
     with up(project) as running:
         ready = running.until("process", state="ready")

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 import trio
 
+from lmos_actors.cli import main
 from lmos_actors.deployment import (
     AlreadyRunning,
     Controls,
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 HOLD = """
 import sys, time
 from lmos_actors.deployment import controls_of
-controls_of(sys.argv[1]).prepare()
+controls_of(sys.argv[1], sys.argv[2]).prepare()
 print("held", flush=True)
 time.sleep(60)
 """
@@ -58,7 +59,7 @@ def mode(path: Path) -> int:
 
 def holder(controls: Controls) -> subprocess.Popen[str]:
     """Start another process that has the lock."""
-    words = [sys.executable, "-c", HOLD, controls.file]
+    words = [sys.executable, "-c", HOLD, controls.file, str(controls.folder)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=environment)
     assert process.stdout is not None
@@ -136,13 +137,52 @@ def test_a_second_launcher_says_where_the_first_is(controls: Controls) -> None:
     assert [path.name for path in controls.socket.parent.iterdir()] == []
 
 
+@pytest.mark.slow
+def test_a_second_launcher_with_another_folder_takes_nothing_from_the_first(
+    controls: Controls, tmp_path: Path
+) -> None:
+    other = controls_of(controls.file, str(tmp_path / "other"))
+    first = holder(other)
+    try:
+        with pytest.raises(AlreadyRunning, match=rf"{first.pid} runs it already with --state {other.folder}"):
+            controls.prepare()
+        assert not controls.is_running()
+        assert controls.running() == other  # which the commands find without the option
+    finally:
+        first.kill()
+        first.wait()
+    controls.prepare().release()
+
+
+@pytest.mark.slow
+def test_a_launcher_that_does_not_answer_is_named_with_a_remedy(
+    controls: Controls, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("lmos_actors.cli.deploy._control.CONNECT", 0.2)
+    first = holder(controls)
+    try:
+        with pytest.raises(SystemExit) as ended:
+            main(["status", controls.file])
+        assert ended.value.code == 3
+        said = capsys.readouterr().err
+        assert f"{controls.file}, process {first.pid}, does not answer within 0.2 s" in said
+        assert "`kill -CONT` lets it go on" in said
+    finally:
+        first.kill()
+        first.wait()
+
+
 def test_a_command_that_looks_at_the_lock_just_then_keeps_no_launcher_away(
     controls: Controls, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     controls.folder.mkdir(parents=True)
     lock = LockFile(str(controls.folder / "launcher"))
     assert lock.acquire()
-    monkeypatch.setattr("lmos_actors.deployment._control.time.sleep", lambda _: lock.release())
+
+    def release(_: float) -> None:
+        lock.release()
+
+    monkeypatch.setattr("lmos_actors.deployment._control.time.sleep", release)
     controls.prepare().release()
 
 

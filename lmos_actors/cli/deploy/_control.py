@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from lmos_actors.actors import Ref
     from lmos_actors.deployment import Controls, LauncherStatus
+    from lmos_actors.node import Node
 
 OK: Final = 0
 FAILED: Final = 1
@@ -47,14 +48,15 @@ CONNECT: Final = 10.0
 def controls_for(file: str | None, state: str | None) -> Controls:
     """Return the places of a deployment: of a file, or of the only one that runs. Raises ConfigError."""
     if file is not None:
-        return controls_of(file, state)
+        named = controls_of(file, state)
+        return named if state is not None else named.running() or named
     running = running_controls()
     if len(running) == 1:
         return running[0]
     if not running:
         raise ConfigError("nothing runs: name a deployment file, and `up` runs it", "FILE")
     known = ", ".join(each.file for each in running)
-    raise ConfigError(f"several deployments run, name one of them: {known}", "FILE")
+    raise ConfigError(f"several deployments run, name one of them: {known}", "a deployment")
 
 
 def asked(controls: Controls, use: Callable[[Ref[LauncherAgent]], Awaitable[int]]) -> int:
@@ -73,7 +75,15 @@ def asked(controls: Controls, use: Callable[[Ref[LauncherAgent]], Awaitable[int]
     except ActionFailed as error:
         print(f"lmos-actors: {error.output}", file=sys.stderr)
         return FAILED
-    except (AgentError, TransportError, trio.TooSlowError) as error:
+    except trio.TooSlowError:
+        print(
+            f"lmos-actors: the launcher of {controls.file}, {controls.owner()}, does not answer within"
+            f" {CONNECT:g} s: it waits for processes of an earlier one, or is stopped (`kill -CONT` lets"
+            " it go on); after `kill -9` its processes end by themselves, and `up` runs them anew",
+            file=sys.stderr,
+        )
+        return NOT_REACHED
+    except (AgentError, TransportError) as error:
         print(f"lmos-actors: the launcher of {controls.file}: {error}", file=sys.stderr)
         return NOT_REACHED
 
@@ -82,8 +92,18 @@ def asked(controls: Controls, use: Callable[[Ref[LauncherAgent]], Awaitable[int]
 async def _launcher(controls: Controls) -> AsyncGenerator[Ref[LauncherAgent]]:
     async with open_node(network=UnixNetwork(controls.socket)) as node:
         with trio.fail_after(CONNECT):
-            ref = await node.consume(LauncherAgent, launcher_url())
+            ref = await _reached(node, controls)
         yield ref
+
+
+async def _reached(node: Node, controls: Controls) -> Ref[LauncherAgent]:
+    while True:
+        try:
+            return await node.consume(LauncherAgent, launcher_url())
+        except TransportError:
+            if not controls.is_running():
+                raise
+            await trio.sleep(LOOK)  # it starts: its socket is there some time after its lock
 
 
 # ---- status

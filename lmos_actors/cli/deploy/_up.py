@@ -13,7 +13,7 @@ from functools import partial
 from math import inf
 from pathlib import Path
 from time import sleep
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, BinaryIO, Final
 
 import attrs
 import trio
@@ -277,17 +277,19 @@ class _Up:
 
 def _detached(request: UpRequest, controls: Controls) -> int:
     """Start the launcher in the background, and wait until its groups are ready; Ctrl-C ends it again."""
-    process = _in_background(request, controls)
+    controls.folder.mkdir(parents=True, exist_ok=True)
     said = controls.folder / "launcher.log"
-    with signals.in_order():
+    said.unlink(missing_ok=True)  # another one, started just before, goes on with its own
+    with said.open("w+b") as log, signals.in_order():
+        process = _in_background(request, controls, log)
         try:
             while not (controls.socket.exists() and controls.is_running()):
                 if process.poll() is not None:
-                    return _ended(process.returncode, said)
+                    return _ended(process.returncode, log, controls)
                 sleep(LOOK)
             code = wait_ready(controls, process, json=request.json)
             if code is None:
-                return _ended(process.wait(), said)
+                return _ended(process.wait(), log, controls)
             process.returncode = code  # it goes on without us: else Python warns that it still runs
             return code
         except KeyboardInterrupt:
@@ -296,23 +298,25 @@ def _detached(request: UpRequest, controls: Controls) -> int:
             raise
 
 
-def _in_background(request: UpRequest, controls: Controls) -> subprocess.Popen[bytes]:
+def _in_background(request: UpRequest, controls: Controls, log: BinaryIO) -> subprocess.Popen[bytes]:
     words = ["up", controls.file, "--json"]
     words += [word for key, value in request.settings.items() for word in ("--set", f"{key}={value}")]
     words += ["--state", str(controls.folder)] if request.state is not None else []
-    controls.folder.mkdir(parents=True, exist_ok=True)
-    with (controls.folder / "launcher.log").open("wb") as said:
-        return subprocess.Popen(
-            [sys.executable, "-P", "-m", "lmos_actors", *words],
-            stdin=subprocess.DEVNULL,
-            stdout=said,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
+    return subprocess.Popen(
+        [sys.executable, "-P", "-m", "lmos_actors", *words],
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
 
 
-def _ended(code: int, said: Path) -> int:
-    lines = said.read_text(encoding="utf-8", errors="replace").splitlines()
+def _ended(code: int, log: BinaryIO, controls: Controls) -> int:
+    log.seek(0)
+    lines = log.read().decode("utf-8", "replace").splitlines()
     reasons = [line for line in lines if not line.startswith('{"event"')] or lines
+    if code == OK and controls.is_running():  # another one was first, and has taken over the file as it is
+        print("\n".join(reasons))
+        return OK
     print("\n".join(reasons[-REASONS:]), file=sys.stderr)
     return code or COULD_NOT_RUN
