@@ -16,11 +16,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 import msgspec
+import trio
 from msgspec import UNSET
 
+from lmos_actors.bindings import is_private
 from lmos_actors.errors import ConfigError
 from lmos_actors.files import did_you_mean
 from lmos_actors.scenario import GroupAgents, filled_for, load_deployment, relay_options, texts_of
+from lmos_actors.supervision import Tree
 from lmos_actors.transport import endpoint_of
 
 from ..options._connection import options_in
@@ -38,6 +41,19 @@ if TYPE_CHECKING:
     from ..options._serving import GroupOptions
 
 DATABASE: Final = "sqlite:"
+
+DIRECTORY: Final = "directory"
+HUB: Final = "relay"
+"""Agents of a node that are in no directory."""
+
+SHORT_TTL: Final = 30.0
+"""Seconds of a registration in a directory that keeps nothing: it is renewed at about a third of them."""
+
+REGISTERED: Final = 2.0
+"""Seconds in which agents are registered before the process says that it is ready."""
+
+LOOK: Final = 0.01
+"""Seconds between two looks at whether they are."""
 
 MOST_REPLICAS: Final = 1_000_000
 """Largest number of a process."""
@@ -86,16 +102,35 @@ def serve_group(request: GroupRequest) -> int:
         return loaded
     agents = GroupAgents(loaded, request.group)
     ending = Ending(float(group.drain.timeout), float(group.drain.spread), launched=request.launched)
-    start = partial(_start_and_list, agents, loaded.root) if request.files else agents.start
+    start = partial(_start, agents, loaded.root if request.files else None)
     return serve_tree(_serve_request(loaded, group, request), agents.root, start, ending)
 
 
-async def _start_and_list(agents: GroupAgents, root: Path, node: Node) -> None:
-    """Start the agents, and print which files of the project have been imported for that."""
+async def _start(agents: GroupAgents, root: Path | None, node: Node) -> None:
+    """Start the agents, and wait until others find them.
+
+    With `root` print which files of that project have been imported.
+    """
     await agents.start(node)
+    await _wait_registered(node)
+    if root is None:
+        return
     files = {file for module in tuple(sys.modules.values()) if (file := getattr(module, "__file__", None))}
     own = sorted(file for file in files if Path(file).is_relative_to(root) and "site-packages" not in file)
     print(json.dumps({"event": "files", "files": own}), flush=True)
+
+
+async def _wait_registered(node: Node) -> None:
+    """Wait until the agents are in the directories of the group, a while at most: one may be away."""
+    served = (link for link, _ in Tree(node.root).every(None, None) if not is_private(link))
+    wanted = sum(link.path not in (DIRECTORY, HUB) for link in served)
+    with trio.move_on_after(REGISTERED):
+        while not _is_registered(node, wanted):  # noqa: ASYNC110 -- registrars wake nobody
+            await trio.sleep(LOOK)
+
+
+def _is_registered(node: Node, wanted: int) -> bool:
+    return all(each.agents + len(each.refused) >= wanted for each in node.registrations)
 
 
 def _group_of(deployment: Deployment, request: GroupRequest) -> Group:
@@ -198,6 +233,7 @@ def _serve_request(file: DeploymentFile, group: Group, request: GroupRequest) ->
         relay=relay,
         store=group.store,
         registers_here=request.group in texts_of(group.register),
+        ttl=_ttl(file.deployment, group),
     )
 
 
@@ -231,6 +267,15 @@ def _discovery(deployment: Deployment, group: Group, request: GroupRequest) -> D
     register = [_url_of(deployment, text, request) for text in others]
     lookup = [_url_of(deployment, text, request) for text in texts_of(group.lookup)]
     return DiscoveryOptions(register=register or None, lookup=lookup or None)
+
+
+def _ttl(deployment: Deployment, group: Group) -> float | None:
+    """Return the time to live of registrations: a short one where a directory is in memory alone.
+
+    Such a directory knows nothing when its process has begun anew, until agents renew their registrations.
+    """
+    hosts = [deployment.groups[name] for name in texts_of(group.register) if name in deployment.groups]
+    return SHORT_TTL if any(host.directory is True for host in hosts) else None
 
 
 def _url_of(deployment: Deployment, text: str, request: GroupRequest) -> str:

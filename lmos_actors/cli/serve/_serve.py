@@ -102,6 +102,8 @@ class ServeRequest:
     store: str | None = None
     registers_here: bool = False
     """Whether its agents are registered in the directory that it hosts itself."""
+    ttl: float | None = None
+    """The time to live of registrations in other directories in seconds, None for the usual one."""
 
 
 def serve_targets(request: ServeRequest) -> int:
@@ -179,6 +181,10 @@ def _node_options(request: ServeRequest, addresses: Sequence[str]) -> dict[str, 
     options |= request.discovery.options() if request.discovery is not None else {}
     if request.registers_here:
         options["register"] = True
+    elif request.ttl is not None and options.get("register"):
+        from lmos_actors.discovery import Registration
+
+        options["register"] = Registration(options["register"], ttl=request.ttl)
     options |= request.bridges.options(insecure=guarded.insecure)
     return options | request.chat.options()
 
