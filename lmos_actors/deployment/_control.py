@@ -81,10 +81,13 @@ class Controls:
                 lock.release()
                 raise
         except OSError as error:
-            raise ConfigError(
-                f"{error.filename}: {error.strerror}: --state FOLDER names another", self.file
-            ) from None
+            raise self.unwritable(error) from None
         return lock
+
+    def unwritable(self, error: OSError) -> ConfigError:
+        """Return the error for a folder of state in which something could not be written."""
+        where = error.filename or self.folder
+        return ConfigError(f"{where}: {error.strerror}: --state FOLDER names another", self.file)
 
     def _locked(self) -> LockFile:
         """Take the lock. A command that looks whether it is taken has it for an instant."""

@@ -231,6 +231,7 @@ def test_a_deployment_in_the_background_from_up_to_down(project: Path) -> None:
     code, out, _ = run(project, "logs", "weather", "-n", "1")
     assert code == 0
     assert "weather/1        | answered" in out
+    assert "answered" not in (project / ".lmos/desk/launcher.log").read_text()  # which has no bounds
     assert run(project, "logs", "wether")[0] == 1
     assert run(project, "restart", "wether")[2] == 'lmos-actors: no group "wether", did you mean "weather"?\n'
     assert run(project, "down") == (0, f"{project}/desk.yaml: stopped\n", "")
@@ -239,14 +240,23 @@ def test_a_deployment_in_the_background_from_up_to_down(project: Path) -> None:
     assert run(project, "status")[:2] == (3, "nothing runs\n")
 
 
+def test_a_folder_of_state_that_cannot_be_made_is_named_in_the_background_too(project: Path) -> None:
+    for words in (["--detach"], []):
+        code, _, errors = run(project, "up", "desk.yaml", *words, "--state", "desk.py/state")
+        assert code == 2
+        assert f"{project}/desk.py/state: Not a directory: --state FOLDER names another" in errors
+
+
 def test_of_several_that_are_begun_at_once_one_runs_and_the_others_leave_it_as_it_is(project: Path) -> None:
-    words = ["up", "desk.yaml", "--detach"]
+    words = ["up", "desk.yaml", "--detach", "--reload"]
     with started(words, project) as first, started(words, project) as second:
         ended = [(each.communicate(WAIT), each.returncode) for each in (first, second)]
     assert [code for _, code in ended] == [0, 0], ended
     shown = sorted(out for (out, _), _ in ended)
     assert shown[0] == f"{project}/desk.yaml runs as it is\n"
     assert "weather/1" in shown[1]
+    launcher = status(project)["launcher_pid"]
+    assert b"--reload" in Path(f"/proc/{launcher}/cmdline").read_bytes().split(b"\0")
     assert run(project, "down")[0] == 0
 
 

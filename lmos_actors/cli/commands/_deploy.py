@@ -37,6 +37,7 @@ def up(
     detach: Annotated[Switch, Parameter(name=["--detach", "-d"])] = False,
     reload: Switch = False,
     dry_run: Switch = False,
+    quiet: Switch = False,
     set_: Settings = None,
     state: State = None,
     json: JsonLines = False,
@@ -72,6 +73,8 @@ often, or it runs already; 130 ended at once.
         Restart a group when a file of the project that it has imported changes, while you write it.
     dry_run
         Print what would be started or changed, and in which order, and do nothing.
+    quiet
+        Print nothing of what processes print: `logs` has it.
     """
     from ..deploy._up import UpRequest, run_up
 
@@ -83,6 +86,7 @@ often, or it runs already; 130 ended at once.
             detach=detach,
             reload=reload,
             dry_run=dry_run,
+            quiet=quiet,
             json=json,
         )
     )

@@ -28,9 +28,10 @@ QUIET: Final = '{"event"'
 
 
 class Console:
-    """Output of one launcher."""
+    """Output of one launcher; `quiet` leaves out that of its processes."""
 
-    def __init__(self, *, json: bool) -> None:
+    def __init__(self, *, json: bool, quiet: bool = False) -> None:
+        self._quiet = quiet
         self.json = json or not sys.stdout.isatty()
         self._coloured = not self.json and "NO_COLOR" not in os.environ
         self._colours: dict[str, int] = {}
@@ -101,6 +102,8 @@ class Console:
     def _shown(self, process: str, text: str, left_out: int) -> list[str]:
         if not process:
             return [text]
+        if self._quiet:
+            return []
         if self.json:
             return [json.dumps({"event": "log", "process": process, "text": text, "left_out": left_out})]
         prefix = self._prefix(process, process.partition("/")[0], "|")

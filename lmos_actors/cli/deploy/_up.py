@@ -77,6 +77,7 @@ class UpRequest:
     detach: bool = False
     reload: bool = False
     dry_run: bool = False
+    quiet: bool = False
     json: bool = False
 
 
@@ -105,9 +106,8 @@ def run_up(request: UpRequest) -> int:
         return COULD_NOT_RUN
     try:
         read = partial(_read, controls, reload=request.reload)
-        running = _Up(
-            read(request.settings), controls, Console(json=request.json), read, reload=request.reload
-        )
+        console = Console(json=request.json, quiet=request.quiet)
+        running = _Up(read(request.settings), controls, console, read, reload=request.reload)
         return _run(running)
     finally:
         controls.remove()
@@ -122,7 +122,10 @@ def _read(controls: Controls, settings: Mapping[str, str], *, reload: bool) -> L
     file = Path(controls.file)
     content = file.read_bytes()
     copy = controls.folder / f"{hashlib.sha256(content).hexdigest()[:8]}{file.suffix}"
-    copy.write_bytes(content)
+    try:
+        copy.write_bytes(content)
+    except OSError as error:
+        raise controls.unwritable(error) from None
     loaded = load_deployment(controls.file, settings=settings, classes=False, snapshot=copy)
     words = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
     words += ["--files"] if reload else []
@@ -277,10 +280,14 @@ class _Up:
 
 def _detached(request: UpRequest, controls: Controls) -> int:
     """Start the launcher in the background, and wait until its groups are ready; Ctrl-C ends it again."""
-    controls.folder.mkdir(parents=True, exist_ok=True)
     said = controls.folder / "launcher.log"
-    said.unlink(missing_ok=True)  # another one, started just before, goes on with its own
-    with said.open("w+b") as log, signals.in_order():
+    try:
+        controls.folder.mkdir(parents=True, exist_ok=True)
+        said.unlink(missing_ok=True)  # another one, started just before, goes on with its own
+        log = said.open("w+b")
+    except OSError as error:
+        raise controls.unwritable(error) from None
+    with log, signals.in_order():
         process = _in_background(request, controls, log)
         try:
             while not (controls.socket.exists() and controls.is_running()):
@@ -299,7 +306,8 @@ def _detached(request: UpRequest, controls: Controls) -> int:
 
 
 def _in_background(request: UpRequest, controls: Controls, log: BinaryIO) -> subprocess.Popen[bytes]:
-    words = ["up", controls.file, "--json"]
+    words = ["up", controls.file, "--json", "--quiet"]  # what it prints goes to a file that has no bounds
+    words += ["--reload"] if request.reload else []
     words += [word for key, value in request.settings.items() for word in ("--set", f"{key}={value}")]
     words += ["--state", str(controls.folder)] if request.state is not None else []
     return subprocess.Popen(
@@ -318,5 +326,8 @@ def _ended(code: int, log: BinaryIO, controls: Controls) -> int:
     if code == OK and controls.is_running():  # another one was first, and has taken over the file as it is
         print("\n".join(reasons))
         return OK
-    print("\n".join(reasons[-REASONS:]), file=sys.stderr)
+    silent = (
+        f"lmos-actors: the launcher ended with exit code {code} and could not say why: leave out --detach"
+    )
+    print("\n".join(reasons[-REASONS:]) or silent, file=sys.stderr)
     return code or COULD_NOT_RUN
