@@ -247,6 +247,16 @@ def test_a_folder_of_state_that_cannot_be_made_is_named_in_the_background_too(pr
         assert f"{project}/desk.py/state: Not a directory: --state FOLDER names another" in errors
 
 
+def test_an_interrupt_while_the_background_becomes_ready_ends_it_again(project: Path) -> None:
+    written(project, "Slow")
+    with started(["up", "desk.yaml", "--detach"], project) as command:
+        soon(lambda: Path("/proc/net/unix").read_text().count(os.environ["XDG_RUNTIME_DIR"]) > 1)  # connected
+        command.send_signal(signal.SIGINT)
+        errors = command.communicate(WAIT)[1]
+    assert (command.returncode, errors) == (130, "interrupted\n")
+    assert processes_of(project) == []
+
+
 def test_of_several_that_are_begun_at_once_one_runs_and_the_others_leave_it_as_it_is(project: Path) -> None:
     words = ["up", "desk.yaml", "--detach", "--reload"]
     with started(words, project) as first, started(words, project) as second:

@@ -157,7 +157,10 @@ def print_status(status: LauncherStatus, *, json: bool) -> None:
 
 
 def wait_ready(controls: Controls, process: subprocess.Popen[bytes], *, json: bool) -> int | None:
-    """Wait until a launcher in the background is ready, and print its state; None if it ends before."""
+    """Wait until a launcher in the background is ready, and print its state; None if it ends before.
+
+    Raises KeyboardInterrupt.
+    """
 
     async def main() -> int | None:
         result: int | None = None
@@ -183,7 +186,12 @@ def wait_ready(controls: Controls, process: subprocess.Popen[bytes], *, json: bo
             nursery.cancel_scope.cancel("it is ready")
         return result
 
-    return trio.run(main)
+    try:
+        return trio.run(main)
+    except BaseExceptionGroup as group:  # of the nursery
+        if group.subgroup(KeyboardInterrupt) is not None:
+            raise KeyboardInterrupt from None
+        raise
 
 
 # ---- requests that take a while
