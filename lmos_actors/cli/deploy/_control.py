@@ -56,7 +56,7 @@ def controls_for(file: str | None, state: str | None) -> Controls:
     if not running:
         raise ConfigError("nothing runs: name a deployment file, and `up` runs it", "FILE")
     known = ", ".join(each.file for each in running)
-    raise ConfigError(f"several deployments run, name one of them: {known}", "a deployment")
+    raise ConfigError(f"several deployments run, name one of them: {known}", "FILE, or --file FILE")
 
 
 def asked(controls: Controls, use: Callable[[Ref[LauncherAgent]], Awaitable[int]]) -> int:
