@@ -297,6 +297,12 @@ class Group:
         if self.plan.hosts_directory and not self.address:
             self.address = url.replace("ws", "http", 1)
 
+    def has_stopped(self, number: int) -> None:
+        """Note that a process is not started any more: it may have been between two of its lives."""
+        member = self.members.get(number)
+        if member is not None and member.state != "stopped":
+            self._set(number, member, "stopped")
+
     def forget(self, number: int) -> None:
         """Forget a process that is not wanted any more."""
         self.members.pop(number, None)

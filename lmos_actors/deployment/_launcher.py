@@ -202,6 +202,7 @@ class Launcher:
             for number in chosen:
                 with suppress(StopFailed):  # it has stopped all the same
                     await self._supervisor(group).terminate_child(str(number))
+                group.has_stopped(number)
 
     async def start_all(self, group: Group) -> None:
         """Start the processes of a group that are stopped."""
@@ -240,8 +241,20 @@ class Launcher:
         for number in batch:  # by a new spec: what the plan says of a child may have changed
             await self._supervisor(group).delete_child(str(number))
             await self._supervisor(group).start_child(group.child_spec(number))
-        await self._wait_ready(group, batch)
+        try:
+            await self._wait_ready(group, batch)
+        except ActionFailed:
+            await self._give_up(group, batch)
+            raise
         return batch
+
+    async def _give_up(self, group: Group, numbers: Sequence[int]) -> None:
+        """Stop those processes that are not ready, so that their restarts do not end the others; keep why."""
+        members = {number: group.members[number] for number in numbers if number in group.members}
+        reasons = {number: member.why for number, member in members.items() if member.state != "ready"}
+        await self.stop_all(group, list(reasons))
+        for number, why in reasons.items():
+            members[number].why = why
 
     async def _start_first(self, group: Group, batch: Sequence[int]) -> Sequence[int]:
         there = self._numbers(group)

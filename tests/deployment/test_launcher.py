@@ -294,6 +294,19 @@ async def test_a_failure_in_the_middle_of_a_rolling_restart_leaves_the_rest() ->
 
 
 @on_virtual_time
+async def test_code_that_is_broken_ends_one_process_of_a_rolling_restart_and_not_the_deployment() -> None:
+    broken = [Script(), *[Script(ready=None, ends=1, says="SyntaxError")] * 9, Script()]
+    scripts: dict[str, list[Script]] = {"a/1": broken, "a/2": [Script()]}
+    async with deployed(group("a", 2), group("b"), scripts=scripts) as world:
+        await until(2)
+        with pytest.raises(ActionFailed, match="a/1 did not become ready: it ended with exit code 1: Synt"):
+            await world.asked(world.ref.stream(LauncherAgent.restart, ["a"], True))
+        await until(100)
+        assert world.states() == {"a/1": "stopped", "a/2": "ready", "b/1": "ready"}
+        assert world.launcher.status().groups[0].replicas[0].why == "ended with exit code 1: SyntaxError"
+
+
+@on_virtual_time
 async def test_a_failed_replacement_that_was_started_first_goes_and_the_old_one_stays() -> None:
     scripts = {"a/3": [Script(ready=None, drains=None)]}
     async with deployed(group("a", 2, order="start_first", ready=10.0), scripts=scripts) as world:
