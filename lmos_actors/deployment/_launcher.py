@@ -345,7 +345,9 @@ class Launcher:
                     if before is None or life == before:
                         continue
                     async with self.at_work(f"scale {name}={group.plan.replicas}"):
-                        for number in {*group.members} - {*self._numbers(group)}:
+                        for number in [
+                            number for number in group.members if number not in self._numbers(group)
+                        ]:
                             group.forget(number)
                         await self._bring_to_count(group)
 

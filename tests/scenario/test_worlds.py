@@ -28,6 +28,7 @@ NOT_OVER_A_WIRE = {
 NOT_IN_REAL_TIME = NOT_OVER_A_WIRE | {
     "market": "both sides' books are compared while the message of a deal is under way between them",
     "bank": "its node and its disk are simulated",
+    "desk": "its network is simulated; as processes it is in test_processes.py",
     "directory": "its network is simulated",
     "election": "its network is simulated",
     "gossip": "its network is simulated",

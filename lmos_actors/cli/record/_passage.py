@@ -105,7 +105,7 @@ class Passage:
         self._describe = describe
         self._on_note = on_note
         self._memory = WebMemory()
-        self._pipes: set[Pipes] = set()
+        self._pipes: dict[Pipes, None] = {}
         self._is_closing = False
         self._all_closed = trio.Event()
 
@@ -117,14 +117,14 @@ class Passage:
 
     async def converse(self, pipes: Pipes, from_client: bytes, from_server: bytes) -> None:
         """Pass on what is said on a WebSocket until it has ended; the bytes are what has come already."""
-        self._pipes.add(pipes)
+        self._pipes[pipes] = None
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(pipes.run, from_client, from_server)
                 if self._is_closing:
                     nursery.start_soon(pipes.close)
         finally:
-            self._pipes.discard(pipes)
+            self._pipes.pop(pipes, None)
             if self._is_closing and not self._pipes:
                 self._all_closed.set()
 

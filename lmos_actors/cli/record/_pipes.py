@@ -39,7 +39,7 @@ class Pipes:
         self._streams: dict[Side, trio.abc.Stream] = {"client": client, "server": server}
         self._others: dict[Side, trio.abc.Stream] = {"client": server, "server": client}
         self._edges: dict[Side, FrameEdges] = {"client": FrameEdges(), "server": FrameEdges()}
-        self._receiving: set[Side] = set()
+        self._receiving: dict[Side, None] = {}
         self._is_closing = False
         self.closed: set[Side] = set()
         """The sides whose bytes are passed on no more, as the other one has a Close of the recorder."""
@@ -91,14 +91,14 @@ class Pipes:
             if edges.is_closed and side in self.closed:
                 break
             try:
-                self._receiving.add(side)
+                self._receiving[side] = None
                 data = bytes(await source.receive_some(CHUNK))
             except GONE:
                 self._note_end(side)
                 scope.cancel("a side has gone")
                 return
             finally:
-                self._receiving.discard(side)
+                self._receiving.pop(side, None)
             if not data:
                 self._note_end(side)
                 if side not in self.closed and isinstance(sink, trio.abc.HalfCloseableStream):
