@@ -17,7 +17,7 @@ DEPLOYED = Group("Deployments", sort_key=1.5)
 DeploymentOrNone: TypeAlias = Annotated[
     str | None,
     Parameter(
-        name=["--file", "-f"],
+        name="--file",
         metavar="FILE",
         help="The deployment file; not needed where one deployment alone runs.",
     ),
@@ -123,7 +123,7 @@ def logs(
     groups: Groups = None,
     /,
     *,
-    follow: Annotated[Switch, Parameter(name=["--follow"])] = False,
+    follow: Annotated[Switch, Parameter(name=["--follow", "-f"])] = False,
     last: Annotated[int, Parameter(name=["--last", "-n"], metavar="N")] = 20,
     file: DeploymentOrNone = None,
     state: State = None,
