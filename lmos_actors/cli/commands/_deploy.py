@@ -164,7 +164,7 @@ def restart(
     lmos-actors restart --rolling weather
 
     With --rolling a process takes no new requests, ends those that it has, and is replaced; the next one \
-follows once the new one is ready. If it does not become ready, the others stay as they are.
+follows once the new one is ready. One that does not become ready is stopped, and the others stay as they are.
 
     Exit codes: 0; 1 no such group, or a process did not become ready; 2 the usage is wrong; \
 3 it does not run.
