@@ -201,7 +201,7 @@ def test_the_matrix_runs_the_suite_on_each_and_says_where_it_failed(tmp_path: Pa
     said = ran.stdout.splitlines()
     assert "== suite on 3.12: FAILED with 1 after" in ran.stdout
     assert [line for line in said if line.startswith("pytest of ")] == [
-        f"pytest of 3.{minor}: -q -n auto --matrix" for minor in (11, 12, 13)
+        f"pytest of 3.{minor}: -q -n auto --matrix -o faulthandler_timeout=0" for minor in (11, 12, 13)
     ], ran.stdout + ran.stderr
     assert (ran.returncode, "failed: [suite on 3.12]" in said[-1]) == (1, True)
 
