@@ -132,7 +132,7 @@ def _share(given: str | float) -> float:
 
 @attrs.frozen
 class FaultOrder:
-    """What a line orders: `kind` is its first word. Without a `duration` it lasts until it is healed."""
+    """The order of a line: `kind` is its first word. Without a `duration` it lasts until it is healed."""
 
     kind: str
     words: str

@@ -325,7 +325,7 @@ class _Connection:
 
 
 class _Mark(bytes):
-    """What is no data, and takes its turn between data: told apart by what it is, not by its content."""
+    """A mark that is no data, and takes its turn between data: distinguished by identity, not by content."""
 
     __slots__ = ()
 

@@ -232,7 +232,7 @@ def how_ended(code: int | None) -> str:
 
 @attrs.define(eq=False)
 class Member:
-    """What is known of the process of one number, over all its lives."""
+    """State of the process of one number, over all its lives."""
 
     state: State = "waiting"
     since: str = ""

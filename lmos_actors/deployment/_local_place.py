@@ -37,7 +37,7 @@ GROUP_MODULES: Final = (
     "lmos_actors.cli.serve._group",
     "lmos_actors.discovery",
 )
-"""What a process of a group imports anyway, with all that these import."""
+"""Modules that a process of a group imports anyway, with all that these import."""
 
 LOOK: Final = 0.05
 """Seconds between two looks at a process that is not ours."""

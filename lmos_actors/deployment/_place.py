@@ -27,7 +27,7 @@ class Process(Protocol):
 
     @property
     def id(self) -> str:
-        """What it is known by at its place: the number of the process."""
+        """Its identifier at its place: the number of the process."""
         ...
 
     def output(self) -> AsyncGenerator[bytes]:

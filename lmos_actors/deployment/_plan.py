@@ -1,4 +1,4 @@
-"""What a launcher is to run, as values: groups, their order, and what one needs of another. Pure."""
+"""The plan of a launcher, as values: groups, their order, and what one needs of another. Pure."""
 
 from __future__ import annotations
 
@@ -69,14 +69,14 @@ class LaunchPlan:
 
 @attrs.frozen(kw_only=True)
 class Changes:
-    """What leads to another plan: groups that come, are replaced, change in number, or go."""
+    """The steps to another plan: groups that come, are replaced, change in number, or go."""
 
     added: tuple[GroupPlan, ...] = ()
     replaced: tuple[GroupPlan, ...] = ()
     scaled: tuple[GroupPlan, ...] = ()
     removed: tuple[str, ...] = ()
     at_next_start: tuple[str, ...] = ()
-    """What is said of supervisors, which a launcher that runs does not take over."""
+    """Changes of supervisors, which a launcher that runs does not take over."""
 
     def __bool__(self) -> bool:
         return bool(self.added or self.replaced or self.scaled or self.removed)

@@ -40,5 +40,5 @@ class LauncherStatus(msgspec.Struct, frozen=True, kw_only=True):
     launcher_pid: int
     since: str
     doing: str
-    """What the launcher is about: "", or such as "restart --rolling weather"."""
+    """The request that is being carried out: "", or such as "restart --rolling weather"."""
     groups: tuple[GroupStatus, ...]

@@ -1,4 +1,4 @@
-"""What `up` prints: the states of processes and their output, for people on a terminal, JSON lines elsewhere.
+"""Output of `up`: the states of processes and their output, for people on a terminal, JSON lines elsewhere.
 
 All is printed in a thread: a terminal that stands still holds a process back for as long as the follower of
 the logs is patient, and the launcher never. What the launcher says waits among the lines of the processes.

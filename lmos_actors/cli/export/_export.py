@@ -30,7 +30,7 @@ MAKERS: Final[Mapping[Kind, Callable[[Source], dict[str, str]]]] = {
     "procfile": procfile,
     "k8s": manifests,
 }
-"""What makes the files of each format."""
+"""The makers of the files, by format."""
 
 
 def export(kind: Kind, file: str, options: ExportOptions) -> int:

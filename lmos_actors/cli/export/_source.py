@@ -1,4 +1,4 @@
-"""What is exported: a deployment file, its groups, their commands, and the notes on what gets lost."""
+"""Source of an export: a deployment file, its groups, their commands, and notes on what gets lost."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ PROBE: Final = 5
 
 @attrs.frozen(kw_only=True)
 class ExportOptions:
-    """What the files of other supervisors say beside the deployment file; None for the usual of a format."""
+    """Options for the files of other supervisors; None for the usual of a format."""
 
     image: str | None = None
     root: str | None = None
@@ -86,7 +86,7 @@ class Source:
 
     @cached_property
     def plans(self) -> dict[str, GroupPlan]:
-        """What the launcher would be given of each group."""
+        """The plan of the launcher for each group."""
         plan = launch_plan(self.deployment, str(self.file))
         return {group.name: group for group in plan.groups}
 

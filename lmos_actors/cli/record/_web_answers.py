@@ -47,7 +47,7 @@ class Run:
 
 
 class WebMemory:
-    """What the requests of a recording leave for later ones: runs by their paths, and open streams."""
+    """State that requests of a recording leave for later ones: runs by their paths, and open streams."""
 
     def __init__(self) -> None:
         self._runs: dict[str, Run] = {}

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class Parts:
-    """What the agents of a file are parted into: its key, what one is called, and where its agents are."""
+    """A division of the agents of a file: its key, what one part is called, and where its agents are."""
 
     key: str
     noun: str
