@@ -29,6 +29,7 @@ from .format import (
     with_end_at as with_end_at,
 )
 from .model import (
+    DATABASE as DATABASE,
     USER as USER,
     Compare as Compare,
     Deployment as Deployment,

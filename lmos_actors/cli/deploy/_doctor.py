@@ -23,7 +23,7 @@ from msgspec import UNSET
 from lmos_actors.deployment import controls_of
 from lmos_actors.errors import ConfigError
 from lmos_actors.persistence import LockFile
-from lmos_actors.scenario import filled_for, load_deployment, texts_of
+from lmos_actors.scenario import DATABASE, filled_for, load_deployment, texts_of
 from lmos_actors.security import Reference, SecretSource, Security, server_tls
 from lmos_actors.transport import endpoint_of
 
@@ -274,8 +274,8 @@ def _shortened(findings: Iterable[Finding]) -> Iterator[Finding]:
 
 def _written(group: Group, folder: Path, number: int) -> Iterator[tuple[str, Path]]:
     """Yield the databases that a process writes."""
-    if group.store is not None and group.store.startswith("sqlite:"):
-        yield "store", folder / filled_for(group.store, number).removeprefix("sqlite:")
+    if group.store is not None and group.store.startswith(DATABASE):
+        yield "store", folder / filled_for(group.store, number).removeprefix(DATABASE)
     if isinstance(group.directory, str):
         yield "directory", folder / filled_for(group.directory, number)
 

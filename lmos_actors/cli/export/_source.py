@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from lmos_actors.files import FileError, mapped
-from lmos_actors.scenario import filled_for, launch_plan, needs_of, texts_of
+from lmos_actors.scenario import DATABASE, filled_for, launch_plan, needs_of, texts_of
 from lmos_actors.security import is_loopback
 from lmos_actors.transport import endpoint_of
 
@@ -209,8 +209,8 @@ class Source:
         """Return the files that a process writes, and the keys that name them; `uploads` is a folder."""
         folder = self.folder_of(group)
         found: list[tuple[str, Path]] = []
-        if group.store is not None and group.store.startswith("sqlite:"):
-            found.append(("store", folder / group.store.removeprefix("sqlite:")))
+        if group.store is not None and group.store.startswith(DATABASE):
+            found.append(("store", folder / group.store.removeprefix(DATABASE)))
         if isinstance(group.directory, str):
             found.append(("directory", folder / group.directory))
         uploads = None if isinstance(group.omnia, bool) else group.omnia.uploads

@@ -22,7 +22,7 @@ from msgspec import UNSET
 from lmos_actors.bindings import is_private
 from lmos_actors.errors import ConfigError
 from lmos_actors.files import did_you_mean
-from lmos_actors.scenario import GroupAgents, filled_for, load_deployment, relay_options, texts_of
+from lmos_actors.scenario import DATABASE, GroupAgents, filled_for, load_deployment, relay_options, texts_of
 from lmos_actors.supervision import Tree
 from lmos_actors.transport import endpoint_of
 
@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from lmos_actors.scenario import Deployment, DeploymentFile, Group
 
     from ..options._serving import GroupOptions
-
-DATABASE: Final = "sqlite:"
 
 DIRECTORY: Final = "directory"
 HUB: Final = "relay"

@@ -10,7 +10,7 @@ import msgspec
 from lmos_actors.errors import ConfigError
 from lmos_actors.files import Duration
 
-from ..model import Deployment, Group, filled_for, needs_of, texts_of
+from ..model import DATABASE, Deployment, Group, filled_for, needs_of, texts_of
 from ._tree_builder import backoff_of
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def owned_by(group: Group) -> list[tuple[str, str]]:
                 found.append(("listen", url))
         except ConfigError:
             continue  # which is a mistake of its own
-    if group.store is not None and group.store.startswith("sqlite:"):
+    if group.store is not None and group.store.startswith(DATABASE):
         found.append(("store", group.store))
     if isinstance(group.directory, str):
         found.append(("directory", group.directory))

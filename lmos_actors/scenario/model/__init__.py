@@ -79,6 +79,7 @@ from ._checks import (
     Trace as Trace,
 )
 from ._deployment import (
+    DATABASE as DATABASE,
     Deployment as Deployment,
     Drain as Drain,
     Group as Group,

@@ -12,6 +12,9 @@ from ._agents import AgentEntry, Backoff, PoolEntry, Remote, Strategy, Tree
 from ._base import Closed, Count, Name, Scalar
 from ._files import Relay, Variable
 
+DATABASE: Final = "sqlite:"
+"""Beginning of a store that one process at a time has: the path of a database follows."""
+
 MOST_REPLICAS: Final = 1_000
 """Most processes of one group."""
 

@@ -5,7 +5,7 @@ Nothing is opened: a certificate, a security file or a port may be of another ma
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from lmos_actors.errors import ConfigError
 from lmos_actors.files import did_you_mean
@@ -14,7 +14,7 @@ from lmos_actors.security import is_loopback
 from lmos_actors.supervision import ChildSpec
 from lmos_actors.transport import endpoint_of
 
-from ...model import AgentEntry, Group, filled_for, needs_of, texts_of
+from ...model import DATABASE, AgentEntry, Group, filled_for, needs_of, texts_of
 from .._launch_plan import owned_by
 from ._node_validator import GROUPS, NodeValidator
 
@@ -24,9 +24,6 @@ if TYPE_CHECKING:
     from lmos_actors.files import DataPath
 
     from .._cell_names import CellNames
-
-DATABASE: Final = "sqlite:"
-"""Stores that one process at a time has."""
 
 
 class GroupValidator:
