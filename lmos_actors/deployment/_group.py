@@ -294,7 +294,7 @@ class Group:
         if member is None or member.replica is not replica:
             return
         member.urls = (*member.urls, url)
-        if self.plan.hosts_directory and not self.address:
+        if self.plan.tells_address and not self.address:
             self.address = url.replace("ws", "http", 1)
 
     def has_stopped(self, number: int) -> None:
@@ -377,9 +377,9 @@ class Group:
 
     def arguments_of(self, number: int) -> tuple[str, ...]:
         """Return the arguments of the command that runs the process of a number."""
-        own = (self.plan.name,) if self.address else ()
-        known = [(name, self.others[name].address) for name in (*own, *self.plan.hosts)]
-        at = [word for name, url in known if url for word in ("--at", f"{name}={url}")]
+        hosts = [self, *(self.others[name] for name in self.plan.hosts)]
+        known = [(host.plan.name, host.address) for host in hosts if host.plan.tells_address and host.address]
+        at = [word for name, url in known for word in ("--at", f"{name}={url}")]
         return (*self.plan.arguments, "--replica", str(number), *at, "--launched")
 
     # ---- its place in the tree

@@ -410,7 +410,9 @@ class Launcher:
                 async for text in texts:
                     yield text  # noqa: ASYNC119 -- the runtime closes the streams it runs
         for each in changes.scaled:
-            async with aclosing(self.scale(self.groups[each.name], each.replicas)) as texts:
+            group = self.groups[each.name]
+            group.plan = attrs.evolve(each, replicas=group.plan.replicas)
+            async with aclosing(self.scale(group, each.replicas)) as texts:
                 async for text in texts:
                     yield text  # noqa: ASYNC119
         for name in changes.removed:

@@ -31,7 +31,8 @@ class GroupPlan:
     needs: Mapping[str, Literal["ready", "started"]] = attrs.Factory(dict[str, Literal["ready", "started"]])
     hosts: tuple[str, ...] = ()
     """The groups whose directories it uses; their addresses are given to its processes."""
-    hosts_directory: bool = False
+    tells_address: bool = False
+    """It hosts a directory at a free port: others are told where, and it is there again after a restart."""
     ready: float = 30.0
     drain: float = 10.0
     order: Literal["start_first", "stop_first"] = "stop_first"
@@ -96,6 +97,7 @@ def changes_between(old: LaunchPlan, new: LaunchPlan) -> Changes:
     """Return what leads from one plan to another."""
     before = {group.name: group for group in old.groups}
     both = [(before[group.name], group) for group in new.groups if group.name in before]
+    changed = [group.name for was, group in both if was.content != group.content]
     heads = ("strategy", "max_restarts", "max_seconds")
     own = [f"launcher.{key}" for key in heads if getattr(old, key) != getattr(new, key)]
     limits = ("max_restarts", "max_seconds")
@@ -107,7 +109,7 @@ def changes_between(old: LaunchPlan, new: LaunchPlan) -> Changes:
     ]
     return Changes(
         added=tuple(group for group in in_order(new.groups) if group.name not in before),
-        replaced=tuple(group for was, group in both if was.content != group.content),
+        replaced=tuple(group for group in in_order(new.groups) if group.name in changed),
         scaled=tuple(group for was, group in both if was.replicas != group.replicas),
         removed=tuple(name for name in before if name not in {group.name for group in new.groups}),
         at_next_start=(*own, *theirs),

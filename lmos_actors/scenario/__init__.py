@@ -34,6 +34,7 @@ from .model import (
     Compare as Compare,
     Deployment as Deployment,
     Group as Group,
+    Remote as Remote,
     Scenario as Scenario,
     Simulation as Simulation,
     fill_late as fill_late,

@@ -30,6 +30,9 @@ class Weather(Agent):
     @action
     def forecast(self, city: str) -> str:
         return f"{city}: sun"
+
+class Kept(Agent, durable=True):
+    pass
 """
 
 FILE = """\
@@ -161,6 +164,16 @@ def test_certificates_are_looked_at(look: Look, project: Path) -> None:
     assert (warning["verdict"], warning["remedy"]) == ("warn", f"chmod o-r {project / 'server.pem'}")
     (project / "server.pem").chmod(0o600)
     assert "weather: file" not in look(*words)[1]
+
+
+def test_keys_of_agents_are_no_files(look: Look) -> None:
+    agents = """\
+  weather: {{from: agent, use: "examined_agents.py:Kept", key: main}}
+  many: {{from: pool, use: "examined_agents.py:Weather", size: 2, by: key, key: city}}
+groups:"""
+    text = FILE.replace("[weather]", "[weather, many]").partition("  weather:")
+    text = f"{text[0]}{agents}{text[2].partition('groups:')[2]}"
+    assert look(text=text)[0] == 0
 
 
 def test_a_store_that_is_in_use(look: Look, project: Path) -> None:

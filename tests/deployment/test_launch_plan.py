@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import attrs
+import pytest
 from hypothesis import given, strategies as st
 
 from lmos_actors.deployment import changes_between, in_order
+from lmos_actors.scenario import launch_plan, load_deployment
 from tests.deployment.places import group, plan_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from lmos_actors.deployment import LaunchPlan
 
 NAMES = ("a", "b", "c", "d", "e", "f")
 
@@ -70,3 +79,41 @@ def test_a_plan_that_is_the_same_changes_nothing() -> None:
     same = plan_of(group("a", needs={"b": "ready"}), group("b", 3))
     assert not changes_between(same, attrs.evolve(same, groups=tuple(reversed(same.groups))))
     assert changes_between(same, same).lines() == []
+
+
+# ---- from files
+
+
+MOVED = """\
+lmos: deployment/v1
+name: desk
+agents:
+  desk: {{from: agent, use: "agents.py:Desk"}}
+groups:
+  registry: {{directory: true{listen}}}
+  front: {{agents: [desk], lookup: registry}}
+  other: {{directory: true}}
+"""
+
+
+def planned(file: Path, listen: str) -> LaunchPlan:
+    """Return the plan of a file whose directory listens somewhere."""
+    file.write_text(MOVED.format(listen=f", listen: {listen!r}" if listen else ""), encoding="utf-8")
+    return launch_plan(load_deployment(str(file), classes=False).deployment, str(file))
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("", "ws://127.0.0.1:7100"),
+        ("ws://127.0.0.1:7100", ""),
+        ("ws://127.0.0.1:7100", "ws://127.0.0.1:7200"),
+    ],
+)
+def test_a_directory_that_moves_is_replaced_and_then_those_that_use_it(
+    tmp_path: Path, before: str, after: str
+) -> None:
+    file = tmp_path / "desk.yaml"
+    old, new = planned(file, before), planned(file, after)
+    assert [each.name for each in changes_between(old, new).replaced] == ["registry", "front"]
+    assert new.group("registry").tells_address == (not after)

@@ -522,7 +522,7 @@ async def test_a_replaced_group_that_begins_anew_has_its_count() -> None:
 
 @on_virtual_time
 async def test_addresses_are_known_and_a_directory_is_found_where_it_was() -> None:
-    registry = group("registry", hosts_directory=True)
+    registry = group("registry", tells_address=True)
     front = group("front", needs={"registry": "ready"}, hosts=("registry",))
     scripts = {"registry/1": [Script(url="ws://127.0.0.1:4711")]}
     async with deployed(registry, front, scripts=scripts) as world:
@@ -596,6 +596,28 @@ async def test_another_plan_starts_replaces_scales_and_stops_groups() -> None:
         assert world.place.last("b/1") is kept
         assert set(world.states().values()) == {"ready"}
         assert await applied(world, *after) == []
+
+
+@on_virtual_time
+async def test_a_directory_that_is_given_a_port_is_not_started_where_it_was() -> None:
+    registry, front = group("registry", tells_address=True), group("front", hosts=("registry",))
+    scripts = {"registry/1": [Script(url="ws://127.0.0.1:4711")]}
+    async with deployed(registry, front, scripts=scripts) as world:
+        await world.launcher.wait_ready()
+        moved = group("registry", content="new"), group("front", hosts=("registry",), content="new")
+        assert await applied(world, *moved) == ["registry: 1 replaced by 1", "front: 1 replaced by 1"]
+        assert [order.arguments[-3:] for order in world.place.orders[2:]] == [
+            ("--replica", "1", "--launched")
+        ] * 2
+
+
+@on_virtual_time
+async def test_a_group_of_another_number_has_the_rest_of_its_new_plan_too() -> None:
+    async with deployed(group("a"), group("b", ready=99.0), scripts={"b/1": [Script(ready=20)]}) as world:
+        assert await applied(world, group("a", 2, needs={"b": "ready"}), group("b", ready=99.0)) == [
+            "a: 2 ready"
+        ]
+        assert trio.current_time() == 21
 
 
 @on_virtual_time

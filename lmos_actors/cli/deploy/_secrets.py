@@ -9,6 +9,7 @@ import attrs
 
 from lmos_actors.errors import ConfigError
 from lmos_actors.files import is_list, is_mapping, read
+from lmos_actors.scenario import Remote
 from lmos_actors.security import Reference
 
 if TYPE_CHECKING:
@@ -49,11 +50,12 @@ def secrets_of(deployment: Deployment, group: Group, file: Path, folder: Path) -
         if name is not None:
             found.files[folder / name] = None
     for entry in deployment.agents.values():
-        found.add(getattr(entry, "bearer", None), file.parent)
-        found.add(str(getattr(entry, "basic", None)).partition(":")[2], file.parent)
-        for key in ("ca", "cert", "key"):
-            path = getattr(entry, key, None)
-            if isinstance(path, str):
+        if not isinstance(entry, Remote):
+            continue
+        found.add(entry.bearer, file.parent)
+        found.add((entry.basic or "").partition(":")[2], file.parent)
+        for path in (entry.ca, entry.cert, entry.key):
+            if path is not None:
                 found.files[file.parent / path] = None
     if group.security is not None:
         rules = folder / group.security

@@ -39,15 +39,14 @@ def _group_plan(deployment: Deployment, name: str, file: str, words: tuple[str, 
     from lmos_actors.deployment import GroupPlan
 
     group = deployment.groups[name]
-    used = (*texts_of(group.register), *texts_of(group.lookup))
     return GroupPlan(
         name=name,
         replicas=group.replicas,
         arguments=("serve", file, "--group", name, *words),
         environment=group.env,
         needs={need: what for need, what in needs_of(group).items() if need != name},
-        hosts=tuple(dict.fromkeys(text for text in used if "://" not in text and text != name)),
-        hosts_directory=bool(group.directory),
+        hosts=tuple(host for host in _hosts_of(group) if host != name),
+        tells_address=bool(group.directory) and not _first_port(group),
         ready=float(group.ready),
         drain=float(group.drain.timeout + group.drain.spread),
         order=group.update.order,
@@ -59,6 +58,19 @@ def _group_plan(deployment: Deployment, name: str, file: str, words: tuple[str, 
         most=1 if is_alone(group) else MOST,
         content=_digest(deployment, group),
     )
+
+
+def _hosts_of(group: Group) -> tuple[str, ...]:
+    """Return the groups whose directories a group uses."""
+    used = (*texts_of(group.register), *texts_of(group.lookup))
+    return tuple(dict.fromkeys(text for text in used if "://" not in text))
+
+
+def _first_port(group: Group) -> int:
+    """Return the first port at which a group listens; 0 is a free one."""
+    from lmos_actors.transport import endpoint_of
+
+    return endpoint_of(filled_for(texts_of(group.listen)[0], 1)).port
 
 
 def is_alone(group: Group) -> bool:
@@ -85,9 +97,14 @@ def owned_by(group: Group) -> list[tuple[str, str]]:
 
 
 def _digest(deployment: Deployment, group: Group) -> str:
-    """Return a digest of all that a process of a group is made of; how many there are does not count."""
+    """Return a digest of all that a process of a group is made of; how many there are does not count.
+
+    The addresses of the directories that it uses belong to it: they are read when a process starts.
+    """
     same = msgspec.structs.replace(group, replicas=1, max_restarts=0, max_seconds=Duration(1.0), needs={})
     agents, tree = deployment.agents, deployment.tree if group.agents else None
     if all(name in agents for name in group.agents):  # else parts of the tree are named: any may be in it
         agents = {name: agents[name] for name in group.agents}
-    return hashlib.sha256(repr((same, agents, tree)).encode()).hexdigest()[:16]
+    hosts = [deployment.groups[name] for name in _hosts_of(group)]
+    addresses = [(host.listen, host.public_url) for host in hosts]
+    return hashlib.sha256(repr((same, agents, tree, addresses)).encode()).hexdigest()[:16]
