@@ -38,6 +38,9 @@ MAX_RESULTS: Final = 1_000
 MAX_REPLICAS: Final = 64
 """Limit of remote replicas for a query: the first ids in order, so that all nodes choose from the same."""
 
+AWAITED_SECONDS: Final = 60.0
+"""Seconds in which one that was in a directory is expected back there: its process may be restarting."""
+
 CONNECT_SECONDS: Final = 10.0
 """Limit for the first connection to an agent elsewhere, in seconds."""
 
@@ -62,7 +65,9 @@ class StartSoon(Protocol):
 class Replica:
     """One of several interchangeable agents."""
 
-    __slots__ = ("_dropped", "_link", "_make", "description", "directory", "epoch", "id", "open", "rejected")
+    __slots__ = (
+        "_dropped", "_link", "_make", "description", "directory", "epoch", "id", "key", "open", "rejected",
+    )  # fmt: skip
 
     def __init__(self, id: str, description: Description | None = None, directory: str | None = None) -> None:
         self.id = id
@@ -74,6 +79,8 @@ class Replica:
         self.rejected = False
         self.epoch = 0
         """Epoch of its lease, for an agent with a key of its own."""
+        self.key: str | None = None
+        """That key."""
         self._link: Any = None
         self._make: Callable[[], Any] | None = None
         self._dropped = False
@@ -96,6 +103,11 @@ class Replica:
     def is_near(self) -> bool:
         """Whether it is an agent of this node."""
         return self._make is None
+
+    @property
+    def agent(self) -> str:
+        """What says which agent it is, wherever that runs: its key, if it has one of its own, else its id."""
+        return f"id {self.id}" if self.key is None else f"key {self.key}"
 
     @property
     def link(self) -> Any:
@@ -142,9 +154,10 @@ class Replica:
                     await reached(link)
         except (ConnectFailed, ConfigError) as error:
             self.rejected = True
-            raise AgentUnavailable(self.id, str(error)) from error
+            raise AgentUnavailable(self.id, str(error), retry_in=MIN_INTERVAL) from error
         except trio.TooSlowError:
-            raise AgentUnavailable(self.id, f"no connection within {CONNECT_SECONDS:g} s") from None
+            why = f"no connection within {CONNECT_SECONDS:g} s"
+            raise AgentUnavailable(self.id, why, retry_in=MIN_INTERVAL) from None
         return link
 
     @contextmanager
@@ -174,7 +187,7 @@ def _members(link: Any) -> Sequence[Slot]:
 class KnownReplicas:
     """Remote replicas that match one query, as of the last look-up."""
 
-    __slots__ = ("_done", "_lookup", "_pause", "at", "failure", "query", "replicas", "why")
+    __slots__ = ("_done", "_lookup", "_pause", "at", "failure", "query", "replicas", "seen", "why")
 
     def __init__(self, lookup: Lookup, query: AgentQuery) -> None:
         self.query = query
@@ -182,6 +195,8 @@ class KnownReplicas:
         """By id, in the order of ids."""
         self.at = NEVER
         """Time of the last look-up."""
+        self.seen = NEVER
+        """Time of the last look-up that found one."""
         self.why = ""
         """Reason for which a listed agent was rejected, for messages."""
         self.failure: TransportError | None = None
@@ -240,6 +255,8 @@ class KnownReplicas:
             found = await self._lookup.found(self.query)
             self.failure, self.why = found.failure, found.why
             self._merge(found)
+            if self.replicas:
+                self.seen = trio.current_time()
             has_news = self.replicas != before
             self._pause = SOON if is_first or has_news else min(2 * self._pause, MIN_INTERVAL)
         finally:
@@ -253,7 +270,7 @@ class KnownReplicas:
             kept = before.get(id)
             if kept is None or (kept.description, kept.directory) != (each.description, each.directory):
                 kept = self._lookup.replica(self.query.cls, each)
-            kept.epoch = each.epoch
+            kept.epoch, kept.key = each.epoch, each.key
             found[id] = kept
         for replica in before.values():
             if replica.directory in results.silent:
@@ -270,9 +287,17 @@ class KnownReplicas:
             replica.drop()
 
     def missing(self) -> AgentUnavailable | NotFound:
-        """Return the error for no result: AgentUnavailable if a directory did not answer, else NotFound."""
+        """Return the error for no result.
+
+        AgentUnavailable if a directory did not answer, or if one was there a while ago; else NotFound.
+        """
         if self.failure is not None:
-            return AgentUnavailable(self.query.shown, f"it is not of this node, and {self.failure}")
+            return AgentUnavailable(
+                self.query.shown, f"it is not of this node, and {self.failure}", retry_in=MIN_INTERVAL
+            )
+        if trio.current_time() - self.seen <= AWAITED_SECONDS:
+            why = f"none is registered in {self.asked} any more, and none has come in its place yet"
+            return AgentUnavailable(self.query.shown, why, retry_in=MIN_INTERVAL)
         why = f" (of one that was found: {self.why})" if self.why else ""
         return NotFound("agent", self.query.shown, where=f"this node and in its directories{why}")
 

@@ -12,6 +12,8 @@ What it keeps true:
   failures of an otherwise reachable directory end a round.
 - **An entry that may exist is removed.** A put without an answer may have succeeded, so `_Entry.sent` is set
   before the request, and a removal follows if the agent goes.
+- **The lease of an agent stays known while its node is replaced**: at the end of the node its entry is left
+  for `LEFT_SECONDS`, so that callers wait for the next one. Its epoch says which of two is newer.
 - **The end is bounded** (`LEAVE_SECONDS`); what is not removed by then expires.
 """
 
@@ -64,6 +66,9 @@ MAX_STALE: Final = 64  # outdated renewals in the heap, besides one for each ent
 _NO_DIRECTORY: Final = (404, 405, 501)
 """Statuses of servers that are not directories."""
 
+LEFT_SECONDS: Final = 30.0
+"""Seconds for which the entry of an agent with a key of its own stays after the end of its node."""
+
 LEAVE_SECONDS: Final = 5.0
 """Limit in seconds for removing the entries of a node that ends; the rest expires."""
 
@@ -111,10 +116,11 @@ class Registered:
 
 @attrs.frozen
 class ExposedAgent:
-    """Agent to be registered: its id, and its description as JSON text."""
+    """Agent to be registered: its id, its description as JSON text, and whether it has a lease."""
 
     thing_id: str
     text: bytes
+    has_lease: bool = False
 
 
 class ExposedAgents(Protocol):
@@ -153,14 +159,15 @@ class ServedAgents:
         if not self._has(exposed.link.path) or is_member(exposed.link):
             return None
         text = self._descriptions.served(exposed).text
-        if getattr(getattr(exposed.link, "spec", None), "key", None) is not None:
+        has_lease = getattr(getattr(exposed.link, "spec", None), "key", None) is not None
+        if has_lease:
             lease = lease_of(exposed.link)
             if lease is None:  # another node runs it
                 return None
             text = msgspec.json.encode(
                 {**msgspec.json.decode(text), LEASE: {"key": lease[0], "epoch": lease[1]}}
             )
-        return ExposedAgent(exposed.thing_id, text)
+        return ExposedAgent(exposed.thing_id, text, has_lease)
 
 
 @attrs.define(eq=False)
@@ -423,14 +430,20 @@ class Registrar:
             self._to_remove[thing_id] = None
 
     async def _remove_all(self) -> None:
+        work: list[Callable[[], Awaitable[None]]] = []
         for entry in self._entries.values():
-            if entry.sent:
-                self._to_remove[entry.exhibit.thing_id] = None
+            exhibit = entry.exhibit
+            if entry.sent and exhibit.has_lease:
+                ttl = min(self._ttl, LEFT_SECONDS)
+                work.append(partial(self._directory.put, exhibit.thing_id, exhibit.text, ttl))
+            elif entry.sent:
+                self._to_remove[exhibit.thing_id] = None
         self._entries.clear()
         failures = 0
-        for thing_id in tuple(self._to_remove):
+        work += [partial(self._remove, thing_id) for thing_id in self._to_remove]
+        for each in work:
             try:
-                await self._remove(thing_id)
+                await each()
             except TransportError as error:
                 self._note_failure(str(error))
                 failures += 1

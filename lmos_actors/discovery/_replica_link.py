@@ -4,7 +4,8 @@ What it keeps true:
 
 - **At most one agent begins with a request.** Another replica is tried only where the first certainly has
   not begun (`_may_try_another`): not reachable, not found, or dead before the turn started. An error of the
-  turn itself is the answer. With an unknown outcome there is no second attempt, as it could run twice.
+  turn itself is the answer. With an unknown outcome there is no second attempt, as it could run twice; a
+  repeat with a key goes to the agent that may have begun, and to no other one (`Attempt.begun_by`).
 - **Time counts from the first attempt.** Looking up, connecting and all attempts share one deadline; each
   attempt gets what is left of it.
 - **Choosing never waits for a directory** where replicas are known: what is older than `FRESH_SECONDS` is
@@ -30,7 +31,7 @@ import trio
 from attrs import evolve
 from trio.lowlevel import checkpoint_if_cancelled, enable_ki_protection
 
-from lmos_actors.actors import MISSING, key_text, near_links, no_answers, park_among
+from lmos_actors.actors import MISSING, key_text, near_links, no_answers, park_among, wrong_operation
 from lmos_actors.errors import (
     AgentDied,
     AgentUnavailable,
@@ -38,6 +39,7 @@ from lmos_actors.errors import (
     InvalidInput,
     NotAllowed,
     NotFound,
+    OutcomeUnknown,
 )
 
 from ._lookup import FRESH_SECONDS, MIN_INTERVAL, NEVER, KnownReplicas, Replica
@@ -65,6 +67,9 @@ if TYPE_CHECKING:
 
 WAITS: Final = (0.5, 1.0, 2.0, 5.0)
 """Seconds between the look-ups while a caller waits for an agent to appear; the last one repeats."""
+
+RUNNING_SECONDS: Final = 2.0
+"""Seconds in which one that was reached and does not run is waited for, before others are looked at again."""
 
 _PROPERTIES: Final = "?="  # first characters of the keys that read and write properties
 
@@ -149,13 +154,21 @@ class ReplicaLink:
     # ---- choosing
 
     def _choose(
-        self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], tried: Mapping[Replica, None]
+        self,
+        key: str,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        tried: Mapping[Replica, None],
+        only: str | None = None,
     ) -> Replica | None:
-        """Return the next replica to try, None if all were tried; those known to be down come last."""
+        """Return the next replica to try, None if all were tried; those known to be down come last.
+
+        With `only`, one of the agent that this says.
+        """
         if self._query.id is not None:
             self._current = self._newest()
             return None if self._current in tried else self._current
-        members = [each for each in self._members() if each not in tried]
+        members = [each for each in self._members() if each not in tried and only in (None, each.agent)]
         usable = [each for each in members if not each.is_down] or members
         if not usable:
             return None
@@ -218,8 +231,17 @@ class ReplicaLink:
         return bool(op is not None and op.repeatable)
 
     def keeps_answers(self, key: str) -> bool:
-        """Return whether the answers to requests that have a key are kept: by the agent of an `id`."""
-        return self._query.id is not None and not self.operation(key).streams
+        """Return whether the answers to requests that have a key are kept: by a single durable agent."""
+        if self._query.id is not None:
+            return not self.operation(key).streams
+        contract: Any = getattr(self._query.cls, "__contract__", None)
+        op = None if contract is None or contract.state is None else contract.table.get(key)
+        return self._by is None and op is not None and wrong_operation(op) is None
+
+    @property
+    def takes_named_keys(self) -> bool:
+        """Whether a key of the caller's means one agent each time: another one may be found next."""
+        return self._query.id is not None
 
     def _check(self, key: str) -> None:
         if self._by is not None and key[0] in _PROPERTIES:
@@ -236,21 +258,30 @@ class ReplicaLink:
         kwargs: Mapping[str, Any],
         tried: dict[Replica, None],
         error: AgentError | None,
+        only: str | None,
     ) -> Replica:
-        """Return the next replica, after a look-up if none is left. Raises `error`, or NotFound."""
+        """Return the next replica, after a look-up if none is left.
+
+        Raises `error`; where nobody is registered by now, AgentUnavailable or NotFound, which says so.
+        """
         known = self._known
         refreshed = self._by is not None or self._query.id is not None
         if known is not None and known.is_older_than(FRESH_SECONDS) and refreshed:
             known.start_look_up()
-        chosen = self._choose(key, args, kwargs, tried)
+        chosen = self._choose(key, args, kwargs, tried, only)
         if chosen is None and known is not None and (known.is_due or not tried):
             await known.look_up()
-            chosen = self._choose(key, args, kwargs, tried)
+            chosen = self._choose(key, args, kwargs, tried, only)
         if chosen is None:
             if self._query.id is not None and isinstance(error, NotFound):  # it has gone from there
                 why = "the node that ran it runs it no more, and no other is known yet"
                 raise AgentUnavailable(self.path, why, retry_in=MIN_INTERVAL)
-            raise error or self._not_found()
+            if only is not None and error is None:
+                why = "the agent that may have begun with it is not registered now"
+                raise AgentUnavailable(self.path, why, retry_in=MIN_INTERVAL)
+            if error is None or not self._members():
+                raise self._not_found() from error
+            raise error
         tried[chosen] = None
         return chosen
 
@@ -275,6 +306,7 @@ class ReplicaLink:
         args: tuple[Any, ...],
         kwargs: Mapping[str, Any],
         seconds: float | None = None,
+        only: str | None = None,
     ) -> Any:
         self._check(key)
         await checkpoint_if_cancelled()
@@ -285,7 +317,7 @@ class ReplicaLink:
             replica: Replica | None = None
             # not around `send`: the block that it may enter is left after this scope
             with trio.CancelScope(deadline=ends):
-                replica = await self._reachable(key, args, kwargs, tried, error)
+                replica = await self._reachable(key, args, kwargs, tried, error, only)
             left = None if seconds is None else ends - trio.current_time()
             if replica is None or (left is not None and left <= 0):
                 raise DeadlineExceeded(self.path, seconds or 0.0, why=self.unready())
@@ -306,11 +338,12 @@ class ReplicaLink:
         kwargs: Mapping[str, Any],
         tried: dict[Replica, None],
         error: AgentError | None,
+        only: str | None,
     ) -> Replica:
-        """Return the next replica that can be reached. Raises the last error when none is left."""
+        """Return the next replica that can be reached. Raises as `_next_replica` when none is left."""
         while True:
             self._check_node()
-            replica = await self._next_replica(key, args, kwargs, tried, error)
+            replica = await self._next_replica(key, args, kwargs, tried, error, only)
             try:
                 await replica.wait_reached()
             except AgentUnavailable as unavailable:
@@ -330,11 +363,21 @@ class ReplicaLink:
 
         async def send(replica: Replica, left: float | None) -> Any:
             link = replica.link
-            if attempt is not None and attempt.key is not None and not link.keeps_answers(key):
-                raise NotAllowed(no_answers(self.path))
-            return await link.ask(key, args, kwargs, left, attempt)
+            if attempt is None or attempt.key is None:
+                return await link.ask(key, args, kwargs, left, attempt)
+            if not link.keeps_answers(key):
+                if self.takes_named_keys or attempt.begun_by is not None:
+                    raise NotAllowed(no_answers(self.path))
+                attempt.key = None  # that node keeps none, so this is the only attempt
+            try:
+                return await link.ask(key, args, kwargs, left, attempt)
+            except OutcomeUnknown:
+                if self._query.id is None:  # all that an id finds is one agent
+                    attempt.begun_by = replica.agent
+                raise
 
-        return await self._carry(send, key, args, kwargs, seconds)
+        only = None if attempt is None else attempt.begun_by
+        return await self._carry(send, key, args, kwargs, seconds, only)
 
     async def tell(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """See `Link`."""
@@ -494,10 +537,14 @@ class ReplicaLink:
                 link = await replica.wait_reached()
                 if replica.is_down:
                     continue
-                if not replica.is_near:
-                    await link.wait_running()
+                if not replica.is_near:  # its node may end meanwhile, and it may run at another address then
+                    with trio.fail_after(RUNNING_SECONDS):
+                        await link.wait_running()
             except (AgentUnavailable, NotFound) as error:
                 self._last_refusal = str(error)
+                continue
+            except trio.TooSlowError:
+                self._last_refusal = f"{replica.id} has not run for {RUNNING_SECONDS:g} s"
                 continue
             if self._by is None:
                 self._current = replica

@@ -50,6 +50,8 @@ class Found:
     url: str | None = None
     epoch: int = 0
     """That of the lease of an agent with a key of its own, as its entry has it."""
+    key: str | None = None
+    """That key."""
     refer: Callable[[Any], Any] = attrs.field(repr=False, eq=False, kw_only=True)
     """Makes the ref from a class; see `ref`."""
 
@@ -145,6 +147,7 @@ def checked_result(
         directory=directory,
         url=f"{directory}/things/{quote(thing_id, safe='')}",
         epoch=epoch,
+        key=key,
         refer=partial(refer, description, directory),
     )
 

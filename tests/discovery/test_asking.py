@@ -227,7 +227,8 @@ class Told:
         await trio.sleep(1)
         results = SearchResults()
         for id in self.ids:
-            found: Any = SimpleNamespace(epoch=0, id=id, description=Description(title=id), directory=URL)
+            described = Description(title=id)
+            found: Any = SimpleNamespace(epoch=0, key=None, id=id, description=described, directory=URL)
             results.things[id] = found
         results.silent = dict.fromkeys(self.silent)
         return results

@@ -121,6 +121,10 @@ def test_a_ref_follows_the_lease_from_node_to_node() -> None:
             await till.invoke(Till.sell)
         assert caught.value.retry_in == 1
         await trio.sleep(1.5)
+        with pytest.raises(AgentUnavailable, match="none has come in its place yet") as caught:
+            await till.invoke(Till.sell)
+        assert caught.value.retry_in == 1
+        await trio.sleep(60)
         with pytest.raises(NotFound, match="id '1'"):
             await till.invoke(Till.sell)
 

@@ -26,6 +26,8 @@ class Attempt:
     number: int = 1
     message_id: str | None = None
     key: str | None = None
+    begun_by: str | None = None
+    """The one of several agents that may have carried it out: no other one is asked again."""
 
 
 @attrs.frozen

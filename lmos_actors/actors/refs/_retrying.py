@@ -16,7 +16,14 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 import trio
 
-from lmos_actors.errors import AgentUnavailable, DeadlineExceeded, NotAllowed, OutcomeUnknown, RateLimited
+from lmos_actors.errors import (
+    AgentUnavailable,
+    DeadlineExceeded,
+    NotAllowed,
+    NotFound,
+    OutcomeUnknown,
+    RateLimited,
+)
 
 from ..messages._operation import ASKING, named
 from ..messages._request_keys import keyed_requests_of, no_answers, wrong_key
@@ -107,20 +114,30 @@ class Retrying:
         deadline = None if seconds is None else trio.current_time() + seconds
         begin = trio.current_time()
         attempt = Attempt(key=self._key(key))  # views do not nest: no other is given
+        unknown: OutcomeUnknown | None = None
+        found: Any = None
         while True:
             left = None if deadline is None else deadline - trio.current_time()
             try:
                 if left is not None and left <= 0:
                     raise DeadlineExceeded(self.path, seconds or 0.0, why=self.unready())
                 if attempt.key is not None:
-                    return await self._ask_by_key(key, args, kwargs, left, attempt)
+                    found = self._found_for_key(key) if attempt.begun_by is None else found
+                    return await _ask_by_key(found, key, args, kwargs, left, attempt)
                 return await self.inner.ask(key, args, kwargs, left, attempt)
             except DeadlineExceeded as late:
                 raise DeadlineExceeded(self.path, seconds or 0.0, why=late.why) from None
+            except NotFound as error:
+                if unknown is None:
+                    raise
+                raise unknown from error  # the attempt before that may have begun
             except (OutcomeUnknown, AgentUnavailable, RateLimited) as error:
+                unknown = error if isinstance(error, OutcomeUnknown) else unknown
                 wait = self._wait(attempt, error)
                 if not self._goes_on(key, attempt, begin, wait):
-                    raise
+                    if unknown is None or unknown is error:
+                        raise
+                    raise unknown from error
             await trio.sleep(
                 wait if deadline is None else min(wait, max(0.0, deadline - trio.current_time()))
             )
@@ -135,19 +152,19 @@ class Retrying:
             text = str(found.rt.entropy.new_id())
         return text
 
-    def _ask_by_key(
-        self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], left: float | None, attempt: Attempt
-    ) -> Coroutine[Any, Any, Any]:
-        """Ask the one agent that is meant, which carries out one request of a key. Raises NotAllowed."""
+    def _found_for_key(self, key: str) -> Any:
+        """Return the link to an agent that keeps answers. Raises NotAllowed, NotFound."""
         found = found_link(self.inner)
-        found = found.resolve() if hasattr(found, "resolve") else found  # raises NotFound
-        if _is_near(found):
-            asked = keyed_requests_of(found).ask(key, args, kwargs, left, attempt.key)
-        elif _keeps_answers(found, key):
-            asked = found.ask(key, args, kwargs, left, attempt)
-        else:
-            raise NotAllowed(no_answers(self.path))
-        return asked  # type: ignore[no-any-return]
+        found = found.resolve() if hasattr(found, "resolve") else found
+        if not _is_near(found):
+            if not _keeps_answers(found, key):
+                raise NotAllowed(no_answers(self.path))
+            if self._bounds.key is not None and not getattr(found, "takes_named_keys", True):
+                raise NotAllowed(
+                    f"{self.path!r} may be another agent next time, so a key of yours does not name one "
+                    f"request: give the agent a key with ChildSpec(key=...), and find it by id=..."
+                )
+        return found
 
     def _wait(self, attempt: Attempt, error: OutcomeUnknown | AgentUnavailable | RateLimited) -> float:
         most = min(LONGEST, FIRST * 2.0 ** min(attempt.number - 1, 32))
@@ -237,15 +254,31 @@ def found_link(link: Any) -> Any:
 
 def _repeatable(link: Any, key: str) -> bool:
     """Return whether a repeat has no further effect: by the far link, or near by the operations."""
-    own = getattr(link, "repeatable", None)
+    found = found_link(link)
+    own = getattr(found, "repeatable", None)
     if own is not None:
         return bool(own(key))
-    found = found_link(link)
     for slot in (found, *getattr(found, "members", ())):
         op = getattr(slot, "table", {}).get(key)
         if op is not None:
             return bool(op.repeatable) or (_is_near(found) and _is_durable(found) and not op.streams)
     return False
+
+
+def _ask_by_key(
+    found: Any,
+    key: str,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    left: float | None,
+    attempt: Attempt,
+) -> Coroutine[Any, Any, Any]:
+    """Ask an agent, which carries out one request of a key."""
+    if _is_near(found):
+        asked = keyed_requests_of(found).ask(key, args, kwargs, left, attempt.key)
+    else:
+        asked = found.ask(key, args, kwargs, left, attempt)
+    return asked  # type: ignore[no-any-return]
 
 
 def _is_near(found: Any) -> bool:
