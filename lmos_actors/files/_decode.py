@@ -198,7 +198,7 @@ class _Walk:
         if is_struct(declared):
             return self._struct(inner, data, path)
         if has_text_form(declared):
-            return self._written(inner, data, path)
+            return self._written(declared, data, path)
         if get_origin(inner) is dict:
             return self._mapping(declared, data, path)
         if get_origin(inner) in (list, tuple):
@@ -223,10 +223,17 @@ class _Walk:
         return self.add_mistake(path, f'unknown word "{written}"{hint}')
 
     def _written(self, declared: Any, data: str, path: DataPath) -> Any:
+        form = split(declared)[0]
         try:
-            return declared.parse(data)
+            value = form.parse(data)
         except ValueError as error:
             return self.add_mistake(path, str(error))
+        for limit in limits(declared):
+            for sign, name, holds in _LIMITS:
+                bound = getattr(limit, sign)
+                if bound is not None and not holds(value, bound):
+                    return self.add_mistake(path, f"expected {name} {form(bound)}, saw {value}")
+        return value
 
     def _limited(self, declared: Any, data: Any, path: DataPath) -> Any:
         for limit in limits(declared):

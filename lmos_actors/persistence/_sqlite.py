@@ -98,7 +98,7 @@ _KINDS: Final[dict[int, type[StoreFailed]]] = {
 
 
 class SqliteStore:
-    """Store in one SQLite file, made if it is missing, for its owner alone.
+    """Store in one SQLite file, made if it is missing, with its folder, for its owner alone.
 
     With `read_only` the file has to exist and nothing in it is changed; it is locked all the same.
     """
@@ -121,6 +121,8 @@ class SqliteStore:
         """Open or make the file; see `Store`."""
         if self._db is not None:
             raise StoreInUse(self.name, "it is open already")
+        if not self._read_only:
+            self._make_folder()
         self._take_lock()
         try:
             self._check_file()
@@ -162,6 +164,14 @@ class SqliteStore:
     def _why_no_folder(self, error: OSError) -> str:
         folder = os.path.dirname(self._path)
         return f"{folder}: {error.strerror}"
+
+    def _make_folder(self) -> None:
+        folder = os.path.dirname(self._path)
+        try:
+            os.makedirs(folder, mode=0o700, exist_ok=True)
+        except OSError as error:
+            why = f"its folder cannot be made: {error.filename or folder}: {error.strerror}"
+            raise StoreInaccessible(self.name, why) from None
 
     def _check_file(self) -> None:
         if os.path.isdir(self._path):

@@ -81,7 +81,7 @@ def look(project: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFi
 
 
 def test_a_file_that_can_be_brought_up_is_well(look: Look, capfd: pytest.CaptureFixture[str]) -> None:
-    code, found = look("store: sqlite:.lmos/weather.db", "limits: {descriptors: 64, memory: 64MiB}")
+    code, found = look("store: sqlite:new/weather.db", "limits: {descriptors: 64, memory: 160MiB}")
     assert code == 0
     verdicts = {finding["verdict"] for findings in found.values() for finding in findings}
     assert verdicts == {"ok"}
@@ -120,7 +120,7 @@ def test_an_address_of_another_machine(look: Look) -> None:
         ("security: rules.yaml", "weather: file", "warn", "web.token can be read by all users"),
         ("{cert: none.pem, listen: 'wss://127.0.0.1:0'}", "weather: certificate", "fail", "none.pem"),
         ("store: sqlite:file/weather.db", "weather: store", "fail", "cannot be written"),
-        ("store: sqlite:none/weather.db", "weather: store", "fail", "none: no such folder"),
+        ("limits: {memory: 1MiB}", "file", "fail", "expected at least 160MiB, saw 1MiB"),
         ("omnia: {uploads: file/uploads}", "weather: uploads", "fail", "cannot be written"),
         ("directory: file/directory.db", "weather: directory", "fail", "cannot be written"),
     ],

@@ -34,7 +34,7 @@ class File(Struct, frozen=True, kw_only=True):
     shapes: tuple[Shape, ...] = ()
     groups: dict[str, tuple[Shape, ...]] = {}
     wait: Duration | Literal["never"] = "never"
-    room: Size | None = None
+    room: Annotated[Size, Meta(ge=1 << 10)] | None = None
     count: Annotated[int, Meta(ge=1, le=9)] = 1
     flag: bool = False
     data: Any | UnsetType = UNSET
@@ -102,6 +102,7 @@ def test_a_good_file() -> None:
         ("room: 5KB", 7, "'5KB' is not a size such as 64KiB or 512B (B, KiB, MiB, GiB)"),
         ("room: 5", 7, "expected a size such as 64KiB or 512B, saw the number 5; the unit is missing"),
         ("count: 0", 8, "expected at least 1, saw the number 0"),
+        ("room: 5B", 7, "expected at least 1KiB, saw 5B"),
         ("count: 10", 8, "expected at most 9, saw the number 10"),
         ("count: 1.0", 8, "expected a whole number, saw the number 1.0"),
         ("count: true", 8, "expected a whole number, saw true"),

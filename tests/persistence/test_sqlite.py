@@ -326,9 +326,19 @@ def test_without_permission(tmp_path: Path) -> None:
         assert len(store.scan("s", limit=1000)) == 500
 
 
-def test_a_folder_that_is_missing(tmp_path: Path) -> None:
-    with pytest.raises(StoreInaccessible, match=f"{tmp_path}/missing: No such file"):
-        SqliteStore(tmp_path / "missing" / "store.db").open()
+def test_a_folder_that_is_missing_is_made_for_its_owner_alone(tmp_path: Path) -> None:
+    path = tmp_path / "missing" / "too" / "store.db"
+    with pytest.raises(StoreForeign, match="there is no such file"):
+        SqliteStore(path, read_only=True).open()
+    assert not path.parent.exists()
+    made(path)
+    assert path.parent.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreInaccessible, match=f"its folder cannot be made: {tmp_path}/file: "):
+        SqliteStore(tmp_path / "file" / "store.db").open()
 
 
 @pytest.mark.slow

@@ -205,11 +205,7 @@ class _Deployment:
         return Finding(name, "ok", f"{host}:{port} is free")
 
     def _written(self, name: str, path: Path) -> Iterator[Finding]:
-        folder = path.parent
-        if not folder.exists() and not self._controls.folder.is_relative_to(folder):  # that one `up` makes
-            yield Finding(name, "fail", f"{folder}: no such folder", f"mkdir -p {folder}")
-            return
-        found = self._writable(name, folder)
+        found = self._writable(name, path.parent)
         yield found
         if found.verdict == "fail" or not path.exists():
             return

@@ -56,6 +56,9 @@ LOOK: Final = 0.01
 MOST_REPLICAS: Final = 1_000_000
 """Largest number of a process."""
 
+NO_THREAD: Final = "can't start new thread"
+"""What Python says where there is no memory for the stack of a thread."""
+
 ELSEWHERE: Final = ("--listen", "--public-url")
 """Options that stand in for keys of the file, where a process has another address than there."""
 
@@ -95,13 +98,20 @@ def serve_group(request: GroupRequest) -> int:
         return first
     group = _group_of(first.deployment, request)
     _prepare(group, Path(file).parent, request.replica)  # before the modules of the agents are imported
-    loaded = importing(request.file, partial(load, group=request.group))
-    if isinstance(loaded, int):
-        return loaded
-    agents = GroupAgents(loaded, request.group)
-    ending = Ending(float(group.drain.timeout), float(group.drain.spread), launched=request.launched)
-    start = partial(_start, agents, loaded.root if request.files else None)
-    return serve_tree(_serve_request(loaded, group, request), agents.root, start, ending)
+    try:
+        loaded = importing(request.file, partial(load, group=request.group))
+        if isinstance(loaded, int):
+            return loaded
+        agents = GroupAgents(loaded, request.group)
+        ending = Ending(float(group.drain.timeout), float(group.drain.spread), launched=request.launched)
+        start = partial(_start, agents, loaded.root if request.files else None)
+        return serve_tree(_serve_request(loaded, group, request), agents.root, start, ending)
+    except (MemoryError, RuntimeError) as error:
+        memory = group.limits.memory
+        if memory is UNSET or not (isinstance(error, MemoryError) or str(error) == NO_THREAD):
+            raise
+        why = f"{memory} is too little for this process: {str(error) or 'MemoryError'}; give it more"
+        raise ConfigError(why, "limits.memory") from None
 
 
 async def _start(agents: GroupAgents, root: Path | None, node: Node) -> None:

@@ -15,6 +15,9 @@ from ._files import Relay, Variable
 DATABASE: Final = "sqlite:"
 """Beginning of a store that one process at a time has: the path of a database follows."""
 
+LEAST_MEMORY: Final = 160 << 20
+"""Bytes of memory that a process needs to start, whatever its agents are: most of it is only reserved."""
+
 MOST_REPLICAS: Final = 1_000
 """Most processes of one group."""
 
@@ -37,7 +40,7 @@ class Limits(Closed, frozen=True, kw_only=True):
     """Limits of each process: open files and connections, bytes of memory, processors it may run on."""
 
     descriptors: Annotated[int, Meta(ge=64, le=1 << 20)] | UnsetType = UNSET
-    memory: Size | UnsetType = UNSET
+    memory: Annotated[Size, Meta(ge=LEAST_MEMORY)] | UnsetType = UNSET
     processors: Annotated[int, Meta(ge=1, le=1024)] | UnsetType = UNSET
 
 
