@@ -28,6 +28,7 @@ from lmos_actors.supervision import ChildSpec, SupervisorSpec
 
 from ._log_files import LineSplitter
 from ._place import Order
+from ._plan import HARD_END
 from ._status import GroupStatus, ReplicaStatus, State
 
 if TYPE_CHECKING:
@@ -73,6 +74,10 @@ class Replica(Agent, private=True):
     hard_end: trio.Nursery | None = attrs.field(default=None, init=False)
     last_words: str = attrs.field(default="", init=False)
     has_gone: bool = attrs.field(default=False, init=False)
+    has_served: bool = attrs.field(default=False, init=False)
+    """Whether it has been ready: else there is nothing that it has to end when it drains."""
+    was_killed: bool = attrs.field(default=False, init=False)
+    """Whether it was killed, as it did not end in its time."""
 
     @property
     def name(self) -> str:
@@ -90,6 +95,8 @@ class Replica(Agent, private=True):
                 try:
                     await self._end()
                 finally:
+                    if self.why and self.was_killed:
+                        self.why += f", did not heed SIGTERM for {self.time_to_end:g} s, and was killed"
                     hard_end.cancel_scope.cancel("the process has ended")
                     reading.cancel_scope.deadline = trio.current_time() + REST
                     self.of.has_ended(self, self.why)
@@ -118,11 +125,13 @@ class Replica(Agent, private=True):
         assert self.reading is not None  # the lifespan has been entered
         self.reading.start_soon(self._read_output, process.output())
         self.reading.start_soon(self._read_errors, process.errors())
+        if self.asked:
+            return
         self.nursery.start_soon(self._watch, process)
         with trio.move_on_after(group.plan.ready) as scope:
             await group.wait_ready(self)
         if scope.cancelled_caught:
-            self._fail(f"was not ready within {group.plan.ready:g} s")
+            self._fail(f"was not ready within {group.plan.ready:g} s, `ready` of its group")
 
     async def _watch(self, process: Process) -> None:
         code = await process.wait()
@@ -150,8 +159,14 @@ class Replica(Agent, private=True):
         self.hard_end.start_soon(self._kill_late, process)
 
     async def _kill_late(self, process: Process) -> None:
-        await trio.sleep(self.of.plan.shutdown)
+        await trio.sleep(self.time_to_end)
+        self.was_killed = True
         process.kill()
+
+    @property
+    def time_to_end(self) -> float:
+        """Seconds from the request to end until it is killed; what was never ready has nothing to drain."""
+        return self.of.plan.shutdown if self.has_served else HARD_END
 
     async def _end(self) -> None:
         """End the process, if there is one; at once where there is no time to drain."""
@@ -206,6 +221,7 @@ class Replica(Agent, private=True):
             case "listening" if isinstance(event.get("url"), str):
                 self.of.listens(self, event["url"].removesuffix("/ws"))
             case "ready" if not self.asked:
+                self.has_served = True
                 self.of.enters(self, "ready")
             case "draining" if not self.asked:
                 self.of.enters(self, "draining")

@@ -102,6 +102,8 @@ async def test_an_end_while_groups_start_leaves_no_process() -> None:
     async with deployed(group("a"), group("b", needs={"a": "ready"}), scripts={"a/1": [slow]}) as world:
         await until(1)
     assert world.place.take() == ["3 start a/1", "3 stop a/1", "4 end a/1"]
+    node: Any = world.launcher._node
+    assert not node.crash_reports
 
 
 @on_virtual_time
@@ -150,12 +152,13 @@ async def test_a_process_that_is_killed_by_somebody_else_is_started_again() -> N
 @on_virtual_time
 async def test_a_process_that_is_not_ready_in_time_is_replaced_even_if_it_does_not_heed_signals() -> None:
     never = Script(ready=None, drains=None)
-    async with deployed(group("a", ready=10.0, drain=2.0), scripts={"a/1": [never, Script()]}) as world:
+    async with deployed(group("a", ready=10.0, drain=60.0), scripts={"a/1": [never, Script()]}) as world:
         await until(30)
         assert world.place.take() == [
-            *("0 start a/1", "10 stop a/1", "18 end a/1", "18 kill a/1", "18 start a/1", "19 ready a/1"),
+            *("0 start a/1", "10 stop a/1", "16 end a/1", "16 kill a/1", "16 start a/1", "17 ready a/1"),
         ]
-        assert world.replica("a/1").why == "was not ready within 10 s"
+        why = "was not ready within 10 s, `ready` of its group, did not heed SIGTERM for 6 s, and was killed"
+        assert world.replica("a/1").why == why
 
 
 @on_virtual_time
