@@ -140,6 +140,8 @@ class Launcher:
             since=self._since,
             doing=self.doing,
             groups=tuple(group.status() for group in self.groups.values()),
+            lines_lost=self.logs.lost,
+            why_lost=self.logs.why_lost,
         )
 
     async def wait_ready(self) -> None:

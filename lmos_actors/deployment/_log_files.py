@@ -15,7 +15,7 @@ import attrs
 import trio
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
+    from collections.abc import Callable, Generator, Iterator
     from pathlib import Path
 
 MOST_LINE: Final = 1 << 14
@@ -41,10 +41,20 @@ class LogLine:
 
 
 class LogFiles:
-    """The logs of all processes of a launcher, in one folder."""
+    """The logs of all processes of a launcher, in one folder.
 
-    def __init__(self, folder: Path) -> None:
+    What cannot be written is lost and counted, and the first time `warn` is called with the reason. Once
+    there is room again, the file of a process says how many of its lines are not in it.
+    """
+
+    def __init__(self, folder: Path, warn: Callable[[str], None] = lambda text: None) -> None:
         self.folder = folder
+        self.lost = 0
+        """How many lines could not be written, of all processes."""
+        self.why_lost = ""
+        """Why the last of them could not be written."""
+        self._warn = warn
+        self._lost_of: dict[str, int] = {}  # since it could be written last
         self._sizes: dict[str, int] = {}
         self._followers: dict[Follower, None] = {}
         self._locks: defaultdict[str, trio.Lock] = defaultdict(trio.Lock)
@@ -58,10 +68,27 @@ class LogFiles:
         """Keep some lines, and hand them to those who follow. A full disk loses them, and nothing else."""
         data = "".join(f"{line}\n" for line in lines).encode("utf-8", "backslashreplace")
         async with self._locks[process]:  # its standard output and its errors come from two tasks
-            with suppress(OSError):
-                await trio.to_thread.run_sync(self._append, process, data)
+            before = self._lost_of.get(process, 0)
+            gap = f"… {before} lines are missing here: {self.why_lost}\n".encode() if before else b""
+            try:
+                await trio.to_thread.run_sync(self._append, process, gap + data)
+            except OSError as error:
+                self._lost_of[process] = before + len(lines)
+                self._lose(len(lines), f"{error.filename or self.file(process)}: {error.strerror}")
+            else:
+                self._lost_of.pop(process, None)
         for follower in tuple(self._followers):
             await follower.put(process, lines)
+
+    def _lose(self, count: int, why: str) -> None:
+        is_first = not self.lost
+        self.lost += count
+        self.why_lost = why
+        if is_first:
+            self._warn(
+                f"{why}: lines of processes are lost until it can be written: make room, or allow writing;"
+                " `status` counts them, `logs --follow` has those that come"
+            )
 
     def close(self) -> None:
         """Let those who follow end, once they have taken what there is."""

@@ -42,3 +42,6 @@ class LauncherStatus(msgspec.Struct, frozen=True, kw_only=True):
     doing: str
     """The request that is being carried out: "", or such as "restart --rolling weather"."""
     groups: tuple[GroupStatus, ...]
+    lines_lost: int = 0
+    """How many lines of processes could not be written to their files: `why_lost` says why the last one."""
+    why_lost: str = ""

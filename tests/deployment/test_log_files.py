@@ -115,6 +115,24 @@ async def test_a_full_disk_loses_lines_and_nothing_else(tmp_path: Path) -> None:
     await _write_and_follow(LogFiles(tmp_path))
 
 
+async def test_lines_that_are_lost_are_counted_said_once_and_marked_where_they_are_missing(
+    tmp_path: Path,
+) -> None:
+    said: list[str] = []
+    logs, file = LogFiles(tmp_path, said.append), tmp_path / "a-1.log"
+    file.symlink_to("/dev/full")
+    for number in range(3):
+        await logs.write("a/1", [f"lost {number}", "lost too"])
+    why = f"{file}: No space left on device"
+    assert (logs.lost, logs.why_lost) == (6, why)
+    assert [text.startswith(f"{why}: lines of processes are lost until") for text in said] == [True]
+    file.unlink()
+    await logs.write("a/1", ["kept"])
+    await logs.write("a/1", ["kept too"])
+    assert logs.last("a/1", 5) == [f"… 6 lines are missing here: {why}", "kept", "kept too"]
+    assert logs.lost == 6
+
+
 async def _write_and_follow(logs: LogFiles) -> None:
     with logs.follow() as follower:
         await logs.write("a/1", ["one"])

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import trio
@@ -87,6 +88,11 @@ class Console:
     def failed(self, why: str) -> None:
         """Print why the launcher has ended."""
         print(f"lmos-actors: {why}", file=sys.stderr, flush=True)
+
+    def warned(self, what: str) -> None:
+        """Print what is lost, as far as that can be printed: its disk may be full, too."""
+        with suppress(OSError):
+            print(f"lmos-actors: {what}", file=sys.stderr, flush=True)
 
     # ---- output of processes
 

@@ -154,6 +154,8 @@ def print_status(status: LauncherStatus, *, json: bool) -> None:
     for row in rows:
         cells = (f"{cell:{width}}" for cell, width in zip(row, widths, strict=True))
         print(visible("  ".join(cells).rstrip()))
+    if status.lines_lost:
+        print(visible(f"{status.lines_lost} lines of processes are in no log: {status.why_lost}"))
 
 
 def wait_ready(controls: Controls, process: subprocess.Popen[bytes], *, json: bool) -> int | None:
