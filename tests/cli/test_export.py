@@ -17,6 +17,7 @@ import yaml
 from lmos_actors.cli import main
 from tests.commands import started
 from tests.scenario.project import Ran
+from tests.source import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -451,10 +452,10 @@ def test_what_a_format_does_not_express_is_said_in_both_places(
     ("kinds", "old", "new", "said"),
     [
         (
-            ("systemd", "compose", "procfile", "k8s"),
-            "listen: wss://0.0.0.0:7100",
-            "listen: wss://0.0.0.0:0",
-            'desk.yaml:16:13: the directory "registry" listens at a free port',
+            ("systemd", "procfile"),
+            "directory: state/directory.db\n    listen: wss://0.0.0.0:7100",
+            "directory: true\n    replicas: 2\n    listen: wss://0.0.0.0:0",
+            'desk.yaml:17:13: the processes of the directory "registry" listen at free ports',
         ),
         (
             ("compose", "k8s"),
@@ -487,6 +488,24 @@ def test_what_cannot_be_exported_is_refused_where_it_stands(
         assert (ran.code, ran.out) == (2, "")
         assert said in ran.err
         assert not (folder / "none").exists()
+
+
+def test_a_directory_at_a_free_port_gets_one_that_all_know(export: Callable[..., Ran], folder: Path) -> None:
+    (folder / "desk.yaml").write_text(DESK.replace("wss://0.0.0.0:7100", "wss://0.0.0.0:0"))
+    for kind in ("systemd", "procfile"):
+        ran = export(kind, "desk.yaml", "--port", "7101")  # which "front" has
+        assert 'note: "registry" listens at port 7102, as nobody else would know' in ran.err
+        lines = [line for line in ran.out.splitlines() if re.search("--group (registry|weather)", line)]
+        assert lines
+        assert all(line.endswith("--at registry=https://0.0.0.0:7102") for line in lines)
+    for kind in ("compose", "k8s"):
+        ran = export(kind, "desk.yaml", "--port", "7105")
+        assert ":7105\n" in next(line + "\n" for line in ran.out.splitlines() if "registry=https://" in line)
+
+
+def test_the_deployment_that_ships_can_be_exported_to_all(export: Callable[..., Ran]) -> None:
+    for kind in ("systemd", "compose", "procfile", "k8s"):
+        assert export(kind, str(ROOT / "scenarios/desk.deployment.yaml")).code == 0
 
 
 def test_secrets_stay_where_they_are(

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 def compose(source: Source) -> dict[str, str]:
     """Return the text of a file of Compose. Raises FileError for what none can be made of."""
-    source.check_directories()
     source.check_containers()
     source.check()
     _note_losses(source)

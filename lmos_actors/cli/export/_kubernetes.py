@@ -33,7 +33,6 @@ OLDEST: Final = "1.31"
 
 def manifests(source: Source) -> dict[str, str]:
     """Return the text of the manifests. Raises FileError for what none can be made of, ConfigError."""
-    source.check_directories()
     source.check_containers()
     source.check()
     _note_losses(source)

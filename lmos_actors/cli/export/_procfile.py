@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def procfile(source: Source) -> dict[str, str]:
     """Return the text of a Procfile. Raises FileError for what none can be made of."""
-    source.check_directories()
+    source.give_addresses()
     source.check()
     _note_losses(source)
     command = source.options.command or "lmos-actors"

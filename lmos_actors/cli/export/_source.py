@@ -22,11 +22,13 @@ if TYPE_CHECKING:
     from lmos_actors.deployment import GroupPlan
     from lmos_actors.files import Mistake, Note
     from lmos_actors.scenario import DeploymentFile, Group
+    from lmos_actors.transport import Endpoint
 
     from ..deploy._secrets import Secrets
 
 PORT: Final = 8080
 NUMBER: Final = "$(replica)"
+MOST_PORT: Final = 65_536
 USER: Final = "10001"
 """The user of containers, unless another is given: any but root."""
 
@@ -78,6 +80,7 @@ class Source:
         self.notes: list[Note] = []
         self.mistakes: list[Mistake] = []
         self._document = loaded.document
+        self._given: dict[str, str] = {}  # the URLs of directories that the file leaves a free port
 
     @property
     def groups(self) -> dict[str, Group]:
@@ -138,31 +141,46 @@ class Source:
         settings = (
             word for key, value in self.options.settings.items() for word in ("--set", f"{key}={value}")
         )
-        return ["serve", file, "--group", group, "--replica", number, *settings]
+        known = (group, *self.hosts_of(group))
+        at = (
+            word for name, url in self._given.items() if name in known for word in ("--at", f"{name}={url}")
+        )
+        return ["serve", file, "--group", group, "--replica", number, *settings, *at]
 
-    def check_directories(self) -> None:
-        """Refuse directories at free ports, which nobody would find: no launcher hands their URLs on."""
+    def give_addresses(self) -> None:
+        """Give directories at free ports an address: no launcher hands on where they are.
+
+        Those of several processes are refused, as they would have one address.
+        """
         used = {
             text
             for group in self.groups.values()
             for text in (*texts_of(group.register), *texts_of(group.lookup))
         }
+        taken = {endpoint.port for group in self.groups.values() for endpoint in _endpoints(group)}
         for name, group in self.groups.items():
-            if name not in used or group.public_url is not None or self._port_of(group):
+            first = _endpoints(group)[0]
+            if name not in used or group.public_url is not None or first.port:
                 continue
+            if group.replicas > 1:
+                why = (
+                    f'the processes of the directory "{name}" listen at free ports, and without the launcher '
+                    'nobody else knows which: give it one process, and a port, such as "listen: ws://127.0.0.1:7000"'
+                )
+                here = ("groups", name, "listen")
+                self.refuse(why, *(here if self._says(name, "listen") else here[:-1]))
+                continue
+            port = next(number for number in range(self.options.port, MOST_PORT) if number not in taken)
+            taken.add(port)
+            host = f"[{first.host}]" if ":" in first.host else first.host
+            self._given[name] = f"{'https' if first.secure else 'http'}://{host}:{port}"
             why = (
-                f'the directory "{name}" listens at a free port, and without the launcher nobody else knows '
-                'which: give it a port, such as "listen: ws://127.0.0.1:7000"'
+                f'"{name}" listens at port {port}, as nobody else would know a free one: --port names another'
             )
-            here = ("groups", name, "listen")
-            self.refuse(why, *(here if self._says(name, "listen") else here[:-1]))
+            self.lost(why, "groups", name)
 
     def _says(self, group: str, key: str) -> bool:
         return key in mapped(mapped(mapped(self._document.data).get("groups")).get(group))
-
-    @staticmethod
-    def _port_of(group: Group) -> int:
-        return endpoint_of(filled_for(texts_of(group.listen)[0], 1)).port
 
     # ---- containers: each process has a machine of its own
 
@@ -239,6 +257,10 @@ class Source:
             why = f"{group.security} cannot be read, so its secrets are not known"
             self.lost_key(name, "security", why)
         return found
+
+
+def _endpoints(group: Group) -> list[Endpoint]:
+    return [endpoint_of(filled_for(text, 1)) for text in texts_of(group.listen)]
 
 
 def _volume_of(path: Path) -> Path:

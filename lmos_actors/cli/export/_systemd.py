@@ -24,7 +24,7 @@ INSTANCE: Final = "%i"
 
 def units(source: Source) -> dict[str, str]:
     """Return the texts of the units, by name. Raises FileError for what units cannot be made of."""
-    source.check_directories()
+    source.give_addresses()
     source.check()
     _note_losses(source)
     made = {_target(source): _whole(source)}
