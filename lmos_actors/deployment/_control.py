@@ -69,9 +69,7 @@ class Controls:
             _private_folder(self.socket.parent)
             lock = self._locked()
             try:
-                other = self.running()
-                if other is not None and other.folder != self.folder:
-                    raise AlreadyRunning(self.file, other.owner(), str(other.folder))
+                self.check_alone()
                 with suppress(FileNotFoundError):
                     self.socket.unlink()  # of one that was killed
                 self.socket.with_suffix(".json").write_bytes(
@@ -101,6 +99,12 @@ class Controls:
     def running(self) -> Controls | None:
         """Return the places of the launcher that runs this file, whatever its folder. Blocks on the disk."""
         return next((each for each in running_controls() if each.file == self.file), None)
+
+    def check_alone(self) -> None:
+        """Raise AlreadyRunning where a launcher with another folder runs this file. Blocks on the disk."""
+        other = self.running()
+        if other is not None and other.folder != self.folder:
+            raise AlreadyRunning(self.file, other.owner(), str(other.folder))
 
     def owner(self) -> str:
         """Return what is known of the launcher: "process 4711", or "another process"."""

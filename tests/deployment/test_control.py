@@ -37,6 +37,20 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+DESK = """
+lmos: deployment/v1
+name: desk
+agents: {clerk: {from: agent, use: "clerks_of_controls.py:Clerk"}}
+groups: {front: {agents: [clerk]}}
+"""
+
+CLERK = """
+from lmos_actors import Agent
+
+class Clerk(Agent):
+    pass
+"""
+
 HOLD = """
 import sys, time
 from lmos_actors.deployment import controls_of
@@ -113,6 +127,36 @@ def test_a_folder_for_the_state_that_cannot_be_made_names_the_option(tmp_path: P
     assert not controls.is_running()
     with pytest.raises(ConfigError, match="--state FOLDER names another"):
         controls.prepare()
+
+
+def test_a_file_that_runs_with_another_folder_is_not_planned_anew(
+    controls: Controls, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "desk.yaml").write_text(DESK)
+    (tmp_path / "clerks_of_controls.py").write_text(CLERK)
+    other = str(tmp_path / "other")
+    lock = controls.prepare()
+    for words in (["--dry-run"], ["--detach"], []):
+        with pytest.raises(SystemExit) as ended:
+            main(["up", controls.file, "--state", other, *words])
+        assert ended.value.code == 3
+        assert (
+            f"this process runs it already with --state {controls.folder}: `status`"
+            in capsys.readouterr().err
+        )
+    assert not (tmp_path / "other").exists()
+    lock.release()
+    with pytest.raises(SystemExit) as ended:
+        main(["up", controls.file, "--state", other, "--dry-run"])
+    assert (ended.value.code, capsys.readouterr().out.splitlines()[0]) == (0, "desk: 1 groups, in this order")
+
+
+@pytest.mark.parametrize("count", ["1001", "2000", "9" * 5_000])
+def test_no_group_has_more_than_a_thousand_processes(count: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["scale", f"weather={count}"])
+    assert ended.value.code == 2
+    assert "a group has at most 1000 processes" in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path  # noqa: TC003 - the application reads the types
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Final, Literal, TypeAlias
 
 from cyclopts import Group, Parameter
 
@@ -13,6 +13,12 @@ from lmos_actors.errors import ConfigError
 from .._app import Json, JsonLines, Settings, Switch, app, settings_of
 
 DEPLOYED = Group("Deployments", sort_key=1.5)
+
+MOST_REPLICAS: Final = 1_000
+"""Most processes of a group, as in deployment files, whose module is imported when it is needed."""
+
+MOST_DIGITS: Final = 100
+"""Most digits of a number of processes that is looked at."""
 
 DeploymentOrNone: TypeAlias = Annotated[
     str | None,
@@ -193,18 +199,20 @@ def scale(
 
     lmos-actors scale weather=4
 
-    Surplus processes, those with the highest numbers, drain and end.
+    N is from 0 to 1000. Surplus processes, those with the highest numbers, drain and end.
 
-    Exit codes: 0; 1 no such group, or a process did not become ready; 2 the usage is wrong; \
-3 it does not run.
+    Exit codes: 0; 1 no such group, it cannot have so many, or a process did not become ready; \
+2 the usage is wrong; 3 it does not run.
     """
     from ..deploy._control import scale as run
 
     found: dict[str, int] = {}
     for text in counts:
         group, equals, number = text.partition("=")
-        if not equals or not group or not number.isdecimal() or len(number) > len("1000"):
+        if not equals or not group or not (number.isascii() and number.isdecimal()):
             raise ConfigError(f'"{text}" is not GROUP=N, as in weather=4', "GROUP=N")
+        if len(number) > MOST_DIGITS or int(number) > MOST_REPLICAS:
+            raise ConfigError(f'"{text}": a group has at most {MOST_REPLICAS} processes', "GROUP=N")
         found[group] = int(number)
     return run(file, state, found)
 
@@ -294,7 +302,7 @@ is said on standard error, line by line, and in the files. Secrets are reference
     image
         The image of containers, which has the project in its folder; NAME:latest unless given.
     port
-        The port in a container of groups that listen at a free port.
+        The port of groups that listen at a free one: of all in containers, else of directories, from it on.
     storage
         With Kubernetes the size of a volume for state.
     """

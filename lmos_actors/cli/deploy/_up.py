@@ -93,13 +93,13 @@ def run_up(request: UpRequest) -> int:
     controls = controls_of(request.file, request.state)
     if controls.is_running():
         return apply(controls, request.settings, dry_run=request.dry_run)
-    plan = launch_plan(loaded.deployment, controls.file)
-    if request.dry_run:
-        print("\n".join(_shown(plan)))
-        return OK
-    if request.detach:
-        return _detached(request, controls)
     try:
+        controls.check_alone()
+        if request.dry_run:
+            print("\n".join(_shown(launch_plan(loaded.deployment, controls.file))))
+            return OK
+        if request.detach:
+            return _detached(request, controls)
         lock = controls.prepare()
     except AlreadyRunning as error:
         print(f"lmos-actors: {error}", file=sys.stderr)
@@ -151,9 +151,14 @@ def _shown(plan: LaunchPlan) -> list[str]:
 
 
 def _of_agents(record: logging.LogRecord) -> bool:
-    """Return whether a record is no crash report of a process, whose end is printed in a line of its own."""
+    """Return whether a record is no crash report of a process, whose end is printed in a line of its own.
+
+    Nor is it the number of reports that were left out: processes of a crash loop are most of them.
+    """
     args = record.args if isinstance(record.args, tuple) else ()
-    return not any(isinstance(getattr(each, "error", None), ProcessEnded) for each in args)
+    return not any(
+        isinstance(each, int) or isinstance(getattr(each, "error", None), ProcessEnded) for each in args
+    )
 
 
 def _run(running: _Up) -> int:
@@ -195,7 +200,7 @@ class _Up:
         self._plan = plan
         self._controls = controls
         self.console = console
-        self._logs = LogFiles(controls.logs)
+        self._logs = LogFiles(controls.logs, console.warned)
         self._place = LocalPlace(controls.records, GROUP_MODULES)
         self._launcher = Launcher(plan, self._place, self._logs, console.replica, read)
         self._node: Node | None = None
