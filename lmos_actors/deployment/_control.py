@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import hashlib
 import os
@@ -19,6 +20,7 @@ import trio
 
 from lmos_actors.errors import ConfigError, ConnectFailed, LmosActorsError
 from lmos_actors.persistence import LockFile
+from lmos_actors.security import SharedToken
 from lmos_actors.transport import DirectStream
 
 if TYPE_CHECKING:
@@ -29,6 +31,9 @@ if TYPE_CHECKING:
 PRIVATE: Final = 0o700
 MOST_PATH: Final = 60
 """Bytes of the folder of sockets: systems take about a hundred for the path of a socket."""
+
+TOKEN_LENGTH: Final = 64
+"""Characters of a token of launchers."""
 
 TRIES: Final = 5
 BETWEEN: Final = 0.02
@@ -61,6 +66,29 @@ class Controls:
     def records(self) -> Path:
         """The file that lists its processes."""
         return self.folder / "processes"
+
+    def token(self) -> str:
+        """Return the token of the launchers of this file, a new one where there is none. Raises ConfigError.
+
+        It is beside the socket, for its owner alone, until a launcher ends in order: so one that begins after
+        `kill -9` has that of the first. What anybody else could have read or written there does not count.
+        """
+        path = self.socket.with_suffix(".token")
+        try:
+            with suppress(FileNotFoundError):
+                kept = _own_text(path)
+                if kept is not None:
+                    return kept
+            fresh, made = path.with_suffix(".new"), SharedToken.new()
+            fresh.unlink(missing_ok=True)
+            with open(
+                os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii"
+            ) as file:
+                file.write(made)
+            os.replace(fresh, path)
+        except OSError as error:
+            raise self.unwritable(error) from None
+        return made
 
     def prepare(self) -> LockFile:
         """Make the folders and take the lock. Raises AlreadyRunning; ConfigError where it cannot write."""
@@ -125,8 +153,8 @@ class Controls:
         return False
 
     def remove(self) -> None:
-        """Remove the socket."""
-        for path in (self.socket, self.socket.with_suffix(".json")):
+        """Remove the socket, and what is beside it."""
+        for path in (self.socket, *map(self.socket.with_suffix, (".json", ".token"))):
             with suppress(OSError):
                 path.unlink()
 
@@ -167,6 +195,21 @@ def _private_folder(folder: Path) -> None:
     found = folder.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
         raise ConfigError("is to be a folder of your own that nobody else can enter", str(folder))
+
+
+def _own_text(path: Path) -> str | None:
+    """Return the token in a file, None where there is none, or others could know it. Raises OSError."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENXIO):
+            return None
+        raise
+    with open(descriptor, encoding="ascii", errors="replace") as file:
+        found = os.fstat(descriptor)
+        is_own = found.st_uid == os.getuid() and not found.st_mode & 0o077
+        text = file.read(TOKEN_LENGTH + 1) if stat.S_ISREG(found.st_mode) and is_own else ""
+    return text if len(text) == TOKEN_LENGTH and not text.strip("0123456789abcdef") else None
 
 
 class UnixNetwork:

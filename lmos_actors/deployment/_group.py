@@ -24,6 +24,7 @@ import trio
 
 from lmos_actors.actors import Agent
 from lmos_actors.errors import LmosActorsError, StartFailed
+from lmos_actors.security import TOKEN_VARIABLE
 from lmos_actors.supervision import ChildSpec, SupervisorSpec
 
 from ._log_files import LineSplitter
@@ -109,8 +110,8 @@ class Replica(Agent, private=True):
     async def _live(self) -> None:
         group = self.of
         await group.wait_needs()
-        words, environment = group.arguments_of(self.number), group.plan.environment
-        order = Order(name=self.name, arguments=words, environment=environment)
+        words = group.arguments_of(self.number)
+        order = Order(name=self.name, arguments=words, environment=group.environment())
         try:
             with trio.CancelScope(shield=True):  # a process that is started is known, whatever comes
                 self.process = await group.place.start(order)
@@ -271,6 +272,8 @@ class Group:
     others: Mapping[str, Group]
     notice: Callable[[Group, int], None]
     now: Callable[[], str]
+    token: str | None = attrs.field(default=None, repr=False)
+    """The token of the launcher, which its processes get."""
     members: dict[int, Member] = attrs.Factory(dict[int, Member])
     files: tuple[str, ...] = ()
     """The files of the project that its processes have imported, where they list them."""
@@ -397,6 +400,11 @@ class Group:
         known = [(host.plan.name, host.address) for host in hosts if host.plan.tells_address and host.address]
         at = [word for name, url in known for word in ("--at", f"{name}={url}")]
         return (*self.plan.arguments, "--replica", str(number), *at, "--launched")
+
+    def environment(self) -> dict[str, str]:
+        """Return the variables that each of its processes has beside those of the launcher."""
+        own = {} if self.token is None else {TOKEN_VARIABLE: self.token}
+        return {**self.plan.environment, **own}
 
     # ---- its place in the tree
 

@@ -71,7 +71,10 @@ MORE: Final = 2.0
 
 
 class Launcher:
-    """The groups of one deployment, and what is done with them."""
+    """The groups of one deployment, and what is done with them.
+
+    With a `token` its processes know each other: in a directory of theirs nobody else changes their entries.
+    """
 
     def __init__(
         self,
@@ -80,6 +83,7 @@ class Launcher:
         logs: LogFiles,
         notice: Callable[[str, ReplicaStatus], None] = lambda name, replica: None,
         read: Callable[[Mapping[str, str]], LaunchPlan] | None = None,
+        token: str | None = None,
     ) -> None:
         self.plan = plan
         self.logs = logs
@@ -90,6 +94,7 @@ class Launcher:
         self._place = place
         self._notice = notice
         self._read = read
+        self._token = token
         self._since = _now()
         self._lock = trio.Lock()
         self._node: Node | None = None
@@ -99,7 +104,7 @@ class Launcher:
             self._add(each)
 
     def _add(self, plan: GroupPlan) -> Group:
-        group = Group(plan, self._place, self.logs, self.groups, self._changed, _now)
+        group = Group(plan, self._place, self.logs, self.groups, self._changed, _now, self._token)
         self.groups[plan.name] = group
         return group
 

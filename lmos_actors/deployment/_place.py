@@ -19,7 +19,8 @@ class Order:
 
     name: str
     arguments: tuple[str, ...]
-    environment: Mapping[str, str] = attrs.Factory(dict[str, str])
+    environment: Mapping[str, str] = attrs.field(factory=dict[str, str], repr=False)
+    """Further variables of its environment, some of which are secrets."""
 
 
 class Process(Protocol):

@@ -42,8 +42,9 @@ if TYPE_CHECKING:
 
     from lmos_actors.actors import Runtime
     from lmos_actors.bindings import Descriptions
+    from lmos_actors.security import SharedToken
 
-    from ._client import Directory
+    from ._client import Directory, Headers
 
 TTL: Final = 300.0
 """Time to live of an entry in seconds, without renewal."""
@@ -82,11 +83,13 @@ class Registration:
     """Registration of a node's agents: `open_node(register=Registration(url, ttl=60))`.
 
     `directories` is the URL of a directory, or several. `ttl` is the time to live of an entry in seconds,
-    for which others may still find an agent whose process was killed. Raises ConfigError.
+    for which others may still find an agent whose process was killed. `token` is presented in place of the
+    credentials of the node, to the directories that it is for. Raises ConfigError.
     """
 
     directories: tuple[str, ...] = attrs.field(converter=_urls)
     ttl: float = attrs.field(default=TTL, kw_only=True)
+    token: SharedToken | None = attrs.field(default=None, kw_only=True)
 
     def __attrs_post_init__(self) -> None:
         texts: tuple[Any, ...] = self.directories
@@ -98,6 +101,11 @@ class Registration:
             raise ConfigError(
                 f"must be seconds from {MIN_TTL:g} to {MAX_TTL:g}, not {self.ttl!r}", "Registration.ttl"
             )
+
+    def headers_for(self, usual: Callable[[str], Headers]) -> Callable[[str], Headers]:
+        """Return what returns the headers of requests to a directory; `usual` returns the node's own."""
+        token = self.token
+        return usual if token is None else lambda url: token.headers_for(url) or usual(url)
 
 
 @attrs.frozen

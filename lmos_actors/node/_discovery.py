@@ -19,10 +19,11 @@ from lmos_actors.errors import ConfigError, ForbiddenCall
 from ._options import argument
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from starlette.routing import BaseRoute
 
+    from lmos_actors._core import Headers
     from lmos_actors.actors import Link, Runtime, Spread
     from lmos_actors.bindings import Exposed, LmosServer
     from lmos_actors.discovery import (
@@ -71,6 +72,7 @@ class Discovery:
         if options.directory:
             connections.more_routes = self._routes
             connections.storage_agents = (DIRECTORY,)
+            connections.shared_token = self._directory_options.takeover_token
 
     # ---- hosting
 
@@ -88,7 +90,9 @@ class Discovery:
         if self._options.directory:
             from lmos_actors.discovery import OwnDirectory
 
-            self._own = OwnDirectory(self._directory_ref(), self._web_url())
+            token = self._directory_options.takeover_token
+            owner = None if token is None else token.name
+            self._own = OwnDirectory(self._directory_ref(), self._web_url(), owner)
 
     def _web_url(self) -> str:
         """Return the base URL of what this node serves; an invalid one if it serves nothing."""
@@ -174,8 +178,11 @@ class Discovery:
     def _remote_directory(self, url: str, *, keep: bool = False) -> Directory:
         from lmos_actors.discovery import HttpDirectory
 
-        peers = self._connections.peers
-        return HttpDirectory(peers.network, url, tls=peers.tls, headers_for=peers.headers_for, keep=keep)
+        peers, registration = self._connections.peers, self._registration
+        headers_for: Callable[[str], Headers] = peers.headers_for
+        if registration is not None and url in registration.directories:
+            headers_for = registration.headers_for(headers_for)
+        return HttpDirectory(peers.network, url, tls=peers.tls, headers_for=headers_for, keep=keep)
 
     def _id_of(self, link: Any) -> str:
         exposed = self._exposed(link.path)

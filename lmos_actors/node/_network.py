@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from lmos_actors.facades.relay import Bridge, RelayBridge, RelayServer
     from lmos_actors.observe import Metrics
     from lmos_actors.protocol.lmos import SessionOptions
-    from lmos_actors.security import Credentials, Guard, IssuedTokens, Security
+    from lmos_actors.security import Credentials, Guard, IssuedTokens, Security, SharedToken
     from lmos_actors.supervision import Supervisor, SupervisorSpec
     from lmos_actors.transport import Accept, Endpoint, FrontDoor, Listener, Network, Refuse, Upgrade
 
@@ -158,6 +158,7 @@ class Connections:
         self.more_routes: MoreRoutes = _no_routes
         """Returns HTTP routes to serve beside the agents."""
         self.storage_agents: tuple[str, ...] = ()
+        self.shared_token: SharedToken | None = None
         """Public names of agents whose actions read and write stored data; see `Guard`."""
         self.at_stop_accepting: list[Callable[[], None]] = []
         """Called when no more requests are taken in; must not raise."""
@@ -382,6 +383,7 @@ class Connections:
             pool_of=exposure.pool_of,
             report=self._report,
             tokens=tokens,
+            shared=self.shared_token,
         )
 
     def _report(self, trouble: str) -> None:

@@ -13,6 +13,8 @@ What it keeps true:
   change, `generation` grows, and the next use asks the verifier whether the proof still holds. Between
   changes that check is one comparison of integers.
 - **A secret that cannot be read admits no client**, and is reported once. At start it is a ConfigError.
+- **A shared token opens what is stored, and nothing else.** Who presents it may use the agents of
+  `storage_agents`, whatever the lists say; for all others it counts as no credentials.
 - **Lists hold behind every name of an agent.** A member of a pool is also subject to the pool's list, and an
   agent that stores what others sent is subject to `read` and `write` where it is invoked; else its own name
   or its actions would be a way around.
@@ -43,7 +45,14 @@ from ._request import (
 )
 from ._schemes import Basic, Bearer, ClientCertificates, Jwt
 from ._secrets import CHECK_INTERVAL, KeyedDigest
-from ._verifiers import BasicVerifier, BearerVerifier, CertificateVerifier, IssuedTokenVerifier
+from ._verifiers import (
+    SHARED,
+    BasicVerifier,
+    BearerVerifier,
+    CertificateVerifier,
+    IssuedTokenVerifier,
+    SharedTokenVerifier,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -52,6 +61,7 @@ if TYPE_CHECKING:
 
     from ._request import Verb
     from ._security import Security
+    from ._shared_token import SharedToken
     from ._verifiers import IssuedTokens, Proof, Verifier
 
 ALLOWED_METHODS: Final = b"GET, HEAD, POST, PUT, PATCH, DELETE"
@@ -84,7 +94,8 @@ class Guard:
     names of agents whose actions read and write stored data: to invoke them takes `read` and `write` too.
     `pool_of` returns the public name of the pool that an agent belongs to, else None: a pool's list also
     holds for its members. With `tokens` bearer tokens that were issued while the node runs are credentials
-    too, also as the parameter `token` of an address, for clients that cannot set headers.
+    too, also as the parameter `token` of an address, for clients that cannot set headers. `shared` is the
+    token by which nodes that were started together use the storage agents.
 
     The constructor reads all secrets, which blocks on the disk, and raises ConfigError where one is missing
     or unusable. After that they are checked at most once a second, on use. Problems then go to `report`,
@@ -102,6 +113,7 @@ class Guard:
         pool_of: Callable[[str], str | None] = _in_no_pool,
         report: Callable[[str], None] = _ignore_problem,
         tokens: IssuedTokens | None = None,
+        shared: SharedToken | None = None,
     ) -> None:
         self.security = security
         self.generation = 0
@@ -121,6 +133,7 @@ class Guard:
         self._failures = Buckets(security.failures)
         self._admits_anonymous = security.admits_anonymous
         self._verifiers, self._certificates = _verifiers(security)
+        self._shared = None if shared is None else SharedTokenVerifier(shared)
         self._takes_query = tokens is not None
         if tokens is not None:
             self._verifiers.append(IssuedTokenVerifier(tokens))
@@ -146,7 +159,12 @@ class Guard:
         if refusal is not None:
             return refusal
         self.refresh(now)
-        credentials = authorization_in(request) if self._verifiers else None
+        shown = authorization_in(request) if self._verifiers or self._shared is not None else None
+        if self._shared is not None and isinstance(shown, AuthorizationHeader):
+            proof = self._shared.verify(shown, 0.0)
+            if proof is not None:
+                return Admission(self, proof, self._source(None, request))
+        credentials = shown if self._verifiers else None
         if credentials is None and self._takes_query:
             credentials = token_in_query(request)
         if isinstance(credentials, Malformed):
@@ -323,6 +341,10 @@ class Guard:
 
     def admits(self, principal: Principal | None, agent: str, verb: Verb) -> bool:
         """Return whether the access lists allow an operation; None stands for an anonymous client."""
+        if principal is not None and principal.scheme == SHARED:
+            if agent in self._storage_agents:
+                return True
+            principal = None
         if agent in self._storage_agents and verb == "invoke":
             return all(self._rules.rule(agent, each).admits(principal) for each in STORAGE_VERBS)
         if not self._rules.rule(agent, verb).admits(principal):

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from ._schemes import Basic, Bearer, Rules
     from ._secrets import KeyedDigest
+    from ._shared_token import SharedToken
 
 
 @attrs.frozen
@@ -91,6 +92,34 @@ class IssuedTokenVerifier:
 
     def is_valid(self, proof: Proof) -> bool:
         return self._tokens.has(proof.principal.name)
+
+    def refresh(self) -> bool:
+        return False
+
+    def problems(self) -> list[str]:
+        return []
+
+
+SHARED: Final = "shared"
+"""The scheme of a principal that has shown a shared token."""
+
+
+class SharedTokenVerifier:
+    """Verifier of the token that nodes were handed which were started together."""
+
+    kind = "bearer"
+    challenge = b""
+
+    def __init__(self, token: SharedToken) -> None:
+        self._token = token
+        self._principal = Principal(token.name, SHARED)
+
+    def verify(self, credentials: AuthorizationHeader, wall: float) -> Proof | None:
+        is_it = credentials.kind == self.kind and self._token.is_it(credentials.value)
+        return Proof(self._principal, self, b"") if is_it else None
+
+    def is_valid(self, proof: Proof) -> bool:
+        return True
 
     def refresh(self) -> bool:
         return False

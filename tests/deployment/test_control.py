@@ -100,6 +100,35 @@ def test_the_folder_of_the_sockets_is_its_owners_alone(controls: Controls) -> No
         controls.prepare()
 
 
+def test_a_token_is_kept_for_its_owner_alone_until_the_end(controls: Controls) -> None:
+    """It outlives `kill -9`; what others could have read or written is not taken."""
+    lock, path = controls.prepare(), controls.socket.with_suffix(".token")
+    token = controls.token()
+    assert mode(path) == 0o600
+    assert controls.token() == token
+    lock.release()  # as at the end of a process that was killed
+    lock = controls.prepare()
+    assert controls.token() == token
+    for spoil in (lambda: path.chmod(0o640), lambda: path.write_text("x" * 64), lambda: path.write_text("")):
+        spoil()
+        before, token = token, controls.token()
+        assert token != before
+        assert mode(path) == 0o600
+    elsewhere = controls.folder / "elsewhere"
+    elsewhere.write_text(token)
+    elsewhere.chmod(0o600)
+    path.unlink()
+    path.symlink_to(elsewhere)
+    assert controls.token() != token
+    assert elsewhere.read_text() == token
+    path.unlink()
+    os.mkfifo(path, 0o600)
+    assert len(controls.token()) == len(token)
+    controls.remove()
+    assert not path.exists()
+    lock.release()
+
+
 def test_a_folder_that_is_none_or_a_link_is_refused(controls: Controls, tmp_path: Path) -> None:
     folder = controls.socket.parent
     folder.write_text("")

@@ -137,7 +137,8 @@ def shows_descriptions(method: str, path: bytes) -> bool:
 class KnownHosts:
     """Host names by which clients were admitted before, on a node that asks for no credentials.
 
-    A request under one of them that comes from no page of a browser needs no further check.
+    A request under one of them that comes from no page of a browser and shows no credentials needs no further
+    check: what one client has shown does not count for others.
     """
 
     def __init__(self, guard: Guard) -> None:
@@ -157,10 +158,13 @@ class KnownHosts:
 
 
 def _host_alone(scope: Scope) -> bytes | None:
-    """Return the name that a request has for this node; None if a page has sent it, or it is said twice."""
+    """Return the name that a request has for this node.
+
+    None if a page has sent it, if it shows credentials, or if the name is said twice.
+    """
     found: bytes | None = None
     for name, value in scope["headers"]:
-        if name == b"origin" or (name == b"host" and found is not None):
+        if name in (b"origin", b"authorization") or (name == b"host" and found is not None):
             return None
         if name == b"host":
             found = value

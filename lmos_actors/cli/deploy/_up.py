@@ -202,7 +202,9 @@ class _Up:
         self.console = console
         self._logs = LogFiles(controls.logs, console.warned)
         self._place = LocalPlace(controls.records, GROUP_MODULES)
-        self._launcher = Launcher(plan, self._place, self._logs, console.replica, read)
+        self._launcher = Launcher(
+            plan, self._place, self._logs, console.replica, read, token=controls.token()
+        )
         self._node: Node | None = None
         self._reload = reload
         self._asked: dict[int, float] = {}  # the instant of the last signal of each number

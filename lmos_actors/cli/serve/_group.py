@@ -23,6 +23,7 @@ from lmos_actors.bindings import is_private
 from lmos_actors.errors import ConfigError
 from lmos_actors.files import did_you_mean
 from lmos_actors.scenario import DATABASE, GroupAgents, filled_for, load_deployment, relay_options, texts_of
+from lmos_actors.security import SharedToken, is_private as is_private_place, place_of
 from lmos_actors.supervision import Tree
 from lmos_actors.transport import endpoint_of
 
@@ -89,6 +90,7 @@ class GroupRequest:
 
 def serve_group(request: GroupRequest) -> int:
     """Serve until a signal comes, or the launcher has gone. Returns the exit code. Raises ConfigError."""
+    secret = SharedToken.handed()  # before anything of the project is imported
     if not 1 <= request.replica <= MOST_REPLICAS:
         raise ConfigError(f"must be a number from 1 to {MOST_REPLICAS}", "--replica")
     file = os.path.abspath(request.file)
@@ -105,7 +107,8 @@ def serve_group(request: GroupRequest) -> int:
         agents = GroupAgents(loaded, request.group)
         ending = Ending(float(group.drain.timeout), float(group.drain.spread), launched=request.launched)
         start = partial(_start, agents, loaded.root if request.files else None)
-        return serve_tree(_serve_request(loaded, group, request), agents.root, start, ending)
+        token = None if secret is None else _token(loaded.deployment, group, request, secret)
+        return serve_tree(_serve_request(loaded, group, request, token), agents.root, start, ending)
     except (MemoryError, RuntimeError) as error:
         memory = group.limits.memory
         if memory is UNSET or not (isinstance(error, MemoryError) or str(error) == NO_THREAD):
@@ -208,7 +211,20 @@ def _prepare(group: Group, folder: Path, replica: int) -> None:
         os.sched_setaffinity(0, chosen)
 
 
-def _serve_request(file: DeploymentFile, group: Group, request: GroupRequest) -> ServeRequest:
+def _token(deployment: Deployment, group: Group, request: GroupRequest, secret: bytes) -> SharedToken:
+    """Return the token of the launcher, for the directories of other groups.
+
+    Where such a directory is reached without TLS, its group allows that tokens are read on the way.
+    """
+    names = [text for text in texts_of(group.register) if text in deployment.groups and text != request.group]
+    hosts = {_url_of(deployment, name, request): deployment.groups[name] for name in names}
+    urls = [url for url, host in hosts.items() if host.insecure or is_private_place(place_of(url))]
+    return SharedToken(secret, urls, insecure=True)
+
+
+def _serve_request(
+    file: DeploymentFile, group: Group, request: GroupRequest, token: SharedToken | None
+) -> ServeRequest:
     """Return what the file says of the group as the options of `serve`. Raises ConfigError."""
     security = SecurityOptions(
         cert=group.cert,
@@ -232,7 +248,7 @@ def _serve_request(file: DeploymentFile, group: Group, request: GroupRequest) ->
     if group.directory:
         from lmos_actors.discovery import DirectoryOptions
 
-        directory = DirectoryOptions.of(group.directory)
+        directory = attrs.evolve(DirectoryOptions.of(group.directory), takeover_token=token)
     return ServeRequest(
         listening=listening,
         discovery=_discovery(file.deployment, group, request),
@@ -242,6 +258,7 @@ def _serve_request(file: DeploymentFile, group: Group, request: GroupRequest) ->
         store=group.store,
         registers_here=request.group in texts_of(group.register),
         ttl=_ttl(file.deployment, group),
+        token=token,
     )
 
 

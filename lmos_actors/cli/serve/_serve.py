@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from lmos_actors.actors import Agent, PoolLink, Ref, Slot
     from lmos_actors.discovery import DirectoryOptions
     from lmos_actors.facades import RelayOptions
+    from lmos_actors.security import SharedToken
 
     from ..options._serving import DiscoveryOptions
     from ._targets import Planned
@@ -104,6 +105,8 @@ class ServeRequest:
     """Whether its agents are registered in the directory that it hosts itself."""
     ttl: float | None = None
     """The time to live of registrations in other directories in seconds, None for the usual one."""
+    token: SharedToken | None = None
+    """What is presented to other directories, in place of credentials."""
 
 
 def serve_targets(request: ServeRequest) -> int:
@@ -181,10 +184,11 @@ def _node_options(request: ServeRequest, addresses: Sequence[str]) -> dict[str, 
     options |= request.discovery.options() if request.discovery is not None else {}
     if request.registers_here:
         options["register"] = True
-    elif request.ttl is not None and options.get("register"):
-        from lmos_actors.discovery import Registration
+    elif options.get("register") and (request.ttl is not None or request.token is not None):
+        from lmos_actors.discovery import TTL, Registration
 
-        options["register"] = Registration(options["register"], ttl=request.ttl)
+        urls, ttl = options["register"], TTL if request.ttl is None else request.ttl
+        options["register"] = Registration(urls, ttl=ttl, token=request.token)
     options |= request.bridges.options(insecure=guarded.insecure)
     return options | request.chat.options()
 

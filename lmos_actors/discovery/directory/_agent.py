@@ -40,11 +40,12 @@ from lmos_actors.actors import (
 from lmos_actors.errors import ActionFailed, StoreFailed, WriteConflict
 from lmos_actors.persistence import MemoryStore, SqliteStore, after, open_writer
 
+from .._search_results import LEASE
 from ._changes import KINDS, Change, EventLog, EventPage
 from ._entries import Entry, InvalidDescription, Moment, retrieved_at
 from ._options import DirectoryOptions
 from ._records import ABOUT, EVENTS, LIFE, THINGS, Records, StoredState, life_of, stored_state
-from ._registrations import Missing, NotOwner, Registrations
+from ._registrations import Missing, NoLease, NotOwner, Registrations
 from ._search import BadQuery, found_in
 from ._search_budget import BudgetExceeded, SearchBudget
 
@@ -312,6 +313,10 @@ class ThingDirectory(Agent, rename="camel", mailbox=MailboxOptions(size=MAX_WRIT
         except NotOwner:
             detail = f"{id[:200]!r} was registered by another principal, which alone may change it"
             raise problem(403, detail) from None
+        except NoLease:
+            raise problem(
+                403, f"who may register agents with a key of their own ({LEASE}) is said by takeover"
+            ) from None
         try:
             await self._write([change]).wait()
         except StoreFailed:

@@ -64,11 +64,15 @@ def directory_routes(
 
 
 class OwnDirectory:
-    """Directory that is asked as an agent, such as that of the node itself; `url` is its public URL."""
+    """Directory that is asked as an agent, such as that of the node itself; `url` is its public URL.
 
-    def __init__(self, ref: Ref[ThingDirectory], url: str) -> None:
+    Entries are made on behalf of `owner`, None for nobody.
+    """
+
+    def __init__(self, ref: Ref[ThingDirectory], url: str, owner: str | None = None) -> None:
         self._ref = ref
         self._url = url
+        self._owner = owner
 
     @property
     def url(self) -> str:
@@ -78,16 +82,17 @@ class OwnDirectory:
     async def put(self, thing_id: str, text: bytes, ttl: float) -> None:
         """Create or replace the entry of a description. Raises DirectoryRefused, ConnectFailed."""
         td = {**msgspec.json.decode(text), "registration": {"ttl": ttl}}
-        await self._answer_of(self._ref.invoke(ThingDirectory.put_thing, thing_id, td))
+        await self._answer_of(self._ref.invoke(ThingDirectory.put_thing, thing_id, td, self._owner))
 
     async def renew(self, thing_id: str) -> bool:
         """Restart an entry's time to live. Return False if there is no such entry. Raises as `put`."""
-        renewed = self._ref.invoke(ThingDirectory.partially_update_thing, thing_id, {})
+        renewed = self._ref.invoke(ThingDirectory.partially_update_thing, thing_id, {}, self._owner)
         return await self._answer_of(renewed, is_there=True) is not _MISSING
 
     async def remove(self, thing_id: str) -> None:
         """Remove an entry, if there is one. Raises as `put`."""
-        await self._answer_of(self._ref.invoke(ThingDirectory.delete_thing, thing_id), is_there=True)
+        removed = self._ref.invoke(ThingDirectory.delete_thing, thing_id, self._owner)
+        await self._answer_of(removed, is_there=True)
 
     async def find(self, query: str | None, most: int) -> list[Any]:
         """Return at most `most` descriptions, those that a JSONPath selects or all. Raises as `put`."""

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 import os
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import attrs
 
 from lmos_actors.errors import ConfigError
 
-_TEXTS: Final = ("path", "takeover")
+if TYPE_CHECKING:
+    from lmos_actors.security import SharedToken
+
+_NO_NUMBERS: Final = ("path", "takeover", "takeover_token")
 """Options that are no numbers."""
 
 CENTURY: Final = (
@@ -33,7 +36,9 @@ class DirectoryOptions:
     comment. Limits of a search: `max_query` characters, `max_nodes` visited values, `search_seconds` (on
     real time only), `max_answer_bytes`; `max_searches` run concurrently, four times as many may wait.
 
-    An entry is changed by the principal that made it alone; those named in `takeover` may change all.
+    An entry is changed by the principal that made it alone; those named in `takeover` may change all, and
+    so may who presents `takeover_token`, who also may use this directory whatever access lists say. Where
+    there are any of them, they alone register agents with a key of their own (`lmosx:lease`).
     """
 
     path: str | os.PathLike[str] | None = None
@@ -53,15 +58,14 @@ class DirectoryOptions:
     max_answer_bytes: int = 16 << 20
     max_searches: int = 2
     takeover: tuple[str, ...] = ()
+    takeover_token: SharedToken | None = None
 
     def __attrs_post_init__(self) -> None:
         for field in attrs.fields(DirectoryOptions):
             value = getattr(self, field.name)
             if field.name.startswith("max_") and field.name != "max_ttl":
                 _check_count(field.name, value)
-            elif field.name not in ("path", "takeover") and not (
-                value is None and field.name.endswith("ttl")
-            ):
+            elif field.name not in _NO_NUMBERS and not (value is None and field.name.endswith("ttl")):
                 _check_seconds(field.name, value)
         if self.path is not None and not isinstance(self.path, str | os.PathLike):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ConfigError(f"must be the path of a file, not {self.path!r}", "path")
@@ -71,6 +75,15 @@ class DirectoryOptions:
             raise ConfigError(f"must be a tuple of names of principals, not {named!r}", "takeover")
         if self.max_ttl is not None and self.default_ttl is not None and self.default_ttl > self.max_ttl:
             raise ConfigError(f"must be at most max_ttl, {self.max_ttl:g} s", "default_ttl")
+
+    @property
+    def has_takeover(self) -> bool:
+        """Whether there are principals that may change all entries."""
+        return bool(self.takeover) or self.takeover_token is not None
+
+    def may_take_over(self, who: str) -> bool:
+        """Return whether a principal may change all entries."""
+        return who in self.takeover or (self.takeover_token is not None and who == self.takeover_token.name)
 
     @property
     def usual_ttl(self) -> float | None:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from .._search_results import LEASE
 from ._changes import Change, LoggedEvent
 from ._entries import (
     SLACK_SECONDS,
@@ -34,7 +35,7 @@ from ._entries import (
 from ._merge_patch import TooDeep, check_depth, difference, merged, same
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from ._entries import Entry
     from ._options import DirectoryOptions
@@ -55,6 +56,10 @@ class Missing(Exception):
 
 class NotOwner(Exception):
     """Change of a registration that another principal has made."""
+
+
+class NoLease(Exception):
+    """Registration of an agent with a key of its own by a principal that may not register such."""
 
 
 class Registrations:
@@ -109,7 +114,10 @@ class Registrations:
     # ---- deciding: `who` is the principal that asks for a change, "" if none is known
 
     def put(self, id: str, text: Text, at: Moment, who: str = "") -> Change:
-        """Return the change that creates or replaces a registration. Raises InvalidDescription, NotOwner."""
+        """Return the change that creates or replaces a registration.
+
+        Raises InvalidDescription, NotOwner, NoLease.
+        """
         check_id(id)
         data, registration = split(decoded(text, self._options))
         before = self._current(id)
@@ -118,16 +126,21 @@ class Registrations:
             data = {"id": id, **data}  # its client did not give it an id, and may not repeat ours
         if data.get("id") != id:
             raise InvalidDescription(Fault("id", f"must be that of the request, {id[:200]!r}"))
+        self._check_lease(data, who)
         ends = ends_of(registration, self._options, at, before)
         return self._changed(id, checked(data, self._options), ends, before, at, owner)
 
     def add(self, text: Text, id: str, at: Moment, who: str = "") -> Change:
-        """Return the change that creates a registration under a new id. Raises InvalidDescription."""
+        """Return the change that creates a registration under a new id.
+
+        Raises InvalidDescription, NoLease.
+        """
         data, registration = split(decoded(text, self._options))
         if data.get("id") is not None:
             raise InvalidDescription(
                 Fault("id", "is registered by PUT at /things/{id}; POST is for descriptions without")
             )
+        self._check_lease(data, who)
         ends = ends_of(registration, self._options, at)
         description = checked({**data, "id": id}, self._options)
         return self._changed(id, description, ends, None, at, who, anonymous=True)
@@ -135,7 +148,7 @@ class Registrations:
     def patch(self, id: str, text: Text, at: Moment, who: str = "") -> Change:
         """Return the change of a merge patch; an empty patch renews the time to live.
 
-        Raises Missing, InvalidDescription, NotOwner.
+        Raises Missing, InvalidDescription, NotOwner, NoLease.
         """
         patch = decoded(text, self._options)
         before = self._current(id)
@@ -151,6 +164,7 @@ class Registrations:
             raise InvalidDescription(Fault("(root)", str(error))) from None
         if data.get("id") != id:
             raise InvalidDescription(Fault("id", "cannot be changed"))
+        self._check_lease(data, who)
         ends = ends_of(registration, self._options, at, before)
         return self._changed(id, checked(data, self._options), ends, before, at, owner)
 
@@ -164,11 +178,20 @@ class Registrations:
 
     def _owner(self, before: Entry | None, who: str) -> str:
         """Return the owner of a registration after a change. Raises NotOwner."""
-        if before is None or (who and who in self._options.takeover):
+        if before is None or (who and self._options.may_take_over(who)):
             return who
         if before.owner not in ("", who):
             raise NotOwner
         return before.owner
+
+    def _check_lease(self, data: Mapping[str, Any], who: str) -> None:
+        """Check that an entry with a lease comes from who may register some. Raises NoLease.
+
+        Callers of an agent with a key go where the newest lease is said to be, so this is not for everybody.
+        """
+        options = self._options
+        if LEASE in data and options.has_takeover and not options.may_take_over(who):
+            raise NoLease
 
     def purge(self, at: Moment) -> list[Change]:
         """Return the changes that remove expired registrations, up to `PURGED_AT_ONCE`."""

@@ -28,6 +28,7 @@ from lmos_actors.errors import (
     raise_together,
 )
 from lmos_actors.node import open_node
+from lmos_actors.security import SharedToken
 
 from ..._group_names import GroupNames
 from ...format import launch_plan
@@ -134,7 +135,8 @@ class Processes:
         state.mkdir()
         words = ("--snapshot", str(copy), "--keep", str(state))
         plan = launch_plan(self._file.deployment, str(path.resolve()), words)
-        return Launcher(plan, self._place, LogFiles(self._folder / "logs"), self._note)
+        logs, token = LogFiles(self._folder / "logs"), SharedToken.new()
+        return Launcher(plan, self._place, logs, self._note, token=token)
 
     @asynccontextmanager
     async def _running(self, launcher: Launcher) -> AsyncGenerator[Node]:
