@@ -35,6 +35,7 @@ from ._instrument import (
 )
 from ._lines import LineReader as LineReader
 from ._redaction import HIDDEN as HIDDEN, Headers as Headers, SecretBytes as SecretBytes, hide as hide
+from ._remedies import Spelling as Spelling, refusal_remedy as refusal_remedy, remedy as remedy
 from ._shielded_nursery import ShieldedNursery as ShieldedNursery
 from ._source_lines import (
     ASYNCIO as ASYNCIO,
@@ -43,6 +44,7 @@ from ._source_lines import (
     line_of_user as line_of_user,
     runs_asyncio as runs_asyncio,
 )
+from ._text import printable as printable
 from ._timers import (
     BUDGET as BUDGET,
     TaskTimers as TaskTimers,

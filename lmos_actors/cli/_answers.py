@@ -6,7 +6,6 @@ but not its connections: a thread writes to outputs that can block.
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 import stat
@@ -17,15 +16,16 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 import attrs
 import trio
 
+from lmos_actors._core import printable
 from lmos_actors.errors import (
     ActionFailed,
     AgentDied,
     InvalidInput,
     RemoteProtocolError,
 )
-from lmos_actors.reports import Spelling, bar, printable, remedy
+from lmos_actors.reports import bar
 
-from .run._display import takes_all
+from ._texts import as_base64, for_people, takes_all
 
 if TYPE_CHECKING:
     from typing import TextIO
@@ -107,7 +107,7 @@ class AnswerPrinter:
         return f"{self._dumped(line.members)}\n"
 
     def _dumped(self, data: Any) -> str:
-        return json.dumps(data, ensure_ascii=not takes_all(self._out), default=_as_base64)
+        return json.dumps(data, ensure_ascii=not takes_all(self._out), default=as_base64)
 
     def _text(self, line: OutputLine) -> str:
         from rich.console import Console
@@ -115,7 +115,7 @@ class AnswerPrinter:
         from rich.text import Text
 
         console = Console(file=self._out, highlight=False, soft_wrap=True)
-        shown = Text(_for_people(line.value, whole=line.whole))
+        shown = Text(for_people(line.value, whole=line.whole))
         head = [Text(f"{printable(part)}  ", "bold" if n else "dim") for n, part in enumerate(line.head)]
         if not isinstance(line.value, str | bytes):
             JSONHighlighter().highlight(shown)
@@ -131,7 +131,7 @@ class AnswerPrinter:
         if self._quiet:
             return
         if not self._moves:
-            self._beside(f"{name}: {_for_people(value)}")
+            self._beside(f"{name}: {for_people(value)}")
             await trio.sleep(10 * BETWEEN)
             return
         columns = os.get_terminal_size(self._err.fileno()).columns or WIDTH
@@ -178,63 +178,10 @@ def error_members(error: Exception) -> dict[str, Any]:
     return members
 
 
-_AUTHORITY: Final = "to trust it, name its authority with --ca FILE"
-
-
-def spelling(credentials: str, cert: str = "--cert") -> Spelling:
-    """Return the options that help where a server refuses; `cert` names a certificate to show."""
-    key = cert.replace("cert", "key")
-    shown = f"show a certificate that it accepts, with {cert} FILE and {key} FILE"
-    return Spelling(f"give credentials with {credentials}", shown, _AUTHORITY)
-
-
-ONE_SERVER: Final = spelling("--bearer env:NAME or --basic USER:env:NAME")
-"""The options of commands that reach one server."""
-
-SEVERAL_SERVERS: Final = spelling("--credential URL=bearer:env:NAME")
-"""The options of commands that reach several servers, where one asks for credentials."""
-
-
-def explained(error: Exception, options: Spelling = ONE_SERVER) -> str:
-    """Return the text of an error and its remedy, in terms of the command's options."""
-    if isinstance(error, ActionFailed):
-        return _failure(error)
-    fix, text = remedy(error, options), str(error)
-    return f"{text}; {fix}" if fix and "did you mean" not in text else text
-
-
-def _failure(error: ActionFailed) -> str:
-    """Return the text of a declared failure: code and detail if it has any, then its data."""
-    if error.output is None:
-        return str(error)
-    if error.code is None and error.detail is None:
-        return f"the action failed: {_for_people(error.output)}"
-    data = f" {_for_people(error.data)}" if error.data else ""
-    return f"the action failed: {_for_people(str(error))}{data}"
-
-
-def _for_people(value: Any, *, whole: bool = False) -> str:
-    """Return a value as text for people, without control characters for a terminal."""
-    if isinstance(value, bytes):
-        return f"<{len(value)} bytes>"
-    text = (
-        value
-        if isinstance(value, str)
-        else json.dumps(value, indent=2 if whole else None, ensure_ascii=False, default=_as_base64)
-    )
-    if not whole:
-        return printable(text)
-    return "\n".join("\t".join(map(printable, line.split("\t"))) for line in text.split("\n"))
-
-
 def _how_far(value: Any) -> str:
     if isinstance(value, float) and 0 <= value <= 1:
         return f"{bar(value, 1)} {value:.0%}"
-    return _for_people(value)
-
-
-def _as_base64(value: Any) -> Any:
-    return {"base64": base64.b64encode(value).decode()} if isinstance(value, bytes) else str(value)
+    return for_people(value)
 
 
 def _that_may_block(out: TextIO) -> int | None:

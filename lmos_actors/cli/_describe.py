@@ -12,6 +12,7 @@ from uuid import NAMESPACE_URL, uuid5
 import attrs
 import trio
 
+from lmos_actors._core import printable
 from lmos_actors.actors import describe
 from lmos_actors.errors import ConfigError, ConnectFailed
 from lmos_actors.files import FileError, listed, mapped, read
@@ -28,10 +29,10 @@ from lmos_actors.protocol.td import (
 from lmos_actors.scenario import accepts, import_target, project_root
 from lmos_actors.supervision import name_of
 
+from ._importing import complain, importing
 from ._signals import signals
+from ._texts import takes_all
 from .options._connection import ServerOptions
-from .run._display import takes_all
-from .run._load import complain, importing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -84,7 +85,7 @@ def describe_subject(subject: str, options: DescribeOptions) -> int:
         return _report(_Subject(subject, dump(served)), options)
     findings = check(served, strict=options.strict)
     for finding in findings:
-        print(visible(f"{subject}: {finding.severity}: {finding}"), file=sys.stderr)
+        print(printable(f"{subject}: {finding.severity}: {finding}"), file=sys.stderr)
     _write(dump(served), indent=2)
     return FAILED if _fails(findings) else 0
 
@@ -163,7 +164,7 @@ def _describe_url(url: str, options: DescribeOptions) -> int:
         with signals.in_order():
             text, _ = trio.run(ask)
     except ConnectFailed as error:
-        print(visible(f"lmos-actors: {error}"), file=sys.stderr)
+        print(printable(f"lmos-actors: {error}"), file=sys.stderr)
         return NOT_REACHED
     try:
         data = json.loads(text)
@@ -185,7 +186,7 @@ class _Subject:
 
     def line(self, word: str, remark: Finding | Difference) -> str:
         """Return it as text, with the line of the file."""
-        said = visible(f"{word}: {remark}")
+        said = printable(f"{word}: {remark}")
         mistake = self._mistake(remark, said)
         return f"{self.name}: {said}" if mistake is None else str(mistake)
 
@@ -312,12 +313,7 @@ def _head(data: Any) -> str:
     title = members.get("title")
     kinds = [kind for kind in _KINDS for _ in mapped(members.get(kind))]
     offered = _counted(kinds, _KINDS)
-    return ", ".join(filter(None, [visible(title) if isinstance(title, str) else "no title", offered]))
-
-
-def visible(text: str) -> str:
-    """Return a text on one line: names in a file must not end lines or control a terminal."""
-    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+    return ", ".join(filter(None, [printable(title) if isinstance(title, str) else "no title", offered]))
 
 
 def _counted(words: Sequence[str], names: Mapping[str, tuple[str, str]]) -> str:

@@ -12,8 +12,8 @@ import trio
 from lmos_actors.errors import TransportError, group_of
 from lmos_actors.node import open_node
 
-from ._answers import SEVERAL_SERVERS, explained
 from ._signals import signals
+from ._texts import SEVERAL_SERVERS, explained
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

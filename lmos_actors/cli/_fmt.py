@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from lmos_actors.errors import ConfigError
 from lmos_actors.files import FileError, LayoutError, lay_out_json, lay_out_yaml, read
 from lmos_actors.reports import worst
-from lmos_actors.scenario import orders_of
+from lmos_actors.scenario.format import orders_of
 
-from .run._load import complain
+from ._importing import complain
 from .run._report_files import replace_file
 
 if TYPE_CHECKING:

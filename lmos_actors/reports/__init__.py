@@ -11,14 +11,8 @@ from ._messages import (
     clean as clean,
     last_messages as last_messages,
     message_text as message_text,
-    printable as printable,
     read_record as read_record,
     records as records,
-)
-from ._remedies import (
-    Spelling as Spelling,
-    refusal_remedy as refusal_remedy,
-    remedy as remedy,
 )
 from ._results import (
     CheckResult as CheckResult,

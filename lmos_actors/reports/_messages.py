@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 
 import attrs
 
-from lmos_actors._core import plain
+from lmos_actors._core import plain, printable
 from lmos_actors.files import is_list, is_mapping, mapped
 
 if TYPE_CHECKING:
@@ -100,17 +100,6 @@ def message_text(record: Record) -> str:
     """Return a record as one line: `0.600000  user -> weather  invoke getWeather {"question": ...}  #4`."""
     number = f"  #{record.get('id')}" if record.get("id") is not None else ""
     return printable(f"{record.at:.6f}  {_sender_and_agent(record)}  {what_of(record)}{number}")
-
-
-def printable(text: str) -> str:
-    """Spell out what a terminal would obey and not show, and halves of surrogate pairs."""
-    return text if text.isprintable() else "".join(map(_spelt, text))
-
-
-def _spelt(character: str) -> str:
-    if character.isprintable():
-        return character
-    return character.encode("unicode_escape").decode("ascii")
 
 
 def shorten(text: str, size: int = SHOWN) -> str:

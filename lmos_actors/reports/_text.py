@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ._messages import message_text, printable, records, shorten
+from lmos_actors._core import printable
+
+from ._messages import message_text, records, shorten
 from ._results import cut_of
 
 if TYPE_CHECKING:

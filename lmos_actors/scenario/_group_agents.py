@@ -16,7 +16,7 @@ from lmos_actors.actors import Ref
 from lmos_actors.errors import LmosActorsError, StartFailed
 
 from ._group_names import GroupNames
-from .format import RemoteAccess, TreeBuilder, root_spec, start_spec
+from .system import RemoteAccess, TreeBuilder, root_spec, start_spec
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from lmos_actors.node import Node
     from lmos_actors.supervision import SupervisorSpec
 
-    from .format import DeploymentFile
+    from .system import DeploymentFile
 
 
 class GroupAgents:
@@ -52,7 +52,7 @@ class GroupAgents:
         system, path = self._file.system, self._file.document.path
         folder, found = Path() if path is None else path.parent, dict[str, Ref[Any]]()
         if system.remotes:
-            from .run._node_client import RemoteAgents
+            from ._remote_agents import RemoteAgents  # few files need it
 
             others = RemoteAgents(node)
             for name, entry in system.remotes.items():

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .format import supervisor_paths
+from .system import supervisor_paths
 
 if TYPE_CHECKING:
-    from .format import System
     from .model import Deployment
+    from .system import System
 
 
 class GroupNames:

@@ -27,6 +27,8 @@ from lmos_actors._core import (
 from lmos_actors.actors import TRACES
 from lmos_actors.simulation import VirtualClock, settle, simulate
 
+from .model import is_real
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
@@ -35,25 +37,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 A = TypeVar("A")
 
-PROCESS: Final = "process"
-"""The world of processes."""
-
-REAL: Final = ("websocket", PROCESS)
-"""Worlds with real time."""
-
 LISTEN_ADDRESSES: Final = {"wire": "ws://world", "websocket": "ws://127.0.0.1:0"}
 """Address that the node of a world listens on, for worlds with a connection."""
-
-MOST_CONNECTIONS: Final = 4_096
-"""Most pairs of nodes of a network that talk in `wire`: each of them has a connection."""
-
-MOST_REGISTERED: Final = 10_000
-"""Most agents of a file whose network has a directory: each registers there, and renews that."""
-
-
-def is_real(world: str) -> bool:
-    """Return whether time in a world is real, so that no two runs are the same."""
-    return world in REAL
 
 
 def run_world(

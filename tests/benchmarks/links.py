@@ -5,7 +5,7 @@ from __future__ import annotations
 from time import perf_counter as clock
 
 from lmos_actors import Agent, Property, Ref, action, prop
-from lmos_actors.scenario import load_scenario
+from lmos_actors.scenario.format import load_scenario
 from lmos_actors.scenario.run import run_cell
 from tests.benchmarks.limits_story import MODE, QUESTION
 from tests.benchmarks.worlds import FILES

@@ -14,7 +14,7 @@ from time import perf_counter as clock
 from typing import TYPE_CHECKING, Any
 
 from lmos_actors.reports import FileResult, html_page
-from lmos_actors.scenario import resolve
+from lmos_actors.scenario.format import resolve
 from lmos_actors.scenario.run import run_cell
 from tests.benchmarks.ours import resident
 from tests.reports.sample_results import line, run

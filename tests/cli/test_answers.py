@@ -13,7 +13,8 @@ import pytest
 import trio
 
 from lmos_actors import ActionFailed, AgentDied, AgentUnavailable, InvalidInput, MailboxFull, OutcomeUnknown
-from lmos_actors.cli._answers import AnswerPrinter, OutputLine, error_members, explained
+from lmos_actors.cli._answers import AnswerPrinter, OutputLine, error_members
+from lmos_actors.cli._texts import explained
 from lmos_actors.errors import ConnectFailed, RemoteProtocolError, Unauthorized
 from lmos_actors.protocol.lmos import Problem
 

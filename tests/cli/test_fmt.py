@@ -13,7 +13,8 @@ from hypothesis import given, settings, strategies as st
 from lmos_actors.cli import main
 from lmos_actors.cli._init import TEMPLATES
 from lmos_actors.files import FileError, lay_out_json, lay_out_yaml, parse
-from lmos_actors.scenario import orders_of, scenario_schema
+from lmos_actors.scenario import scenario_schema
+from lmos_actors.scenario.format import orders_of
 from lmos_actors.scenario.format._key_order import WORDS
 from tests.matrix import examples
 from tests.source import ROOT

@@ -17,7 +17,7 @@ from lmos_actors.cli import main
 from lmos_actors.cli.run._jobs import FileJobs, Jobs
 from lmos_actors.cli.run._pool import Pool, Task
 from lmos_actors.cli.run._run import RunOptions, run_files
-from lmos_actors.scenario import load_scenario
+from lmos_actors.scenario.format import load_scenario
 from lmos_actors.scenario.run import (
     RunLost,
     RunOrder,

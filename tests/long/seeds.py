@@ -33,7 +33,7 @@ SHOWN = 20
 
 def block(file: str, first: int, count: int) -> dict[str, Any]:
     """Run a file with some seeds; give how many runs there were, which failed, a digest of all logs."""
-    from lmos_actors.scenario import resolve
+    from lmos_actors.scenario.format import resolve
     from lmos_actors.scenario.run import run_cell
 
     resolved = resolve(file, seeds=range(first, first + count))

@@ -11,6 +11,7 @@ import attrs
 import pytest
 from hypothesis import given, strategies as st
 
+from lmos_actors._core import printable
 from lmos_actors.reports import (
     CheckResult,
     Failure,
@@ -33,7 +34,6 @@ from lmos_actors.reports import (
     head,
     last_messages,
     message_text,
-    printable,
     read_record,
     repeated_lines,
     run_line,

@@ -12,7 +12,7 @@ import trio
 
 from lmos_actors import open_node
 from lmos_actors.files import FileError
-from lmos_actors.scenario import load_scenario
+from lmos_actors.scenario.format import load_scenario
 from lmos_actors.scenario.run import run_cell
 from tests.commands import called
 from tests.facades.desk import Desk

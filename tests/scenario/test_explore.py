@@ -12,7 +12,6 @@ from hypothesis import given, settings, strategies as st
 from lmos_actors._core import RandomStream
 from lmos_actors.files import Duration, FileError, Offset, parse
 from lmos_actors.reports import CheckResult, Failure, RunResult
-from lmos_actors.scenario import load_scenario
 from lmos_actors.scenario.explore import (
     BATCH,
     Outcome,
@@ -32,6 +31,7 @@ from lmos_actors.scenario.explore import (
     without_drawn,
     yaml_of,
 )
+from lmos_actors.scenario.format import load_scenario
 from lmos_actors.scenario.model import (
     DRAWN,
     DrawnClockSkew,

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lmos_actors.files import FileError
-from lmos_actors.scenario import Guard, resolve
+from lmos_actors.scenario import Guard
+from lmos_actors.scenario.format import resolve
 from tests.commands import started
 from tests.scenario.project import CAST, Project, story
 

@@ -15,7 +15,7 @@ import pytest
 
 from lmos_actors.cli import main
 from lmos_actors.files import FileError
-from lmos_actors.scenario import resolve
+from lmos_actors.scenario.format import resolve
 from tests.commands import started
 from tests.scenario.project import CAST, Project, story
 from tests.source import ROOT

@@ -15,7 +15,8 @@ from lmos_actors import open_node
 from lmos_actors.errors import ConfigError
 from lmos_actors.facades import RelayOptions, open_relay, register_on_relay
 from lmos_actors.files import FileError
-from lmos_actors.scenario import load_scenario, scenario_schema
+from lmos_actors.scenario import scenario_schema
+from lmos_actors.scenario.format import load_scenario
 from lmos_actors.scenario.run import run_cell
 from lmos_actors.security import BearerToken, Credentials
 from tests.commands import called

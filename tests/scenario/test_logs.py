@@ -15,7 +15,7 @@ from hypothesis import given, strategies as st
 
 from lmos_actors.errors import ConfigError
 from lmos_actors.files import FileError
-from lmos_actors.scenario import load_scenario
+from lmos_actors.scenario.format import load_scenario
 from lmos_actors.scenario.judge import CHANGED, CUT_SHORT, LogFile, compare_heads, compare_records, lines_of
 from lmos_actors.scenario.run import StopPoint, read_break, run_cell
 from lmos_actors.simulation import TraceLog

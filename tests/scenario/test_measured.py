@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lmos_actors.files import FileError, read
-from lmos_actors.scenario import load_scenario
 from lmos_actors.scenario.explore import plain_cells, yaml_of
+from lmos_actors.scenario.format import load_scenario
 from lmos_actors.scenario.run import log_header, run_cell
 from tests.scenario.project import Project
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, strategies as st
 from msgspec import UNSET
 
-from lmos_actors.scenario import load_scenario
 from lmos_actors.scenario.doubles._rules import Request, has_text, is_from, misfits, nearest
+from lmos_actors.scenario.format import load_scenario
 from lmos_actors.scenario.model import Condition, Rule, When
 from lmos_actors.scenario.run import run_cell
 from tests.scenario.project import Project, story

@@ -12,7 +12,8 @@ import pytest
 
 from lmos_actors.errors import ConfigError
 from lmos_actors.files import Duration, FileError, parse
-from lmos_actors.scenario import Resolved, Scenario, fill_late, resolve, scenario_schema
+from lmos_actors.scenario import Scenario, fill_late, scenario_schema
+from lmos_actors.scenario.format import Resolved, resolve
 from lmos_actors.scenario.model import OF_NETWORK, AgentEntry, Root, Supervisor
 from tests.matrix import some
 from tests.source import ROOT

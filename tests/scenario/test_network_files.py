@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lmos_actors.files import FileError
-from lmos_actors.scenario import load_scenario
+from lmos_actors.scenario.format import load_scenario
 from tests.scenario.project import Project
 
 CREW = '''\

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from msgspec import UNSET
 
-from lmos_actors.scenario import load_scenario
+from lmos_actors.scenario.format import load_scenario
 from lmos_actors.scenario.run import run_cell
 from tests.scenario.project import Project
 from tests.scenario.steps import answers, heal, inject, invoke, passed, reads, records, wait

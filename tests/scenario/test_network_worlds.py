@@ -10,7 +10,7 @@ import attrs
 import pytest
 from hypothesis import HealthCheck, example, given, settings, strategies as st
 
-from lmos_actors.scenario import load_scenario
+from lmos_actors.scenario.format import load_scenario
 from lmos_actors.scenario.run import run_cell
 from tests.matrix import examples, few_or_all
 from tests.scenario.talkers import OUTCOMES, TIMES

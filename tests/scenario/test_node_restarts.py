@@ -9,7 +9,7 @@ import pytest
 
 from lmos_actors.files import FileError
 from lmos_actors.reports import FileResult, NodeRestart, html_page
-from lmos_actors.scenario import load_scenario
+from lmos_actors.scenario.format import load_scenario
 from lmos_actors.scenario.run import run_cell
 from tests.reports.test_html import report
 from tests.scenario.project import Project

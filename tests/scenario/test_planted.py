@@ -13,7 +13,7 @@ import pytest
 
 from lmos_actors.cli.explore import explored
 from lmos_actors.files import FileError
-from lmos_actors.scenario import accepts, load_scenario, resolve
+from lmos_actors.scenario import accepts
 from lmos_actors.scenario.explore import (
     Search,
     Shrinker,
@@ -26,6 +26,7 @@ from lmos_actors.scenario.explore import (
     with_schedule,
     yaml_of,
 )
+from lmos_actors.scenario.format import load_scenario, resolve
 from lmos_actors.scenario.run import ExploredRun, RunLost, StateSampler, run_cell
 from tests.source import ROOT
 

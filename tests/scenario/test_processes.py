@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lmos_actors.files import parse
-from lmos_actors.scenario import accepts, load_scenario, resolve
+from lmos_actors.scenario import accepts
+from lmos_actors.scenario.format import load_scenario, resolve
 from lmos_actors.scenario.run import run_cell
 from tests.commands import started, surroundings
 from tests.scenario.steps import inject, invoke, wait

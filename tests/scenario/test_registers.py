@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lmos_actors.files import FileError
-from lmos_actors.scenario import load_scenario
+from lmos_actors.scenario.format import load_scenario
 from lmos_actors.scenario.model import Linearizable
 from lmos_actors.scenario.run import run_cell
 from tests.scenario.judged import Agent, Run, peers

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import trustme
 
+from lmos_actors._core import Spelling, refusal_remedy
 from lmos_actors.errors import AgentUnavailable, ConfigError, ConnectFailed, Forbidden, Unauthorized
 from lmos_actors.files import FileError
-from lmos_actors.reports import Spelling, refusal_remedy
-from lmos_actors.scenario import RemoteAccess, load_scenario, scenario_schema
+from lmos_actors.scenario import RemoteAccess, scenario_schema
+from lmos_actors.scenario.format import load_scenario
 from lmos_actors.scenario.run import run_cell
 from lmos_actors.security import credential_of
 from tests.commands import called, started
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from lmos_actors.reports import RunResult
-    from lmos_actors.scenario import Resolved
+    from lmos_actors.scenario.format import Resolved
 
 ALICE, BOB, CAROL = "the-secret-of-alice", "the-secret-of-bob", "the-secret-of-carol"
 SECRETS = (ALICE, BOB, CAROL, "hunter2")

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from lmos_actors.files import FileError
-from lmos_actors.scenario import load_scenario
 from lmos_actors.scenario.doubles._recordings import Exchange, fits, most_similar, read_recording
+from lmos_actors.scenario.format import load_scenario
 from lmos_actors.scenario.run import run_cell
 from tests.scenario.project import Project, story
 from tests.scenario.steps import records

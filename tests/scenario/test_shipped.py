@@ -14,7 +14,8 @@ import yaml
 from agents.weather import ModelConfiguration, UserFeedback, WeatherAgent
 from lmos_actors.actors import shape_of
 from lmos_actors.files import FileError
-from lmos_actors.scenario import load_deployment, load_scenario, scenario_schema
+from lmos_actors.scenario import load_deployment, scenario_schema
+from lmos_actors.scenario.format import load_scenario
 from lmos_actors.scenario.run import run_cell
 from tests.matrix import some
 from tests.source import ROOT

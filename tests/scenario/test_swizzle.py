@@ -11,7 +11,7 @@ import pytest
 
 from lmos_actors.files import FileError
 from lmos_actors.reports import records
-from lmos_actors.scenario import load_scenario
+from lmos_actors.scenario.format import load_scenario
 from lmos_actors.scenario.run import run_cell
 from tests.scenario.project import Project
 

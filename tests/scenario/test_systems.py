@@ -9,7 +9,7 @@ import pytest
 
 from lmos_actors.files import FileError
 from lmos_actors.reports import FileResult, as_data, note_lines
-from lmos_actors.scenario import load_scenario
+from lmos_actors.scenario.format import load_scenario
 from lmos_actors.scenario.run import run_cell
 from tests.scenario.steps import inject, invoke
 

@@ -135,7 +135,7 @@ def test_it_does_not_end_before_everything_has_happened(crowds: Crowds) -> None:
 
 def test_a_shorter_end_leaves_out_what_comes_after_it(crowds: Crowds) -> None:
     """As `--until` has it; in a file it is a mistake."""
-    from lmos_actors.scenario import with_end_at
+    from lmos_actors.scenario.format import with_end_at
 
     resolved = with_end_at(crowds.load(timeline=[at("1s", "hear"), at("5s", "hear")]), 3.0)
     result = run_cell(resolved, resolved.cells[0], 1)

@@ -14,6 +14,7 @@ import attrs
 import msgspec
 import trio
 
+from lmos_actors._core import printable
 from lmos_actors.conformance import (
     Card,
     ChatHints,
@@ -34,7 +35,6 @@ from lmos_actors.conformance import (
 from lmos_actors.errors import ConfigError
 from lmos_actors.files import load
 from lmos_actors.node import encode_headers
-from lmos_actors.reports import printable
 from lmos_actors.transport import TcpNetwork, endpoint_of
 
 from .._signals import signals

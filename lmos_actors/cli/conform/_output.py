@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
+from lmos_actors._core import printable
 from lmos_actors.conformance import (
     Verdict,
     card_data,
@@ -21,9 +22,8 @@ from lmos_actors.conformance import (
     group_lines,
 )
 from lmos_actors.errors import ConfigError
-from lmos_actors.reports import printable
 
-from ..run._display import takes_all
+from .._texts import takes_all
 from ..run._report_files import Target, opened_file, same_file
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
-from .._describe import visible
+from lmos_actors._core import printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -114,7 +114,7 @@ class Console:
             return [json.dumps({"event": "log", "process": process, "text": text, "left_out": left_out})]
         prefix = self._prefix(process, process.partition("/")[0], "|")
         found = [f"{prefix}… {left_out} lines left out, `logs` has them"] if left_out else []
-        return found if text.startswith(QUIET) else [*found, prefix + visible(text)]
+        return found if text.startswith(QUIET) else [*found, prefix + printable(text)]
 
     def _prefix(self, name: str, group: str, mark: str = " ") -> str:
         if not self._coloured:

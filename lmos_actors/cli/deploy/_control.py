@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 import trio
 
+from lmos_actors._core import printable
 from lmos_actors.deployment import (
     LauncherAgent,
     UnixNetwork,
@@ -23,7 +24,6 @@ from lmos_actors.errors import ActionFailed, AgentError, ConfigError, TransportE
 from lmos_actors.node import open_node
 
 from .._app import json_text
-from .._describe import visible
 from .._signals import signals
 
 if TYPE_CHECKING:
@@ -153,9 +153,9 @@ def print_status(status: LauncherStatus, *, json: bool) -> None:
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     for row in rows:
         cells = (f"{cell:{width}}" for cell, width in zip(row, widths, strict=True))
-        print(visible("  ".join(cells).rstrip()))
+        print(printable("  ".join(cells).rstrip()))
     if status.lines_lost:
-        print(visible(f"{status.lines_lost} lines of processes are in no log: {status.why_lost}"))
+        print(printable(f"{status.lines_lost} lines of processes are in no log: {status.why_lost}"))
 
 
 def wait_ready(controls: Controls, process: subprocess.Popen[bytes], *, json: bool) -> int | None:
@@ -202,7 +202,7 @@ def wait_ready(controls: Controls, process: subprocess.Popen[bytes], *, json: bo
 async def _printed(texts: Any) -> int:
     async with texts as steps:
         async for text in steps:
-            print(visible(text), flush=True)
+            print(printable(text), flush=True)
     return OK
 
 
@@ -255,7 +255,7 @@ def show_logs(file: str | None, state: str | None, groups: list[str], *, last: i
             async for line in lines:
                 if line.left_out:
                     print(f"{line.process:16} | … {line.left_out} lines left out")
-                print(f"{line.process:16} | {visible(line.text)}", flush=True)
+                print(f"{line.process:16} | {printable(line.text)}", flush=True)
         return OK
 
     return asked(controls_for(file, state), use)

@@ -28,7 +28,8 @@ from lmos_actors.security import Reference, SecretSource, Security, server_tls
 from lmos_actors.transport import endpoint_of
 
 from .._doctor import Finding, Verdict, report
-from ..run._load import importing
+from .._importing import importing
+from ..run._load import noting
 from ._secrets import secrets_of
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def diagnose_deployment(file: str, settings: Mapping[str, str], *, json: bool) -
     wrong: list[dict[str, Any]] = []
     quiet = io.StringIO()  # what is wrong is a finding
     with redirect_stderr(quiet):
-        loaded = importing(file, partial(load_deployment, file, settings=settings), wrong=wrong)
+        loaded = importing(file, partial(load_deployment, file, settings=settings), notice=noting(wrong))
     if isinstance(loaded, int):
         return report([_mistake(file, each) for each in wrong], json=json)
     return report(list(_Deployment(loaded, file).findings()), json=json)

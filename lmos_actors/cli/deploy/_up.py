@@ -41,8 +41,8 @@ from lmos_actors.errors import (
 from lmos_actors.scenario import launch_plan, load_deployment
 from lmos_actors.supervision import Backoff
 
+from .._importing import complain, importing, print_notes
 from .._signals import signals
-from ..run._load import complain, importing, print_notes
 from ..serve._serve import SAME_SIGNAL
 from ._console import Console
 from ._control import apply, wait_ready

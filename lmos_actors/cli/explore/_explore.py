@@ -30,8 +30,8 @@ from ._show import ExploreShow, find_data, find_lines, kinds_text
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lmos_actors.scenario import Cell, Resolved
     from lmos_actors.scenario.explore import Data, Schedule
+    from lmos_actors.scenario.format import Cell, Resolved
 
     from ..run._load import Wrong
     from ._folder import Find

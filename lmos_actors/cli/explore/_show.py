@@ -8,11 +8,12 @@ import sys
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
+from lmos_actors._core import printable
 from lmos_actors.files import Duration
-from lmos_actors.reports import clean, count, printable
+from lmos_actors.reports import clean, count
 from lmos_actors.scenario.explore import faults_of, weight_of
 
-from ..run._display import takes_all
+from .._texts import takes_all
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 from lmos_actors.errors import ConfigError
 from lmos_actors.scenario import load_deployment
 
-from ..run._load import complain, importing, print_notes
+from .._importing import complain, importing, print_notes
 from ..run._report_files import unwritten
 from ._compose import compose
 from ._kubernetes import manifests

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Final
 import attrs
 import trio
 
+from lmos_actors._core import printable
 from lmos_actors.bindings import fetch
 from lmos_actors.errors import ConfigError, ConnectFailed, TransportError, group_of
 from lmos_actors.protocol.td import MAX_BYTES
-from lmos_actors.reports import printable
 from lmos_actors.security import is_loopback
 from lmos_actors.transport import TcpNetwork, endpoint_of, is_here
 
-from .._answers import explained
 from .._inputs import address_in
 from .._signals import signals
+from .._texts import explained
 from ._log import RecordingFile
 from ._passage import CREDENTIALS, Headers, Passage
 from ._proxy import Proxy

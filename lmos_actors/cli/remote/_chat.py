@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 import trio
 
+from lmos_actors._core import printable
 from lmos_actors.errors import (
     ActionFailed,
     ConfigError,
@@ -28,15 +29,15 @@ from lmos_actors.errors import (
     TransportError,
 )
 from lmos_actors.facades import TextChunk, ToolCalled, ToolReturned, TurnDone, open_chat, tool_of
-from lmos_actors.reports import printable
 from lmos_actors.scenario import import_function
 from lmos_actors.transport import endpoint_of
 
-from .._answers import AnswerPrinter, explained
+from .._answers import AnswerPrinter
 from .._describe import from_here
+from .._importing import importing
 from .._signals import signals
 from .._start_up import code_of as code_of_signal
-from ..run._load import importing
+from .._texts import explained
 from ._session import ANSWERED_WITH_ERROR, NOT_REACHED, OK, TIME_LIMIT
 
 if TYPE_CHECKING:

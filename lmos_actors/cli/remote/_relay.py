@@ -12,6 +12,7 @@ import attrs
 import msgspec
 import trio
 
+from lmos_actors._core import printable
 from lmos_actors.errors import (
     ActionFailed,
     ConfigError,
@@ -30,10 +31,10 @@ from lmos_actors.facades import (
     register_on_relay,
     revoke_on_relay,
 )
-from lmos_actors.reports import printable
 
-from .._answers import OutputLine, explained
+from .._answers import OutputLine
 from .._signals import signals
+from .._texts import explained
 from ._session import ANSWERED_WITH_ERROR, NOT_REACHED, OK, TIME_LIMIT, has_interrupt
 
 if TYPE_CHECKING:

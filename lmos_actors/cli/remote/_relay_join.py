@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
+from lmos_actors._core import printable
 from lmos_actors.errors import ActionFailed, LmosActorsError, OutcomeUnknown
 from lmos_actors.facades import RelayAnswer, RelayFault, RelayMessage, agents_on_relay
-from lmos_actors.reports import printable
 
 from ._chat import as_it_was, read_line
 from ._relay import clock, line_of, line_of_relay, reason_of, run_on_relay

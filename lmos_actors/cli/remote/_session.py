@@ -26,9 +26,10 @@ from lmos_actors.errors import (
 from lmos_actors.node import open_node
 from lmos_actors.transport import ConnectionOptions, endpoint_of
 
-from .._answers import OutputLine, error_members, explained
+from .._answers import OutputLine, error_members
 from .._signals import signals
 from .._start_up import code_of as code_of_signal
+from .._texts import explained
 from ..options._connection import in_shell
 
 if TYPE_CHECKING:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from lmos_actors._core import printable
 from lmos_actors.files import FileError
 from lmos_actors.reports import (
     LAST,
@@ -30,13 +31,14 @@ from lmos_actors.reports import (
     head,
     missing_lines,
     note_lines,
-    printable,
     repeated_lines,
     run_line,
     summary,
     trial_lines,
     verdict,
 )
+
+from .._texts import takes_all
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -58,11 +60,6 @@ TOLD_MISSING = 20
 
 MOST_SHOWN = 50
 """Failed runs of a file that are shown at all."""
-
-
-def takes_all(out: Any) -> bool:
-    """Return whether a stream can carry every character."""
-    return str(getattr(out, "encoding", "")).lower().replace("-", "") == "utf8"
 
 
 @attrs.define

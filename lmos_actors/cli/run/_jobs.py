@@ -17,7 +17,7 @@ from ._pool import Task
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lmos_actors.scenario import Cell, Resolved
+    from lmos_actors.scenario.format import Cell, Resolved
 
     from ._pool import Pool
 

@@ -15,7 +15,8 @@ from rich.file_proxy import FileProxy
 from rich.live import Live
 from rich.text import Text
 
-from lmos_actors.reports import bar, printable
+from lmos_actors._core import printable
+from lmos_actors.reports import bar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-import sys
-from contextlib import redirect_stdout
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from lmos_actors._collector import collector
-from lmos_actors.errors import ConfigError
-from lmos_actors.files import FileError
 from lmos_actors.reports import worst
-from lmos_actors.scenario import REAL_LIMIT, Guard, load_scenario, refusing_exit, restoring_directory
+from lmos_actors.scenario import REAL_LIMIT
+from lmos_actors.scenario.format import load_scenario
 
+from .._importing import importing, print_notes
 from ._display import mistakes_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-    from lmos_actors.files import Note
-    from lmos_actors.scenario import RemoteAccess, Resolved
+    from lmos_actors.errors import ConfigError
+    from lmos_actors.scenario import RemoteAccess
+    from lmos_actors.scenario.format import Resolved
 
-T = TypeVar("T")
 Wrong: TypeAlias = list[dict[str, Any]]
 """Mistakes as plain data, for `--json`."""
-
-WRONG, COULD_NOT_RUN, TIME_LIMIT = 2, 3, 124
 
 
 def load_files(
@@ -46,7 +42,7 @@ def load_files(
     codes: set[int] = set()
     for file in files:
         load = partial(load_scenario, file, settings=settings, seeds=seeds, access=access)
-        loaded = importing(file, load, real_limit, wrong)
+        loaded = importing(file, load, real_limit, noting(wrong))
         if isinstance(loaded, int):
             codes.add(loaded)
             continue
@@ -56,54 +52,11 @@ def load_files(
     return found, worst(codes)
 
 
-def print_notes(notes: Iterable[Note]) -> None:
-    """Print the warnings about a file."""
-    for note in notes:
-        print(f"{note.file}:{note.line}:{note.column}: note: {note.message}", file=sys.stderr)
+def noting(wrong: Wrong | None) -> Callable[[ConfigError], None]:
+    """Return what adds the mistakes of an error to others, if there are to be any."""
 
+    def note(error: ConfigError) -> None:
+        if wrong is not None:
+            wrong.extend(mistakes_of(error))
 
-def importing(
-    what: str, load: Callable[[], T], real_limit: float = REAL_LIMIT, wrong: Wrong | None = None
-) -> T | int:
-    """Call a function that runs code of a user's modules, which may hang.
-
-    If it fails or takes longer than `real_limit` seconds, print that, and return the exit code.
-    """
-    guard = Guard(real_limit, lambda why, where: print(_hangs(what, why, where), file=sys.stderr, flush=True))
-    try:
-        with (
-            redirect_stdout(sys.stderr),
-            restoring_directory(),
-            refusing_exit(),
-            guard,
-            guard.handling_interrupts(),
-        ):
-            loaded = load()
-        if not guard.interrupted:
-            return loaded
-        raise KeyboardInterrupt
-    except ConfigError as error:
-        return complain(error, wrong)
-    except KeyboardInterrupt:
-        if not guard.fired:
-            raise
-    text = _hangs(what, "time limit", guard.where)
-    print(text, file=sys.stderr)
-    if wrong is not None:
-        wrong += mistakes_of(ConfigError(text, what))
-    return TIME_LIMIT
-
-
-def _hangs(file: str, why: str, where: str) -> str:
-    return f"{file}: {why}, importing its agents hangs at {where}"
-
-
-def complain(error: ConfigError, wrong: Wrong | None = None) -> int:
-    """Print the mistakes in a file or a target, and return the exit code."""
-    if wrong is not None:
-        wrong += mistakes_of(error)
-    mistakes = error.mistakes if isinstance(error, FileError) else ()
-    for text in [str(mistake) for mistake in mistakes] or [str(error)]:
-        print(text, file=sys.stderr)
-    in_their_code = [mistake.kind == "import" for mistake in mistakes] or [error.__cause__ is not None]
-    return COULD_NOT_RUN if all(in_their_code) else WRONG
+    return note

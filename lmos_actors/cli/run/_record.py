@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 from lmos_actors.errors import ConfigError
 from lmos_actors.files import FileError
 from lmos_actors.reports import failure_lines, run_line, worst
-from lmos_actors.scenario import REAL_LIMIT, load_scenario
+from lmos_actors.scenario import REAL_LIMIT
+from lmos_actors.scenario.format import load_scenario
 from lmos_actors.scenario.judge import LogFile
 from lmos_actors.scenario.run import recordings_of, run_cell
 
+from .._importing import importing
 from .._signals import signals
-from ._load import importing
 from ._report_files import replace_file, unwritten
 from ._select import selection
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from lmos_actors.scenario import Cell, Resolved
+    from lmos_actors.scenario.format import Cell, Resolved
 
     from ._run import RunOptions
 

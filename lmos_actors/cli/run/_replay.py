@@ -14,20 +14,21 @@ import attrs
 from lmos_actors.errors import ConfigError
 from lmos_actors.files import did_you_mean, mapped
 from lmos_actors.reports import as_text, message_text, read_record
-from lmos_actors.scenario import REAL_LIMIT, is_real, load_scenario, with_end_at
+from lmos_actors.scenario import REAL_LIMIT, is_real
+from lmos_actors.scenario.format import load_scenario, with_end_at
 from lmos_actors.scenario.judge import CUT_SHORT, LogFile, compare_heads, compare_records, lines_of
 from lmos_actors.scenario.run import StopInstrument, run_cell
 from lmos_actors.simulation import surroundings
 
+from .._importing import importing
 from .._signals import signals
 from ._diff import line_text
-from ._load import importing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from lmos_actors.reports import RunResult
-    from lmos_actors.scenario import Cell, Resolved
+    from lmos_actors.scenario.format import Cell, Resolved
     from lmos_actors.scenario.judge import Divergence, LogLine
     from lmos_actors.scenario.run import AgentSnapshot, Snapshot, StopPoint
 

@@ -15,21 +15,15 @@ import attrs
 
 from lmos_actors.files import Duration, FileError, mapped
 from lmos_actors.reports import Cut, FileResult, Missing, worst
-from lmos_actors.scenario import (
-    REAL_LIMIT,
-    Compare,
-    RemoteAccess,
-    is_deployment,
-    is_real,
-    load_deployment,
-    with_end_at,
-)
+from lmos_actors.scenario import REAL_LIMIT, Compare, RemoteAccess, is_deployment, is_real, load_deployment
+from lmos_actors.scenario.format import with_end_at
 from lmos_actors.scenario.judge import judge_compared
 
+from .._importing import importing, print_notes
 from .._signals import signals
 from ._display import Show, print_wrong
 from ._jobs import FileJobs, Jobs, Progress
-from ._load import importing, load_files, print_notes
+from ._load import load_files, noting
 from ._pool import Pool
 from ._report_files import Written
 from ._select import Selection, selection
@@ -39,7 +33,7 @@ if TYPE_CHECKING:
 
     from lmos_actors.files import Note
     from lmos_actors.reports import RunResult
-    from lmos_actors.scenario import Cell, Resolved
+    from lmos_actors.scenario.format import Cell, Resolved
     from lmos_actors.scenario.run import RunProgress
 
     from ._load import Wrong
@@ -93,7 +87,7 @@ def _validated(file: str, settings: Mapping[str, str], wrong: Wrong) -> tuple[li
     if not _is_deployment(file):
         found, code = load_files([file], settings, wrong=wrong)
         return [{**_read(file, each), "runs": len(each.cells)} for _, each in found], code
-    loaded = importing(file, partial(load_deployment, file, settings=settings), wrong=wrong)
+    loaded = importing(file, partial(load_deployment, file, settings=settings), notice=noting(wrong))
     if isinstance(loaded, int):
         return [], loaded
     print_notes(loaded.notes)

@@ -7,7 +7,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
-from .._describe import visible
+from lmos_actors._core import printable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ class Announcer:
         self.json = json or not sys.stdout.isatty()
 
     def _say(self, text: str, event: str, **members: Any) -> None:
-        line = json.dumps({"event": event, **members}) if self.json else visible(text)
+        line = json.dumps({"event": event, **members}) if self.json else printable(text)
         try:
             print(line, flush=True)
         except OSError:  # the reader is gone: that is no reason to stop serving

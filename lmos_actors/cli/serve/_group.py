@@ -27,9 +27,9 @@ from lmos_actors.security import SharedToken, is_private as is_private_place, pl
 from lmos_actors.supervision import Tree
 from lmos_actors.transport import endpoint_of
 
+from .._importing import importing
 from ..options._connection import options_in
 from ..options._serving import ChatOptions, DiscoveryOptions, ListenOptions, SecurityOptions
-from ..run._load import importing
 from ._ending import Ending
 from ._serve import ServeRequest, serve_tree
 

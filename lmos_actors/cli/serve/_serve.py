@@ -23,10 +23,10 @@ from lmos_actors.node import Node, open_node
 from lmos_actors.supervision import SupervisorSpec, Tree, class_at
 from lmos_actors.transport import DoorOptions, raise_descriptor_limit
 
-from .._answers import explained, spelling
+from .._importing import complain
+from .._texts import explained, spelling
 from ..options._connection import PresentOptions, in_shell
 from ..options._serving import BridgeOptions, ChatOptions, ListenOptions, misfits
-from ..run._load import complain
 from ._announcer import Announcer, busy_in
 from ._ending import SIGNALS_ALONE, Ending
 from ._targets import planned_of, tree_at

@@ -13,7 +13,7 @@ from lmos_actors.scenario import fields_of_agent, use_tree
 from lmos_actors.supervision import ChildSpec, name_of
 
 from .._describe import agent_class, from_here
-from ..run._load import importing
+from .._importing import importing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -1,5 +1,6 @@
 """Agents that stand in for others: mocks by rules, replays by recordings."""
 
+from .._untyped import untyped_class as untyped_class
 from ._mocks import (
     MockScript as MockScript,
     mock_class as mock_class,
@@ -20,4 +21,3 @@ from ._replays import (
     contract_of as contract_of,
     replay_class as replay_class,
 )
-from ._untyped import untyped_class as untyped_class

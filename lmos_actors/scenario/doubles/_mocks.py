@@ -15,10 +15,10 @@ from lmos_actors.actors import STREAM, DoubleRequest, answered, double_of
 from lmos_actors.errors import ActionFailed, InvalidInput
 from lmos_actors.reports import Failure
 
+from .._untyped import untyped_class
 from ..model import QUESTION, USER, Chunk, Done, Mock, Progressed, Rule, Waited
 from ..values import draw, exception_class, show
 from ._rules import Request, misfits, nearest
-from ._untyped import untyped_class
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Mapping

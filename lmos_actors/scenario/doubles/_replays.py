@@ -26,10 +26,10 @@ from lmos_actors.actors import (
 from lmos_actors.errors import ActionFailed, AgentError, InvalidInput
 from lmos_actors.reports import Failure
 
+from .._untyped import untyped_class
 from ..model import USER
 from ..values import exception_class, show
 from ._recordings import LISTENING, fits, most_similar, recorded_agent_of
-from ._untyped import untyped_class
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Mapping, Sequence

@@ -8,8 +8,8 @@ import attrs
 
 from lmos_actors.files import FileError, Note
 
-from ._fields import accepts
-from ._remote_access import RemoteAccess, unusable_access
+from ..system._fields import accepts
+from ..system._remote_access import RemoteAccess, unusable_access
 from ._resolve import resolve
 
 if TYPE_CHECKING:

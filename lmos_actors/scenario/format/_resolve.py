@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -24,13 +25,15 @@ from ..model import (
     Simulation,
     project_root,
 )
-from ._agent_classes import Targets
-from ._cell_names import CellNames
-from ._deployment_file import DEPLOYMENT
-from ._remote_access import RemoteAccess, hide_secrets
-from ._system import System
+from ..system._agent_classes import Targets
+from ..system._cell_names import CellNames
+from ..system._deployment_file import DEPLOYMENT
+from ..system._remote_access import RemoteAccess, hide_secrets
+from ..system._system import System
+from ..system._system_check import has_required_parts
+from ._story_classes import add_story_classes
 from ._used_system import UsedSystems, not_opened
-from .validators._cell_check import check_cell, has_required_parts
+from .validators._cell_check import check_cell
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -38,9 +41,9 @@ if TYPE_CHECKING:
     from lmos_actors.files import DataPath
 
     from ..doubles import RecordedAgent, Recording
-    from ._deployment_file import DeploymentFile
-    from ._targets import Accepts
-    from ._used_tree import UsedTree
+    from ..system._deployment_file import DeploymentFile
+    from ..system._targets import Accepts
+    from ..system._used_tree import UsedTree
 
 
 @attrs.frozen
@@ -136,7 +139,7 @@ def resolve(
     mistakes += cells.mistakes
     recordings = Recordings(document, recording=recording)
     root = project_root(cast("Path", document.path))
-    targets = Targets(document, root, accepts, recordings)
+    targets = Targets(document, root, accepts, partial(add_story_classes, recordings))
     given = targets if classes else None
     notes: dict[Note, None] = {}
     systems = UsedSystems(document, root, mistakes, classes=classes)

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 from lmos_actors.errors import ConfigError
 from lmos_actors.files import FileError, mapped
 
-from .._worlds import PROCESS
-from ..model import DIRECTORY, filled_for, texts_of
-from ._deployment_file import PARTS, load_deployment
+from ..model import DIRECTORY, PROCESS, filled_for, texts_of
+from ..system._deployment_file import PARTS, load_deployment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from lmos_actors.files import Document, Mistake
 
     from ..model import CellData, Group
-    from ._deployment_file import DeploymentFile
+    from ..system._deployment_file import DeploymentFile
 
 
 class UsedSystems:

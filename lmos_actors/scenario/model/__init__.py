@@ -111,6 +111,8 @@ from ._explore import (
     drawn_fault as drawn_fault,
 )
 from ._files import (
+    PROCESS as PROCESS,
+    REAL as REAL,
     WORLDS as WORLDS,
     RateText as RateText,
     Relay as Relay,
@@ -118,9 +120,12 @@ from ._files import (
     SeedRange as SeedRange,
     Simulation as Simulation,
     Store as Store,
+    is_real as is_real,
 )
 from ._measured import measured_times as measured_times
 from ._network import (
+    MOST_CONNECTIONS as MOST_CONNECTIONS,
+    MOST_REGISTERED as MOST_REGISTERED,
     Directory as Directory,
     LinksBetween as LinksBetween,
     Network as Network,

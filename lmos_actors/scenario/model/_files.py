@@ -23,7 +23,13 @@ from ._steps import AnyStep, TimelineEntry
 
 Choices: TypeAlias = Annotated[tuple[Any, ...], Meta(min_length=1)]
 World: TypeAlias = Literal["memory", "wire", "websocket", "process"]
-WORLDS: Final = ("memory", "wire", "websocket", "process")
+PROCESS: Final = "process"
+"""The world of processes."""
+
+WORLDS: Final = ("memory", "wire", "websocket", PROCESS)
+REAL: Final = ("websocket", PROCESS)
+"""Worlds with real time."""
+
 Extension: TypeAlias = Literal["receipts", "presence", "history", "semantic", "voting"]
 LONGEST_COUNT: Final = 9
 """Digits of a number of messages."""
@@ -169,3 +175,8 @@ class Simulation(File, frozen=True, kw_only=True, tag_field="lmos", tag="simulat
     topology: Topology | None = None
     timeline: tuple[TimelineEntry, ...] = ()
     later: ClassVar[Later] = Later("env", "secrets", "facades", "listen", "processes")
+
+
+def is_real(world: str) -> bool:
+    """Return whether time in a world is real, so that no two runs are the same."""
+    return world in REAL

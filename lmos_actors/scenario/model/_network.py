@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Final, Literal, TypeAlias
 
 from msgspec import UNSET, Meta, UnsetType, field
 
@@ -12,6 +12,12 @@ from ._base import Closed, Delay, Name
 
 Share: TypeAlias = Annotated[float, Meta(ge=0, lt=1)]
 """A share of messages; not all of them."""
+
+MOST_CONNECTIONS: Final = 4_096
+"""Most pairs of nodes of a network that talk in `wire`: each of them has a connection."""
+
+MOST_REGISTERED: Final = 10_000
+"""Most agents of a file whose network has a directory: each registers there, and renews that."""
 
 
 class Rules(Closed, frozen=True, kw_only=True):

@@ -19,10 +19,11 @@ from lmos_actors.simulation import PERFECT, LinkFault, LinkRules, Links, between
 from lmos_actors.simulation.network import USER, SimulatedNetwork, WireNetwork
 from lmos_actors.supervision import Supervisor, agents_of
 
-from .._worlds import MOST_CONNECTIONS, wait_until_idle
+from .._worlds import wait_until_idle
 from ..model import (
     DIRECTORY,
     INSTANT,
+    MOST_CONNECTIONS,
     NETWORK,
     Disconnect,
     LateLinks,

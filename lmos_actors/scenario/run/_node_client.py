@@ -12,19 +12,20 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from lmos_actors.actors import trace_context
-from lmos_actors.bindings import consume_thing, http_of, remote_ref, remote_thing
+from lmos_actors.bindings import http_of, remote_ref, remote_thing
 from lmos_actors.errors import AgentError
 from lmos_actors.protocol.lmos import SessionOptions
 from lmos_actors.transport import MemoryNetwork, TcpNetwork
 
-from .._worlds import LISTEN_ADDRESSES, is_real, wait_until_idle
-from ..format import RemoteAccess
+from .._remote_agents import RemoteAgents
+from .._worlds import LISTEN_ADDRESSES, wait_until_idle
+from ..model import is_real
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from lmos_actors.actors import Ref
-    from lmos_actors.bindings import ConsumedThing, Peers
+    from lmos_actors.bindings import ConsumedThing
     from lmos_actors.node import Node
     from lmos_actors.simulation.network import Place
 
@@ -57,31 +58,6 @@ def place_of(node: Node, network: MemoryNetwork) -> Place:
 
     connections = node._connections  # pyright: ignore[reportPrivateUsage] # no user has a need of it
     return Place(connections, network, f"{node.urls[0]}/ws", partial(thing_id, node))
-
-
-class RemoteAgents:
-    """The agents of others that one node reaches: those that the file names."""
-
-    def __init__(self, node: Node) -> None:
-        self._connections = node._connections  # pyright: ignore[reportPrivateUsage] # no user has a need of it
-        self._by_access: dict[RemoteAccess, Peers] = {RemoteAccess(): self._connections.peers}
-        self._peers_of: dict[str, Peers] = {}
-
-    async def consume(self, name: str, source: str, thing: str | None, access: RemoteAccess) -> ConsumedThing:
-        """Connect to an agent of another node. Raises TransportError, ConfigError.
-
-        Agents that are reached with the same access share connections, and no others.
-        """
-        peers = self._by_access.get(access)
-        if peers is None:
-            peers = self._connections.peers_with(tls=access.tls(), credentials=access.presented())
-            self._by_access[access] = peers
-        self._peers_of[name] = peers
-        return await consume_thing(peers, source, thing=thing)
-
-    def ref_to(self, cls: type[Any], name: str, other: ConsumedThing) -> Ref[Any]:
-        """Return a ref to an agent of another node, by its name in the file."""
-        return remote_ref(self._peers_of[name], cls, other.url, other.id)
 
 
 class NodeClient:

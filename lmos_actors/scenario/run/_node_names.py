@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..format import supervisor_paths
 from ..model import HUB, USER, Bridge, Simulation
+from ..system import supervisor_paths
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -16,8 +16,9 @@ from lmos_actors.actors import Agent, MailboxOptions, Ref, set_service_time
 from lmos_actors.files import KEEP, decode, fill, inside, is_list, is_mapping, references
 from lmos_actors.supervision import BulkSpec, ChildSpec, supervisor_of
 
-from ..format import backoff_of, by_state_name, fields_of_agent, neighbours_of
+from ..format import neighbours_of
 from ..model import Distribution
+from ..system import backoff_of, by_state_name, fields_of_agent
 from ..values import draw, number_type
 
 if TYPE_CHECKING:
@@ -27,8 +28,8 @@ if TYPE_CHECKING:
     from lmos_actors.actors import Operation
     from lmos_actors.files import DataPath, Document, Reference
 
-    from ..format import AgentField
     from ..model import Population, Simulation, Topology
+    from ..system import AgentField
     from ._run_agents import RunAgents
 
 INDEX = "index"

@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 
     from lmos_actors.files import DataPath, Document
 
-    from ..format import Cell, RemoteAccess
+    from ..format import Cell
     from ..judge import Judges
+    from ..system import RemoteAccess
     from ._faults import Faults
     from ._hub import RunHub
     from ._machine import Machine

@@ -19,11 +19,11 @@ from lmos_actors.errors import LmosActorsError, StartFailed, raise_together
 from lmos_actors.node import open_node
 from lmos_actors.persistence import SimulatedStore
 
-from .._worlds import LISTEN_ADDRESSES, PROCESS, begin_time, change_environment, is_real, wait_until_idle
-from ..format import Places, TreeBuilder, relay_options, root_spec, start_spec
+from .._worlds import LISTEN_ADDRESSES, begin_time, change_environment, wait_until_idle
 from ..judge import AgentDirectory, Judges
 from ..model import (
     HUB,
+    PROCESS,
     AgentEntry,
     Bridge,
     Mock,
@@ -32,8 +32,10 @@ from ..model import (
     Restarts,
     Simulation,
     Statistics,
+    is_real,
     kind_of_fault,
 )
+from ..system import Places, TreeBuilder, relay_options, root_spec, start_spec
 from ._faults import Faults
 from ._machine import Machine, first_of
 from ._populations import Populations
@@ -53,11 +55,11 @@ if TYPE_CHECKING:
     from lmos_actors.simulation.network import LineNetwork
     from lmos_actors.transport import MemoryNetwork
 
+    from .._remote_agents import RemoteAgents
     from ..doubles._hub_agents import HubLine
     from ..format import Cell
     from ..model import Remote, Scenario
     from ._doubles import Doubles
-    from ._node_client import RemoteAgents
     from ._run import Run
 
 

@@ -30,11 +30,11 @@ from lmos_actors.reports import Failure, RunResult, last_messages
 from lmos_actors.simulation import TraceLog
 
 from .._guard import GRACE, REAL_LIMIT, RUNTIME, Guard, restoring_directory
-from .._worlds import PROCESS, is_real, run_world
-from ..format import remedy_for
-from ..model import Compare, Scenario, Simulation
+from .._worlds import run_world
+from ..model import PROCESS, Compare, Scenario, Simulation, is_real
 from ._doubles import Doubles
 from ._log_header import log_header
+from ._remedies import remedy_for
 from ._run import Run, RunObserver
 from ._run_environment import RunEnvironment, is_crash_expected
 from ._step_log import StepLog

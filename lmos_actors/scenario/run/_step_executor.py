@@ -21,11 +21,11 @@ from lmos_actors.actors import Invocation, LocalCall, acting_as
 from lmos_actors.errors import AgentDied, AgentError, DeadlineExceeded, OutcomeUnknown, SourceFailed
 
 from .._worlds import wait_until_idle
-from ..format import remedy_for
 from ..judge import judge_error
 from ..model import HUB, USER, FaultAt, Invoke, InvokeAt, Read, Stream, Write, WriteAt, fill_late, is_answered
 from ..values import pick
 from ._faults import FaultFailed
+from ._remedies import remedy_for
 from ._run import STEP
 from ._step_text import describe, fault_of
 

@@ -27,7 +27,8 @@ from lmos_actors.files import FileError
 from lmos_actors.reports import RunResult
 
 from .._guard import TIME_LIMIT, restoring_directory
-from ..format import RemoteAccess, accepts, resolve, with_end_at
+from ..format import resolve, with_end_at
+from ..system import RemoteAccess, accepts
 from ._runner import run_cell
 from ._states import StateSampler
 

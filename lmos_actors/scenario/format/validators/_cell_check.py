@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from lmos_actors.files import is_list, is_mapping, mapped
+from lmos_actors.files import mapped
 
-from ...model import DIRECTORY, known_keys, needed_keys, struct_of
-from .._fields import acts_by_itself, discovers_agents
+from ...model import DIRECTORY
+from ...system._fields import acts_by_itself, discovers_agents
+from ...system._identity_validator import IdentityValidator
+from ...system._value_validator import ValueValidator
 from ._check_validator import CheckValidator
 from ._double_validator import DoubleValidator
 from ._explore_validator import ExploreValidator
@@ -21,24 +23,12 @@ from ._process_validator import ProcessValidator
 from ._store_validator import StoreValidator
 from ._story_validator import StoryValidator
 from ._timeline_validator import TimelineValidator
-from ._topology_validator import IdentityValidator, TopologyValidator
-from ._value_validator import ValueValidator
+from ._topology_validator import TopologyValidator
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from .._cell_names import CellNames
-
-
-def has_required_parts(data: dict[str, Any]) -> bool:
-    """Return whether the parts that define names are there; without them every reference would be reported.
-
-    A misspelt top-level key is then reported alone, with the mistakes in shape.
-    """
-    known, needed = known_keys(data), needed_keys(struct_of(data))
-    if any(key not in known for key in data) or any(key not in data for key in needed):
-        return False
-    return is_mapping(data.get("agents", {})) and is_list(data.get("population", []))
+    from ...system._cell_names import CellNames
 
 
 def check_cell(names: CellNames, folder: Path, *, whole: bool) -> None:
@@ -69,15 +59,6 @@ def check_cell(names: CellNames, folder: Path, *, whole: bool) -> None:
     _check_reports(names)
     if names.fitted and whole and not names.mistakes and "system" not in names.cell.data:
         _check_unused(names)
-
-
-def check_system(names: CellNames, folder: Path) -> None:
-    """Check the agents of a deployment and its groups; mistakes go to `names`. `folder` is the file's."""
-    from ._group_validator import GroupValidator  # few files need it
-
-    ValueValidator(names).agents()
-    IdentityValidator(names, folder).check()
-    GroupValidator(names).check()
 
 
 def _check_reports(names: CellNames) -> None:

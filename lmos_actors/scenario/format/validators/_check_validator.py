@@ -46,9 +46,9 @@ if TYPE_CHECKING:
 
     from lmos_actors.files import DataPath
 
-    from .._cell_names import CellNames
+    from ...system._cell_names import CellNames
+    from ...system._value_validator import ValueValidator
     from ._fault_validator import FaultValidator
-    from ._value_validator import ValueValidator
 
 FEWEST_SAMPLES: Final = 20
 """Fewest samples for a percentile; with fewer, the 95th is simply the largest."""

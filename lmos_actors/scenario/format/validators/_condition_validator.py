@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
     from lmos_actors.files import DataPath
 
+    from ...system._cell_names import CellNames
     from ...values import Schema
-    from .._cell_names import CellNames
 
 _BELOW: Final = ("le", "lt")
 _ABOVE: Final = ("ge", "gt")

@@ -10,18 +10,18 @@ from lmos_actors.files import did_you_mean
 
 from ...doubles import on_hub
 from ...model import USER, Bridge, Chunk, Done, Mock, Progressed, Replay, Rule, Waited
+from ...system._hub_names import NO_VOTING, VOTE
+from ...system._value_validator import event_schema, input_schema, is_stream, output_schema
 from ...values import ANYTHING, exception_class, exception_names, misfits, problem_at
-from .._hub_names import NO_VOTING, VOTE
 from ._condition_validator import ConditionValidator
-from ._value_validator import event_schema, input_schema, is_stream, output_schema
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from lmos_actors.files import DataPath
 
-    from .._cell_names import CellNames
-    from ._value_validator import ValueValidator
+    from ...system._cell_names import CellNames
+    from ...system._value_validator import ValueValidator
 
 _ANSWERS: Final = ("output", "reply", "fail", "crash")
 _MESSAGE: Final = "message"

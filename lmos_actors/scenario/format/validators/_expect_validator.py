@@ -9,16 +9,16 @@ from msgspec import UNSET
 from lmos_actors.files import did_you_mean, inside, references
 
 from ...model import EXPECT_KEYS, STATUSES, Expect, Invoke, Observe, Query, Read, Say, Stream, is_answered
+from ...system._value_validator import event_schema, output_schema, property_schema
 from ...values import ANYTHING
 from ._condition_validator import ConditionValidator
 from ._say_validator import MESSAGE, answer_to
-from ._value_validator import event_schema, output_schema, property_schema
 
 if TYPE_CHECKING:
     from lmos_actors.files import DataPath
 
+    from ...system._cell_names import CellNames
     from ...values import Schema
-    from .._cell_names import CellNames
     from ._step_scope import StepScope
 
 ASKED_OF: Final[dict[str, tuple[Any, str]]] = {

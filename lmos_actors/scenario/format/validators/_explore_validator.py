@@ -8,7 +8,6 @@ from msgspec import UNSET
 
 from lmos_actors.files import Duration, Offset, did_you_mean, listed, mapped
 
-from ..._worlds import is_real
 from ...model import (
     INSTANT,
     OF_NETWORK,
@@ -33,13 +32,14 @@ from ...model import (
     Slow,
     Swizzle,
     drawn_fault,
+    is_real,
 )
 from ._link_fault_validator import OF_HANG
 
 if TYPE_CHECKING:
     from lmos_actors.files import DataPath
 
-    from .._cell_names import CellNames
+    from ...system._cell_names import CellNames
     from ._fault_validator import FaultValidator
 
 _HERE: Final[DataPath] = ("explore",)

@@ -25,7 +25,7 @@ from ...values import exception_class, exception_names, problem_at
 if TYPE_CHECKING:
     from lmos_actors.files import DataPath
 
-    from .._cell_names import CellNames
+    from ...system._cell_names import CellNames
     from ._link_fault_validator import LinkFaultValidator
     from ._process_validator import ProcessValidator
     from ._store_validator import StoreValidator

@@ -9,15 +9,15 @@ from msgspec import UNSET
 from lmos_actors.files import Duration, did_you_mean, mapped
 
 from ...model import INSTANT, OF_NETWORK, USER, Pick
-from .._hub_names import all_steps
-from ._node_validator import NEEDED
+from ...system._hub_names import all_steps
+from ...system._node_validator import NEEDED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from lmos_actors.files import DataPath
 
-    from .._cell_names import CellNames
+    from ...system._cell_names import CellNames
     from ._network_validator import NetworkValidator
 
 

@@ -6,10 +6,21 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import UNSET
 
-from ..._worlds import MOST_CONNECTIONS, MOST_REGISTERED, PROCESS, is_real
-from ...model import HUB, WORLDS, Bridge, LinksBetween, Network, Rules, Topology
+from ...model import (
+    HUB,
+    MOST_CONNECTIONS,
+    MOST_REGISTERED,
+    PROCESS,
+    WORLDS,
+    Bridge,
+    LinksBetween,
+    Network,
+    Rules,
+    Topology,
+    is_real,
+)
+from ...system._node_validator import NODES, OF_SYSTEM, NodeValidator
 from ...values import problem_of_delay
-from ._node_validator import NODES, OF_SYSTEM, NodeValidator
 from ._topology import neighbours_of, topology_problem
 
 if TYPE_CHECKING:
@@ -17,7 +28,7 @@ if TYPE_CHECKING:
 
     from lmos_actors.files import DataPath
 
-    from .._cell_names import CellNames
+    from ...system._cell_names import CellNames
 
 _HERE: DataPath = ("network",)
 

@@ -12,24 +12,12 @@ from msgspec import UNSET
 
 from lmos_actors.files import did_you_mean, mapped
 
-from ..._worlds import PROCESS
-from ...model import (
-    OF_NETWORK,
-    USER,
-    Asking,
-    Compare,
-    Latency,
-    Network,
-    Rules,
-    Say,
-    Start,
-    Stop,
-)
+from ...model import OF_NETWORK, PROCESS, USER, Asking, Compare, Latency, Network, Rules, Say, Start, Stop
 
 if TYPE_CHECKING:
     from lmos_actors.files import DataPath
 
-    from .._cell_names import CellNames
+    from ...system._cell_names import CellNames
 
 KINDS: Final = ("kill", "stop", "cont", "restart")
 """The kinds of faults that processes have."""

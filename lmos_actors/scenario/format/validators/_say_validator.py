@@ -9,8 +9,8 @@ from msgspec import UNSET
 from lmos_actors.files import did_you_mean
 
 from ...model import COMMANDS, EVERYBODY, HUB, QUESTION, USER, is_answered, targets_of
+from ...system._hub_names import NO_VOTING, VOTE
 from ...values import along, path_problem
-from .._hub_names import NO_VOTING, VOTE
 from ._condition_validator import ConditionValidator
 from ._timeline_validator import check_error
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from lmos_actors.files import DataPath
 
     from ...model import Say, Saying
+    from ...system._cell_names import CellNames
     from ...values import Schema
-    from .._cell_names import CellNames
 
 _TEXT: Final[Schema] = {"type": "string"}
 MESSAGE: Final[Schema] = {

@@ -14,8 +14,8 @@ from ...values import ANYTHING
 if TYPE_CHECKING:
     from lmos_actors.files import DataPath
 
+    from ...system._cell_names import CellNames
     from ...values import Schema
-    from .._cell_names import CellNames
 
 _SAVED: Final = re.compile(r"\$\(saved\.([\w-]+)\)")
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..._worlds import is_real
-from ...model import WORLDS, Store
+from ...model import WORLDS, Store, is_real
 from ...values import problem_at
 
 if TYPE_CHECKING:
     from lmos_actors.files import DataPath
 
-    from .._cell_names import CellNames
+    from ...system._cell_names import CellNames
 
 _HERE: DataPath = ("store",)
 

@@ -26,8 +26,8 @@ from ...model import (
     Write,
     split_step,
 )
+from ...system._cell_names import NAME, NAMED
 from ...values import ANYTHING, along, path_problem
-from .._cell_names import NAME, NAMED
 from ._expect_validator import ExpectValidator, root_of
 from ._say_validator import SayValidator
 from ._step_scope import BrokenStep, StepScope
@@ -36,9 +36,9 @@ from ._timeline_validator import check_action, check_error, check_member, check_
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from .._cell_names import CellNames
+    from ...system._cell_names import CellNames
+    from ...system._value_validator import ValueValidator
     from ._fault_validator import FaultValidator
-    from ._value_validator import ValueValidator
 
 _RUNNING: Final = ((Invoke, Stream), "an invoke or stream step")
 _VERBS: Final[dict[type[Any], str]] = {Read: "read", Write: "write", Observe: "observe"}

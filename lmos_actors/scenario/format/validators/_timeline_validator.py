@@ -10,16 +10,16 @@ from lmos_actors.errors import InvalidInput, NotAllowed, NotFound
 from lmos_actors.files import DataPath, did_you_mean, listed, mapped
 
 from ...model import FaultAt, HealAt, InvokeAt, SayAt, TellAt, TimedAsking, WriteAt
+from ...system._value_validator import is_stream, place_schema, tables_of
 from ...values import NOT_YET, along, error_names, path_problem, select
-from ._value_validator import is_stream, place_schema, tables_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ...model import ExpectedError
-    from .._cell_names import CellNames
+    from ...system._cell_names import CellNames
+    from ...system._value_validator import ValueValidator
     from ._fault_validator import FaultValidator
-    from ._value_validator import ValueValidator
 
 
 def check_error(names: CellNames, error: ExpectedError | None, path: DataPath) -> None:

@@ -9,8 +9,8 @@ import trio
 from lmos_actors.actors import trace_context
 from lmos_actors.bindings import http_of, remote_ref, remote_thing
 
-from ...format import RemoteAccess
-from .._node_client import RemoteAgents
+from ..._remote_agents import RemoteAgents
+from ...system import RemoteAccess
 
 if TYPE_CHECKING:
     from collections.abc import Callable

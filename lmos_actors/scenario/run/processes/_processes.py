@@ -31,7 +31,7 @@ from lmos_actors.node import open_node
 from lmos_actors.security import SharedToken
 
 from ..._group_names import GroupNames
-from ...format import launch_plan
+from ...system import launch_plan
 from .._machine import first_of
 from ._client import ProcessClient
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from lmos_actors.deployment import ReplicaStatus
     from lmos_actors.node import Node
 
-    from ...format import DeploymentFile, RemoteAccess
+    from ...system import DeploymentFile, RemoteAccess
 
 IN_ORDER: Final = 10.0
 """Seconds in which all processes end in order, after a story that has come to its end."""

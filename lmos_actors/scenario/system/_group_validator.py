@@ -14,8 +14,8 @@ from lmos_actors.security import is_loopback
 from lmos_actors.supervision import ChildSpec
 from lmos_actors.transport import endpoint_of
 
-from ...model import DATABASE, AgentEntry, Group, filled_for, needs_of, texts_of
-from .._launch_plan import owned_by
+from ..model import DATABASE, AgentEntry, Group, filled_for, needs_of, texts_of
+from ._launch_plan import owned_by
 from ._node_validator import GROUPS, NodeValidator
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from lmos_actors.files import DataPath
 
-    from .._cell_names import CellNames
+    from ._cell_names import CellNames
 
 
 class GroupValidator:

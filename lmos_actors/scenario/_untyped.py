@@ -1,4 +1,4 @@
-"""Classes for agents without a class of their own: mocks and replays without `use`.
+"""Classes for agents without a class of their own: mocks, replays and remote agents without `use`.
 
 Their inputs and outputs are any plain data. Consumers name actions, properties and events as always, through
 a `Thing` or by the handles of any class that has the same names; arguments given by name form one object.

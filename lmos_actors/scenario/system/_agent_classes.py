@@ -1,14 +1,13 @@
-"""The classes of the agents of a file: imported, or made for mocks, replays and remote agents."""
+"""The classes of the agents of a file: imported, or made for remote agents."""
 
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from lmos_actors.errors import ConfigError
 
-from ..doubles import contract_of, mock_contract, replays_among, stranger_contract, untyped_class
-from ..model import Bridge, Mock, Replay
+from .._untyped import untyped_class
 from ._hub_names import all_steps
 from ._targets import import_target
 from ._used_tree import use_tree
@@ -17,25 +16,31 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection
     from pathlib import Path
 
-    from lmos_actors.actors import Agent
     from lmos_actors.files import DataPath, Document, Kind, Mistake
 
-    from ..doubles import Recording, Recordings
     from ._cell_names import CellNames
     from ._targets import Accepts
     from ._used_tree import UsedTree
 
 
+WithoutUse: TypeAlias = "Callable[[CellNames, dict[str, type], list[Mistake]], None]"
+"""What adds the classes of agents that name none."""
+
+
 class Targets:
-    """Imports each target once, whatever happens."""
+    """Imports each target once, whatever happens. `without_use` is for what a file with steps has besides."""
 
     def __init__(
-        self, document: Document, root: Path, accepts: Accepts | None, recordings: Recordings
+        self,
+        document: Document,
+        root: Path,
+        accepts: Accepts | None,
+        without_use: WithoutUse | None = None,
     ) -> None:
         self.document = document
         self.root = root
         self.accepts = accepts
-        self.recordings = recordings
+        self.without_use = without_use
         self.found: dict[str, type | ConfigError] = {}
         self.trees: dict[str, UsedTree | ConfigError] = {}
 
@@ -73,40 +78,13 @@ class Targets:
                 self._wrong((*path, "use"), found, mistakes)
             else:
                 classes[name] = found
-        self._without_class(names, classes, mistakes)
-        return classes
-
-    def _without_class(self, names: CellNames, classes: dict[str, type], mistakes: list[Mistake]) -> None:
-        """Add the classes of mocks, replays and remote agents that name none, and are none's of the tree."""
-        for name, entry in names.agents.items():
-            if isinstance(entry, Mock) and entry.use is None and name not in classes:
-                self._made(name, partial(_mock_contract, name, entry), classes, mistakes)
-            elif isinstance(entry, Bridge):
-                classes[name] = _bridge_class(entry)
-            elif names.is_hub(name):
-                from lmos_actors.facades.relay import RelayHub
-
-                classes[name] = RelayHub
-            elif names.is_directory(name):
-                from lmos_actors.discovery import ThingDirectory
-
-                classes[name] = ThingDirectory
         for name, remote in names.remotes.items():
             if remote.use is None:
-                self._made(name, partial(_asked_for, name, names.cell.data), classes, mistakes)
-        replays = replays_among(names.agents)
-        for name, recording in self.recordings.of(replays, mistakes, classes).items():
-            if replays[name].use is None and name not in classes:
-                made = partial(_replay_contract, name, replays[name], recording)
-                self._made(name, made, classes, mistakes)
-
-    def _made(
-        self, name: str, make: Callable[[], type], classes: dict[str, type], mistakes: list[Mistake]
-    ) -> None:
-        try:
-            classes[name] = make()
-        except (TypeError, ValueError, LookupError) as error:
-            mistakes.append(self.document.mistake(("agents", name), str(error.args[0]), key=True))
+                make = partial(_asked_for, name, names.cell.data)
+                add_made_class(self.document, name, make, classes, mistakes)
+        if self.without_use is not None:
+            self.without_use(names, classes, mistakes)
+        return classes
 
     def _imported(self, target: str) -> type | ConfigError:
         if target not in self.found:
@@ -117,34 +95,14 @@ class Targets:
         return self.found[target]
 
 
-def _mock_contract(name: str, entry: Mock) -> type:
-    if entry.speaks == "lmos":
-        return mock_contract(name, entry)
-    if entry.speaks == "relay":
-        return stranger_contract(name, entry)
-    from ..doubles._chat_mocks import ChatMock
-
-    return ChatMock
-
-
-def _replay_contract(name: str, entry: Replay, recording: Recording) -> type:
-    if entry.speaks != "omnia":
-        return contract_of(name, entry, recording)
-    contract_of(name, entry, recording)  # which knows whether it is in the recording
-    from ..doubles._chat_mocks import ChatReplay
-
-    return ChatReplay
-
-
-def _bridge_class(entry: Bridge) -> type[Agent]:
-    """Return the class of a bridge; what speaks its protocol is imported, which few files need."""
-    if entry.speaks == "omnia":
-        from lmos_actors.facades import RemoteChat
-
-        return RemoteChat
-    from ..doubles._hub_agents import HubBridge, HubMember
-
-    return HubMember if entry.to is None else HubBridge
+def add_made_class(
+    document: Document, name: str, make: Callable[[], type], classes: dict[str, type], mistakes: list[Mistake]
+) -> None:
+    """Add a class that is made for an agent; that it cannot be made is a mistake."""
+    try:
+        classes[name] = make()
+    except (TypeError, ValueError, LookupError) as error:
+        mistakes.append(document.mistake(("agents", name), str(error.args[0]), key=True))
 
 
 def _asked_for(name: str, data: dict[str, Any]) -> type:

@@ -10,8 +10,7 @@ from msgspec import UNSET
 from lmos_actors.errors import nearest
 from lmos_actors.files import did_you_mean, listed, mapped
 
-from .._worlds import is_real
-from ..model import COMMANDS, HUB, USER, WORLDS, Bridge, Mock, Relay, Replay
+from ..model import COMMANDS, HUB, USER, WORLDS, Bridge, Mock, Relay, Replay, is_real
 from ._remote_access import entry_mistakes
 
 if TYPE_CHECKING:

@@ -14,7 +14,6 @@ from msgspec import UNSET
 from lmos_actors.files import DataPath, Kind, Mistake, did_you_mean, listed, mapped
 from lmos_actors.supervision import RESERVED
 
-from .._worlds import is_real
 from ..model import (
     ALL_AGENTS,
     DIRECTORY,
@@ -32,6 +31,7 @@ from ..model import (
     Supervising,
     Supervisor,
     Tree,
+    is_real,
 )
 from ._hub_names import HUB_PLACE, URLS, HubNames
 from ._remote_access import entry_mistakes

@@ -8,14 +8,13 @@ import attrs
 
 from lmos_actors.files import FileError, Note, decode, mapped, read
 
-from ..doubles import Recordings
 from ..model import AnyFile, Cells, Deployment, Group, project_root
 from ._agent_classes import Targets
 from ._cell_names import CellNames
 from ._fields import accepts
 from ._remote_access import RemoteAccess, hide_secrets, unusable_access
 from ._system import System
-from .validators._cell_check import check_system, has_required_parts
+from ._system_check import check_system, has_required_parts
 
 if TYPE_CHECKING:
     import os
@@ -114,9 +113,7 @@ class _Deployment:
         self.document = document
         self.mistakes = mistakes
         self.notes: list[Note] = []
-        self._targets = (
-            Targets(document, root, accepts, Recordings(document, recording=False)) if classes else None
-        )
+        self._targets = Targets(document, root, accepts) if classes else None
 
     def read(self, cell: CellData) -> tuple[Deployment, System] | None:
         """Return the deployment and its system, None where the file is wrong."""

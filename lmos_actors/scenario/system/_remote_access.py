@@ -15,7 +15,6 @@ import attrs
 
 from lmos_actors.errors import ConfigError
 from lmos_actors.files import is_mapping, mapped
-from lmos_actors.reports import Spelling, refusal_remedy
 
 if TYPE_CHECKING:
     import ssl
@@ -66,7 +65,7 @@ class RemoteAccess:
         if entry.cert is not None:
             key = None if entry.key is None else _beside(folder, entry.key)
             found = attrs.evolve(found, cert=_beside(folder, entry.cert), key=key)
-        kind = _kind_of(entry)
+        kind = credentials_key(entry)
         if kind is None:
             return found
         from lmos_actors.security import credential_of, place_of, url_of
@@ -104,21 +103,9 @@ def _beside(folder: Path, path: str) -> str:
     return os.path.abspath(folder / path)
 
 
-def _kind_of(entry: Entry) -> str | None:
+def credentials_key(entry: Entry) -> str | None:
+    """Return the key of an entry that has its credentials, None where it has none."""
     return next((kind for kind in _CREDENTIALS if getattr(entry, kind) is not None), None)
-
-
-def remedy_for(entry: Entry, error: BaseException) -> str:
-    """Return what helps where an agent elsewhere refuses, in the words of the file; "" if nothing."""
-    kind = _kind_of(entry)
-    credentials = 'give credentials with "bearer: env:NAME" or "basic: USER:env:NAME"'
-    spelling = Spelling(
-        credentials if kind is None else f'is "{kind}" what it accepts?',
-        'show a certificate that it accepts, with "cert: FILE" and "key: FILE"',
-        'to trust it, name its authority with "ca: FILE"',
-        "its access rules must allow that",
-    )
-    return refusal_remedy(error, spelling)
 
 
 # --- mistakes
@@ -131,7 +118,7 @@ def entry_mistakes(entry: Entry) -> Iterator[tuple[str, str]]:
         return
     if entry.key is not None and entry.cert is None:
         yield "key", '"key" goes with "cert"'
-    kind = _kind_of(entry)
+    kind = credentials_key(entry)
     if kind is None:
         return
     if entry.basic is not None and kind == "bearer":
@@ -175,7 +162,7 @@ def _unusable(entry: Entry, access: RemoteAccess) -> Iterator[tuple[str, str]]:
             here = (key for key in _FILES if getattr(access, key) == error.path)
             yield next(here, "key" if entry.key is not None else "cert"), str(error)
     error = _tried(access.presented)
-    kind = _kind_of(entry)
+    kind = credentials_key(entry)
     if error is not None and kind is not None:
         yield kind, str(error)
 

@@ -1,0 +1,71 @@
+"""Texts of errors and values for people, and what an output can carry.
+
+Of an error it is said what helps, in terms of the options of a command.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any, Final
+
+from lmos_actors._core import Spelling, printable, remedy
+from lmos_actors.errors import ActionFailed
+
+_AUTHORITY: Final = "to trust it, name its authority with --ca FILE"
+
+
+def spelling(credentials: str, cert: str = "--cert") -> Spelling:
+    """Return the options that help where a server refuses; `cert` names a certificate to show."""
+    key = cert.replace("cert", "key")
+    shown = f"show a certificate that it accepts, with {cert} FILE and {key} FILE"
+    return Spelling(f"give credentials with {credentials}", shown, _AUTHORITY)
+
+
+ONE_SERVER: Final = spelling("--bearer env:NAME or --basic USER:env:NAME")
+"""The options of commands that reach one server."""
+
+SEVERAL_SERVERS: Final = spelling("--credential URL=bearer:env:NAME")
+"""The options of commands that reach several servers, where one asks for credentials."""
+
+
+def explained(error: Exception, options: Spelling = ONE_SERVER) -> str:
+    """Return the text of an error and its remedy, in terms of the command's options."""
+    if isinstance(error, ActionFailed):
+        return _failure(error)
+    fix, text = remedy(error, options), str(error)
+    return f"{text}; {fix}" if fix and "did you mean" not in text else text
+
+
+def _failure(error: ActionFailed) -> str:
+    """Return the text of a declared failure: code and detail if it has any, then its data."""
+    if error.output is None:
+        return str(error)
+    if error.code is None and error.detail is None:
+        return f"the action failed: {for_people(error.output)}"
+    data = f" {for_people(error.data)}" if error.data else ""
+    return f"the action failed: {for_people(str(error))}{data}"
+
+
+def for_people(value: Any, *, whole: bool = False) -> str:
+    """Return a value as text for people, without control characters for a terminal."""
+    if isinstance(value, bytes):
+        return f"<{len(value)} bytes>"
+    text = (
+        value
+        if isinstance(value, str)
+        else json.dumps(value, indent=2 if whole else None, ensure_ascii=False, default=as_base64)
+    )
+    if not whole:
+        return printable(text)
+    return "\n".join("\t".join(map(printable, line.split("\t"))) for line in text.split("\n"))
+
+
+def as_base64(value: Any) -> Any:
+    """Return what stands for a value that JSON has no form for: bytes as base64."""
+    return {"base64": base64.b64encode(value).decode()} if isinstance(value, bytes) else str(value)
+
+
+def takes_all(out: Any) -> bool:
+    """Return whether a stream can carry every character."""
+    return str(getattr(out, "encoding", "")).lower().replace("-", "") == "utf8"

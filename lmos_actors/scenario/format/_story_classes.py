@@ -1,0 +1,72 @@
+"""The classes of agents that name none: those of mocks, replays and bridges, of a hub and of a directory."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from ..doubles import contract_of, mock_contract, replays_among, stranger_contract
+from ..model import Bridge, Mock, Replay
+from ..system._agent_classes import add_made_class
+
+if TYPE_CHECKING:
+    from lmos_actors.actors import Agent
+    from lmos_actors.files import Mistake
+
+    from ..doubles import Recording, Recordings
+    from ..system._cell_names import CellNames
+
+
+def add_story_classes(
+    recordings: Recordings, names: CellNames, classes: dict[str, type], mistakes: list[Mistake]
+) -> None:
+    """Add the classes of the agents of a file that name none, and are none's of its tree."""
+    document = names.document
+    for name, entry in names.agents.items():
+        if isinstance(entry, Mock) and entry.use is None and name not in classes:
+            add_made_class(document, name, partial(_mock_contract, name, entry), classes, mistakes)
+        elif isinstance(entry, Bridge):
+            classes[name] = _bridge_class(entry)
+        elif names.is_hub(name):
+            from lmos_actors.facades.relay import RelayHub
+
+            classes[name] = RelayHub
+        elif names.is_directory(name):
+            from lmos_actors.discovery import ThingDirectory
+
+            classes[name] = ThingDirectory
+    replays = replays_among(names.agents)
+    for name, recording in recordings.of(replays, mistakes, classes).items():
+        if replays[name].use is None and name not in classes:
+            made = partial(_replay_contract, name, replays[name], recording)
+            add_made_class(document, name, made, classes, mistakes)
+
+
+def _mock_contract(name: str, entry: Mock) -> type:
+    if entry.speaks == "lmos":
+        return mock_contract(name, entry)
+    if entry.speaks == "relay":
+        return stranger_contract(name, entry)
+    from ..doubles._chat_mocks import ChatMock
+
+    return ChatMock
+
+
+def _replay_contract(name: str, entry: Replay, recording: Recording) -> type:
+    if entry.speaks != "omnia":
+        return contract_of(name, entry, recording)
+    contract_of(name, entry, recording)  # which knows whether it is in the recording
+    from ..doubles._chat_mocks import ChatReplay
+
+    return ChatReplay
+
+
+def _bridge_class(entry: Bridge) -> type[Agent]:
+    """Return the class of a bridge; what speaks its protocol is imported, which few files need."""
+    if entry.speaks == "omnia":
+        from lmos_actors.facades import RemoteChat
+
+        return RemoteChat
+    from ..doubles._hub_agents import HubBridge, HubMember
+
+    return HubMember if entry.to is None else HubBridge

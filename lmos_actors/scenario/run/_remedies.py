@@ -1,0 +1,25 @@
+"""What helps where an agent elsewhere refuses, in the words of the file."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lmos_actors._core import Spelling, refusal_remedy
+
+from ..system import credentials_key
+
+if TYPE_CHECKING:
+    from ..model import Bridge, Remote
+
+
+def remedy_for(entry: Bridge | Remote, error: BaseException) -> str:
+    """Return what helps where an agent elsewhere refuses; "" if nothing."""
+    key = credentials_key(entry)
+    credentials = 'give credentials with "bearer: env:NAME" or "basic: USER:env:NAME"'
+    spelling = Spelling(
+        credentials if key is None else f'is "{key}" what it accepts?',
+        'show a certificate that it accepts, with "cert: FILE" and "key: FILE"',
+        'to trust it, name its authority with "ca: FILE"',
+        "its access rules must allow that",
+    )
+    return refusal_remedy(error, spelling)
