@@ -113,6 +113,15 @@ Settings: TypeAlias = Annotated[
         help="Give a variable, or narrow a key of the matrix or the sweep. May be given several times.",
     ),
 ]
+Variables: TypeAlias = Annotated[
+    list[str] | None,
+    Parameter(
+        name="--set",
+        negative=(),
+        metavar="NAME=VALUE",
+        help="Give a variable of the file. May be given several times.",
+    ),
+]
 Time: TypeAlias = Annotated[
     float, Parameter(converter=_duration, metavar="DURATION", show_default=_shown_duration)
 ]

@@ -321,6 +321,19 @@ def test_a_handler_that_cannot_be_ended_ends_the_process(project: Project) -> No
     assert "in spin_hard" in ran.err
 
 
+def test_a_module_of_several_agents_that_cannot_be_imported_is_said_once(
+    project: Project, call: Callable[..., Ran]
+) -> None:
+    project.write("several.py", "raise ValueError('not today')\n")
+    agents = "".join(f"  {name}: {{from: agent, use: several.py:A}}\n" for name in ("first", "second"))
+    groups = "groups: {only: {agents: [first, second]}}\n"
+    file = project.write("several.yaml", f"lmos: deployment/v1\nname: x\nagents:\n{agents}{groups}")
+    ran = call("validate", file)
+    assert ran.code == 3
+    assert ran.err.count("not today") == 1
+    assert f"{file}:4:" in ran.err
+
+
 def test_a_module_that_hangs_when_imported(project: Project, call: Callable[..., Ran]) -> None:
     project.write("hanging.py", "print('importing')\nwhile True:\n    pass\n")
     file = project.write("hangs.yaml", HEAD.replace("cast.py:Actor", "hanging.py:A") + STEPS)

@@ -237,6 +237,13 @@ def test_a_deployment_in_the_background_from_up_to_down(project: Path) -> None:
     assert run(project, "down") == (0, f"{project}/desk.yaml: stopped\n", "")
     assert run(project, "down", "desk.yaml") == (0, f"{project}/desk.yaml does not run\n", "")
     assert run(project, "status", "desk.yaml")[0] == 3
+    said = f"desk.yaml does not run; what its processes printed is in {project}/.lmos/desk/logs\n"
+    assert run(project, "logs", "--file", "desk.yaml") == (3, "", f"lmos-actors: {project}/{said}")
+    for words in (["restart", "desk.yaml"], ["logs", "./desk.yaml"], ["scale", "desk.yaml=2"]):
+        code, _, errors = run(project, *words)
+        assert code == 2
+        assert "desk.yaml" in errors
+        assert "a file is named by --file" in errors
     assert run(project, "status")[:2] == (3, "nothing runs\n")
 
 

@@ -529,7 +529,11 @@ def test_what_is_not_available_yet_says_so(old: str, new: str, project: Project)
 def test_another_format_says_only_that(project: Project) -> None:
     text = "lmos: deployment/v1\npopulation: []\n"
     assert project.mistakes(text) == [
-        (1, '"deployment/v1" has no steps: "up" runs it, and "validate" checks it')
+        (
+            1,
+            '"deployment/v1" has no steps: "up" runs it, "validate" checks it, and a scenario with '
+            "system: weather.yaml tells it a story",
+        )
     ]
     assert project.mistakes("lmos: scenario/v2\nx: 1\n") == [
         (

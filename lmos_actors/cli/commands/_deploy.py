@@ -10,7 +10,7 @@ from cyclopts import Group, Parameter
 
 from lmos_actors.errors import ConfigError
 
-from .._app import Json, JsonLines, Settings, Switch, app, settings_of
+from .._app import Json, JsonLines, Switch, Variables, app, settings_of
 
 DEPLOYED = Group("Deployments", sort_key=1.5)
 
@@ -44,7 +44,7 @@ def up(
     reload: Switch = False,
     dry_run: Switch = False,
     quiet: Switch = False,
-    set_: Settings = None,
+    set_: Variables = None,
     state: State = None,
     json: JsonLines = False,
 ) -> int:
@@ -203,6 +203,11 @@ def scale(
 
     Exit codes: 0; 1 no such group, it cannot have so many, or a process did not become ready; \
 2 the usage is wrong; 3 it does not run.
+
+    Parameters
+    ----------
+    counts
+        A group, and how many processes it is to have; several are brought to their numbers in turn.
     """
     from ..deploy._control import scale as run
 
@@ -230,6 +235,11 @@ def drain(
     lmos-actors drain weather
 
     Exit codes: 0; 1 no such group; 2 the usage is wrong; 3 it does not run.
+
+    Parameters
+    ----------
+    groups
+        The groups, in the order in which they stop.
     """
     from ..deploy._control import drain as run
 
@@ -272,7 +282,7 @@ def export(
     image: Annotated[str | None, Parameter(metavar="NAME")] = None,
     port: Annotated[int, Parameter(metavar="N")] = 8080,
     storage: Annotated[str, Parameter(metavar="SIZE")] = "1Gi",
-    set_: Settings = None,
+    set_: Variables = None,
 ) -> int:
     """Write a deployment in the format of another supervisor: systemd, Compose, a Procfile, Kubernetes.
 

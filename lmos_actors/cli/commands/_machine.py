@@ -11,7 +11,7 @@ from cyclopts import Parameter
 
 from lmos_actors.errors import ConfigError
 
-from .._app import MACHINE, Json, Settings, Switch, app, settings_of
+from .._app import MACHINE, Json, Switch, Variables, app, settings_of
 
 _ZSH_END = """
 (( $+functions[compdef] )) || { autoload -Uz compinit && compinit }
@@ -30,7 +30,7 @@ def doctor(
     /,
     *,
     port: Annotated[int | None, Parameter(metavar="N")] = None,
-    set_: Settings = None,
+    set_: Variables = None,
     json: Json = False,
 ) -> int:
     """Check this machine for problems: versions, limits, permissions, clock; or for what a deployment needs.

@@ -28,7 +28,7 @@ from .._signals import signals
 
 if TYPE_CHECKING:
     import subprocess
-    from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 
     from lmos_actors.actors import Ref
     from lmos_actors.deployment import Controls, LauncherStatus
@@ -45,8 +45,14 @@ CONNECT: Final = 10.0
 """Seconds in which a launcher that is there answers."""
 
 
-def controls_for(file: str | None, state: str | None) -> Controls:
-    """Return the places of a deployment: of a file, or of the only one that runs. Raises ConfigError."""
+def controls_for(file: str | None, state: str | None, groups: Iterable[str] = ()) -> Controls:
+    """Return the places of a deployment: of a file, or of the only one that runs.
+
+    Raises ConfigError; also where one of the groups that a request is about is the name of a file.
+    """
+    for name in groups:
+        if "." in name or "/" in name:
+            raise ConfigError(f'"{name}" is no group; a file is named by --file {name}', "GROUP")
     if file is not None:
         named = controls_of(file, state)
         return named if state is not None else named.running() or named
@@ -209,7 +215,7 @@ async def _printed(texts: Any) -> int:
 def restart(file: str | None, state: str | None, groups: list[str], *, rolling: bool) -> int:
     """Restart groups. Returns the exit code."""
     return asked(
-        controls_for(file, state),
+        controls_for(file, state, groups),
         lambda ref: _printed(ref.stream(LauncherAgent.restart, groups, rolling)),
     )
 
@@ -233,7 +239,7 @@ def scale(file: str | None, state: str | None, counts: dict[str, int]) -> int:
             await _printed(ref.stream(LauncherAgent.scale, group, count))
         return OK
 
-    return asked(controls_for(file, state), use)
+    return asked(controls_for(file, state, counts), use)
 
 
 def drain(file: str | None, state: str | None, groups: list[str]) -> int:
@@ -244,11 +250,18 @@ def drain(file: str | None, state: str | None, groups: list[str]) -> int:
             await _printed(ref.stream(LauncherAgent.drain, group))
         return OK
 
-    return asked(controls_for(file, state), use)
+    return asked(controls_for(file, state, groups), use)
 
 
 def show_logs(file: str | None, state: str | None, groups: list[str], *, last: int, follow: bool) -> int:
     """Print the output of groups. Returns the exit code."""
+    controls = controls_for(file, state, groups)
+    if not controls.is_running() and controls.logs.is_dir():
+        print(
+            f"lmos-actors: {controls.file} does not run; what its processes printed is in {controls.logs}",
+            file=sys.stderr,
+        )
+        return NOT_REACHED
 
     async def use(ref: Ref[LauncherAgent]) -> int:
         async with ref.stream(LauncherAgent.logs, groups, last, follow) as lines:
@@ -258,7 +271,7 @@ def show_logs(file: str | None, state: str | None, groups: list[str], *, last: i
                 print(f"{line.process:16} | {printable(line.text)}", flush=True)
         return OK
 
-    return asked(controls_for(file, state), use)
+    return asked(controls, use)
 
 
 def down(file: str | None, state: str | None) -> int:

@@ -11,7 +11,7 @@ from cyclopts import Group, Parameter
 
 from lmos_actors.errors import ConfigError, nearest
 
-from .._app import File, JsonLines, Settings, Switch, Texts, settings_of
+from .._app import File, JsonLines, Switch, Texts, Variables, settings_of
 
 if TYPE_CHECKING:
     import ssl
@@ -140,7 +140,7 @@ class GroupOptions:
     at: Annotated[Texts, Parameter(metavar="GROUP=URL", group=DEPLOYED)] = None
     """The URL of another group of the file that hosts a directory, if it listens at a free port. \
 May be given several times."""
-    set_: Annotated[Settings, Parameter(group=DEPLOYED)] = None
+    set_: Annotated[Variables, Parameter(group=DEPLOYED)] = None
     launched: Annotated[Switch, Parameter(group=DEPLOYED)] = False
     """End when standard input does: a launcher has the other end."""
     files: Annotated[Switch, Parameter(group=DEPLOYED)] = False

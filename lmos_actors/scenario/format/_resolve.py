@@ -162,7 +162,8 @@ def _check_format(document: Document) -> None:
     """Refuse what is not a scenario file before looking at the rest of it."""
     kind = mapped(document.data).get("lmos")
     if kind == DEPLOYMENT:
-        why = f'"{DEPLOYMENT}" has no steps: "up" runs it, and "validate" checks it'
+        story = f"a scenario with system: {Path(document.name).name} tells it a story"
+        why = f'"{DEPLOYMENT}" has no steps: "up" runs it, "validate" checks it, and {story}'
         raise FileError([document.mistake(("lmos",), why)])
     if kind not in ("scenario/v1", "simulation/v1"):
         raise FileError(decode(document, AnyFile)[1])

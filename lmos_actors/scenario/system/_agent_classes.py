@@ -60,6 +60,8 @@ class Targets:
     def _wrong(self, path: DataPath, error: ConfigError, mistakes: list[Mistake]) -> None:
         # what raised while it was imported could not run; anything else is a wrong word in the file
         kind: Kind = "import" if error.__cause__ is not None else "name"
+        if any((each.kind, each.message) == ("import", error.message) for each in mistakes):
+            return  # of a module that several agents are in, the first says it
         mistakes.append(self.document.mistake(path, error.message, kind))
 
     def classes(
