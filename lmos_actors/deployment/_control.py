@@ -6,6 +6,7 @@ import errno
 import fcntl
 import hashlib
 import os
+import shutil
 import socket
 import stat
 import tempfile
@@ -63,6 +64,11 @@ class Controls:
         return self.folder / "logs"
 
     @property
+    def copies(self) -> Path:
+        """The folder of copies of its file, as it was whenever a launcher has read it."""
+        return self.folder / "copies"
+
+    @property
     def records(self) -> Path:
         """The file that lists its processes."""
         return self.folder / "processes"
@@ -100,6 +106,7 @@ class Controls:
                 self.check_alone()
                 with suppress(FileNotFoundError):
                     self.socket.unlink()  # of one that was killed
+                shutil.rmtree(self.copies, ignore_errors=True)
                 self.socket.with_suffix(".json").write_bytes(
                     msgspec.json.encode({"file": self.file, "folder": str(self.folder)})
                 )

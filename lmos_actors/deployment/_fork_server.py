@@ -192,13 +192,17 @@ class ForkServer:
 
     async def _begin(self) -> socket.socket:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs, open(os.devnull, "wb") as nowhere:  # noqa: ASYNC230 - it does not block
-            self._process = await trio.lowlevel.open_process(
-                [sys.executable, "-P", __file__, *self._modules, " " * ROOM],
-                stdin=theirs.fileno(),
-                stdout=nowhere.fileno(),
-                start_new_session=True,
-            )
+        try:
+            with theirs, open(os.devnull, "wb") as nowhere:  # noqa: ASYNC230 - it does not block
+                self._process = await trio.lowlevel.open_process(
+                    [sys.executable, "-P", __file__, *self._modules, " " * ROOM],
+                    stdin=theirs.fileno(),
+                    stdout=nowhere.fileno(),
+                    start_new_session=True,
+                )
+        except BaseException:
+            ours.close()
+            raise
         ours.setblocking(False)
         self._asked = ours
         return ours
@@ -226,12 +230,11 @@ async def _forked(
             status, its_status = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             ours.enter_context(status).setblocking(False)
             theirs.enter_context(its_status)
-            (stdin, our_stdin), (our_stdout, stdout), (our_stderr, stderr) = (os.pipe() for _ in range(3))
+            stdin, our_stdin = _pipe(theirs, ours)
+            our_stdout, stdout = _pipe(ours, theirs)
+            our_stderr, stderr = _pipe(ours, theirs)
             call = os.memfd_create("call")
-            for file in (stdin, stdout, stderr, call):
-                theirs.callback(os.close, file)
-            for file in (our_stdin, our_stdout, our_stderr):
-                ours.callback(os.close, file)
+            theirs.callback(os.close, call)
             with open(call, "w", encoding="ascii", closefd=False) as text:  # noqa: ASYNC230 - in memory
                 json.dump({"words": [*words], "environment": {**environment}}, text)
             os.lseek(call, 0, os.SEEK_SET)
@@ -247,6 +250,14 @@ async def _forked(
             raise OSError(-pid, os.strerror(-pid))
         ours.pop_all()
         return ForkedProcess(pid, handles[0], status, (our_stdin, our_stdout, our_stderr))
+
+
+def _pipe(reader: ExitStack, writer: ExitStack) -> tuple[int, int]:
+    """Return the two ends of a pipe, which close with their stacks. Raises OSError."""
+    ends = os.pipe()
+    reader.callback(os.close, ends[0])
+    writer.callback(os.close, ends[1])
+    return ends
 
 
 async def _answer_on(status: socket.socket, handles: int) -> tuple[int, list[int]] | None:

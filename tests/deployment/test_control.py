@@ -189,6 +189,15 @@ def test_no_group_has_more_than_a_thousand_processes(count: str, capsys: pytest.
 
 
 @pytest.mark.slow
+def test_copies_of_an_earlier_launcher_are_gone_once_there_is_another(controls: Controls) -> None:
+    for _ in range(2):
+        lock = controls.prepare()
+        assert not controls.copies.exists()
+        controls.copies.mkdir()
+        (controls.copies / "0a1b2c3d.yaml").write_text("lmos: deployment/v1\n")
+        lock.release()
+
+
 def test_a_second_launcher_says_where_the_first_is(controls: Controls) -> None:
     assert not controls.is_running()
     first = holder(controls)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import select
 import signal
 import subprocess
@@ -16,6 +17,7 @@ import pytest
 import trio
 
 from lmos_actors.deployment import LocalPlace, Order
+from lmos_actors.errors import StartFailed
 from tests.source import ROOT
 
 if TYPE_CHECKING:
@@ -74,6 +76,7 @@ LAUNCHER = """
 import sys, trio
 from pathlib import Path
 from lmos_actors.deployment import LocalPlace, Order
+from lmos_actors.errors import StartFailed
 
 async def main():
     place = LocalPlace(Path("records"), sys.argv[1:])
@@ -247,6 +250,25 @@ async def test_a_start_that_is_given_up_leaves_no_process(folder: Path) -> None:
         process = await place.start(SERVE)
         server = (await seen_in(process))["own"]["parent"]
         await trio.to_thread.run_sync(wait_others_gone, server, process.id)
+        process.stop()
+        assert await process.wait() == 0
+
+
+async def test_a_start_without_free_descriptors_keeps_none(folder: Path) -> None:
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    async with place_in(folder, *MODULES) as place:
+        process = await place.start(SERVE)
+        await seen_in(process)
+        before = set(os.listdir("/proc/self/fd"))
+        free = [number for number in range(len(before) + 20) if not os.path.exists(f"/proc/self/fd/{number}")]
+        for room in range(8):  # it needs nine
+            resource.setrlimit(resource.RLIMIT_NOFILE, (free[room], limits[1]))
+            try:
+                with pytest.raises(StartFailed, match="Too many open files"):
+                    await place.start(SERVE)
+            finally:
+                resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+            assert set(os.listdir("/proc/self/fd")) == before
         process.stop()
         assert await process.wait() == 0
 

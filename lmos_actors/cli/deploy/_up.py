@@ -121,8 +121,9 @@ def _read(controls: Controls, settings: Mapping[str, str], *, reload: bool) -> L
     """
     file = Path(controls.file)
     content = file.read_bytes()
-    copy = controls.folder / f"{hashlib.sha256(content).hexdigest()[:8]}{file.suffix}"
+    copy = controls.copies / f"{hashlib.sha256(content).hexdigest()[:8]}{file.suffix}"
     try:
+        copy.parent.mkdir(exist_ok=True)
         copy.write_bytes(content)
     except OSError as error:
         raise controls.unwritable(error) from None
