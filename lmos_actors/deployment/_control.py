@@ -1,4 +1,4 @@
-"""How the commands find a launcher: a socket and a lock for each deployment file, for its owner alone."""
+"""The places by which commands find a launcher: a socket and a lock for each deployment file, of one user."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ class ProcessEnded(LmosActorsError):
 
 
 class Replica(Agent, private=True):
-    """The process of a number in a group, which has what it needs to know, and hears what becomes of it."""
+    """The agent of one process of a group: it starts the process, reads what that prints, and ends it."""
 
     of: Group
     number: int
@@ -147,7 +147,7 @@ class Replica(Agent, private=True):
         raise ProcessEnded(self.name, self.why)
 
     def ask_to_end(self) -> None:
-        """Have the process drain. The agent goes on: it is its supervisor that stops it."""
+        """Ask the process to drain. The agent goes on until its supervisor stops it."""
         if not self.asked:
             self.asked = True
             if self.process is not None and not self.has_gone:
@@ -329,7 +329,7 @@ class Group:
 
     @contextmanager
     def stopping(self, numbers: Iterable[int]) -> Generator[None]:
-        """Have processes drain, all at once; inside the block they are to be stopped."""
+        """Ask processes to drain, all at once; inside the block they are to be stopped."""
         self.chosen.update(numbers)
         self.ask_to_end(numbers)
         try:
@@ -338,7 +338,7 @@ class Group:
             self.chosen.difference_update(numbers)
 
     def ask_to_end(self, numbers: Iterable[int]) -> None:
-        """Have processes drain, all at once."""
+        """Ask processes to drain, all at once."""
         for member in [self.members[number] for number in numbers if number in self.members]:
             if member.replica is not None:
                 member.replica.ask_to_end()
@@ -350,7 +350,7 @@ class Group:
         self.wake()
 
     def wake(self) -> None:
-        """Have those who wait look again."""
+        """Wake those who wait for a state of this group."""
         self._changed.set()
         self._changed = trio.Event()
 
@@ -362,12 +362,12 @@ class Group:
             await self._changed.wait()
 
     def is_ready(self) -> bool:
-        """Whether as many processes as it is to have are ready; more may be starting, or draining."""
+        """Return whether as many processes as it is to have are ready; more may be starting, or draining."""
         ready = [member for member in self.members.values() if member.state == "ready"]
         return len(ready) >= self.plan.replicas
 
     def is_begun(self) -> bool:
-        """Whether all its processes have been started."""
+        """Return whether all its processes have been started."""
         going = [
             member for member in self.members.values() if member.state in ("starting", "ready", "draining")
         ]
@@ -391,7 +391,7 @@ class Group:
         return [f"{name} to be {what}" for name, what in missing]
 
     def holds(self, what: Literal["ready", "started"]) -> bool:
-        """Whether this group is as others need it."""
+        """Return whether this group is as others need it."""
         return self.is_ready() if what == "ready" else self.is_begun()
 
     def arguments_of(self, number: int) -> tuple[str, ...]:

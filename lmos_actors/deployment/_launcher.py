@@ -181,7 +181,7 @@ class Launcher:
 
     @asynccontextmanager
     async def at_work(self, doing: str) -> AsyncGenerator[None]:
-        """Be about something, once all before it is done.
+        """Return a context manager for one request, which is entered once those before it are done.
 
         Raises ActionFailed where the launcher ends, or where the supervisor of the group has given up.
         """
@@ -203,7 +203,7 @@ class Launcher:
         return sorted(int(child.name) for child in self._supervisor(group).which_children())
 
     async def stop_all(self, group: Group, numbers: Sequence[int] | None = None) -> None:
-        """Have processes of a group drain, all at once, and wait until they have ended."""
+        """Drain processes of a group, all at once, and wait until they have ended."""
         chosen = self._numbers(group) if numbers is None else numbers
         with group.stopping(chosen), trio.CancelScope(shield=True):
             for number in chosen:
@@ -311,7 +311,7 @@ class Launcher:
                 raise ActionFailed(f"{group.plan.name}/{number} did not become ready{why}")
 
     async def scale(self, group: Group, count: int) -> AsyncGenerator[str]:
-        """Have a group of so many processes. Yields what has been done. Raises ActionFailed."""
+        """Bring a group to a number of processes. Yields what has been done. Raises ActionFailed."""
         name, most = group.plan.name, group.plan.most
         if not 0 <= count <= most:
             why = "they would have one port or one file" if most == 1 else "that is the most"
@@ -338,9 +338,9 @@ class Launcher:
         return surplus, news
 
     async def keep_counts(self) -> None:
-        """Have a group whose supervisor has begun anew be of the size that was asked for; until cancelled.
+        """Keep groups at the numbers of processes that were asked for, until cancelled.
 
-        The supervisor begins with the processes of the file, whatever `scale` has made of them.
+        A supervisor that begins anew has the processes of the file, whatever `scale` has made of them.
         """
         while True:
             await self._news.wait()
@@ -512,7 +512,7 @@ class LauncherAgent(Agent):
 
     @action(concurrency=16)
     async def scale(self, group: str, count: int) -> AsyncIterator[str]:
-        """Have a group of so many processes."""
+        """Bring a group to a number of processes."""
         found = self.launcher.group(group)
         scaled, doing = self.launcher.scale(found, count), f"scale {group}={count}"
         async with aclosing(scaled) as texts, self.launcher.at_work(doing):

@@ -136,7 +136,7 @@ class LogFiles:
 
 
 class Follower:
-    """One who follows: lines that wait, at most so many characters of them."""
+    """A reader of all lines as they come: those that it has not taken wait, up to `WAITING` characters."""
 
     def __init__(self, patience: float) -> None:
         self.patience = patience

@@ -26,7 +26,7 @@ class Pause:
             self._shell = Popen(words, stdin=PIPE, start_new_session=True)
 
     def end(self, group: int) -> None:
-        """Have a group go on, if it is stopped."""
+        """Let a group go on, if it is stopped."""
         if self._shell is not None:
             self.forget()
             _send(group, signal.SIGCONT)

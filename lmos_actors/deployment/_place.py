@@ -59,7 +59,7 @@ class Process(Protocol):
         ...
 
     def resume(self) -> None:
-        """Have it go on. Does nothing if it does, or has ended."""
+        """Let it go on after `pause`. Does nothing if it goes on already, or has ended."""
         ...
 
 

@@ -264,6 +264,25 @@ def test_an_interrupt_while_the_background_becomes_ready_ends_it_again(project: 
     assert processes_of(project) == []
 
 
+def test_what_is_not_ready_yet_is_said_on_a_terminal(project: Path) -> None:
+    written(project, "Slow", group="replicas: 5")
+    ours, theirs = os.openpty()
+    words = [sys.executable, "-m", "lmos_actors", "up", "desk.yaml", "--detach"]
+    with subprocess.Popen(
+        words, cwd=project, env=surroundings(), stdout=subprocess.DEVNULL, stderr=theirs
+    ) as command:
+        os.close(theirs)
+        said = b""
+        while b"more\r\n" not in said:
+            said += os.read(ours, 4096)
+        (project / "go").touch()
+        assert command.wait(WAIT) == 0
+    os.close(ours)
+    assert said.startswith(b"not ready yet: weather/1 ")
+    assert b" and 2 more" in said
+    assert run(project, "down")[0] == 0
+
+
 def test_of_several_that_are_begun_at_once_one_runs_and_the_others_leave_it_as_it_is(project: Path) -> None:
     words = ["up", "desk.yaml", "--detach", "--reload"]
     with started(words, project) as first, started(words, project) as second:

@@ -259,10 +259,10 @@ async def test_a_start_without_free_descriptors_keeps_none(folder: Path) -> None
     async with place_in(folder, *MODULES) as place:
         process = await place.start(SERVE)
         await seen_in(process)
-        before = set(os.listdir("/proc/self/fd"))
-        free = [number for number in range(len(before) + 20) if not os.path.exists(f"/proc/self/fd/{number}")]
-        for room in range(8):  # it needs nine
-            resource.setrlimit(resource.RLIMIT_NOFILE, (free[room], limits[1]))
+        before = set(os.listdir("/proc/self/fd"))  # with one that is free again
+        numbers = (number for number in range(len(before) + 20) if str(number) not in before)
+        for _, limit in zip(range(1, 9), numbers, strict=False):  # it needs nine
+            resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limits[1]))
             try:
                 with pytest.raises(StartFailed, match="Too many open files"):
                     await place.start(SERVE)

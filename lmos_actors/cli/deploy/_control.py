@@ -6,7 +6,7 @@ The launcher is an agent, and these are its consumers, over a socket of this mac
 from __future__ import annotations
 
 import sys
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -41,6 +41,12 @@ NOT_REACHED: Final = 3
 LOOK: Final = 0.05
 """Seconds between two looks at a process that is ending or starting."""
 
+PATIENCE: Final = 1.0
+"""Seconds between two looks at what is not ready yet."""
+
+MOST_LATE: Final = 3
+"""Most processes that are named then."""
+
 CONNECT: Final = 10.0
 """Seconds in which a launcher that is there answers."""
 
@@ -66,7 +72,7 @@ def controls_for(file: str | None, state: str | None, groups: Iterable[str] = ()
 
 
 def asked(controls: Controls, use: Callable[[Ref[LauncherAgent]], Awaitable[int]]) -> int:
-    """Have a request to a launcher made. Returns the exit code."""
+    """Make a request to a launcher, and print what comes of it. Returns the exit code."""
     if not controls.is_running():
         print(f"lmos-actors: {controls.file} does not run: `up` runs it", file=sys.stderr)
         return NOT_REACHED
@@ -183,6 +189,8 @@ def wait_ready(controls: Controls, process: subprocess.Popen[bytes], *, json: bo
             while result is None:
                 try:
                     async with _launcher(controls) as ref:
+                        if sys.stderr.isatty():
+                            nursery.start_soon(_say_late, ref)
                         print_status(await ref.invoke(LauncherAgent.ready), json=json)
                     result = OK
                 except (
@@ -200,6 +208,29 @@ def wait_ready(controls: Controls, process: subprocess.Popen[bytes], *, json: bo
         if group.subgroup(KeyboardInterrupt) is not None:
             raise KeyboardInterrupt from None
         raise
+
+
+async def _say_late(ref: Ref[LauncherAgent]) -> None:
+    """Print which processes are not ready, whenever that has changed, until cancelled."""
+    said = ""
+    with suppress(AgentError, TransportError):  # it ends
+        while True:
+            await trio.sleep(PATIENCE)
+            late = _late_in(await ref.invoke(LauncherAgent.status))
+            if late and late != said:
+                print(visible(f"not ready yet: {late}"), file=sys.stderr, flush=True)
+            said = late
+
+
+def _late_in(status: LauncherStatus) -> str:
+    """Return the first processes that are not ready, and how many more there are."""
+    replicas = [(group.name, each) for group in status.groups for each in group.replicas]
+    late = [
+        f"{group}/{each.number} {each.state}{f' (it {each.why})' if each.why else ''}"
+        for group, each in replicas
+        if each.state != "ready"
+    ]
+    return ", ".join(late[:MOST_LATE]) + (f" and {len(late) - MOST_LATE} more" if late[MOST_LATE:] else "")
 
 
 # ---- requests that take a while
@@ -221,7 +252,7 @@ def restart(file: str | None, state: str | None, groups: list[str], *, rolling: 
 
 
 def apply(controls: Controls, settings: Mapping[str, str], *, dry_run: bool) -> int:
-    """Have a launcher that runs take over its file as it is now. Returns the exit code."""
+    """Apply the file as it is now to the launcher that runs it. Returns the exit code."""
 
     async def use(ref: Ref[LauncherAgent]) -> int:
         lines = await ref.invoke(LauncherAgent.changes, dict(settings))
@@ -232,7 +263,7 @@ def apply(controls: Controls, settings: Mapping[str, str], *, dry_run: bool) -> 
 
 
 def scale(file: str | None, state: str | None, counts: dict[str, int]) -> int:
-    """Have groups of so many processes. Returns the exit code."""
+    """Bring groups to numbers of processes. Returns the exit code."""
 
     async def use(ref: Ref[LauncherAgent]) -> int:
         for group, count in counts.items():
