@@ -404,6 +404,7 @@ class Launcher:
         and what comes after it was not begun.
         """
         changes = changes_between(self.running, plan)
+        self._set_limits(plan)
         kept = {each.name for each in (*changes.replaced, *changes.scaled)}
         for each in plan.groups:
             if each.name in self.groups and each.name not in kept:
@@ -426,7 +427,19 @@ class Launcher:
             with trio.CancelScope(shield=True):
                 await self._remove_group(name)
             yield f"{name}: stopped"
-        self.plan = plan
+        self.plan = attrs.evolve(plan, strategy=self.plan.strategy)  # that of the supervisor that runs
+
+    def _set_limits(self, plan: LaunchPlan) -> None:
+        """Give the supervisors the limits of another plan. Raises NotFound where one is beginning anew."""
+        assert self._node is not None
+        self._node.root.supervisor(GROUPS).set_limits(plan.max_restarts, plan.max_seconds)
+        self.plan = attrs.evolve(self.plan, max_restarts=plan.max_restarts, max_seconds=plan.max_seconds)
+        for each in plan.groups:
+            group = self.groups.get(each.name)
+            if group is not None:
+                most, seconds = each.max_restarts, each.max_seconds
+                self._supervisor(group).set_limits(most, seconds)
+                group.plan = attrs.evolve(group.plan, max_restarts=most, max_seconds=seconds)
 
     async def _add_group(self, plan: GroupPlan) -> None:
         assert self._node is not None

@@ -76,6 +76,8 @@ class Changes:
     replaced: tuple[GroupPlan, ...] = ()
     scaled: tuple[GroupPlan, ...] = ()
     removed: tuple[str, ...] = ()
+    limits: tuple[str, ...] = ()
+    """The limits of supervisors that change."""
     at_next_start: tuple[str, ...] = ()
     """Changes of supervisors, which a launcher that runs does not take over."""
 
@@ -89,6 +91,7 @@ class Changes:
             *(f"{each.name}: changed, its processes are replaced in turn" for each in self.replaced),
             *(f"{each.name}: {each.replicas} processes from now on" for each in self.scaled),
             *(f"{name}: gone from the file, to be stopped" for name in self.removed),
+            *(f"{what}: changed, which counts from now on" for what in self.limits),
             *(f"{what}: changed, which counts once the launcher begins anew" for what in self.at_next_start),
         ]
 
@@ -98,21 +101,20 @@ def changes_between(old: LaunchPlan, new: LaunchPlan) -> Changes:
     before = {group.name: group for group in old.groups}
     both = [(before[group.name], group) for group in new.groups if group.name in before]
     changed = [group.name for was, group in both if was.content != group.content]
-    heads = ("strategy", "max_restarts", "max_seconds")
-    own = [f"launcher.{key}" for key in heads if getattr(old, key) != getattr(new, key)]
-    limits = ("max_restarts", "max_seconds")
-    theirs = [
-        f"{was.name}.{key}"
-        for was, group in both
-        for key in limits
-        if getattr(was, key) != getattr(group, key)
+    supervisors = [("launcher", old, new), *((was.name, was, group) for was, group in both)]
+    limits = [
+        f"{name}.{key}"
+        for name, was, now in supervisors
+        for key in ("max_restarts", "max_seconds")
+        if getattr(was, key) != getattr(now, key)
     ]
     return Changes(
         added=tuple(group for group in in_order(new.groups) if group.name not in before),
         replaced=tuple(group for group in in_order(new.groups) if group.name in changed),
         scaled=tuple(group for was, group in both if was.replicas != group.replicas),
         removed=tuple(name for name in before if name not in {group.name for group in new.groups}),
-        at_next_start=(*own, *theirs),
+        limits=tuple(limits),
+        at_next_start=() if old.strategy == new.strategy else ("launcher.strategy",),
     )
 
 

@@ -227,6 +227,15 @@ class Supervisor:
             raise ValueError(f"must be a finite number of seconds of at least 0, not {seconds!r}")
         self.loop.plan.postpone(self._child(name), seconds)
 
+    def set_limits(self, max_restarts: int, max_seconds: float) -> None:
+        """Have other limits of restarts from now on; those of the last `max_seconds` count. Never blocks.
+
+        They stay when it is restarted itself. Raises ConfigError, as `SupervisorSpec`.
+        """
+        loop = self.loop
+        loop.spec = attrs.evolve(loop.spec, max_restarts=max_restarts, max_seconds=max_seconds)
+        loop.plan.spec = loop.spec
+
     @awaited("supervisor.")
     async def delete_child(self, name: str) -> None:
         """Forget the spec of a child that is stopped. Raises NotFound, WrongState."""

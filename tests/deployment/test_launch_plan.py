@@ -64,14 +64,16 @@ def test_changes_are_what_differs_in_their_order() -> None:
         *(group("a", content="2"), group("b", content="1", max_restarts=9), group("d", 3)),
         *(group("f", needs={"e": "ready"}), group("e", 2)),
         strategy="one_for_all",
+        max_seconds=5.0,
     )
     assert changes_between(old, new).lines() == [
         *("e: new, 2 to be started", "f: new, 1 to be started"),
         "a: changed, its processes are replaced in turn",
         "d: 3 processes from now on",
         "c: gone from the file, to be stopped",
+        "launcher.max_seconds: changed, which counts from now on",
+        "b.max_restarts: changed, which counts from now on",
         "launcher.strategy: changed, which counts once the launcher begins anew",
-        "b.max_restarts: changed, which counts once the launcher begins anew",
     ]
 
 

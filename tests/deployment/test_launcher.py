@@ -11,7 +11,7 @@ import pytest
 import trio
 
 from lmos_actors import ActionFailed, Backoff
-from lmos_actors.deployment import LauncherAgent
+from lmos_actors.deployment import LauncherAgent, changes_between
 from lmos_actors.errors import RestartIntensityExceeded
 from tests.deployment.places import KILL, Script, World, deployed, group, plan_of
 from tests.supervision.world import run, settled
@@ -577,10 +577,26 @@ async def test_a_flood_slows_the_process_that_floods_alone() -> None:
 # ---- another plan
 
 
-async def applied(world: World, *groups: Any) -> list[str]:
+async def applied(world: World, *groups: Any, **options: Any) -> list[str]:
     """Have a launcher run another plan; return what it has done."""
     async with world.launcher.at_work("up"):
-        return await world.asked(aclosing(world.launcher.apply(plan_of(*groups))))
+        return await world.asked(aclosing(world.launcher.apply(plan_of(*groups, **options))))
+
+
+@on_virtual_time
+async def test_another_plan_gives_supervisors_other_limits_at_once() -> None:
+    scripts = {"a/1": [*([Script(ends=2)] * 4), Script()]}
+    async with deployed(group("a", max_restarts=0), scripts=scripts, max_restarts=0) as world:
+        await until(1)
+        after = group("a", max_restarts=4, max_seconds=600.0)
+        assert await applied(world, after, max_restarts=1, strategy="one_for_all") == []
+        running = world.launcher.running
+        assert changes_between(running, plan_of(after, max_restarts=1)).lines() == []
+        other = changes_between(running, plan_of(after, max_restarts=1, strategy="one_for_all"))
+        assert other.at_next_start == ("launcher.strategy",), "which is said as long as it is so"
+        await until(20)
+        assert world.states() == {"a/1": "ready"}
+        assert world.launcher.groups["a"].members[1].restarts == 4
 
 
 @on_virtual_time
