@@ -218,7 +218,7 @@ async def _say_late(ref: Ref[LauncherAgent]) -> None:
             await trio.sleep(PATIENCE)
             late = _late_in(await ref.invoke(LauncherAgent.status))
             if late and late != said:
-                print(visible(f"not ready yet: {late}"), file=sys.stderr, flush=True)
+                print(printable(f"not ready yet: {late}"), file=sys.stderr, flush=True)
             said = late
 
 
