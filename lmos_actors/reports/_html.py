@@ -59,6 +59,7 @@ def html_page(results: Sequence[FileResult], *, title: str, most: int = MOST_REC
             (file["name"], file["passed"], len(result.runs), file["exit_code"])
             for file, result in zip(data["files"], results, strict=True)
         ],
+        notes=[note for file in data["files"] for note in file["notes"]],
         cut=data["cut"],
     )
     return page

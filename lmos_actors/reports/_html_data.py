@@ -79,6 +79,7 @@ def _file(result: FileResult, most: int) -> dict[str, Any]:
         "compared": [attrs.asdict(check) for check in result.compared],
         "asked": result.asked,
         "cut": cut_line([result]),
+        "notes": list(result.notes),
         "missing": [_missing(run) for run in result.missing],
         "bands": bands([(combination(run), run) for run in result.runs], most),
     }

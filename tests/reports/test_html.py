@@ -97,7 +97,9 @@ def everything(text: str = BREAKING) -> FileResult:
         log=records,
         again=text,
     )
-    return result(made, name=text, file=text, repeated=[Repeated(text, problem=text)], compared=[check])
+    return result(
+        made, name=text, file=text, repeated=[Repeated(text, problem=text)], compared=[check], notes=(text,)
+    )
 
 
 # ---- one file, and nothing that may be taken for something else
@@ -155,6 +157,13 @@ def test_the_same_results_give_the_same_page() -> None:
 def test_who_runs_no_script_reads_the_verdicts() -> None:
     page = html_page([result(run(), failed(seed=2))], title="x")
     assert "story: 1 of 2 runs passed (exit code 1)" in "".join(Read(page).texts("li"))
+
+
+def test_what_was_checked_and_not_done_is_on_the_page() -> None:
+    page = html_page([result(run(), notes=("desk.yaml: not opened: listeners",))], title="x")
+    (file,) = report(page)["files"]
+    assert file["notes"] == ["desk.yaml: not opened: listeners"]
+    assert "note: desk.yaml: not opened: listeners" in "".join(Read(page).texts("li"))
 
 
 def test_a_page_without_results_is_one() -> None:
