@@ -13,7 +13,8 @@ from ._fault_proxy import (
     Way as Way,
     links_with as links_with,
 )
-from ._group import ProcessEnded as ProcessEnded
+from ._gateway import Gateway as Gateway, GatewayNetwork as GatewayNetwork
+from ._group import Member as Member, ProcessEnded as ProcessEnded
 from ._launcher import (
     Launcher as Launcher,
     LauncherAgent as LauncherAgent,

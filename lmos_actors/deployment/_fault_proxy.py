@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from collections import deque
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias
 
 import attrs
 import trio
@@ -33,14 +33,14 @@ import trio
 from lmos_actors._core import Entropy, SeededBytes
 from lmos_actors.errors import ConnectFailed
 from lmos_actors.simulation import LONGEST, SEGMENT, LinkFault, LinkRules, Links, corrupted
-from lmos_actors.transport import DirectStream, MemoryStream, default_network
+from lmos_actors.transport import DirectStream, Endpoint, MemoryStream, default_network
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
     from typing import Self
 
-    from lmos_actors.transport import Endpoint, Listener, Network
+    from lmos_actors.transport import Listener, Network
 
 Way: TypeAlias = Literal["in", "out"]
 """A direction: in, from clients to the server, or out, back."""
@@ -87,19 +87,39 @@ class FaultProxyStatistics:
     bytes_out: int = 0
 
 
+@attrs.frozen
+class Route:
+    """Where a connection leads: to an address, over the lines to the target of that name."""
+
+    to: Endpoint
+    target: str
+
+
+class Gate(Protocol):
+    """The way in of a proxy whose clients say where they want to go."""
+
+    async def ask(self, client: trio.abc.Stream) -> Route | None:
+        """Return where a new client is to be connected to, or None to let it go."""
+        ...
+
+    async def tell(self, client: trio.abc.Stream, failure: ConnectFailed | None) -> None:
+        """Tell a client that it is connected from here on, or why it cannot be."""
+        ...
+
+
 class FaultProxy:
     """A proxy that listens at one address and passes on to another, with faults; see the module docstring.
 
     Used as an async context manager: at its end all connections are closed. `links` has the lines between
     `source`, the clients, and `target`, the server; those that other proxies use too may be changed by
     anybody who calls `look_at_lines` of each then. `on_unreachable` is called with each failure to connect to
-    the server.
+    the server. With a `Gate` in place of an address each connection leads where that says.
     """
 
     def __init__(
         self,
         listen: Endpoint,
-        to: Endpoint,
+        to: Endpoint | Gate,
         links: Links,
         *,
         source: str = CLIENT,
@@ -109,7 +129,7 @@ class FaultProxy:
         on_unreachable: Callable[[ConnectFailed], object] | None = None,
     ) -> None:
         self.listens_at = listen
-        self.target_address = to
+        self.gate = _OneServer(Route(to, target)) if isinstance(to, Endpoint) else to
         self.links = links
         self.ends = (source, target)
         self.network = default_network() if network is None else network
@@ -193,11 +213,25 @@ class FaultProxy:
         for connection in self._connections:
             connection.look_at_lines()
 
-    def reset(self) -> int:
-        """Reset all connections, at both ends and at once. Return how many there were."""
-        found = [connection for connection in self._connections if not connection.is_over]
+    def reset(
+        self, selects: Callable[[str, str], bool] = lambda source, target: True, *, half_open: bool = False
+    ) -> int:
+        """Reset all connections, at both ends and at once. Return how many there were.
+
+        `selects`: those whose ends it says True of, in either order. `half_open`: at the server's end alone;
+        a client is reset once it says something.
+        """
+        source = self.ends[0]
+        found = [
+            each
+            for each in self._connections
+            if not each.is_over and (selects(source, each.target) or selects(each.target, source))
+        ]
         for connection in found:
-            connection.break_now()
+            if half_open:
+                connection.break_server()
+            else:
+                connection.break_now()
         self._reset += len(found)
         return len(found)
 
@@ -230,25 +264,52 @@ class FaultProxy:
             self._on_unreachable(failure)
 
 
+@attrs.frozen
+class _OneServer:
+    """The gate of a proxy with one server: a client hears of nothing but a reset."""
+
+    route: Route
+
+    async def ask(self, client: trio.abc.Stream) -> Route:
+        """Return the way to the server."""
+        return self.route
+
+    async def tell(self, client: trio.abc.Stream, failure: ConnectFailed | None) -> None:
+        """Reset a client whose server is not there."""
+        if failure is not None:
+            _break(client)
+
+
 class _Connection:
     """A connection of a client, and the one to the server that belongs to it."""
 
     def __init__(self, proxy: FaultProxy, client: trio.abc.Stream) -> None:
-        source, target = proxy.ends
+        self.target = ""
+        """The name of what it leads to, once that is known."""
         self._proxy = proxy
         self._client = client
         self._server: trio.abc.Stream | None = None
         self._scope = trio.CancelScope()
-        self._in = _Passage(proxy.links, source, target, lambda size: proxy.count("in", size))
-        self._out = _Passage(proxy.links, target, source, lambda size: proxy.count("out", size))
+        self._passing = trio.CancelScope()
+        self._ways: tuple[_Passage, _Passage] | None = None  # in and out, once it is known where it leads
 
     async def run(self) -> None:
         """Connect to the server, and pass on what both say until both have ended."""
         try:
             with self._scope:
-                self._server = await self._connected()
-                if self._server is not None:
+                route = await self._proxy.gate.ask(self._client)
+                if route is None:
+                    return
+                self.target = route.target
+                self._server = await self._connected(route)
+                if self._server is None:
+                    return
+                with self._passing:
                     await self._pass(self._client, self._server)
+                if self._passing.cancel_called:  # its next message is refused
+                    with suppress(*GONE):
+                        await self._client.receive_some(CHUNK)
+                    _break(self._client)
         finally:
             with trio.CancelScope(shield=True):
                 for stream in self._streams:
@@ -263,36 +324,41 @@ class _Connection:
     def _streams(self) -> tuple[trio.abc.Stream, ...]:
         return (self._client,) if self._server is None else (self._client, self._server)
 
-    async def _connected(self) -> trio.abc.Stream | None:
+    async def _connected(self, route: Route) -> trio.abc.Stream | None:
         """Make a round trip, and connect at the far end of it; None if that fails."""
-        proxy = self._proxy
-        await self._in.carry()
+        proxy, source, target = self._proxy, self._proxy.ends[0], route.target
+        come = _Passage(proxy.links, source, target, lambda size: proxy.count("in", size))
+        back = _Passage(proxy.links, target, source, lambda size: proxy.count("out", size))
+        self._ways = come, back
+        await come.carry()
         stream = failure = None
         try:
             with trio.fail_after(CONNECT_SECONDS):
-                stream = await proxy.network.connect(proxy.target_address, None)
+                stream = await proxy.network.connect(route.to, None)
         except ConnectFailed as error:
             failure = error
         except trio.TooSlowError:
-            failure = ConnectFailed(proxy.target_address.url, f"not within {CONNECT_SECONDS:g} s")
+            failure = ConnectFailed(route.to.url, f"not within {CONNECT_SECONDS:g} s")
         try:
-            await self._out.carry()
+            await back.carry()
+            if failure is not None:
+                proxy.note_unreachable(failure)
+            await proxy.gate.tell(self._client, failure)
         except BaseException:
             if stream is not None:
                 await trio.aclose_forcefully(stream)
             raise
-        if failure is not None:
-            proxy.note_unreachable(failure)
-            _break(self._client)
         return stream
 
     async def _pass(self, client: trio.abc.Stream, server: trio.abc.Stream) -> None:
         """Pass on what both sides say."""
+        assert self._ways is not None
+        come, back = self._ways
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._in.read, client)
-            nursery.start_soon(self._out.read, server)
-            nursery.start_soon(self._write, self._in, self._out, server)
-            nursery.start_soon(self._write, self._out, self._in, client)
+            nursery.start_soon(come.read, client)
+            nursery.start_soon(back.read, server)
+            nursery.start_soon(self._write, come, back, server)
+            nursery.start_soon(self._write, back, come, client)
 
     async def _write(self, passage: _Passage, back: _Passage, sink: trio.abc.Stream) -> None:
         """Write what arrives, until the connection is over."""
@@ -314,14 +380,21 @@ class _Connection:
 
     def look_at_lines(self) -> None:
         """Take note of a change of the lines."""
-        self._in.look_at_line()
-        self._out.look_at_line()
+        for passage in self._ways or ():
+            passage.look_at_line()
 
     def break_now(self) -> None:
         """Reset both ends, at once."""
         for stream in self._streams:
             _break(stream)
         self._scope.cancel("the connection was reset")
+
+    def break_server(self) -> None:
+        """Reset the end of the server, at once, and that of the client once it says something."""
+        if self._server is None:
+            return  # it is being made
+        _break(self._server)
+        self._passing.cancel("the server has forgotten it")
 
 
 class _Mark(bytes):

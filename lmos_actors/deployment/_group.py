@@ -219,6 +219,9 @@ class Replica(Agent, private=True):
         match event.get("event"):
             case "files" if isinstance(event.get("files"), list):
                 self.of.files = tuple(map(str, event["files"]))
+            case "bound" if isinstance(event.get("urls"), list):
+                for url in map(str, event["urls"]):
+                    self.of.listens(self, url.removesuffix("/ws"))
             case "listening" if isinstance(event.get("url"), str):
                 self.of.listens(self, event["url"].removesuffix("/ws"))
             case "ready" if not self.asked:
@@ -312,7 +315,8 @@ class Group:
         member = self.members.get(replica.number)
         if member is None or member.replica is not replica:
             return
-        member.urls = (*member.urls, url)
+        if url not in member.urls:
+            member.urls = (*member.urls, url)
         if self.plan.tells_address and not self.address:
             self.address = url.replace("ws", "http", 1)
 

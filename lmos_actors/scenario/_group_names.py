@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from .model import DIRECTORY
 from .system import supervisor_paths
 
 if TYPE_CHECKING:
@@ -21,6 +22,9 @@ class GroupNames:
             for name, group in deployment.groups.items()
             for member in group.agents
         }
+        host = next((name for name, group in deployment.groups.items() if group.directory), None)
+        if host is not None:
+            self._groups.setdefault(DIRECTORY, host)
 
     def path(self, path: str) -> str | None:
         """Return the group of what is at a path: of an agent, or of a supervisor with all below it."""

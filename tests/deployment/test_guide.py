@@ -18,6 +18,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 BLOCKS = blocks((DOCS / "guides/deploy.md").read_text(encoding="utf-8"))
+CUT = [
+    block
+    for block in blocks((DOCS / "guides/break-connections.md").read_text(encoding="utf-8"))
+    if block.title == "cut.yaml"
+]
 SHOWN = ("7100", "8080")
 """The ports that the page shows; here others are used, which are free."""
 
@@ -51,14 +56,22 @@ def test_the_group_that_the_guide_shows_alone_is_right_in_its_file(tmp_path: Pat
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("words", [["--check-determinism", "off"], ["--set", "world=process"]], ids=" ".join)
-def test_the_story_of_the_guide_passes(tmp_path: Path, words: list[str]) -> None:
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["story.yaml", "--check-determinism", "off"],
+        ["story.yaml", "--set", "world=process"],
+        ["cut.yaml", "--check-determinism", "off"],
+    ],
+    ids=" ".join,
+)
+def test_the_stories_of_the_guides_pass(tmp_path: Path, words: list[str]) -> None:
     ports = free_ports()
-    for block in BLOCKS:
+    for block in (*BLOCKS, *CUT):
         if block.title:
             text = re.sub("|".join(SHOWN), lambda found: ports[found[0]], block.body)
             (tmp_path / block.title).write_text(text, encoding="utf-8")
-    ran = called(("run", "story.yaml", *words), tmp_path, timeout=200)
+    ran = called(("run", *words), tmp_path, timeout=200)
     assert ran.returncode == 0, ran.stdout + ran.stderr
 
 

@@ -158,11 +158,12 @@ INSIDE = "in world: process steps are outside of the agents"
 @pytest.mark.parametrize(
     ("keys", "why"),
     [
-        ({"network": {"default": {"latency": "1ms"}}}, '"default" is of a simulated network'),
         (
-            {"network": {"links": [{"between": ["weather", "front"], "loss": 0.1}]}},
-            '"links" is of a simulated',
+            {"network": {"delivery": "datagram"}},
+            "datagrams are of world: memory; in process messages go over",
         ),
+        ({"network": {"default": {"reorder": 0.1}}}, '"reorder" is of datagrams'),
+        ({"network": {"links": [{"between": ["wether", "front"], "loss": 0.1}]}}, 'no node "wether"'),
         ({"store": {"latency": "1ms"}}, '"store" is for simulated nodes and disks'),
         ({"relay": {}}, '"relay" in a group of the deployment'),
         ({"measure": {"every": "1s", "series": {"a": {"agg": "sum", "of": "desk", "expr": "1"}}}}, INSIDE),
@@ -170,11 +171,27 @@ INSIDE = "in world: process steps are outside of the agents"
         ({"checks": [{"check": "trace", "single_trace": True}]}, f'{INSIDE}, and "check: trace"'),
         ({"steps": [{"do": "stop", "target": "desk"}]}, f'{INSIDE}, and "do: stop"'),
         ({"steps": [{**ASKED[0], "as": "weather"}]}, f"{INSIDE}, and are those of user"),
-        ({"steps": [inject("crash", target="desk")]}, f'{INSIDE}, and "kind: crash" is inside'),
+        (
+            {"steps": [inject("crash", target="desk")]},
+            f'{INSIDE}, and "kind: crash" is inside: memory, wire and websocket have it',
+        ),
+        (
+            {"steps": [inject("clock_skew", target="desk", skew="1s", duration="1s")]},
+            f'{INSIDE}, and "kind: clock_skew" is inside: memory and wire have it',
+        ),
         (
             {"steps": [inject("partition", sides=[["weather"], ["front"]])]},
-            '"kind: partition" is of a simulated',
+            '"kind: partition" needs a network, which the file has not',
         ),
+        (
+            {"network": {}, "steps": [inject("partition", sides=[["weather"], ["registry"]])]},
+            'no node "registry"',
+        ),
+        (
+            {"steps": [inject("kill", of="weather/3")]},
+            '"weather" has 2 processes, weather/1 to weather/2',
+        ),
+        ({"steps": [inject("restart", of=["front/0"])]}, '"front" has one process'),
         ({"steps": [inject("restart")]}, 'a restart is of groups: "of" names them'),
         ({"steps": [inject("restart", of="weather", writes="lost")]}, '"writes" is for simulated nodes'),
         ({"steps": [inject("kill", of="wether")]}, 'no group or agent "wether", did you mean "weather"?'),
@@ -200,6 +217,13 @@ def test_kill_is_a_restart_of_a_simulated_node(project: Path, world: str) -> Non
     result = run(written(project, world=world, network={}, steps=[inject("kill", of="weather"), *ASKED]))
     assert result.failures == ()
     assert [(fault.kind, fault.targets) for fault in result.faults] == [("restart", ("weather",))]
+
+
+@pytest.mark.parametrize("kind", ["kill", "restart"])
+def test_single_processes_are_those_of_processes(project: Path, kind: str) -> None:
+    found = mistakes(written(project, network={}, steps=[inject(kind, of="weather/2"), *ASKED]))
+    why = '"weather/2" is one process of a group: world: process; here "weather" is one node'
+    assert any(why in each for each in found), found
 
 
 @pytest.mark.parametrize("kind", ["stop", "cont"])

@@ -149,6 +149,8 @@ May be given several times."""
     """A copy of the file, which is read in its place: the file as it was when the launcher began."""
     keep: Annotated[Path | None, Parameter(metavar="FOLDER", group=DEPLOYED)] = None
     """A folder for stores and directories, in place of where the file has them: for runs of scenarios."""
+    gateway: Annotated[str | None, Parameter(metavar="URL", group=DEPLOYED)] = None
+    """A proxy (HTTP CONNECT) by which it reaches all others: for runs of scenarios."""
 
     def request(self) -> dict[str, Any]:
         """Return the arguments of `GroupRequest`. Raises ConfigError."""
@@ -161,6 +163,7 @@ May be given several times."""
             "files": self.files,
             "snapshot": self.snapshot,
             "keep": self.keep,
+            "gateway": self.gateway,
         }
 
 

@@ -72,7 +72,7 @@ class GroupRequest:
     began; `launched` says that standard input is a pipe whose other end the launcher has; with `files` it is
     printed which files of the project it has imported. `keep` is a folder for what it keeps, in place of
     where the file has it. `listen` and `public_url` stand in for those of the file: in a container each
-    process has a machine of its own.
+    process has a machine of its own. `gateway` is the URL of a proxy by which it reaches all others.
     """
 
     file: str
@@ -86,6 +86,7 @@ class GroupRequest:
     listen: Sequence[str] = ()
     public_url: str | None = None
     keep: Path | None = None
+    gateway: str | None = None
 
 
 def serve_group(request: GroupRequest) -> int:
@@ -106,7 +107,7 @@ def serve_group(request: GroupRequest) -> int:
             return loaded
         agents = GroupAgents(loaded, request.group)
         ending = Ending(float(group.drain.timeout), float(group.drain.spread), launched=request.launched)
-        start = partial(_start, agents, loaded.root if request.files else None)
+        start = partial(_start, agents, loaded.root if request.files else None, bound=bool(request.gateway))
         token = None if secret is None else _token(loaded.deployment, group, request, secret)
         return serve_tree(_serve_request(loaded, group, request, token), agents.root, start, ending)
     except (MemoryError, RuntimeError) as error:
@@ -117,11 +118,14 @@ def serve_group(request: GroupRequest) -> int:
         raise ConfigError(why, "limits.memory") from None
 
 
-async def _start(agents: GroupAgents, root: Path | None, node: Node) -> None:
+async def _start(agents: GroupAgents, root: Path | None, node: Node, *, bound: bool) -> None:
     """Start the agents, and wait until others find them.
 
-    With `root` print which files of that project have been imported.
+    With `root` print which files of that project have been imported, with `bound` where it listens, before
+    anybody else can know.
     """
+    if bound:
+        print(json.dumps({"event": "bound", "urls": node.urls}), flush=True)
     await agents.start(node)
     await _wait_registered(node)
     if root is None:
@@ -236,7 +240,7 @@ def _serve_request(
     )
     listening = ListenOptions(
         listen=_listen(group, request),
-        public_url=request.public_url or group.public_url,
+        public_url=request.public_url or (None if request.keep else group.public_url),
         security=security,
         metrics=group.metrics,
         tracing=group.tracing,
@@ -259,14 +263,13 @@ def _serve_request(
         registers_here=request.group in texts_of(group.register),
         ttl=_ttl(file.deployment, group),
         token=token,
+        gateway=request.gateway,
     )
 
 
 def _listen(group: Group, request: GroupRequest) -> list[str]:
     """Return where the process listens: a directory where it was before, as others know it there."""
-    if request.listen:
-        return list(request.listen)
-    urls = list(texts_of(group.listen))
+    urls = list(request.listen or texts_of(group.listen))
     before = request.at.get(request.group)
     if before is None:
         return urls

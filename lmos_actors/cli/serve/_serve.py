@@ -107,6 +107,8 @@ class ServeRequest:
     """The time to live of registrations in other directories in seconds, None for the usual one."""
     token: SharedToken | None = None
     """What is presented to other directories, in place of credentials."""
+    gateway: str | None = None
+    """The URL of a proxy by which it reaches all others."""
 
 
 def serve_targets(request: ServeRequest) -> int:
@@ -190,6 +192,11 @@ def _node_options(request: ServeRequest, addresses: Sequence[str]) -> dict[str, 
         urls, ttl = options["register"], TTL if request.ttl is None else request.ttl
         options["register"] = Registration(urls, ttl=ttl, token=request.token)
     options |= request.bridges.options(insecure=guarded.insecure)
+    if request.gateway is not None:
+        from lmos_actors.deployment import GatewayNetwork  # few processes have one
+        from lmos_actors.transport import TcpNetwork, endpoint_of
+
+        options["network"] = GatewayNetwork(endpoint_of(request.gateway), TcpNetwork())
     return options | request.chat.options()
 
 

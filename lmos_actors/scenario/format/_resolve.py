@@ -195,7 +195,7 @@ def _scenario(
             return _Decoded(None)
     if deployed is not None:
         notes |= dict.fromkeys(deployed.notes)
-        names.groups = tuple(deployed.deployment.groups)
+        names.groups = {name: group.replicas for name, group in deployed.deployment.groups.items()}
     names.check()
     names.classes = targets.classes(names, mistakes) if targets else {}
     names.fitted = fitted

@@ -71,11 +71,7 @@ class UsedSystems:
         theirs = found.cell.data
         cell.data |= {key: theirs[key] for key in ("agents", "tree") if key in theirs}
         cell.late += [late for late in found.cell.late if late.path[0] == "agents"]
-        if cell.data.get("world") == PROCESS:
-            if DIRECTORY in mapped(cell.data.get("network")):  # that of a group takes its place
-                cell.data["network"] = {**cell.data["network"]}
-                del cell.data["network"][DIRECTORY]
-        elif "network" in cell.data:
+        if "network" in cell.data:
             groups = found.deployment.groups
             nodes = {name: list(group.agents) for name, group in groups.items()}
             host = next((name for name, group in groups.items() if group.directory), None)

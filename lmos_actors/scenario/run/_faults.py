@@ -55,6 +55,7 @@ from ..model import (
     kind_of_fault,
 )
 from ..values import draw, exception_class
+from ._fault_log import ends_of_cut, log_fields, named_in_log
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Sequence
@@ -68,9 +69,6 @@ if TYPE_CHECKING:
 
 NODE: Final = "root"
 """The path that faults of the node as a whole have in the log."""
-
-MOST_NAMED: Final = 10
-"""Nodes of each side that the records of a fault of links name; of the others they say how many there are."""
 
 INJECTED: Final = "__lmos_injected__"
 """Attribute that marks exceptions of faults."""
@@ -181,7 +179,7 @@ class Faults:
         slots = tuple(slot_of(ref) for ref in refs)
         kind = kind_of_fault(fault)
         injected = self._inject(id, kind, {slot.path: slot for slot in slots})
-        more = _log_fields(fault)
+        more = log_fields(fault)
         for slot in slots:
             fields = {"fault": kind, "id": id, "targets": len(slots), **more}
             self._watch.record("fault", slot.path, fields)
@@ -335,7 +333,7 @@ class Faults:
         if isinstance(fault, Restart) and (fault.of is not UNSET or fault.pick is not None):
             return self._strike_nodes(fault, id)
         injected = self._inject(id, kind, {NODE: None})
-        self._watch.record("fault", NODE, {"fault": kind, "id": id, "targets": 1, **_log_fields(fault)})
+        self._watch.record("fault", NODE, {"fault": kind, "id": id, "targets": 1, **log_fields(fault)})
         if isinstance(fault, Restart):
             self._end_with_node()
             machine.kill("kept" if fault.writes is UNSET else fault.writes, float(fault.down))
@@ -369,7 +367,7 @@ class Faults:
             nodes = [up[place] for place in sorted(self._stream(f"fault {id}").sample(range(len(up)), count))]
         injected = self._inject(id, "restart", dict.fromkeys(nodes))
         for node in nodes:
-            fields = {"fault": "restart", "id": id, "targets": len(nodes), **_log_fields(fault)}
+            fields = {"fault": "restart", "id": id, "targets": len(nodes), **log_fields(fault)}
             self._watch.record("fault", node, fields)
         injected.sides = (tuple(nodes),)
         injected.agents = {node: machine.agents_on(node) for node in nodes}
@@ -442,8 +440,8 @@ class Faults:
         injected.targets = tuple(node for side in nodes for node in side)
         if isinstance(fault, Partition):
             injected.sides, injected.one_way = nodes, fault.one_way
-        targets = {"targets": len(injected.targets), **_named(injected)}
-        self._watch.record("fault", NETWORK, {"fault": kind, "id": id, **targets, **_log_fields(fault)})
+        targets = {"targets": len(injected.targets), **named_in_log(injected)}
+        self._watch.record("fault", NETWORK, {"fault": kind, "id": id, **targets, **log_fields(fault)})
         if isinstance(fault, Disconnect) and fault.how in INSTANT:
             self._heal(injected, (NETWORK,))
         elif fault.duration is not UNSET:
@@ -493,7 +491,7 @@ class Faults:
             injected.end = trio.current_time()
             del self._in_force[injected]
         for path in paths:
-            fields = {"fault": injected.kind, "id": injected.id, **_named(injected)}
+            fields = {"fault": injected.kind, "id": injected.id, **named_in_log(injected)}
             self._watch.record("healed", path, fields)
 
     @property
@@ -507,7 +505,7 @@ class Faults:
         return tuple(
             Cut(
                 injected.begin,
-                injected.sides or _ends(injected.targets),
+                injected.sides or ends_of_cut(injected.targets),
                 one_way=injected.one_way,
                 is_down=injected.kind == "restart",
             )
@@ -541,44 +539,6 @@ class Faults:
             )
             for injected in self._injected
         )
-
-
-def _ends(targets: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
-    """Return the ends of a cut as its sides; none where it is of the whole network."""
-    return () if targets == (NETWORK,) else tuple((target,) for target in targets)
-
-
-def _named(injected: _InjectedFault) -> dict[str, object]:
-    """Return who a fault of links is about, for the log: the nodes of its sides, or the ends of the links."""
-    if injected.kind in ("partition", "swizzle"):
-        one_way: dict[str, object] = {"one_way": True} if injected.one_way else {}
-        return {"sides": [_few(side) for side in injected.sides], **one_way}
-    if not injected.key or injected.targets == (NETWORK,):
-        return {}
-    return {"between": list(injected.targets)}
-
-
-def _few(names: Sequence[str]) -> list[str]:
-    if len(names) <= MOST_NAMED:
-        return list(names)
-    return [*names[:MOST_NAMED], f"… {len(names) - MOST_NAMED:,} more"]
-
-
-def _log_fields(fault: AnyFault) -> dict[str, object]:
-    """Return the fields of a fault for the log, without its kind."""
-    if isinstance(fault, Crash):
-        return {"with": fault.with_}
-    if isinstance(fault, Restart):
-        writes = {} if fault.writes is UNSET else {"writes": fault.writes}
-        return {**writes, "down": float(fault.down)}
-    if isinstance(fault, Disconnect) and fault.how == "half_open":
-        return {"how": fault.how}
-    if isinstance(fault, OnLinks):
-        return {} if fault.duration is UNSET else {"duration": float(fault.duration)}
-    duration = {"duration": float(fault.duration)}
-    if isinstance(fault, ClockSkew):
-        return {"skew": float(fault.skew), "rate": float(fault.rate), **duration}
-    return {"factor": fault.factor, **duration} if isinstance(fault, Slow | SlowDisk) else {**duration}
 
 
 def _check_service(refs: list[Ref[Any]]) -> None:

@@ -11,43 +11,29 @@ from collections import Counter
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-import attrs
 from msgspec import UNSET
 
 from lmos_actors.actors import Slot
-from lmos_actors.simulation import PERFECT, LinkFault, LinkRules, Links, between_sides
+from lmos_actors.simulation import Links
 from lmos_actors.simulation.network import USER, SimulatedNetwork, WireNetwork
 from lmos_actors.supervision import Supervisor, agents_of
 
 from .._worlds import wait_until_idle
-from ..model import (
-    DIRECTORY,
-    INSTANT,
-    MOST_CONNECTIONS,
-    NETWORK,
-    Disconnect,
-    LateLinks,
-    LossyLinks,
-    Partition,
-    Pick,
-    Simulation,
-    kind_of_fault,
-)
-from ..values import sampler
-from ._node_names import NodeNames
+from ..model import DIRECTORY, INSTANT, MOST_CONNECTIONS, Disconnect, kind_of_fault
+from ._network_rules import NetworkRules
 from ._step_text import faults_in
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Sequence
+    from collections.abc import AsyncGenerator, Sequence
 
-    from lmos_actors._core import Entropy, RandomStream
+    from lmos_actors._core import Entropy
     from lmos_actors.actors import Ref
     from lmos_actors.node import Node
     from lmos_actors.simulation.network import Delivery, LineNetwork
     from lmos_actors.transport import MemoryNetwork
 
     from ..format import Cell
-    from ..model import Directory, LinksBetween, OfNetwork, Rules, Scenario, Side
+    from ..model import Directory, OfNetwork
     from ._directory import NetworkDirectory
 
 
@@ -57,19 +43,16 @@ class RunNetwork:
     def __init__(self, cell: Cell, entropy: Entropy) -> None:
         network = cell.scenario.network
         assert network is not None
-        self.names = NodeNames(cell)
+        self._rules = NetworkRules(cell, entropy)
+        self.names = self._rules.names
         self._delivery: Delivery = network.delivery
         self._directory: Directory | None = network.directory
         self._discovery: NetworkDirectory | None = None
-        self._entropy = entropy
-        self._default = _rules(network.default, PERFECT)
-        self._declared = [(self._selected(each), each) for each in network.links]
-        self._names_user = _names_user(cell.scenario)
         self.ends_nodes = any(map(_ends_nodes, faults_in(cell.scenario)))
         """Whether faults end nodes of the network."""
-        self.has_user = self._names_user or (self.ends_nodes and network.delivery == "stream")
+        self.has_user = self._rules.names_user or (self.ends_nodes and network.delivery == "stream")
         """Whether steps cross the network: links or faults name those of the user, or connections end."""
-        self.links = Links(self._rules_between, entropy.stream)
+        self.links = Links(self._rules.between, entropy.stream)
         self._network: SimulatedNetwork | WireNetwork | None = None
         self._before: Counter[str] = Counter()  # of the networks of nodes that were killed
         self._in_force: dict[str, list[int]] = {}
@@ -192,81 +175,21 @@ class RunNetwork:
         """Return how often the network has done something; see `SimulatedNetwork.counts`."""
         return self._before[what] + (0 if self._network is None else self._network.counts[what])
 
-    # ---- what links do
-
-    def _selected(self, links: LinksBetween) -> Callable[[str, str], bool]:
-        if links.between is not UNSET:
-            return self._between(links.between)
-        assert links.from_ is not UNSET
-        assert links.to is not UNSET
-        here, there = self.names.selects(links.from_), self.names.selects(links.to)
-        return lambda source, target: here(source) and there(target)
-
-    def _between(self, ends: Sequence[str]) -> Callable[[str, str], bool]:
-        first, second = map(self.names.selects, ends)
-        return lambda source, target: (first(source) and second(target)) or (second(source) and first(target))
-
-    def _rules_between(self, source: str, target: str) -> LinkRules:
-        """Return the rules of a line: those by default, changed by what is declared for it, in order."""
-        rules = PERFECT if USER in (source, target) else self._default
-        for selects, declared in self._declared:
-            if selects(source, target):
-                rules = _rules(declared, rules)
-        return rules
-
     # ---- faults
 
     def strike(self, fault: OfNetwork, id: str) -> tuple[tuple[str, ...], ...]:
         """Put a fault into force, and return the nodes that it is about: those of each side."""
         assert self._network is not None
         if isinstance(fault, Disconnect) and fault.how in INSTANT:
-            self._network.disconnect(self._where(fault.between), half_open=fault.how == "half_open")
-            return (self._ends(fault.between),)
-        made, about = self._made(fault, id)
+            self._network.disconnect(self._rules.where(fault.between), half_open=fault.how == "half_open")
+            return (self._rules.ends(fault.between),)
+        made, about = self._rules.fault(fault, id)
         self._in_force.setdefault(id, []).append(self._network.begin(made))
         return about
 
     def nodes(self, of: str | Sequence[str]) -> list[str]:
         """Return the nodes that names stand for, each once."""
-        names = (of,) if isinstance(of, str) else of
-        return list(dict.fromkeys(node for name in names for node in self.names.named(name)))
-
-    def _made(self, fault: OfNetwork, id: str) -> tuple[LinkFault, tuple[tuple[str, ...], ...]]:
-        if isinstance(fault, Partition):
-            sides = self._sides(fault.sides, self._entropy.stream(f"fault {id}"))
-            about = tuple(map(tuple, sides))
-            return LinkFault(selects=between_sides(sides, one_way=fault.one_way), cuts=True), about
-        where, about = self._where(fault.between), (self._ends(fault.between),)
-        if isinstance(fault, LateLinks):
-            return LinkFault(selects=where, latency=sampler(fault.delay)), about
-        if isinstance(fault, LossyLinks):
-            return LinkFault(selects=where, loss=fault.share), about
-        return LinkFault(selects=where, cuts=True), about
-
-    def _where(self, between: Any) -> Callable[[str, str], bool]:
-        if between is not UNSET:
-            return self._between(between)
-        return _everywhere if self._names_user else _among_nodes
-
-    def _ends(self, between: Any) -> tuple[str, ...]:
-        return (NETWORK,) if between is UNSET else tuple(between)
-
-    def _sides(self, sides: Sequence[Side], stream: RandomStream) -> list[list[str]]:
-        found: list[list[str]] = []
-        taken: dict[str, None] = {}
-        for side in sides:
-            if isinstance(side, Pick):
-                free = [node for node in self.names.named(side.of) if node not in taken]
-                count = min(side.number_of(len(free)), len(free))
-                place = {node: number for number, node in enumerate(free)}
-                nodes = sorted(stream.sample(free, count), key=place.__getitem__)
-            elif isinstance(side, str):
-                nodes = [node for node in self.names.all() if node not in taken]
-            else:
-                nodes = [node for name in side for node in self.names.named(name)]
-            taken.update(dict.fromkeys(nodes))
-            found.append(nodes)
-        return found
+        return self._rules.nodes(of)
 
     def heal(self, id: str) -> None:
         """End the fault of an id that began first and is in force; it may have ended by itself."""
@@ -275,53 +198,7 @@ class RunNetwork:
             self._network.heal(numbers.pop(0))
 
 
-def _everywhere(source: str, target: str) -> bool:
-    """Select all lines."""
-    return True
-
-
-def _among_nodes(source: str, target: str) -> bool:
-    """Select all lines but those of the user."""
-    return USER not in (source, target)
-
-
 def _ends_nodes(fault: Any) -> bool:
     """Return whether a fault ends nodes of the network."""
     kind = kind_of_fault(fault)
     return kind == "kill" or (kind == "restart" and (fault.of is not UNSET or fault.pick is not None))
-
-
-def _names_user(scenario: Scenario | Simulation) -> bool:
-    """Return whether the links of the user are anywhere in a file."""
-    assert scenario.network is not None
-    ends = [end for links in scenario.network.links for end in _named_in(links)]
-    for fault in faults_in(scenario):
-        between, sides = getattr(fault, "between", UNSET), getattr(fault, "sides", UNSET)
-        ends += () if between is UNSET else between
-        for side in () if sides is UNSET else sides:
-            ends += side if isinstance(side, tuple) else ()
-        of = getattr(fault, "of", UNSET)
-        ends += (of,) if isinstance(of, str) else () if of is UNSET else of
-    return USER in ends
-
-
-def _named_in(links: LinksBetween) -> tuple[object, ...]:
-    return links.between if links.between is not UNSET else (links.from_, links.to)
-
-
-def _rules(declared: Rules, below: LinkRules) -> LinkRules:
-    """Return rules with what a file declares in place of what is below."""
-    given: dict[str, Any] = {}
-    for name in ("latency", "jitter"):
-        value = getattr(declared, name)
-        if value is not UNSET:
-            given[name] = sampler(value)
-    for name in ("loss", "duplicate", "reorder", "corrupt"):
-        value = getattr(declared, name)
-        if value is not UNSET:
-            given[name] = float(value)
-    if declared.bandwidth is not UNSET:
-        given["bandwidth"] = float(declared.bandwidth)
-    if declared.queue is not UNSET:
-        given["queue"] = int(declared.queue)
-    return attrs.evolve(below, **given)

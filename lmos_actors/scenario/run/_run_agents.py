@@ -172,19 +172,19 @@ class RunAgents:
         if self._machine.is_down:
             raise AgentUnavailable(self.path(target), "its node is down")
         if self._processes is not None and target not in self._remotes:
-            return self._processes.client.thing(self.path(target))  # in the process that is there now
+            return self._processes.client.thing(self.path(target))  # in the process that is reached
         found = self._things.get(target)
         if found is None:
             found = self._things[target] = self._made_thing(target)
         return found
 
-    async def reach(self, target: str) -> None:
-        """Have a connection to the process of an agent, where agents are in processes.
+    async def reach(self, target: str, *, is_chosen: bool = False) -> None:
+        """Have a connection to a process of an agent, where agents are in processes: to the next one.
 
-        Raises AgentUnavailable while there is none.
+        With `is_chosen` to the one that this task has chosen. Raises AgentUnavailable while there is none.
         """
         if self._processes is not None and target not in self._remotes:
-            await self._processes.client.reach(self.path(target))
+            await self._processes.client.reach(self.path(target), is_chosen=is_chosen)
 
     def _made_thing(self, target: str) -> Thing | ConsumedThing:
         if self._client is not None and self._network is None:

@@ -6,7 +6,7 @@ they see its first record; remote agents are looked up before agents that get re
 
 from __future__ import annotations
 
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -187,15 +187,25 @@ class RunEnvironment:
         """Have the groups of the deployment run as processes, and open a node that consumes their agents."""
         from lmos_actors.transport import TcpNetwork
 
-        from .processes import Processes  # few files need it
+        from .processes import Processes, ProcessNetwork  # few files need it
 
         run, cell = self._run, self._run.cell
         assert cell.deployed is not None  # else the file has been refused
         machine = run.machine = Machine(run.watch)
         processes = Processes(cell.deployed, run.watch.notify, self._note_ended)
+        network = None
+        if cell.scenario.network is not None:
+            groups = tuple(cell.deployed.deployment.groups)
+            entropy = change_environment().entropy
+            network = processes.network = ProcessNetwork(cell, groups, entropy, processes.group_at_address)
         # processes end first: nobody can say goodbye to one that is stopped
         async with (
-            open_node(root_spec(cell.system), instrument=run.watch, network=TcpNetwork()) as node,
+            nullcontext() if network is None else network.open(),
+            open_node(
+                root_spec(cell.system),
+                instrument=run.watch,
+                network=TcpNetwork() if network is None else network.of_user(),
+            ) as node,
             processes.open(),
         ):
             run.processes, self._node = processes, node
@@ -349,7 +359,10 @@ class RunEnvironment:
         if run.processes is not None:
             from .processes import ProcessFaults
 
-            run.faults = ProcessFaults(run.watch, run.processes, places)
+            network = run.processes.network
+            run.faults = ProcessFaults(
+                run.watch, change_environment().entropy, run.processes, places, network
+            )
             return
         faults = run.faults = Faults(run.watch, node.root.rt.entropy, run.agents.refs, machine, run.network)
         run.watch.add(faults.record, "started", "crashed", "stopped")

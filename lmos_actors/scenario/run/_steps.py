@@ -261,7 +261,7 @@ class Story(StepExecutor):
         self, step: Observe | Subscribe, seen: list[Any], begun: Callable[[], None] | None
     ) -> None:
         """Take what comes, until its end; `begun` is called once it may come."""
-        await self.run.agents.reach(step.target)
+        await self.run.agents.reach(step.target, is_chosen=True)
         async with self._open_feed(step) as feed:
             if begun is not None:
                 begun()

@@ -95,8 +95,8 @@ class CellNames:
         self.populations: dict[str, Population] = {}
         self.pools: dict[str, int] = {}
         """The sizes of pools, those of the tree too."""
-        self.groups: tuple[str, ...] = ()
-        """The groups of the deployment whose system the file has."""
+        self.groups: dict[str, int] = {}
+        """The groups of the deployment whose system the file has, and how many processes each has."""
         self.hub = HubNames(cell, made.get(HUB_PLACE), self.report, self.warn)
         """The names on the hub of the file."""
         self.places: dict[str, DataPath] = {}

@@ -58,7 +58,7 @@ class FaultValidator:
         kind = kind_of_fault(fault)
         if isinstance(fault, FaultAt):
             self._keys(fault, path)
-        if self.processes.is_process or kind in OF_PROCESSES or kind == "kill":
+        if kind not in OF_NETWORK and (self.processes.is_process or kind in OF_PROCESSES or kind == "kill"):
             self._of_processes(fault, kind, path)
             return
         if kind in OF_NODE:

@@ -113,6 +113,11 @@ class LinkFaultValidator:
         named: dict[str, None] = {}
         for index, name in enumerate((of,) if isinstance(of, str) else of):
             here = path if isinstance(of, str) else (*path, index)
+            group, _, number = name.partition("/")
+            if number.isdecimal() and group in self.names.groups:
+                why = f'"{name}" is one process of a group: world: process; here "{group}" is one node'
+                self.names.report(here, why)
+                continue
             if not self.nodes.end(name, here):
                 continue
             node = self.nodes.node_of(name)

@@ -68,16 +68,17 @@ class NetworkValidator:
         if "network" not in data:
             return
         world = data.get("world", "memory")
-        if world == PROCESS:
-            return  # which is checked with what else is there
-        if world in WORLDS and is_real(world):
-            why = f'"network" is simulated: world: memory or wire; that of {world} is this machine\'s own'
+        if world in WORLDS and is_real(world) and world != PROCESS:
+            why = (
+                f'"network" is simulated, in world: memory or wire, or between the groups of world: process; '
+                f"that of {world} is this machine's own"
+            )
             self.names.report(_HERE, why, "shape", key=True)
         network = self._network
         if network is None:
             return
-        if self.is_datagram and world == "wire":
-            why = "datagrams are of world: memory; in wire messages go over connections, which keep order"
+        if self.is_datagram and world in ("wire", PROCESS):
+            why = f"datagrams are of world: memory; in {world} messages go over connections, which keep order"
             self.names.report((*_HERE, "delivery"), why, "shape")
         if self.is_datagram:
             self._check_connected(data)
@@ -160,7 +161,7 @@ class NetworkValidator:
                     why = f'"{name}" is of datagrams: a stream keeps order, and nothing comes twice over it'
                     self.names.report((*path, name), why, "shape", key=True)
         if rules.corrupt is not UNSET and self.names.cell.data.get("world", "memory") == "memory":
-            why = '"corrupt" changes bytes of connections, which are there in world: wire'
+            why = '"corrupt" changes bytes of connections, which are there in world: wire and process'
             self.names.report((*path, "corrupt"), why, "shape", key=True)
         if rules.bandwidth is not UNSET:
             self._bandwidth(float(rules.bandwidth), (*path, "bandwidth"))

@@ -12,7 +12,7 @@ from msgspec import UNSET
 
 from lmos_actors.files import did_you_mean, mapped
 
-from ...model import OF_NETWORK, PROCESS, USER, Asking, Compare, Latency, Network, Rules, Say, Start, Stop
+from ...model import PROCESS, USER, Asking, Compare, Latency, Say, Start, Stop
 
 if TYPE_CHECKING:
     from lmos_actors.files import DataPath
@@ -24,6 +24,10 @@ KINDS: Final = ("kill", "stop", "cont", "restart")
 
 OUTSIDE: Final = "in world: process steps are outside of the agents"
 ELSEWHERE: Final = "memory, wire and websocket have it"
+VIRTUAL: Final = "memory and wire have it"
+
+SIMULATED: Final = ("clock_skew", "full_disk", "slow_disk")
+"""Kinds of faults of what is simulated: clocks, and disks."""
 
 
 class ProcessValidator:
@@ -61,7 +65,6 @@ class ProcessValidator:
                 self._step(made, path)
             elif path[:1] == ("checks",) and len(path) == len(("checks", "index")):
                 self._check(made, path)
-        self._network()
 
     def _step(self, step: Any, path: DataPath) -> None:
         if isinstance(step, Asking) and step.as_ != USER:
@@ -78,30 +81,16 @@ class ProcessValidator:
             kind = str(check.__struct_config__.tag)
             self._report((*path, "check"), f'{OUTSIDE}, and "check: {kind}" looks into them: {ELSEWHERE}')
 
-    def _network(self) -> None:
-        """Refuse links that are to be anything but what they are."""
-        network = self.names.made.get(("network",))
-        if not isinstance(network, Network):
-            return
-        says = {"links": bool(network.links), "default": network.default != Rules()}
-        says["delivery"] = network.delivery != "stream"
-        for key in [key for key, is_said in says.items() if is_said]:
-            why = f'"{key}" is of a simulated network: world: memory or wire; processes have the real one'
-            self._report(("network", key), why, key=True)
-
     # ---- faults
 
     def fault(self, fault: Any, kind: str, path: DataPath) -> None:
         """Check a fault in that world."""
-        place = (*path, "kind")
-        if kind in OF_NETWORK:
-            why = "is of a simulated network: world: memory or wire; processes have the real one"
-            self._report(place, f'"kind: {kind}" {why}')
-        elif kind not in KINDS:
-            known = ", ".join(KINDS)
-            self._report(place, f'{OUTSIDE}, and "kind: {kind}" is inside: faults of processes are {known}')
-        else:
+        if kind in KINDS:
             self._of_processes(fault, path)
+            return
+        known, there = ", ".join(KINDS), VIRTUAL if kind in SIMULATED else ELSEWHERE
+        why = f'{OUTSIDE}, and "kind: {kind}" is inside: {there}; faults of processes are {known}'
+        self._report((*path, "kind"), why)
 
     def _of_processes(self, fault: Any, path: DataPath) -> None:
         for key in ("pick", "writes"):
@@ -113,9 +102,19 @@ class ProcessValidator:
         for index, name in enumerate((fault.of,) if isinstance(fault.of, str) else fault.of):
             here: DataPath = (*path, "of") if isinstance(fault.of, str) else (*path, "of", index)
             agents = [name for name in self.names.names if name not in self.names.remotes]
-            if name not in (*self.names.groups, *agents):
+            group, _, number = name.partition("/")
+            if number.isdecimal() and group in self.names.groups:
+                self._replica(group, int(number), here)
+            elif name not in (*self.names.groups, *agents):
                 near = did_you_mean(name, [*self.names.groups, *agents])
                 self.names.report(here, f'no group or agent "{name}"{near}')
+
+    def _replica(self, group: str, number: int, path: DataPath) -> None:
+        """Check the number of a process of a group."""
+        count = self.names.groups[group]
+        if not 1 <= number <= count:
+            there = f"{count} processes, {group}/1 to {group}/{count}" if count > 1 else "one process"
+            self.names.report(path, f'"{group}" has {there if count else "no process"}')
 
     def elsewhere(self, kind: str, path: DataPath) -> None:
         """Refuse a fault that only real processes have."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final
 
 import trio
@@ -22,28 +23,53 @@ if TYPE_CHECKING:
 CONNECT: Final = 5.0
 """Seconds that a connection may take; then a request finds that there is none."""
 
+_CHOSEN: Final[ContextVar[tuple[str, str] | None]] = ContextVar("process", default=None)
+"""The path of an agent, and the URL of the process in which the task uses it."""
+
 
 class ProcessClient:
     """Client of the processes of one run. `sent` is called with the number of each message it sends.
 
-    `url_of` returns the URL of the process that has the agent at a path, or raises AgentUnavailable.
+    `urls_of` returns the URLs of the processes that have the agent at a path and are ready; `next_url` one of
+    them, in turn, or raises AgentUnavailable. A request goes to the process that its task has reached.
     """
 
     def __init__(
-        self, node: Node, url_of: Callable[[str], str], access: RemoteAccess, sent: Callable[[int], None]
+        self,
+        node: Node,
+        urls_of: Callable[[str], list[str]],
+        next_url: Callable[[str], str],
+        access: RemoteAccess,
+        sent: Callable[[int], None],
     ) -> None:
         connections = node._connections  # pyright: ignore[reportPrivateUsage] # no user has a need of it
         self._peers = connections.peers
         if access != RemoteAccess():
             self._peers = connections.peers_with(tls=access.tls(), credentials=access.presented())
-        self._url_of = url_of
+        self._urls_of = urls_of
+        self._next_url = next_url
         self._things: dict[tuple[str, str], ConsumedThing] = {}
         self.remotes = RemoteAgents(node)
         """The agents of others that the file names."""
         trace_context(node.root.rt).noticed = sent
 
+    def choose(self, path: str) -> str:
+        """Have this task use the agent at a path in the process whose turn it is, and return its URL.
+
+        Raises AgentUnavailable while no process is ready.
+        """
+        url = self._next_url(path)
+        _CHOSEN.set((path, url))
+        return url
+
+    def _url_of(self, path: str) -> str:
+        chosen = _CHOSEN.get()
+        if chosen is not None and chosen[0] == path and chosen[1] in self._urls_of(path):
+            return chosen[1]
+        return self._next_url(path)
+
     def ref(self, cls: type[Any], path: str) -> Ref[Any]:
-        """Return a ref to the agent at a path, in the process that is there. Raises AgentUnavailable."""
+        """Return a ref to the agent at a path, in the process that is used. Raises AgentUnavailable."""
         url = self._url_of(path)
         return remote_ref(self._peers, cls, f"{url}/ws", _id(url, path))
 
@@ -55,11 +81,13 @@ class ProcessClient:
             found = self._things[url, path] = remote_thing(self._peers, f"{url}/ws", _id(url, path))
         return found
 
-    async def reach(self, path: str) -> None:
-        """Have a connection to the process of the agent at a path, or not, after some time.
+    async def reach(self, path: str, *, is_chosen: bool) -> None:
+        """Choose a process of the agent at a path, unless one is, and have a connection to it, or not.
 
         Raises AgentUnavailable while no process is ready.
         """
+        if not is_chosen:
+            self.choose(path)
         with trio.move_on_after(CONNECT):
             await self.thing(path).ready()
 

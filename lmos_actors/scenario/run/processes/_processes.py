@@ -15,6 +15,7 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Final
 
+import attrs
 import trio
 
 from lmos_actors._core import current_environment, set_environment
@@ -29,19 +30,23 @@ from lmos_actors.errors import (
 )
 from lmos_actors.node import open_node
 from lmos_actors.security import SharedToken
+from lmos_actors.transport import endpoint_of
 
 from ..._group_names import GroupNames
+from ...model import filled_for, texts_of
 from ...system import launch_plan
 from .._machine import first_of
 from ._client import ProcessClient
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterator
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterator, Mapping
 
-    from lmos_actors.deployment import ReplicaStatus
+    from lmos_actors.deployment import GroupPlan, Member, Process, ReplicaStatus
     from lmos_actors.node import Node
+    from lmos_actors.transport import Endpoint
 
     from ...system import DeploymentFile, RemoteAccess
+    from ._network import ProcessNetwork
 
 IN_ORDER: Final = 10.0
 """Seconds in which all processes end in order, after a story that has come to its end."""
@@ -61,14 +66,23 @@ class Processes:
     """
 
     def __init__(
-        self, file: DeploymentFile, changed: Callable[[], object], ended: Callable[[str, str], object]
+        self,
+        file: DeploymentFile,
+        changed: Callable[[], object],
+        ended: Callable[[str, str], object],
     ) -> None:
+        self.network: ProcessNetwork | None = None
+        """The network between them, where the file has one; opened before them."""
         self._file = file
         self._changed = changed
         self._ended = ended
         self._groups = GroupNames(file.deployment, file.system)
         self._folder = Path()
         self._may_end: dict[str, None] = {}
+        self._addresses: dict[
+            tuple[str, int], str
+        ] = {}  # the group at each, also of processes that have ended
+        self._turns: dict[str, int] = {}
         self._nursery: trio.Nursery | None = None
         self._launcher: Launcher | None = None
         self._client: ProcessClient | None = None
@@ -84,7 +98,7 @@ class Processes:
 
     def connect(self, node: Node, access: RemoteAccess, sent: Callable[[int], None]) -> None:
         """Consume their agents by a node; `sent` is called with the number of each message."""
-        self._client = ProcessClient(node, self.url_of, access, sent)
+        self._client = ProcessClient(node, self.urls_of, self.next_url, access, sent)
 
     @property
     def launcher(self) -> Launcher:
@@ -109,13 +123,13 @@ class Processes:
             self._launcher = launcher = self._made()
             with _quiet_about_processes():
                 try:
-                    async with self._running(launcher) as node:
+                    async with self._opened(launcher) as node:
                         await self._wait_ready(launcher)
                         try:
                             async with trio.open_nursery(strict_exception_groups=True) as self._nursery:
                                 yield
                                 self._nursery.cancel_scope.cancel("the story has ended")
-                            await self._end_in_order(launcher, node)
+                            await self._end_in_order(launcher)
                         finally:
                             node.force_stop()
                 except BaseExceptionGroup as group:
@@ -135,11 +149,21 @@ class Processes:
         state.mkdir()
         words = ("--snapshot", str(copy), "--keep", str(state))
         plan = launch_plan(self._file.deployment, str(path.resolve()), words)
+        plan = attrs.evolve(plan, groups=tuple(map(self._at_free_ports, plan.groups)))
         logs, token = LogFiles(self._folder / "logs"), SharedToken.new()
         return Launcher(plan, self._place, logs, self._note, token=token)
 
+    def _at_free_ports(self, plan: GroupPlan) -> GroupPlan:
+        """Return the plan of a group that listens at free ports, as runs go on beside one another."""
+        group, words = self._file.deployment.groups[plan.name], list(plan.arguments)
+        for url in texts_of(group.listen):
+            words += ["--listen", attrs.evolve(endpoint_of(filled_for(url, 1)), port=0, target="").url]
+        if self.network is not None:
+            words += ["--gateway", self.network.gateway_of(plan.name)]
+        return attrs.evolve(plan, arguments=tuple(words), tells_address=bool(group.directory))
+
     @asynccontextmanager
-    async def _running(self, launcher: Launcher) -> AsyncGenerator[Node]:
+    async def _opened(self, launcher: Launcher) -> AsyncGenerator[Node]:
         """Open the node of the launcher, which is no part of what the run records."""
         environment = current_environment()
         set_environment(None)
@@ -159,7 +183,9 @@ class Processes:
         if not self._has_begun:
             raise StartFailed(*self._first_failure)
 
-    async def _end_in_order(self, launcher: Launcher, node: Node) -> None:
+    async def _end_in_order(self, launcher: Launcher) -> None:
+        if self.network is not None:
+            self.network.heal_all()
         for group in launcher.groups.values():
             for member in group.members.values():
                 if member.replica is not None and member.replica.process is not None:
@@ -186,16 +212,28 @@ class Processes:
         assert found is not None
         return found
 
-    def url_of(self, path: str) -> str:
-        """Return where the agent at a path is reached. Raises AgentUnavailable while no process is ready."""
-        found = self._url(path)
-        if found is None:
-            raise AgentUnavailable(path, f"no process of {self.group_at(path)} is ready")
-        return found
+    def group_at_address(self, to: Endpoint) -> str | None:
+        """Return the group of the process that listens at an address, or has; None if none is known to."""
+        for name, group in self.launcher.groups.items():
+            for member in group.members.values():
+                for url in member.urls:
+                    there = endpoint_of(url)
+                    self._addresses[there.host, there.port] = name
+        return self._addresses.get((to.host, to.port))
 
-    def _url(self, path: str) -> str | None:
+    def urls_of(self, path: str) -> list[str]:
+        """Return where the agent at a path is reached: in each process that is ready."""
         members = sorted(self.launcher.groups[self.group_at(path)].members.items())
-        return next((each.urls[0] for _, each in members if each.state == "ready" and each.urls), None)
+        return [each.urls[0] for _, each in members if each.state == "ready" and each.urls]
+
+    def next_url(self, path: str) -> str:
+        """Return one of these, in turn. Raises AgentUnavailable while no process is ready."""
+        urls = self.urls_of(path)
+        if not urls:
+            raise AgentUnavailable(path, f"no process of {self.group_at(path)} is ready")
+        turn = self._turns.get(path, 0)
+        self._turns[path] = turn + 1
+        return urls[turn % len(urls)]
 
     def state_of(self, path: str) -> str:
         """Return the state of the processes of an agent, as `wait until` names it."""
@@ -206,18 +244,22 @@ class Processes:
         return "stopped" if states <= {"stopped"} else "restarting"
 
     async def until_moved(self, path: str, take: Callable[[], Awaitable[None]]) -> bool:
-        """Await something of the agent at a path until it is in another process; return whether it was.
+        """Await something of the agent at a path in one process; return whether that one has ended.
 
         Raises what that raises while its process goes on. The end of a connection is seen before that of the
         process.
         """
         group = self.launcher.groups[self.group_at(path)]
-        url, error, is_moved = self.url_of(path), None, False
+        url, error, is_moved = self.client.choose(path), None, False
+
+        def is_elsewhere() -> bool:
+            return url not in (urls := self.urls_of(path)) and bool(urls)
+
         async with trio.open_nursery() as nursery:
 
             async def watch() -> None:
                 nonlocal is_moved
-                await group.wait_until(lambda: self._url(path) not in (None, url))
+                await group.wait_until(is_elsewhere)
                 is_moved = True
                 nursery.cancel_scope.cancel("it is in another process")
 
@@ -226,11 +268,11 @@ class Processes:
                 await take()
             except AgentError as caught:
                 with trio.move_on_after(SEEN) as scope:
-                    await group.wait_until(lambda: not group.is_ready())
+                    await group.wait_until(lambda: url not in self.urls_of(path))
                 if scope.cancelled_caught:
                     error = caught
                 else:
-                    await group.wait_until(group.is_ready)
+                    await group.wait_until(is_elsewhere)
                     is_moved = True
             nursery.cancel_scope.cancel("it is over")
         if error is not None:
@@ -254,51 +296,55 @@ class Processes:
                 starts = f"{replica.generation} start" + ("s" if replica.generation != 1 else "")
                 yield f"{status.name}/{replica.number}  {replica.state}  {starts}{why}"
 
-    # ---- what is done to them
+    # ---- what is done to them: to those of a group, or to one by its number, `weather/2`
 
-    def generations(self, groups: list[str]) -> dict[str, int]:
-        """Return how often the processes of groups have begun, by their names."""
-        return {name: count for group in groups for name, count in self._generations(group).items()}
+    def _members(self, target: str) -> dict[str, Member]:
+        """Return the processes of a target, by their names."""
+        group, _, number = target.partition("/")
+        members = self.launcher.groups[group].members.items()
+        return {f"{group}/{each}": member for each, member in members if number in ("", str(each))}
 
-    def _generations(self, group: str) -> dict[str, int]:
-        members = self.launcher.groups[group].members
-        return {f"{group}/{number}": member.generation for number, member in members.items()}
-
-    def kill(self, group: str) -> None:
-        """End the processes of a group at once; the launcher starts others."""
-        for number, member in self.launcher.groups[group].members.items():
+    def _running(self, target: str) -> Iterator[tuple[str, Process]]:
+        for name, member in self._members(target).items():
             if member.replica is not None and member.replica.process is not None:
-                self._may_end[f"{group}/{number}"] = None
-                member.replica.process.kill()
+                yield name, member.replica.process
 
-    def pause(self, group: str) -> None:
-        """Have the processes of a group do nothing."""
-        for member in self.launcher.groups[group].members.values():
-            if member.replica is not None and member.replica.process is not None:
-                member.replica.process.pause()
+    def generations(self, targets: list[str]) -> dict[str, int]:
+        """Return how often the processes of targets have begun, by their names."""
+        return {name: each.generation for target in targets for name, each in self._members(target).items()}
 
-    def resume(self, group: str) -> None:
-        """Have the processes of a group go on."""
-        for member in self.launcher.groups[group].members.values():
-            if member.replica is not None and member.replica.process is not None:
-                member.replica.process.resume()
+    def kill(self, target: str) -> None:
+        """End processes at once; the launcher starts others."""
+        for name, process in self._running(target):
+            self._may_end[name] = None
+            process.kill()
 
-    async def wait_begun_after(self, groups: list[str], before: dict[str, int]) -> None:
-        """Wait until all processes of groups are ready that have begun since then."""
-        for name in groups:
-            group = self.launcher.groups[name]
-            await group.wait_until(partial(self._has_begun_after, name, before))
+    def pause(self, target: str) -> None:
+        """Have processes do nothing."""
+        for _, process in self._running(target):
+            process.pause()
 
-    def _has_begun_after(self, group: str, before: dict[str, int]) -> bool:
-        counts = self._generations(group).items()
-        return self.launcher.groups[group].is_ready() and all(
-            now > before.get(each, 0) for each, now in counts
-        )
+    def resume(self, target: str) -> None:
+        """Have processes go on."""
+        for _, process in self._running(target):
+            process.resume()
 
-    async def restart(self, group: str, down: float) -> None:
-        """Have the processes of a group drain, and start them again after so many seconds."""
+    async def wait_begun_after(self, before: dict[str, int]) -> None:
+        """Wait until processes are ready that have begun once more than then, by their names."""
+        for name, count in before.items():
+            group, _, number = name.partition("/")
+            found = self.launcher.groups[group]
+            await found.wait_until(partial(self._has_begun_after, found.members, int(number), count))
+
+    @staticmethod
+    def _has_begun_after(members: Mapping[int, Member], number: int, before: int) -> bool:
+        return members[number].state == "ready" and members[number].generation > before
+
+    async def restart(self, target: str, down: float) -> None:
+        """Have processes drain, and start them again after so many seconds."""
+        group, _, number = target.partition("/")
         found = self.launcher.groups[group]
-        await self.launcher.stop_all(found)
+        await self.launcher.stop_all(found, [int(number)] if number else None)
         await trio.sleep(down)
         await self.launcher.start_all(found)
         await found.wait_until(found.is_ready)

@@ -1,0 +1,135 @@
+"""The network of processes: what the file says of links is done to real connections.
+
+Each group has a gateway, through which its processes reach all others (`lmos_actors.deployment`), and so has
+`user`, where the file names it. All of them share the lines of one `Links`: those of a simulated network,
+with the same rules, faults and chance, of which each pair of groups has its own.
+
+What is no node of the network is reached without a line: a process of the same group, the group with the
+directory unless the file has that in its network, and whatever is no process of the run.
+"""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING, Final
+
+import attrs
+import trio
+
+from lmos_actors.deployment import FaultProxy, Gateway, GatewayNetwork
+from lmos_actors.simulation import PERFECT, LinkRules, Links
+from lmos_actors.simulation.network import USER
+from lmos_actors.transport import Endpoint, TcpNetwork, endpoint_of
+
+from ...model import INSTANT, Disconnect
+from .._network_rules import NetworkRules
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable
+
+    from lmos_actors._core import Entropy
+    from lmos_actors.transport import Network
+
+    from ...format import Cell
+    from ...model import OfNetwork
+
+HERE: Final = endpoint_of("ws://127.0.0.1:0")
+
+UNHEARD: Final = 0.5
+"""Seconds in which the launcher hears of the address of a process, at most, that another one has heard of."""
+
+LOOK: Final = 0.01
+"""Seconds between two looks at whether it has."""
+
+
+class ProcessNetwork:
+    """The network of one run. `group_at` returns the group of the process at an address, or None."""
+
+    def __init__(
+        self,
+        cell: Cell,
+        groups: tuple[str, ...],
+        entropy: Entropy,
+        group_at: Callable[[Endpoint], str | None],
+    ) -> None:
+        self._rules = NetworkRules(cell, entropy)
+        self._nodes = {*self._rules.names.all(), USER}
+        self._sources = (*groups, USER) if self._rules.names_user else groups
+        self._group_at = group_at
+        self._links = Links(self._between, entropy.stream)
+        self._gateways: dict[str, FaultProxy] = {}
+        self._in_force: dict[str, list[int]] = {}
+
+    @asynccontextmanager
+    async def open(self) -> AsyncGenerator[None]:
+        """Listen with all gateways."""
+        async with AsyncExitStack() as stack:
+            for source in self._sources:
+                proxy = FaultProxy(
+                    HERE, Gateway(self._name_of), self._links, source=source, network=TcpNetwork()
+                )
+                self._gateways[source] = await stack.enter_async_context(proxy)
+            yield
+
+    def gateway_of(self, group: str) -> str:
+        """Return the URL of the gateway of a group."""
+        host, port = self._gateways[group].addresses[0]
+        return attrs.evolve(HERE, host=host, port=port, target="").url
+
+    def of_user(self) -> Network:
+        """Return the network by which steps reach processes."""
+        if USER not in self._gateways:
+            return TcpNetwork()
+        return GatewayNetwork(endpoint_of(self.gateway_of(USER)), TcpNetwork())
+
+    async def _name_of(self, to: Endpoint) -> str:
+        with trio.move_on_after(UNHEARD):
+            while (group := self._group_at(to)) is None:  # noqa: ASYNC110 -- it comes over a pipe, any moment
+                await trio.sleep(LOOK)
+            return group
+        return to.authority
+
+    # ---- what links do
+
+    def _crosses(self, source: str, target: str) -> bool:
+        return source != target and source in self._nodes and target in self._nodes
+
+    def _between(self, source: str, target: str) -> LinkRules:
+        return self._rules.between(source, target) if self._crosses(source, target) else PERFECT
+
+    def nodes(self, of: str | tuple[str, ...]) -> list[str]:
+        """Return the nodes that names stand for, each once."""
+        return self._rules.nodes(of)
+
+    # ---- faults
+
+    def strike(self, fault: OfNetwork, key: str) -> tuple[tuple[str, ...], ...]:
+        """Put a fault into force, by a name of its own; return the nodes of each side that it is about."""
+        if isinstance(fault, Disconnect) and fault.how in INSTANT:
+            where = self._rules.where(fault.between)
+            for proxy in self._gateways.values():
+                proxy.reset(self._crossing(where), half_open=fault.how == "half_open")
+            return (self._rules.ends(fault.between),)
+        made, about = self._rules.fault(fault, key)
+        made = attrs.evolve(made, selects=self._crossing(made.selects))
+        self._in_force.setdefault(key, []).append(self._links.begin(made, trio.current_time()))
+        self._look_at_lines()
+        return about
+
+    def _crossing(self, selects: Callable[[str, str], bool]) -> Callable[[str, str], bool]:
+        return lambda source, target: self._crosses(source, target) and selects(source, target)
+
+    def heal(self, key: str) -> None:
+        """End the fault of a name that began first."""
+        self._links.heal(self._in_force[key].pop(0))
+        self._look_at_lines()
+
+    def heal_all(self) -> None:
+        """End all faults."""
+        for key, numbers in self._in_force.items():
+            for _ in tuple(numbers):
+                self.heal(key)
+
+    def _look_at_lines(self) -> None:
+        for proxy in self._gateways.values():
+            proxy.look_at_lines()
