@@ -14,20 +14,25 @@ from ._fault_proxy import (
     links_with as links_with,
 )
 from ._gateway import Gateway as Gateway, GatewayNetwork as GatewayNetwork
-from ._group import Member as Member, ProcessEnded as ProcessEnded
+from ._group import Member as Member, ProcessEnded as ProcessEnded, how_ended as how_ended
 from ._launcher import (
     Launcher as Launcher,
     LauncherAgent as LauncherAgent,
     launcher_url as launcher_url,
     open_launcher as open_launcher,
 )
-from ._local_place import GROUP_MODULES as GROUP_MODULES, LocalPlace as LocalPlace
+from ._local_place import (
+    GROUP_MODULES as GROUP_MODULES,
+    LocalPlace as LocalPlace,
+    LocalProcess as LocalProcess,
+)
 from ._log_files import (
     Follower as Follower,
     LineSplitter as LineSplitter,
     LogFiles as LogFiles,
     LogLine as LogLine,
 )
+from ._pause import kill_with_us as kill_with_us
 from ._place import Order as Order, Place as Place, Process as Process
 from ._plan import (
     GroupPlan as GroupPlan,

@@ -8,11 +8,18 @@ from contextlib import suppress
 from subprocess import PIPE, Popen
 
 
+def kill_with_us(group: int) -> Popen[bytes]:
+    """Start a shell that kills a process group once this process has gone; return it, to be killed before.
+
+    Its standard input ends with this process, however that ends.
+    """
+    return Popen(["/bin/sh", "-c", f"read _; kill -KILL -{group}"], stdin=PIPE, start_new_session=True)
+
+
 class Pause:
     """The pause of a process with all that it has started itself, which is a process group of its number.
 
-    A process that is stopped does not see that its launcher has gone. So a shell does that in its place: its
-    standard input ends with the launcher, and then it kills the group.
+    A process that is stopped does not see that its launcher has gone. So a shell does that in its place.
     """
 
     def __init__(self) -> None:
@@ -22,8 +29,7 @@ class Pause:
         """Stop a group, unless it is stopped already."""
         _send(group, signal.SIGSTOP)
         if self._shell is None:
-            words = ["/bin/sh", "-c", f"read _; kill -KILL -{group}"]
-            self._shell = Popen(words, stdin=PIPE, start_new_session=True)
+            self._shell = kill_with_us(group)
 
     def end(self, group: int) -> None:
         """Let a group go on, if it is stopped."""

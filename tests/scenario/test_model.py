@@ -505,7 +505,6 @@ def test_a_broken_step_is_not_a_missing_one(project: Project) -> None:
 # --- not built yet
 
 LATER = [
-    ("from: agent\n    use: people.weather:WeatherAgent", "from: process"),
     ("    state: {units", "    listen: ws\n    state: {units"),
     ("do: tell", "do: partition"),
     ("do: tell", "do: chat"),
@@ -663,7 +662,7 @@ def test_the_schema_tells_what_a_thing_is_by_one_key_so_that_editors_offer_all_w
         ["tell", "invoke", "write", "say", "fault", "heal"]
     ]
     assert words_offered(scenario["agents"], "from") == [
-        ["agent", "pool", "mock", "replay", "bridge", "remote"]
+        ["agent", "pool", "mock", "replay", "bridge", "remote", "process"]
     ]
     assert len(words_offered(scenario["checks"], "check")[0]) == 11
     assert words_offered(schema["$defs"]["Inject"], "kind") == [

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from lmos_actors.files import Mistake
 
-    from ..model import Bridge, Remote
+    from ..model import Bridge, Elsewhere
     from ._resolve import Resolved
 
 
@@ -40,7 +40,7 @@ def load_scenario(
     found = resolve(path, settings=settings, seeds=seeds, accepts=accepts, fitted=True, recording=recording)
     mistakes: list[Mistake] = []
     for cell in found.cells:
-        others: dict[str, Bridge | Remote] = {**cell.system.remotes, **cell.system.bridges_out}
+        others: dict[str, Bridge | Elsewhere] = {**cell.system.remotes, **cell.system.bridges_out}
         if others:
             mistakes += unusable_access(found.document_of(cell), [others], access or RemoteAccess())
     mistakes = list(dict.fromkeys(mistakes))

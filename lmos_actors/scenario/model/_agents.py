@@ -273,7 +273,32 @@ class Remote(Closed, frozen=True, kw_only=True, tag_field="from", tag="remote"):
     insecure: bool = False
 
 
-AnyAgent: TypeAlias = Annotated[AgentEntry | PoolEntry | Mock | Replay | Bridge | Remote, Later("process")]
+class OwnProcess(Closed, frozen=True, kw_only=True, tag_field="from", tag="process"):
+    """A remote agent in a process that the run starts, and ends.
+
+    The process serves the class `use`, or is any `command`, whose agent is used as that class. It prints the
+    lines of `serve`, of which `agent` has the address, or the agent is at `url`. It has `ready` seconds for
+    that. `thing` selects one of several agents.
+    """
+
+    command: Annotated[tuple[Name, ...], Meta(min_length=1)] | UnsetType = UNSET
+    use: Name | None = None
+    url: Name | None = None
+    thing: Name | None = None
+    env: dict[str, str] = {}
+    ready: Annotated[Duration, Meta(gt=0)] = Duration(30.0)
+    description: ClassVar[None] = None
+    bearer: ClassVar[None] = None
+    basic: ClassVar[None] = None
+    ca: ClassVar[None] = None
+    cert: ClassVar[None] = None
+    key: ClassVar[None] = None
+    insecure: ClassVar[bool] = False
+
+
+AnyAgent: TypeAlias = AgentEntry | PoolEntry | Mock | Replay | Bridge | Remote | OwnProcess
+Elsewhere: TypeAlias = Remote | OwnProcess
+"""Agents that are on no node of the run."""
 
 # --- trees
 

@@ -21,7 +21,7 @@ LEAST_MEMORY: Final = 160 << 20
 MOST_REPLICAS: Final = 1_000
 """Most processes of one group."""
 
-DeployedAgent: TypeAlias = Annotated[AgentEntry | PoolEntry | Remote, Later("bridge")]
+DeployedAgent: TypeAlias = Annotated[AgentEntry | PoolEntry | Remote, Later("bridge", "process")]
 Texts: TypeAlias = Name | Annotated[tuple[Name, ...], Meta(min_length=1)]
 """One text, or several."""
 

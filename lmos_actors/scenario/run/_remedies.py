@@ -9,10 +9,10 @@ from lmos_actors._core import Spelling, refusal_remedy
 from ..system import credentials_key
 
 if TYPE_CHECKING:
-    from ..model import Bridge, Remote
+    from ..model import Bridge, Elsewhere
 
 
-def remedy_for(entry: Bridge | Remote, error: BaseException) -> str:
+def remedy_for(entry: Bridge | Elsewhere, error: BaseException) -> str:
     """Return what helps where an agent elsewhere refuses; "" if nothing."""
     key = credentials_key(entry)
     credentials = 'give credentials with "bearer: env:NAME" or "basic: USER:env:NAME"'

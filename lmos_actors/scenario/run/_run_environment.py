@@ -27,6 +27,7 @@ from ..model import (
     AgentEntry,
     Bridge,
     Mock,
+    OwnProcess,
     PoolEntry,
     Replay,
     Restarts,
@@ -58,8 +59,9 @@ if TYPE_CHECKING:
     from .._remote_agents import RemoteAgents
     from ..doubles._hub_agents import HubLine
     from ..format import Cell
-    from ..model import Remote, Scenario
+    from ..model import Elsewhere, Scenario
     from ._doubles import Doubles
+    from ._own_processes import OwnProcesses
     from ._run import Run
 
 
@@ -70,8 +72,10 @@ ADDRESS: Final = "ws://world"
 class RunEnvironment:
     """Node, agents and observers of one run."""
 
-    def __init__(self, run: Run, doubles: Doubles) -> None:
+    def __init__(self, run: Run, doubles: Doubles, root: Path) -> None:
         self._run = run
+        self._root = root
+        self._own: OwnProcesses | None = None
         self._doubles = doubles
         self._node: Node | None = None
         self._populations: Populations | None = None
@@ -163,6 +167,7 @@ class RunEnvironment:
                 self._connect_again(before, node)
             if run.client is not None:
                 await run.client.open()
+                await stack.enter_async_context(self._running_own_processes())
                 for name, entry in cell.system.remotes.items():
                     run.agents.add_remote(name, await self._find(name, entry, run.client.remotes))
                 begin_time()
@@ -180,6 +185,18 @@ class RunEnvironment:
             machine.came_up()
             if before is not None:
                 self._note_restart()
+            yield
+
+    @asynccontextmanager
+    async def _running_own_processes(self) -> AsyncGenerator[None]:
+        """Let agents of the file be in processes of their own, and end these."""
+        if not any(isinstance(entry, OwnProcess) for entry in self._run.cell.system.remotes.values()):
+            yield
+            return
+        from ._own_processes import OwnProcesses  # few files need it
+
+        self._own = OwnProcesses(self._root, self._note_ended)
+        async with self._own.open():
             yield
 
     @asynccontextmanager
@@ -315,14 +332,20 @@ class RunEnvironment:
         if isinstance(run.faults, Faults):
             run.faults.node_came_up()
 
-    async def _find(self, name: str, entry: Remote, remotes: RemoteAgents) -> ConsumedThing:
+    async def _find(self, name: str, entry: Elsewhere, remotes: RemoteAgents) -> ConsumedThing:
         """Connect to an agent of another node. Raises StartFailed."""
         path = self._run.document.path
         folder = path.parent if path is not None else Path()
-        source = str(folder / str(entry.description)) if entry.url is None else entry.url
         try:
             access = self._run.access.of(entry, folder)
+            if isinstance(entry, OwnProcess):
+                assert self._own is not None
+                reach = partial(remotes.consume, name, access=access)
+                return await self._own.start(name, entry, reach)
+            source = str(folder / str(entry.description)) if entry.url is None else entry.url
             return await remotes.consume(name, source, entry.thing, access)
+        except StartFailed:
+            raise
         except LmosActorsError as error:
             raise StartFailed(name, str(error)) from error
 

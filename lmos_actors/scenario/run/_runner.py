@@ -207,7 +207,7 @@ async def _run_interruptible(state: _RunState) -> None:
 
 
 async def _run_in_environment(state: _RunState) -> None:
-    run, environment = state.run, RunEnvironment(state.run, state.doubles)
+    run, environment = state.run, RunEnvironment(state.run, state.doubles, state.root)
     async with environment.open():
         run.watch.on_progress = run.report_progress
         state.on_start(RunObserver(run))

@@ -21,7 +21,9 @@ from ..model import (
     USER,
     WORLDS,
     Bridge,
+    Elsewhere,
     Mock,
+    OwnProcess,
     PoolEntry,
     Population,
     Remote,
@@ -90,7 +92,7 @@ class CellNames:
         self.tree: UsedTree | None = None
         """The tree of the project that the file uses."""
         self.agents: dict[str, Supervised | PoolEntry] = {}
-        self.remotes: dict[str, Remote] = {}
+        self.remotes: dict[str, Elsewhere] = {}
         """The remote agents, which are not among `agents`."""
         self.populations: dict[str, Population] = {}
         self.pools: dict[str, int] = {}
@@ -188,7 +190,7 @@ class CellNames:
             elif not NAME.fullmatch(name) and self.tree is None:
                 self.report(path, f'"{name}" is not a name: {NAMED}', key=True)
             entry = self.made.get(path)
-            if isinstance(entry, Remote):
+            if isinstance(entry, Elsewhere):
                 self.remotes[name] = entry
                 self._remote(entry, path)
             elif entry is not None:
@@ -222,8 +224,8 @@ class CellNames:
     def _check_replacement(self, name: str, path: DataPath, tree: UsedTree) -> None:
         """Check what a file has in the place of an agent of the tree that it uses."""
         entry = self.made.get(path)
-        if isinstance(entry, (Remote, PoolEntry)):
-            kind = "remote" if isinstance(entry, Remote) else "pool"
+        if isinstance(entry, (Remote, OwnProcess, PoolEntry)):
+            kind = str(entry.__struct_config__.tag)
             why = f'"{name}" is an agent of {tree.target}: a mock, a replay or an agent can take its place'
             self.report((*path, "from"), f"{why}, no {kind}")
         for key in mapped(self.cell.data["agents"][name]):
@@ -243,17 +245,25 @@ class CellNames:
         self.pools |= {path: size for path, size in self.tree.pools.items() if self.places[path] == USED}
         self.supervisors += [*self.tree.supervisors, *(each.name for each in self.tree.supervisors.values())]
 
-    def _remote(self, entry: Remote, path: DataPath) -> None:
-        if entry.url is None and entry.description is None:
+    def _remote(self, entry: Elsewhere, path: DataPath) -> None:
+        if isinstance(entry, OwnProcess):
+            if entry.command is UNSET and entry.use is None:
+                why = 'a process serves a class, "use", or is a program, "command"'
+                self.report(path, why, "shape", key=True)
+            if entry.command is UNSET and entry.url is not None:
+                why = '"url" is where a "command" serves its agent: what "use" names is at a free port'
+                self.report((*path, "url"), why, "shape", key=True)
+        elif entry.url is None and entry.description is None:
             self.report(path, 'a remote agent needs a "url", or a "description" that contains its address',
                        "shape", key=True)  # fmt: skip
-        elif entry.url is not None and not entry.url.startswith(URLS):
+        if entry.url is not None and not entry.url.startswith(URLS):
             self.report((*path, "url"), f'"{entry.url}" begins with none of {", ".join(URLS)}', "shape")
         for key, message in entry_mistakes(entry):
             self.report((*path, key), message, "shape")
         world = self.cell.data.get("world", "memory")
         if world in WORLDS and not is_real(world) and "groups" not in self.cell.data:
-            message = f"a remote agent can be used in world: websocket, not in world: {world}"
+            kind = "remote agent" if isinstance(entry, Remote) else "process of its own"
+            message = f"a {kind} can be used in world: websocket, not in world: {world}"
             self.report((*path, "from"), message)
 
     def _populations(self) -> None:

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from lmos_actors.files import DataPath, Document, Mistake
     from lmos_actors.security import Credentials
 
-    from ..model import Bridge, Remote
+    from ..model import Bridge, Elsewhere
 
-    Entry: TypeAlias = Bridge | Remote
+    Entry: TypeAlias = Bridge | Elsewhere
 
 T = TypeVar("T")
 

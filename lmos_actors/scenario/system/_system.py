@@ -12,7 +12,7 @@ from msgspec import UNSET
 
 from lmos_actors.actors import Agent
 
-from ..model import Bridge, PoolEntry, Remote, Root
+from ..model import Bridge, Elsewhere, PoolEntry, Root
 from ._cell_names import is_durable_class
 from ._used_tree import paths
 
@@ -73,7 +73,7 @@ class System:
             return self.tree.root
         if self.tree is not None:
             return Root(children=self.tree.children)
-        own = (name for name, entry in self.agents.items() if not isinstance(entry, Remote))
+        own = (name for name, entry in self.agents.items() if not isinstance(entry, Elsewhere))
         return Root(children=tuple(own))
 
     @property
@@ -90,9 +90,9 @@ class System:
         return {name: size for name, size in used.items() if name not in self.agents} | own
 
     @property
-    def remotes(self) -> dict[str, Remote]:
-        """The agents of others, by name."""
-        return {name: entry for name, entry in self.agents.items() if isinstance(entry, Remote)}
+    def remotes(self) -> dict[str, Elsewhere]:
+        """The agents of others, and of processes that the run starts, by name."""
+        return {name: entry for name, entry in self.agents.items() if isinstance(entry, Elsewhere)}
 
     @property
     def bridges_out(self) -> dict[str, Bridge]:

@@ -13,7 +13,7 @@ from lmos_actors.actors import Agent, MailboxOptions, Ref
 from lmos_actors.files import inside
 from lmos_actors.supervision import Backoff, BulkSpec, ChildSpec, Pool, SupervisorSpec
 
-from ..model import AgentEntry, Bridge, Mock, PoolEntry, Remote, Replay, Supervised, Supervisor, fill_late
+from ..model import AgentEntry, Bridge, Elsewhere, Mock, PoolEntry, Replay, Supervised, Supervisor, fill_late
 from ._cell_names import is_durable_class
 from ._fields import AgentField, by_state_name, fields_of_agent
 from ._used_tree import absolute
@@ -228,7 +228,7 @@ class TreeBuilder:
         if isinstance(child, Supervisor):
             return self._supervisor(child)
         entry = self._system.agents[child]
-        assert not isinstance(entry, Remote)  # supervised by another node
+        assert not isinstance(entry, Elsewhere)  # supervised by another node
         if isinstance(entry, PoolEntry):
             return pool_of(child, entry, _maker(entry, self._system.agent_class(child), self._refs))
         if child in self._doubles:

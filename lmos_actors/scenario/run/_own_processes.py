@@ -1,0 +1,227 @@
+"""Processes with agents of a file, `from: process`: started before the first agent, and ended with the run.
+
+A process says where its agents are as `serve` does, by a line of JSON for each. So it may be a program in any
+language, which `serve` need not be. What else it prints goes to standard error, as what agents print.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from contextlib import aclosing, asynccontextmanager
+from subprocess import PIPE
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import attrs
+import trio
+from msgspec import UNSET
+
+from lmos_actors.deployment import LineSplitter, LocalProcess, how_ended, kill_with_us
+from lmos_actors.errors import ConfigError, LmosActorsError, StartFailed, TransportError, raise_together
+
+from ._machine import first_of
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Awaitable, Callable
+    from pathlib import Path
+    from subprocess import Popen
+
+    from lmos_actors.bindings import ConsumedThing
+
+    from ..model import OwnProcess
+
+Consume: TypeAlias = "Callable[[str, str | None], Awaitable[ConsumedThing]]"
+"""Connects to the agent at a URL; of several there, to the one of a name."""
+
+IN_ORDER: Final = 10.0
+"""Seconds in which a process ends that is asked to; then it is killed."""
+
+AGAIN: Final = 0.05
+"""Seconds between two attempts to reach an agent whose address the file gives."""
+
+LAST_WORDS: Final = 0.05
+"""Seconds in which the last words of a process that has ended may still come."""
+
+MOST_LINES: Final = 1_000
+"""Agents of one process that are known, at most."""
+
+
+@attrs.define(eq=False)
+class _Served:
+    """What a process has said."""
+
+    process: LocalProcess
+    input: trio.abc.AsyncResource
+    guard: Popen[bytes]
+    agents: dict[str, str] = attrs.Factory(dict[str, str])
+    """The addresses of its agents, by name."""
+    ready: trio.Event = attrs.Factory(trio.Event)
+    ended: trio.Event = attrs.Factory(trio.Event)
+    how: str = ""
+    """How it ended."""
+    last_words: str = ""
+    has_begun: bool = False
+
+    async def killed(self) -> None:
+        """Kill it, if it has not ended, with all that it has started, and let go of it."""
+        self.process.kill()
+        await self.process.wait()
+        await self.input.aclose()
+        self.guard.kill()
+        self.guard.communicate()
+
+
+class OwnProcesses:
+    """The processes of one run. `folder` is that in which they run; `ended` is called for one that ends."""
+
+    def __init__(self, folder: Path, ended: Callable[[str, str], object]) -> None:
+        self._folder = folder
+        self._ended = ended
+        self._may_end = False
+        self._served: list[_Served] = []
+        self._nursery: trio.Nursery | None = None
+
+    @asynccontextmanager
+    async def open(self) -> AsyncGenerator[None]:
+        """Let processes be started, and end all of them: in order, or at once where the run is cut off."""
+        try:
+            async with trio.open_nursery(strict_exception_groups=True) as self._nursery:
+                try:
+                    yield
+                    self._may_end = True
+                    await self._stop()
+                finally:
+                    with trio.CancelScope(shield=True):
+                        for each in self._served:
+                            await each.killed()
+                    self._nursery.cancel_scope.cancel("the run has ended")
+        except BaseExceptionGroup as group:
+            raise_together(list(group.exceptions), "errors of one run")
+
+    async def _stop(self) -> None:
+        for each in self._served:
+            each.process.stop()
+        with trio.move_on_after(IN_ORDER):
+            for each in self._served:
+                await each.process.wait()
+
+    async def start(self, name: str, entry: OwnProcess, consume: Consume) -> ConsumedThing:
+        """Start the process of an agent, and consume that by its address. Raises StartFailed."""
+        served = await self._begun(name, entry)
+        found: list[ConsumedThing] = []
+        failures: list[LmosActorsError] = []
+
+        async def reach() -> None:
+            try:
+                found.append(await self._reached(name, entry, served, consume))
+            except LmosActorsError as error:
+                failures.append(error)
+
+        with trio.move_on_after(entry.ready) as scope:
+            await first_of(reach, served.ended.wait)
+        if found:
+            served.has_begun = True
+            return found[0]
+        if failures:
+            raise StartFailed(name, str(failures[0])) from failures[0]
+        late = f"its process was not ready within {entry.ready}"
+        raise StartFailed(name, late if scope.cancelled_caught else f"its process {served.how}")
+
+    async def _begun(self, name: str, entry: OwnProcess) -> _Served:
+        words = _serving(name, str(entry.use)) if entry.command is UNSET else entry.command
+        try:
+            started = await trio.lowlevel.open_process(
+                list(words),
+                stdin=PIPE,
+                stdout=PIPE,
+                stderr=PIPE,
+                cwd=self._folder,
+                env={**os.environ, **entry.env},
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise StartFailed(name, f"{error.filename or words[0]}: {error.strerror}") from error
+        process = LocalProcess(started)
+        assert started.stdin is not None  # as it was asked for
+        served = _Served(process, started.stdin, kill_with_us(process.pid))
+        self._served.append(served)
+        assert self._nursery is not None
+        self._nursery.start_soon(self._read_output, served)
+        self._nursery.start_soon(self._read_errors, served)
+        self._nursery.start_soon(self._watch, name, served)
+        return served
+
+    @staticmethod
+    async def _reached(
+        name: str,
+        entry: OwnProcess,
+        served: _Served,
+        consume: Consume,
+    ) -> ConsumedThing:
+        """Wait until the agent is there, and consume it. Raises TransportError, ConfigError."""
+        while entry.url is not None:
+            try:
+                return await consume(entry.url, entry.thing)
+            except TransportError:  # it does not listen yet
+                await trio.sleep(AGAIN)
+        await served.ready.wait()
+        sought = entry.thing or (name if len(served.agents) > 1 else next(iter(served.agents), name))
+        if sought not in served.agents:
+            there = ", ".join(served.agents) or "none"
+            why = f'its process serves {there}, and no "{sought}": "thing" names the agent'
+            raise ConfigError(why, "thing")
+        return await consume(served.agents[sought], None)
+
+    async def _watch(self, name: str, served: _Served) -> None:
+        code = await served.process.wait()
+        await trio.sleep(LAST_WORDS)
+        words = f": {served.last_words}" if served.last_words else ""
+        served.how = how_ended(code) + words
+        served.ended.set()
+        if served.has_begun and not self._may_end:
+            self._ended(name, served.how)
+
+    # ---- what they print
+
+    async def _read_output(self, served: _Served) -> None:
+        async for line in _lines(served.process.output()):
+            event = _event_in(line)
+            match event.get("event"):
+                case "agent" if len(served.agents) < MOST_LINES:
+                    served.agents[str(event.get("name"))] = str(event.get("url"))
+                case "ready":
+                    served.ready.set()
+                case None:
+                    print(line, file=sys.stderr)
+                case _:
+                    pass
+
+    async def _read_errors(self, served: _Served) -> None:
+        async for line in _lines(served.process.errors()):
+            served.last_words = line.strip() or served.last_words
+            print(line, file=sys.stderr)
+
+
+async def _lines(pieces: AsyncGenerator[bytes]) -> AsyncGenerator[str]:
+    splitter = LineSplitter()
+    async with aclosing(pieces) as found:
+        async for piece in found:
+            for line in splitter.lines(piece):
+                yield line
+    for line in splitter.rest():
+        yield line
+
+
+def _event_in(line: str) -> dict[str, Any]:
+    try:
+        event: Any = json.loads(line) if line.startswith("{") else None
+    except ValueError:
+        event = None
+    return event if isinstance(event, dict) else {}  # pyright: ignore[reportUnknownVariableType]
+
+
+def _serving(name: str, use: str) -> list[str]:
+    """Return the command that serves a class of the project."""
+    words = [sys.executable, "-P", "-m", "lmos_actors", "serve", f"{name}={use}"]
+    return [*words, "--listen", "ws://127.0.0.1:0", "--json"]
