@@ -9,6 +9,7 @@ import sys
 import urllib.error
 import urllib.request
 from contextlib import asynccontextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -16,10 +17,21 @@ from urllib.parse import quote
 import pytest
 import trio
 
-from lmos_actors import Agent, ChildSpec, SupervisorSpec, action, open_node
+from lmos_actors import (
+    Agent,
+    AgentDied,
+    AgentError,
+    AgentUnavailable,
+    ChildSpec,
+    SupervisorSpec,
+    action,
+    open_node,
+)
 from lmos_actors.deployment import Launcher, LocalPlace, LogFiles, UnixNetwork, controls_of, open_launcher
+from lmos_actors.discovery import Registration
+from lmos_actors.errors import StoreInUse
 from lmos_actors.scenario import launch_plan, load_deployment
-from lmos_actors.security import TOKEN_VARIABLE
+from lmos_actors.security import TOKEN_VARIABLE, SharedToken
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -156,6 +168,61 @@ async def test_a_stranger_changes_nothing_and_a_restarted_process_does(tmp_path:
             assert token not in repr(launcher.status()) + repr(list(launcher.groups.values()))
         for file in (tmp_path / ".lmos").rglob("*"):
             assert not file.is_file() or token.encode() not in file.read_bytes()
+
+
+async def test_what_a_stopped_process_does_after_another_has_taken_its_store_counts_for_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By SIGSTOP and SIGCONT, with a request that it has got and not begun.
+
+    Its lock keeps others from its store. Here somebody removes the lock, and runs the agent elsewhere.
+    """
+    with trio.fail_after(WAIT):
+        async with launched(tmp_path) as launcher:
+            token = controls_of(str(tmp_path / "shop.yaml")).token()
+            place, store = launcher.groups["registry"].address, tmp_path / "till.db"
+            monkeypatch.syspath_prepend(tmp_path)
+            taken: type[Any] = import_module("shop").Till  # the store names the module
+            tree = SupervisorSpec("root", (ChildSpec("till", taken, key="main"),))
+            register = Registration(place, token=SharedToken(token.encode(), [place]))
+            (replica,) = launcher.groups["till"].status().replicas
+            assert replica.pid is not None
+            async with open_node(lookup=place) as node, trio.open_nursery() as nursery:
+                till = node.find(Till, id="main")
+                old = await node.consume(Till, f"{replica.urls[0].replace('ws', 'http', 1)}/agents/till")
+                assert await old.invoke(Till.sell) == 1
+                os.kill(replica.pid, signal.SIGSTOP)
+                try:
+                    outcome: list[object] = []
+
+                    async def sell_there() -> None:
+                        try:
+                            outcome.append(await old.invoke(Till.sell))
+                        except AgentError as error:
+                            outcome.append(error)
+
+                    nursery.start_soon(sell_there)
+                    with pytest.raises(StoreInUse, match=f"process {replica.pid} has it open"):
+                        async with open_node(tree, store=f"sqlite:{store}"):
+                            pass
+                    os.unlink(f"{store}-lock")
+                    async with open_node(
+                        tree, listen="ws://127.0.0.1:0", register=register, store=f"sqlite:{store}"
+                    ) as other:
+                        while not other.registrations[0].agents:  # noqa: ASYNC110 -- registrars wake nobody
+                            await trio.sleep(0.02)
+                        assert await till.invoke(Till.sell) == 2, "where the newest lease is"
+                        os.kill(replica.pid, signal.SIGCONT)
+                        while not outcome:  # noqa: ASYNC110
+                            await trio.sleep(0.02)
+                        assert isinstance(outcome[0], AgentDied)
+                        assert "another writer has opened it since" in str(outcome[0])
+                        with pytest.raises(AgentUnavailable):
+                            await old.invoke(Till.sell)
+                        assert await till.invoke(Till.sell) == 3
+                finally:
+                    os.kill(replica.pid, signal.SIGKILL)
+                assert await till.retrying(attempts=None).invoke(Till.sell) == 4, "by the next process"
 
 
 async def attacked(place: str, id: str, *, guarded: bool) -> None:

@@ -10,7 +10,9 @@ import trio
 
 from lmos_actors import (
     Agent,
+    AgentDied,
     AgentUnavailable,
+    Backoff,
     ChildSpec,
     Node,
     NotAllowed,
@@ -209,5 +211,44 @@ def test_a_group_without_processes_is_said_to_have_nobody_registered(spread: Any
         await trio.sleep(60)
         with pytest.raises(NotFound, match="in its directories"):
             await ref.invoke(Weather.forecast)
+
+    play(story)
+
+
+def test_ready_looks_elsewhere_when_the_node_of_an_agent_that_does_not_run_ends() -> None:
+    """It has waited there for the agent, whose supervisor pauses before it starts it again."""
+
+    class Fragile(Agent):
+        @action
+        def crash(self) -> None:
+            raise RuntimeError("broken")
+
+        @action
+        def where(self) -> str:
+            return self.path
+
+    async def story(world: World, looker: Node) -> None:
+        spec = ChildSpec("fragile", Fragile, backoff=Backoff(initial=600, max=600))
+        ref = looker.find(Fragile, spread="round_robin")
+        async with trio.open_nursery() as nursery:
+            async with world.node("a", spec) as node:
+                with pytest.raises(AgentDied):
+                    await ref.invoke(Fragile.crash)
+                with pytest.raises(AgentUnavailable):
+                    await ref.invoke(Fragile.where)
+                ready = trio.Event()
+
+                async def wait_ready() -> None:
+                    await ref.ready()
+                    ready.set()
+
+                nursery.start_soon(wait_ready)
+                await trio.sleep(5)
+                assert not ready.is_set()
+                world.kill(node, "a")
+            async with world.node("b", spec):
+                await trio.sleep(10)
+                assert ready.is_set()
+                assert await ref.invoke(Fragile.where) == "fragile"
 
     play(story)
