@@ -141,6 +141,12 @@ class Replica:
             return is_down(link)
         return all(member.state != RUNNING for member in _members(link))
 
+    @property
+    def answers(self) -> bool:
+        """Whether the connection to its node stands."""
+        link = self._link
+        return bool(getattr(link, "sockets", ())) and is_connected(link)
+
     def load(self) -> int:
         """Return its load: of an agent here all its work, of one elsewhere the open requests of this node."""
         return self.open if self._make is not None else sum(load_of(each) for each in _members(self._link))
@@ -264,7 +270,11 @@ class KnownReplicas:
             done.set()
 
     def _merge(self, results: SearchResults) -> None:
-        """Take in results; unchanged replicas are kept, and those of directories that did not answer."""
+        """Take in results; unchanged replicas are kept, and those of directories that did not answer.
+
+        Where none is listed, those are kept whose connection stands: a directory that has begun anew knows
+        nobody for a while, and a node that ends closes its connections.
+        """
         before, found = self.replicas, dict[str, Replica]()
         for id, each in results.things.items():
             kept = before.get(id)
@@ -275,6 +285,8 @@ class KnownReplicas:
         for replica in before.values():
             if replica.directory in results.silent:
                 found.setdefault(replica.id, replica)
+        if not results.things and not results.why:
+            found |= {id: each for id, each in before.items() if each.answers}
         self.replicas = dict(sorted(found.items())[:MAX_REPLICAS])
         for replica in before.values():
             if self.replicas.get(replica.id) is not replica:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -25,6 +26,7 @@ from lmos_actors import (
     simulate,
 )
 from lmos_actors._core import RandomStream
+from lmos_actors.discovery import Registration
 from lmos_actors.persistence import SimulatedDisk, SimulatedStore
 from lmos_actors.transport import MemoryNetwork
 
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable
 
 HUB = "http://hub:80"
+OTHER = "http://other:80"
 
 
 class Till(Agent, durable=True, serial=True):
@@ -64,9 +67,8 @@ class World:
     @asynccontextmanager
     async def node(self, name: str, *children: ChildSpec[Any], **options: Any) -> AsyncGenerator[Node]:
         tree = SupervisorSpec("root", children)
-        options = {"store": SimulatedStore(self.disk), **options}
-        where = f"ws://{name}:80"
-        async with open_node(tree, listen=where, register=HUB, network=self.network, **options) as node:
+        options = {"store": SimulatedStore(self.disk), "register": HUB, **options}
+        async with open_node(tree, listen=f"ws://{name}:80", network=self.network, **options) as node:
             await trio.sleep(1)
             yield node
 
@@ -250,5 +252,34 @@ def test_ready_looks_elsewhere_when_the_node_of_an_agent_that_does_not_run_ends(
                 await trio.sleep(10)
                 assert ready.is_set()
                 assert await ref.invoke(Fragile.where) == "fragile"
+
+    play(story)
+
+
+@pytest.mark.parametrize("spread", [None, "round_robin"])
+def test_a_directory_that_has_begun_anew_parts_nobody(spread: Any) -> None:
+    async def story(world: World, looker: Node) -> None:
+        weather, register = ChildSpec("weather", Weather), Registration(OTHER, ttl=300)
+        directory = partial(open_node, listen="ws://other:80", directory=True, network=world.network)
+        async with (
+            world.node("a", weather, register=register) as a,
+            world.node("b", weather, register=register) as b,
+            open_node(lookup=OTHER, network=world.network) as other,
+        ):
+            ref = other.find(Weather, spread=spread)
+            async with directory():
+                await trio.sleep(10)
+                for _ in range(2):
+                    assert await ref.invoke(Weather.forecast) == "sunny"
+            async with directory():
+                for _ in range(40):  # longer than what was found is taken as it is
+                    assert await ref.invoke(Weather.forecast) == "sunny"
+                    await trio.sleep(1)
+                assert await other.search(Weather, directory=OTHER) == [], "they have not registered anew yet"
+                world.kill(a, "a")
+                world.kill(b, "b")
+                await trio.sleep(1)
+                with pytest.raises(AgentUnavailable, match="none is registered"):
+                    await ref.invoke(Weather.forecast)
 
     play(story)
