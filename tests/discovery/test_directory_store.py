@@ -111,7 +111,8 @@ async def test_what_is_no_database_of_a_directory_is_left_as_it_is(
     elif kind == "folder":
         path.mkdir()
     elif kind == "nowhere":
-        path = tmp_path / "missing" / "directory.db"
+        path = tmp_path / "file" / "directory.db"
+        path.parent.write_text("")
     elif kind == "foreign":
         with sqlite3.connect(path) as db:
             db.execute("CREATE TABLE things (mine TEXT)")
