@@ -1,6 +1,7 @@
 """Groups of agents as processes, started, watched and replaced; faults of real connections between them."""
 
 from ._control import (
+    PRIVATE as PRIVATE,
     AlreadyRunning as AlreadyRunning,
     Controls as Controls,
     UnixNetwork as UnixNetwork,
@@ -22,6 +23,8 @@ from ._launcher import (
     open_launcher as open_launcher,
 )
 from ._local_place import (
+    DESCRIPTORS_EACH as DESCRIPTORS_EACH,
+    FEW_DESCRIPTORS as FEW_DESCRIPTORS,
     GROUP_MODULES as GROUP_MODULES,
     LocalPlace as LocalPlace,
     LocalProcess as LocalProcess,

@@ -99,7 +99,7 @@ class Controls:
     def prepare(self) -> LockFile:
         """Make the folders and take the lock. Raises AlreadyRunning; ConfigError where it cannot write."""
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
+            self.folder.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
             _private_folder(self.socket.parent)
             lock = self._locked()
             try:

@@ -7,6 +7,7 @@ outlives its launcher is found by the next one, in a file with its number and th
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import sys
@@ -39,6 +40,10 @@ GROUP_MODULES: Final = (
     "lmos_actors.scenario.system._group_validator",
 )
 """Modules that a process of a group imports anyway, with all that these import."""
+
+FEW_DESCRIPTORS: Final = 64
+DESCRIPTORS_EACH: Final = 5
+"""Open descriptors that a launcher needs in any case, and for each process: pipes, its handle, its end."""
 
 LOOK: Final = 0.05
 """Seconds between two looks at a process that is not ours."""
@@ -120,7 +125,7 @@ class LocalPlace:
         try:
             process = await self._forked(order) or await self._started(order)
         except OSError as error:
-            raise StartFailed(order.name, f"{error.filename or sys.executable}: {error.strerror}") from error
+            raise StartFailed(order.name, _why(error)) from None
         self._running = [each for each in self._running if not each.has_ended]
         self._running.append(process)
         self._record()
@@ -188,6 +193,15 @@ class LocalPlace:
     async def _none_left(self) -> None:
         while self.left():  # noqa: ASYNC110 -- they are no children of ours, and nothing says that they end
             await trio.sleep(LOOK)
+
+
+def _why(error: OSError) -> str:
+    if error.errno == errno.EMFILE:
+        each = f"a launcher needs {DESCRIPTORS_EACH} for each process"
+        return f"too many open files: {each}; `ulimit -n` allows more"
+    if error.errno == errno.EAGAIN:
+        return "too many processes of this user: `ulimit -u` allows more"
+    return f"{error.filename or sys.executable}: {error.strerror}"
 
 
 GONE: Final = "-"

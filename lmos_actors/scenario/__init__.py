@@ -13,6 +13,7 @@ from ._guard import (
 )
 from .model import (
     DATABASE as DATABASE,
+    MOST_REPLICAS as MOST_REPLICAS,
     USER as USER,
     Compare as Compare,
     Deployment as Deployment,

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 
 _CHUNK: Final = 65536
+TAKEN: Final = "; end what listens there, or choose another port"
+
 _BACKLOG: Final = 1024
 _AT_ONCE: Final = 64  # connections accepted before other tasks have their turn
 _BREATHER: Final = 0.1  # seconds until descriptors or memory may be free again
@@ -257,7 +259,8 @@ class TcpNetwork:
         except OSError as error:
             for sock in sockets:
                 sock.close()
-            raise ConfigError(f"cannot listen at {endpoint.authority}: {_why(error)}") from error
+            fix = TAKEN if error.errno == errno.EADDRINUSE else ""
+            raise ConfigError(f"cannot listen at {endpoint.authority}: {_why(error)}{fix}") from error
         return TcpListener(sockets)
 
 

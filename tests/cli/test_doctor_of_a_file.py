@@ -113,6 +113,7 @@ def test_an_address_of_another_machine(look: Look) -> None:
         ("cwd: none", "weather: folder", "fail", "no such folder"),
         ("limits: {descriptors: 1048576}", "weather: descriptors", "fail", "1048576 wanted, 4096 at most"),
         ("limits: {processors: 1024}", "weather: processors", "warn", "1024 wanted"),
+        ("replicas: 1000", "open files of up", "fail", "5064 wanted, 4096 at most"),
         ("limits: {memory: 900000GiB}", "weather: memory", "fail", "wanted"),
         ("security: none.yaml", "weather: security", "fail", "none.yaml"),
         ("security: broken.yaml", "weather: security", "fail", "broken.yaml:1:1"),

@@ -442,7 +442,12 @@ def test_a_port_that_is_taken_ends_its_group_alone(project: Path) -> None:
         with up(project) as running:
             code, errors = running.ended()
     assert code == 3
-    assert f"cannot listen at 127.0.0.1:{port}: Address already in use" in errors
+    why = f"cannot listen at 127.0.0.1:{port}: Address already in use; end what listens there"
+    assert errors.splitlines()[-3].startswith(f"lmos-actors: weather/1 ended with exit code 3: {why}")
+    assert errors.splitlines()[-2:] == [
+        "  groups/weather: more than 1 restarts in 60 s",
+        "  groups: more than 0 restarts in 600 s",
+    ]
     assert running.states().count("weather/1 restarting") == 2
     assert running.states().count("other/1 waiting") == 1
 

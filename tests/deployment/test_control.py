@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import stat
@@ -20,13 +21,14 @@ from lmos_actors.deployment import (
     Launcher,
     LauncherAgent,
     LocalPlace,
+    Order,
     UnixNetwork,
     controls_of,
     launcher_url,
     open_launcher,
     running_controls,
 )
-from lmos_actors.errors import ConfigError, ConnectFailed
+from lmos_actors.errors import ConfigError, ConnectFailed, StartFailed
 from lmos_actors.node import open_node
 from lmos_actors.persistence import LockFile
 from lmos_actors.transport import endpoint_of
@@ -178,6 +180,25 @@ def test_a_file_that_runs_with_another_folder_is_not_planned_anew(
     with pytest.raises(SystemExit) as ended:
         main(["up", controls.file, "--state", other, "--dry-run"])
     assert (ended.value.code, capsys.readouterr().out.splitlines()[0]) == (0, "desk: 1 groups, in this order")
+
+
+@pytest.mark.parametrize(
+    ("number", "why"),
+    [
+        (errno.EMFILE, "`ulimit -n` allows more"),
+        (errno.EAGAIN, "`ulimit -u` allows more"),
+        (errno.ENOMEM, "python"),
+    ],
+)
+async def test_a_process_that_the_system_does_not_start_names_its_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, why: str
+) -> None:
+    async def refused(*words: object, **options: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(trio.lowlevel, "open_process", refused)
+    with pytest.raises(StartFailed, match=why):
+        await LocalPlace(tmp_path / "records").start(Order(name="a/1", arguments=()))
 
 
 @pytest.mark.parametrize("count", ["1001", "2000", "9" * 5_000])

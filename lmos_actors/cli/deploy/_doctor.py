@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import UNSET
 
-from lmos_actors.deployment import controls_of
+from lmos_actors.deployment import DESCRIPTORS_EACH, FEW_DESCRIPTORS, controls_of
 from lmos_actors.errors import ConfigError
 from lmos_actors.persistence import LockFile
 from lmos_actors.scenario import DATABASE, filled_for, load_deployment, texts_of
@@ -151,7 +151,11 @@ class _Deployment:
         if together > memory:
             saw = f"{_size(together)} for all processes, {_size(memory)} there"
             yield Finding("memory", "warn", saw, "fewer processes, or lower limits")
-        yield self._processes(sum(group.replicas for _, group in groups))
+        count = sum(group.replicas for _, group in groups)
+        yield self._processes(count)
+        if 0 <= hard < FEW_DESCRIPTORS + DESCRIPTORS_EACH * count:
+            wanted = FEW_DESCRIPTORS + DESCRIPTORS_EACH * count
+            yield _most("open files of up", wanted, hard, "raise the hard limit of this user")
 
     @staticmethod
     def _processes(wanted: int) -> Finding:

@@ -19,7 +19,10 @@ import attrs
 import trio
 
 from lmos_actors.deployment import (
+    DESCRIPTORS_EACH,
+    FEW_DESCRIPTORS,
     GROUP_MODULES,
+    PRIVATE,
     AlreadyRunning,
     Launcher,
     LocalPlace,
@@ -38,8 +41,9 @@ from lmos_actors.errors import (
     TransportError,
     group_of,
 )
-from lmos_actors.scenario import launch_plan, load_deployment
+from lmos_actors.scenario import MOST_REPLICAS, launch_plan, load_deployment
 from lmos_actors.supervision import Backoff
+from lmos_actors.transport import raise_descriptor_limit
 
 from .._importing import complain, importing, print_notes
 from .._signals import signals
@@ -158,11 +162,13 @@ def _of_agents(record: logging.LogRecord) -> bool:
     """
     args = record.args if isinstance(record.args, tuple) else ()
     return not any(
-        isinstance(each, int) or isinstance(getattr(each, "error", None), ProcessEnded) for each in args
+        isinstance(each, int) or isinstance(getattr(each, "error", None), (ProcessEnded, StartFailed))
+        for each in args
     )
 
 
 def _run(running: _Up) -> int:
+    raise_descriptor_limit(FEW_DESCRIPTORS + DESCRIPTORS_EACH * MOST_REPLICAS)
     logging.getLogger("lmos_actors").addFilter(_of_agents)
     try:
         trio.run(running.run)
@@ -175,14 +181,16 @@ def _run(running: _Up) -> int:
 
 
 def _why(error: BaseException) -> str:
-    """Return what ended the launcher: of groups that failed too often, what the last of them said."""
-    lines, cause = [str(error)], error.__cause__
+    """Return what ended the launcher: how its last processes ended, and which groups failed too often."""
+    found, cause = [str(error)], error.__cause__
     while cause is not None:
         group = group_of(cause)
         causes = [cause] if group is None else list(group.exceptions)
-        lines += [f"  {each}" for each in causes]
+        found = [*map(str, causes), *found]
         cause = causes[-1].__cause__ if causes else None
-    return "\n".join(dict.fromkeys(lines))
+    if len(found) > 1:
+        del found[-1]  # that of the root, which no file knows
+    return "\n  ".join(dict.fromkeys(found))
 
 
 class _Up:
@@ -290,8 +298,9 @@ def _detached(request: UpRequest, controls: Controls) -> int:
     """Start the launcher in the background, and wait until its groups are ready; Ctrl-C ends it again."""
     said = controls.folder / "launcher.log"
     try:
-        controls.folder.mkdir(parents=True, exist_ok=True)
+        controls.folder.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
         said.unlink(missing_ok=True)  # another one, started just before, goes on with its own
+        said.write_bytes(b"\n")  # on a full disk the launcher could not say why it ends
         log = said.open("w+b")
     except OSError as error:
         raise controls.unwritable(error) from None

@@ -82,6 +82,7 @@ from ._checks import (
 )
 from ._deployment import (
     DATABASE as DATABASE,
+    MOST_REPLICAS as MOST_REPLICAS,
     Deployment as Deployment,
     Drain as Drain,
     Group as Group,
