@@ -26,6 +26,7 @@ from ._simulated import (
 )
 from ._sqlite import SqliteStore as SqliteStore
 from ._store import (
+    AsyncStore as AsyncStore,
     Batch as Batch,
     Check as Check,
     Conflict as Conflict,

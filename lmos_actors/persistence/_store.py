@@ -16,12 +16,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import Enum
-from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias, runtime_checkable
 
 import msgspec
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from contextlib import AbstractAsyncContextManager
 
 Durability: TypeAlias = Literal["process", "power"]
 """What a commit survives: the end of the process, also by SIGKILL; or a power failure, too."""
@@ -80,7 +81,7 @@ Conflict: TypeAlias = tuple[str, str]
 
 
 class Store(Protocol):
-    """A store. Its calls may come from several threads, one at a time; none of them may be awaited.
+    """A store whose calls block. They may come from several threads, one at a time.
 
     Every method but `close` raises `StoreFailed`, of the class that says what is wrong.
     """
@@ -114,6 +115,41 @@ class Store(Protocol):
 
     def close(self) -> None:
         """Close the store; does nothing if it is closed."""
+        ...
+
+
+@runtime_checkable
+class AsyncStore(Protocol):
+    """A store whose calls are awaited: that of a server. They may be under way at the same time.
+
+    Every method raises `StoreFailed`, of the class that says what is wrong. A commit whose call is cancelled
+    may be written all the same, but none is once a later call of the same store has begun.
+    """
+
+    name: str
+    """Its name in messages; no secret is in it."""
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether several writers may have it open at once."""
+        ...
+
+    def opened(self) -> AbstractAsyncContextManager[None]:
+        """Keep the store open for a block; make it if it does not exist. Its end is bounded."""
+        ...
+
+    async def get(self, space: str, keys: Sequence[str]) -> list[bytes | None]:
+        """Return the values of keys as last committed; see `Store`."""
+        ...
+
+    async def scan(
+        self, space: str, *, start: str = "", stop: str | None = None, limit: int
+    ) -> list[tuple[str, bytes]]:
+        """Return a page of records; see `Store`."""
+        ...
+
+    async def commit(self, batches: Sequence[Batch], durability: Durability) -> list[Conflict | None]:
+        """Write batches in one transaction; see `Store`."""
         ...
 
 

@@ -1,4 +1,7 @@
-"""The thread of a store: its calls, one after another, and what waits for them in a trio task.
+"""A blocking store, as a trio program awaits it: its calls are made by a thread, one after another.
+
+On virtual time they are made in the task that asks, as threads have no part in it; a simulated store has a
+commit under way while time goes by.
 
 `trio.to_thread` takes twice as long for a call: it looks for a free thread each time. Where one agent alone
 waits for each of its commits, that is most of the time.
@@ -7,16 +10,26 @@ waits for each of its commits, that is most of the time.
 from __future__ import annotations
 
 import threading
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
+from functools import partial
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import attrs
 import trio
 from trio.lowlevel import Abort
 
+from lmos_actors._core import time_jumps
+
+from ._simulated import SimulatedStore
+
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncGenerator, Callable, Sequence
+
+    from ._store import Batch, Conflict, Durability, Store
+
+CLOSING_SECONDS: Final = 10.0
+"""Seconds for closing a store; one that hangs is left, and closed by its thread should it ever return."""
 
 T = TypeVar("T")
 
@@ -82,3 +95,85 @@ def _wake(call: _Call) -> None:
     if call.task is not None:
         task, call.task = call.task, None
         trio.lowlevel.reschedule(task)
+
+
+class StoreInThread:
+    """A blocking store as an `AsyncStore`."""
+
+    def __init__(self, store: Store) -> None:
+        self.name = store.name
+        self._store = store
+        self._is_open = False
+        self._thread: StoreThread | None = None  # stays None on virtual time
+        self._is_committing = False
+
+    @property
+    def is_shared(self) -> bool:
+        """See `Store`."""
+        return self._store.is_shared
+
+    async def get(self, space: str, keys: Sequence[str]) -> list[bytes | None]:
+        """Return the values of keys; see `Store`."""
+        return await self._call(partial(self._store.get, space, keys))
+
+    async def scan(
+        self, space: str, *, start: str = "", stop: str | None = None, limit: int
+    ) -> list[tuple[str, bytes]]:
+        """Return a page of records; see `Store`."""
+        return await self._call(partial(self._store.scan, space, start=start, stop=stop, limit=limit))
+
+    async def commit(self, batches: Sequence[Batch], durability: Durability) -> list[Conflict | None]:
+        """Write batches; see `Store`."""
+        if isinstance(self._store, SimulatedStore):  # its commits take virtual time
+            return await self._store.commit_in_time(batches, durability)
+        return await self._call(partial(self._commit_store, batches, durability))
+
+    def _commit_store(self, batches: Sequence[Batch], durability: Durability) -> list[Conflict | None]:
+        self._is_committing = True
+        try:
+            return self._store.commit(batches, durability)
+        finally:
+            self._is_committing = False
+
+    async def _call(self, work: Callable[[], T]) -> T:
+        if self._thread is not None:
+            return await self._thread.call(work)
+        await trio.lowlevel.checkpoint()
+        return work()
+
+    # ---- the two ends
+
+    @asynccontextmanager
+    @trio.lowlevel.enable_ki_protection
+    async def opened(self) -> AsyncGenerator[None]:
+        """Keep it open for a block; see `AsyncStore`."""
+        if not time_jumps():
+            self._thread = StoreThread(f"store {self.name}")
+        try:
+            await self._call(self._open_store)
+        except BaseException:
+            self._end_thread()
+            raise
+        try:
+            yield
+        finally:
+            with trio.move_on_after(CLOSING_SECONDS, shield=True):
+                if not self._is_committing:  # else it hangs: its writer has waited long enough
+                    await self._call(self._close_store)
+            self._end_thread()
+
+    def _open_store(self) -> None:
+        self._store.open()
+        self._is_open = True
+
+    def _close_store(self) -> None:
+        if self._is_open:  # else it may be another writer that has it open
+            self._is_open = False
+            self._store.close()
+
+    def _end_thread(self) -> None:
+        """Close the store, if it is open, after the call that is under way; nobody waits for that."""
+        if self._thread is not None:
+            self._thread.end(self._close_store)
+        else:
+            self._close_store()

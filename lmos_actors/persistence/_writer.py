@@ -10,12 +10,11 @@ What it keeps true:
   since later changes of an owner build on the earlier ones. A conflict concerns its own ticket only.
 - **While the store fails nothing is accepted.** `submit` raises, and says when it is tried again: by a write
   of the writer itself, after growing waits, until one succeeds.
-- **The event loop never waits for the disk.** All calls of the store are made by one thread, in order; on
-  virtual time in the writer's task itself, as threads have no part in it, and a simulated store has a commit
-  under way while time goes by. Waiting for a ticket or a read can
-  be cancelled at any time, also when the disk hangs: the call goes on, and its result is dropped.
+- **The event loop never waits for the disk.** A `Store` blocks, so a thread makes its calls
+  (`_thread.py`); an `AsyncStore` is awaited. Waiting for a ticket or a read can be cancelled at any time, also when the store
+  hangs: a commit goes on, and the result of a read is dropped.
 - **The end is bounded.** What was submitted is committed, the store is closed; a store that does not answer
-  is left after `ENDING_SECONDS`, and closed by a thread of its own should it ever return.
+  is left after `ENDING_SECONDS`.
 """
 
 from __future__ import annotations
@@ -23,25 +22,22 @@ from __future__ import annotations
 import copy
 from collections import deque
 from contextlib import asynccontextmanager
-from functools import partial
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final
 
 import attrs
 import msgspec
 import trio
 
-from lmos_actors._core import time_jumps
 from lmos_actors.errors import StoreFailed, WriteConflict
 
-from ._simulated import SimulatedStore
-from ._store import Put, size_of
-from ._thread import StoreThread
+from ._store import AsyncStore, Put, size_of
+from ._thread import StoreInThread
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Sequence
     from contextlib import AbstractAsyncContextManager
 
-    from ._store import Batch, Conflict, Durability, Store, Write
+    from ._store import Conflict, Durability, Store, Write
 
 BATCH: Final = 1_024
 """Limit of tickets in one commit."""
@@ -62,15 +58,13 @@ LAST_PROBE: Final = 5.0
 """Limit of these seconds."""
 
 ENDING_SECONDS: Final = 10.0
-"""Seconds for the last commits and for closing the store."""
+"""Seconds for the last commits."""
 
 HANGS: Final = 1.0
 """Seconds of a commit after which it holds up no restarts: they wait for its end outside their supervisor."""
 
 PROBE: Final = Put("lmos-actors", "probe", b"")
 """The write that tries whether a store works again."""
-
-T = TypeVar("T")
 
 
 @attrs.frozen(kw_only=True)
@@ -145,11 +139,9 @@ class StoreWriter:
     Its methods belong to the task that runs the event loop: no other thread may call them.
     """
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store | AsyncStore) -> None:
         self.name = store.name
-        self._store = store
-        self._is_open = False
-        self._thread: StoreThread | None = None  # stays None on virtual time
+        self._store = store if isinstance(store, AsyncStore) else StoreInThread(store)
         self._waiting: deque[Ticket] = deque()
         self._committing: list[Ticket] = []
         self._bytes = 0  # of all pending tickets
@@ -171,7 +163,7 @@ class StoreWriter:
 
     async def get(self, space: str, keys: Sequence[str]) -> list[bytes | None]:
         """Return the values of keys as last committed; None where there is none. Raise StoreFailed."""
-        return await self._call(partial(self._store.get, space, keys))
+        return await self._store.get(space, keys)
 
     async def scan(
         self, space: str, *, start: str = "", stop: str | None = None, limit: int
@@ -180,7 +172,7 @@ class StoreWriter:
 
         Raise StoreFailed.
         """
-        return await self._call(partial(self._store.scan, space, start=start, stop=stop, limit=limit))
+        return await self._store.scan(space, start=start, stop=stop, limit=limit)
 
     # ---- writing
 
@@ -280,7 +272,7 @@ class StoreWriter:
         durability: Durability = "power" if "power" in [each.durability for each in batch] else "process"
         self._began = trio.current_time()
         try:
-            conflicts = await self._commit([each.writes for each in batch], durability)
+            conflicts = await self._store.commit([each.writes for each in batch], durability)
         except StoreFailed as error:
             self._fail(error)
         else:
@@ -332,7 +324,7 @@ class StoreWriter:
                 await self._work.wait()  # the end is the only thing that sets it: nothing can be submitted
                 return
             try:
-                await self._commit([[PROBE]], "process")
+                await self._store.commit([[PROBE]], "process")
             except StoreFailed as error:
                 self._failure = error
                 seconds = min(2 * seconds, LAST_PROBE)
@@ -341,28 +333,14 @@ class StoreWriter:
                 self._changed.unpark_all()
                 return
 
-    # ---- the calls of the store
-
-    async def _commit(self, batches: Sequence[Batch], durability: Durability) -> Sequence[Conflict | None]:
-        if isinstance(self._store, SimulatedStore):  # its commits take virtual time
-            return await self._store.commit_in_time(batches, durability)
-        return await self._call(partial(self._store.commit, batches, durability))
-
-    async def _call(self, work: Callable[[], T]) -> T:
-        if self._thread is not None:
-            return await self._thread.call(work)
-        await trio.lowlevel.checkpoint()
-        return work()
-
     # ---- the two ends
 
     @asynccontextmanager
     @trio.lowlevel.enable_ki_protection
     async def opened(self) -> AsyncGenerator[StoreWriter]:
         """Keep the store open for a block; see `open_writer`."""
-        await self._open()
         failure: BaseException | None = None
-        async with trio.open_nursery(strict_exception_groups=True) as nursery:
+        async with self._store.opened(), trio.open_nursery(strict_exception_groups=True) as nursery:
             scope, ended = trio.CancelScope(shield=True), trio.Event()
             nursery.start_soon(self._run_until_end, scope, ended, name=f"writer of {self.name}")
             try:
@@ -370,7 +348,7 @@ class StoreWriter:
             except BaseException as error:  # noqa: ASYNC103 -- raised below, and not in a group of the nursery
                 failure = error
             finally:
-                await self._close(ended)
+                await self._end(ended)
                 scope.cancel("the store has not answered")
         if failure is not None:
             raise failure
@@ -383,43 +361,14 @@ class StoreWriter:
             self._leave("its writer has ended")
             ended.set()
 
-    async def _open(self) -> None:
-        if not time_jumps():
-            self._thread = StoreThread(f"store {self.name}")
-        try:
-            await self._call(self._open_store)
-        except BaseException:
-            self._end_thread()
-            raise
-
-    def _open_store(self) -> None:
-        self._store.open()
-        self._is_open = True
-
-    def _close_store(self) -> None:
-        if self._is_open:  # else it may be another writer that has it open
-            self._is_open = False
-            self._store.close()
-
-    def _end_thread(self) -> None:
-        """Close the store, if it is open, after the call that is under way; nobody waits for that."""
-        if self._thread is not None:
-            self._thread.end(self._close_store)
-        else:
-            self._close_store()
-
-    async def _close(self, ended: trio.Event) -> None:
-        """Have the last tickets committed, and close the store; bounded."""
+    async def _end(self, ended: trio.Event) -> None:
+        """Have the last tickets committed; bounded."""
         self._ending = True
         self._work.set()
-        closed = False
         with trio.move_on_after(ENDING_SECONDS, shield=True):
             await ended.wait()
-            await self._call(self._close_store)
-            closed = True
-        self._end_thread()
-        if not closed:
-            self._leave(f"it has not answered within {ENDING_SECONDS:g} s")
+            return
+        self._leave(f"it has not answered within {ENDING_SECONDS:g} s")
 
     def _leave(self, why: str) -> None:
         """Settle all that is pending, and accept no more."""
@@ -429,7 +378,7 @@ class StoreWriter:
         self._changed.unpark_all()
 
 
-def open_writer(store: Store) -> AbstractAsyncContextManager[StoreWriter]:
+def open_writer(store: Store | AsyncStore) -> AbstractAsyncContextManager[StoreWriter]:
     """Open a store for a block, and close it at its end, when all that was submitted is committed.
 
     Raise StoreFailed, when the block is entered, if the store cannot be opened.
