@@ -573,6 +573,15 @@ class StoreReplaced(StoreFailed):
     WAY_OUT = "put it back, or open the store again"
 
 
+class StoreLost(StoreFailed):
+    """A server has lost commits that it had confirmed: it, or a replica in its place, has older content.
+
+    What was computed from the lost content is wrong, so the node that meets this ends.
+    """
+
+    WAY_OUT = "look at the server and its log; a node that is started again goes on with what is left"
+
+
 class StoreFenced(StoreFailed):
     """Another writer has opened the store since: this one may not write to it any more."""
 

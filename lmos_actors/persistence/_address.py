@@ -1,8 +1,8 @@
-"""Names of stores, as people write them: `sqlite:PATH`, `memory:`."""
+"""Names of stores, as people write them: `sqlite:PATH`, `redis://HOST`, `memory:`."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from lmos_actors.errors import ConfigError, nearest
 
@@ -10,18 +10,25 @@ from ._memory import MemoryStore
 from ._sqlite import SqliteStore
 
 if TYPE_CHECKING:
-    from ._store import Store
+    from ._store import AsyncStore, Store
+
+SERVER: Final = ("redis://", "rediss://")
+"""The beginnings of the URL of a store in a server, which nodes share."""
 
 
-def store_of(given: Store | str) -> Store:
+def store_of(given: Store | AsyncStore | str) -> Store | AsyncStore:
     """Return the store that a text names, not open, or the given one. Raise ConfigError."""
     if not isinstance(given, str):
         return given
+    if given.startswith(SERVER):
+        from ._redis import RedisStore  # most programs have neither a server nor its client
+
+        return RedisStore(given)
     kind, colon, path = given.partition(":")
     if kind == "sqlite" and path:
         return SqliteStore(path)
     if given == "memory:":
         return MemoryStore()
-    near = nearest(kind, ("sqlite", "memory")) if colon else None
+    near = nearest(kind, ("sqlite", "redis", "memory")) if colon else None
     hint = f", did you mean {near}:{path}?" if near and near != kind else ""
-    raise ConfigError(f'"{given}" is no store; it is sqlite:PATH or memory:{hint}', "store")
+    raise ConfigError(f'"{given}" is no store; it is sqlite:PATH, redis://HOST or memory:{hint}', "store")

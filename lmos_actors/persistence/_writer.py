@@ -11,8 +11,10 @@ What it keeps true:
 - **While the store fails nothing is accepted.** `submit` raises, and says when it is tried again: by a write
   of the writer itself, after growing waits, until one succeeds.
 - **The event loop never waits for the disk.** A `Store` blocks, so a thread makes its calls
-  (`_thread.py`); an `AsyncStore` is awaited. Waiting for a ticket or a read can be cancelled at any time, also when the store
-  hangs: a commit goes on, and the result of a read is dropped.
+  (`_thread.py`); an `AsyncStore` is awaited. Waiting for a ticket or a read can be cancelled at any time,
+  also when the store hangs: a commit goes on, and the result of a read is dropped.
+- **A server that has lost what it confirmed ends the block** of `open_writer`, by `StoreLost`: what runs in
+  it goes on from content that is gone.
 - **The end is bounded.** What was submitted is committed, the store is closed; a store that does not answer
   is left after `ENDING_SECONDS`.
 """
@@ -21,20 +23,20 @@ from __future__ import annotations
 
 import copy
 from collections import deque
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Final
 
 import attrs
 import msgspec
 import trio
 
-from lmos_actors.errors import StoreFailed, WriteConflict
+from lmos_actors.errors import StoreFailed, StoreLost, WriteConflict
 
 from ._store import AsyncStore, Put, size_of
 from ._thread import StoreInThread
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Sequence
+    from collections.abc import AsyncGenerator, Callable, Generator, Sequence
     from contextlib import AbstractAsyncContextManager
 
     from ._store import Conflict, Durability, Store, Write
@@ -163,7 +165,8 @@ class StoreWriter:
 
     async def get(self, space: str, keys: Sequence[str]) -> list[bytes | None]:
         """Return the values of keys as last committed; None where there is none. Raise StoreFailed."""
-        return await self._store.get(space, keys)
+        with self._losses():
+            return await self._store.get(space, keys)
 
     async def scan(
         self, space: str, *, start: str = "", stop: str | None = None, limit: int
@@ -172,7 +175,18 @@ class StoreWriter:
 
         Raise StoreFailed.
         """
-        return await self._store.scan(space, start=start, stop=stop, limit=limit)
+        with self._losses():
+            return await self._store.scan(space, start=start, stop=stop, limit=limit)
+
+    @contextmanager
+    def _losses(self) -> Generator[None]:
+        """End all that is done with a store that has lost commits, as a reading has found."""
+        try:
+            yield
+        except StoreLost as error:
+            self._fail(error)
+            self._work.set()
+            raise
 
     # ---- writing
 
@@ -192,10 +206,10 @@ class StoreWriter:
         for write in writes:
             size += size_of(write)
         ticket = Ticket(writes, durability, size, done)
-        if self._ending:
-            raise StoreFailed(self.name, "it is being closed", "submit before that")
         if self._failure is not None:
             raise copy.copy(self._failure)
+        if self._ending:
+            raise StoreFailed(self.name, "it is being closed", "submit before that")
         self._waiting.append(ticket)
         self._bytes += ticket.size
         if not self._called:
@@ -257,15 +271,21 @@ class StoreWriter:
 
     @trio.lowlevel.enable_ki_protection
     async def _run(self) -> None:
-        """Commit what is submitted, until the end and until nothing is pending."""
-        while self._waiting or not self._ending:
+        """Commit what is submitted, until the end and until nothing is pending, or until the store has lost
+        commits.
+        """
+        while (self._waiting or not self._ending) and not self._is_lost:
             if not self._waiting:
                 self._work, self._called = trio.Event(), False
                 await self._work.wait()
                 continue
             await self._commit_next()
-            if self._failure is not None:
+            if self._failure is not None and not self._is_lost:
                 await self._probe()
+
+    @property
+    def _is_lost(self) -> bool:
+        return isinstance(self._failure, StoreLost)
 
     async def _commit_next(self) -> None:
         batch = self._committing = self._next_batch()
@@ -317,7 +337,7 @@ class StoreWriter:
     async def _probe(self) -> None:
         """Write after growing waits, until that succeeds or the end has come."""
         seconds = FIRST_PROBE
-        while not self._ending:
+        while not self._ending and not self._is_lost:
             self._probe_at = trio.current_time() + seconds
             self._work = trio.Event()
             with trio.move_on_after(seconds):
@@ -341,10 +361,11 @@ class StoreWriter:
         """Keep the store open for a block; see `open_writer`."""
         failure: BaseException | None = None
         async with self._store.opened(), trio.open_nursery(strict_exception_groups=True) as nursery:
-            scope, ended = trio.CancelScope(shield=True), trio.Event()
-            nursery.start_soon(self._run_until_end, scope, ended, name=f"writer of {self.name}")
+            scope, ended, block = trio.CancelScope(shield=True), trio.Event(), trio.CancelScope()
+            nursery.start_soon(self._run_until_end, scope, ended, block, name=f"writer of {self.name}")
             try:
-                yield self
+                with block:
+                    yield self
             except BaseException as error:  # noqa: ASYNC103 -- raised below, and not in a group of the nursery
                 failure = error
             finally:
@@ -352,12 +373,18 @@ class StoreWriter:
                 scope.cancel("the store has not answered")
         if failure is not None:
             raise failure
+        if block.cancelled_caught and self._failure is not None:
+            raise copy.copy(self._failure)
 
-    async def _run_until_end(self, scope: trio.CancelScope, ended: trio.Event) -> None:
+    async def _run_until_end(
+        self, scope: trio.CancelScope, ended: trio.Event, block: trio.CancelScope
+    ) -> None:
         try:
             with scope:
                 await self._run()
         finally:
+            if self._is_lost:
+                block.cancel("the store has lost commits")
             self._leave("its writer has ended")
             ended.set()
 

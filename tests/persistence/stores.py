@@ -2,22 +2,39 @@
 
 from __future__ import annotations
 
+import atexit
+import hashlib
+import shutil
+import tempfile
 import threading
-from typing import TYPE_CHECKING
+from contextlib import AsyncExitStack
+from functools import cache, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
 
 import pytest
+import trio
 
 from lmos_actors._core import RandomStream
 from lmos_actors.errors import StoreFailed
-from lmos_actors.persistence import MemoryStore, SimulatedDisk, SimulatedStore, SqliteStore
+from lmos_actors.persistence import (
+    AsyncStore,
+    MemoryStore,
+    SimulatedDisk,
+    SimulatedStore,
+    SqliteStore,
+    store_of,
+)
+from tests.redis_server import PROGRAM, RedisServer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from pathlib import Path
+    from collections.abc import Awaitable, Callable, Sequence
 
     from lmos_actors.persistence import Conflict, Durability, Store, Write
 
     Make = Callable[[Path], Store]
+
+T = TypeVar("T")
 
 DISKS: dict[Path, SimulatedDisk] = {}
 
@@ -27,11 +44,95 @@ def simulated(folder: Path) -> SimulatedStore:
     return SimulatedStore(DISKS.setdefault(folder, SimulatedDisk(RandomStream(1))))
 
 
+class Blocking:
+    """An `AsyncStore` as a `Store`: a thread runs the event loop that its calls need."""
+
+    def __init__(self, store: AsyncStore) -> None:
+        self.name = store.name
+        self.is_shared = store.is_shared
+        self._store = store
+        self._stack: AsyncExitStack | None = None
+        self._token: trio.lowlevel.TrioToken | None = None
+        started = threading.Event()
+        threading.Thread(target=trio.run, args=(self._live, started), daemon=True).start()
+        started.wait()
+
+    async def _live(self, started: threading.Event) -> None:
+        self._token = trio.lowlevel.current_trio_token()
+        self._asks: trio.MemorySendChannel[Callable[[], Awaitable[object]]]
+        self._asks, asked = trio.open_memory_channel(1)
+        self._answers: list[object | BaseException] = []
+        self._answered = threading.Semaphore(0)
+        started.set()
+        async for ask in asked:  # in one task, as the store is opened in one and closed in it
+            try:
+                self._answers.append(await ask())
+            except BaseException as error:
+                self._answers.append(error)
+            self._answered.release()
+
+    def _call(self, ask: Callable[[], Awaitable[T]]) -> T:
+        assert self._token is not None
+        self._token.run_sync_soon(self._asks.send_nowait, ask)
+        self._answered.acquire()
+        answer = self._answers.pop()
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer  # type: ignore[return-value]
+
+    async def _open(self) -> None:
+        stack = AsyncExitStack()
+        await stack.enter_async_context(self._store.opened())
+        self._stack = stack
+
+    async def _close(self) -> None:
+        stack, self._stack = self._stack, None
+        if stack is not None:
+            await stack.aclose()
+
+    def open(self) -> None:
+        self._call(self._open)
+
+    def get(self, space: str, keys: Sequence[str]) -> list[bytes | None]:
+        return self._call(partial(self._store.get, space, keys))
+
+    def scan(
+        self, space: str, *, start: str = "", stop: str | None = None, limit: int
+    ) -> list[tuple[str, bytes]]:
+        return self._call(partial(self._store.scan, space, start=start, stop=stop, limit=limit))
+
+    def commit(self, batches: Sequence[Sequence[Write]], durability: Durability) -> list[Conflict | None]:
+        return self._call(partial(self._store.commit, batches, durability))
+
+    def close(self) -> None:
+        self._call(self._close)
+
+
+@cache
+def shared_server() -> RedisServer:
+    """Return the server that all tests of this process share."""
+    folder = Path(tempfile.mkdtemp(prefix="redis"))
+    server = RedisServer(folder, "--appendfsync", "always")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    atexit.register(server.kill)
+    return server
+
+
+def in_redis(folder: Path) -> Blocking:
+    """Return a store of a folder in a real server."""
+    prefix = hashlib.sha256(str(folder).encode()).hexdigest()[:16]
+    store = store_of(shared_server().url(prefix))
+    assert isinstance(store, AsyncStore)
+    return Blocking(store)
+
+
 STORES: dict[str, Make] = {
     "memory": lambda _: MemoryStore(),
     "simulated": simulated,
     "sqlite": lambda folder: SqliteStore(folder / "store.db"),
 }
+if PROGRAM is not None:
+    STORES["redis"] = in_redis
 """How to make each kind of store in an empty folder; closed and opened again, it has kept its content."""
 
 every_store = pytest.mark.parametrize("make", STORES.values(), ids=STORES)

@@ -1,0 +1,232 @@
+"""A store in a real Redis server: its settings, its faults, its losses, and what a late commit meets."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import trio
+
+from lmos_actors.errors import (
+    ConfigError,
+    StoreFailed,
+    StoreForeign,
+    StoreFull,
+    StoreInaccessible,
+    StoreLost,
+    StoreNewer,
+)
+from lmos_actors.persistence import AsyncStore, Put, open_writer, store_of
+from tests.redis_server import RedisServer, needs_redis
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+pytestmark = [
+    needs_redis,
+    # of a connection that could not be made, coredis leaves channels open
+    pytest.mark.filterwarnings("ignore:Unclosed <MemoryObject:ResourceWarning"),
+]
+PUT = [Put("s", "a", b"1")]
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[RedisServer]:
+    server = RedisServer(tmp_path, "--appendfsync", "always")
+    yield server
+    server.kill()
+
+
+def store_at(server: RedisServer, **parameters: str) -> AsyncStore:
+    store = store_of(server.url(**parameters))
+    assert isinstance(store, AsyncStore)
+    return store
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("redis://", "is written redis://HOST"),
+        ("redis://host/db", "is written redis://HOST"),
+        ("redis://host:x", "its port"),
+        ("redis://:secret@host", "does not belong in a URL"),
+        ("redis://host?pasword=env:P", "no parameter.*did you mean password"),
+        ("redis://host?password=secret", "a reference to a secret is needed"),
+        ("redis://host?prefix=a&prefix=b", "twice"),
+        ("redis://host?prefix={a}", "prefix must be"),
+        ("redis://host?replicas=no", "replicas must be"),
+        ("redis://host?keeps=all", "keeps has one value"),
+        ("redis://host?ca=ca.pem", "write rediss://"),
+        ("rediss://host?cert=c.pem", "cert and key go together"),
+        ("rdis:host", "did you mean redis:host"),
+    ],
+)
+def test_urls_that_are_refused(url: str, words: str) -> None:
+    with pytest.raises(ConfigError, match=words) as caught:
+        store_of(url)
+    assert "secret@" not in str(caught.value)
+
+
+async def test_a_commit_outlives_the_server(server: RedisServer) -> None:
+    async with open_writer(store_at(server)) as writer:
+        await writer.submit(PUT).wait()
+        server.kill()
+        with pytest.raises(StoreFailed, match="cannot be reached"):
+            await writer.get("s", ["a"])
+        with pytest.raises(StoreFailed, match="cannot be reached"):
+            await writer.submit(PUT).wait()
+        server.start()
+        await writer.ready()
+        assert await writer.get("s", ["a"]) == [b"1"]
+        await writer.submit([Put("s", "a", b"2", b"1")]).wait()
+    async with open_writer(store_at(server)) as writer:
+        assert await writer.get("s", ["a"]) == [b"2"]
+
+
+@pytest.mark.parametrize("by", ["read", "commit"])
+async def test_what_a_server_has_lost_ends_what_runs_with_it(server: RedisServer, by: str) -> None:
+    with pytest.raises(StoreLost, match="has lost all commits"):  # noqa: PT012
+        async with open_writer(store_at(server)) as writer:
+            await writer.submit(PUT).wait()
+            server.send("FLUSHALL")
+            with pytest.raises(StoreLost):
+                await (writer.get("s", ["a"]) if by == "read" else writer.submit(PUT).wait())
+            await trio.sleep_forever()
+    async with open_writer(store_at(server)) as writer:
+        assert await writer.get("s", ["a"]) == [None]
+
+
+async def test_the_last_commits_are_lost(server: RedisServer, tmp_path: Path) -> None:
+    """As after a fail-over to a replica that was behind."""
+    with pytest.raises(StoreLost, match="has lost the last 3 commits of this"):  # noqa: PT012
+        async with open_writer(store_at(server)) as writer:
+            for number in range(5):
+                await writer.submit([Put("s", "a", b"%d" % number)]).wait()
+            entries = server.send("HGETALL", "{lmos}:writers").decode().split("\r\n")
+            token, opening, commits = entries[4].split()
+            assert commits == "5"
+            server.send("HSET", "{lmos}:writers", entries[2], f"{token} {opening} 2")
+            await writer.submit(PUT).wait()
+
+
+async def test_a_late_commit_is_refused(server: RedisServer) -> None:
+    """One that was cut off, and reaches the server only after its writer has gone on."""
+    late, store = store_at(server), store_at(server)
+    async with store.opened():
+        await store.commit([PUT], "process")
+        vars(late).update(vars(store))  # what the program sent before it was cut off
+        store.__dict__["_is_in_doubt"] = True
+        await store.commit([[Put("s", "a", b"2", b"1")]], "process")
+        with pytest.raises(StoreLost):
+            await late.commit([[Put("s", "a", b"late")]], "process")
+        assert await store.get("s", ["a"]) == [b"2"]
+
+
+async def test_a_server_that_hangs(server: RedisServer) -> None:
+    async with open_writer(store_at(server)) as writer:
+        await writer.submit(PUT).wait()
+        os.kill(server.pid(), signal.SIGSTOP)
+        try:
+            ticket = writer.submit([Put("s", "a", b"2")])
+            for call in (ticket.wait, lambda: writer.get("s", ["a"])):
+                with trio.move_on_after(0.2) as scope:
+                    await call()
+                assert scope.cancelled_caught, "waiting for it ends at once"
+        finally:
+            os.kill(server.pid(), signal.SIGCONT)
+        await ticket.wait()
+        assert await writer.get("s", ["a"]) == [b"2"]
+
+
+async def test_a_server_without_room(server: RedisServer) -> None:
+    async with open_writer(store_at(server)) as writer:
+        await writer.submit(PUT).wait()
+        server.send("CONFIG", "SET", "maxmemory", "1")
+        with pytest.raises(StoreFull, match="its memory is full"):
+            await writer.submit([Put("s", "b", b"")]).wait()
+        assert await writer.get("s", ["a", "b"]) == [b"1", None]
+        server.send("CONFIG", "SET", "maxmemory", "0")
+        await writer.ready()
+        await writer.submit([Put("s", "b", b"")]).wait()
+
+
+@pytest.mark.parametrize(
+    ("settings", "kind", "words"),
+    [
+        (("--appendonly", "no"), StoreFailed, "in memory only.*appendonly yes"),
+        (("--maxmemory-policy", "allkeys-lru"), StoreFailed, "drops any key.*noeviction"),
+        (("--replicaof", "127.0.0.1 1", "--replica-serve-stale-data", "yes"), StoreInaccessible, "a replica"),
+        (("--requirepass", "x"), StoreInaccessible, "user and the password"),
+        (("--min-replicas-to-write", "1"), StoreFailed, "(?i)not enough good replicas"),
+    ],
+)
+async def test_servers_that_are_refused(
+    tmp_path: Path, settings: tuple[str, ...], kind: type[StoreFailed], words: str
+) -> None:
+    server = RedisServer(tmp_path, *settings)
+    try:
+        with pytest.raises(kind, match=words):
+            async with open_writer(store_at(server)):
+                pass
+    finally:
+        server.kill()
+
+
+async def test_a_server_that_may_lose_all(tmp_path: Path) -> None:
+    server = RedisServer(tmp_path, "--appendonly", "no")
+    try:
+        async with open_writer(store_at(server, keeps="nothing")) as writer:
+            await writer.submit(PUT).wait()
+            with pytest.raises(StoreFailed, match="over a power failure"):
+                await writer.submit(PUT, "power").wait()
+    finally:
+        server.kill()
+
+
+async def test_passwords(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    server = RedisServer(tmp_path, "--requirepass", "s3cret")
+    try:
+        monkeypatch.setenv("RIGHT", "s3cret")
+        monkeypatch.setenv("WRONG", "0ther")
+        async with open_writer(store_at(server, password="env:RIGHT")) as writer:
+            await writer.submit(PUT).wait()
+        for reference in ("env:WRONG", "env:MISSING"):
+            with pytest.raises(StoreInaccessible, match=r"password") as caught:
+                async with open_writer(store_at(server, password=reference)):
+                    pass
+            assert "0ther" not in str(caught.value)
+    finally:
+        server.kill()
+
+
+@pytest.mark.parametrize(
+    ("command", "kind", "words"),
+    [
+        (("HSET", "{lmos}:meta", "version", "2"), StoreNewer, "version 2"),
+        (("SET", "{lmos}:meta", "x"), StoreForeign, "another program"),
+        (("SET", "{lmos}:writers", "x"), StoreForeign, "another program"),
+    ],
+)
+async def test_a_prefix_of_others(server: RedisServer, command: Any, kind: Any, words: str) -> None:
+    server.send(*command)
+    with pytest.raises(kind, match=words):
+        async with open_writer(store_at(server)):
+            pass
+    async with open_writer(store_at(server, prefix="other")) as writer:
+        await writer.submit(PUT).wait()
+
+
+async def test_replicas_confirm(server: RedisServer, tmp_path: Path) -> None:
+    (tmp_path / "replica").mkdir()
+    replica = RedisServer(tmp_path / "replica", "--replicaof", f"127.0.0.1 {server.port}")
+    try:
+        while b"master_link_status:up" not in replica.send("INFO", "replication"):  # noqa: ASYNC110
+            await trio.sleep(0.02)
+        async with open_writer(store_at(server, replicas="1")) as writer:
+            await writer.submit(PUT).wait()
+        assert b"\r\n1\r\n" in replica.send("HGET", "{lmos}:v:s", "a")
+    finally:
+        replica.kill()
