@@ -239,6 +239,11 @@ class AgentStates:
 
     async def _restore(self, slot: Slot, agent: Any) -> None:
         form: StateForm = agent.__contract__.state
+        if agent.__contract__.options.durability == "power" and not self.writer.keeps_power:
+            raise ConfigError(
+                f"{type(agent).__name__} has durability='power', and {self.writer.name} cannot keep a commit "
+                "over a power failure: redis-cli config set appendfsync always"
+            )
         if slot.spec.is_unnamed:
             raise needs_name(type(agent).__name__)
         state = await self._claim(slot)

@@ -14,7 +14,9 @@ What this file keeps true:
   of an older epoch nothing is written, and so nothing leaves the agent's output gate, whatever its node
   believes and however long it has been paused or cut off. On a shared store what leaves without a change of
   the state has such a check, too: what an older epoch has read is no answer.
-- **Epochs rise, and none is used twice.** A grant expects the one before it, and survives a loss of power.
+- **Epochs rise, and none is used twice.** A grant expects the one before it, and survives a loss of power
+  where the store can keep anything over one. A server that cannot, and has lost a grant, gives its number
+  again; but to another `mark`, so that what the lost one commits is refused all the same.
 - **Time only decides who waits.** A holder counts from when it has *sent* a renewal, less a margin; another
   node takes the lease once it has seen the same term for that time and the margin (`DRIFT`). Both count
   seconds on clocks of their own: no date is compared, so a clock that is set to another year changes nothing.
@@ -72,11 +74,13 @@ POLL: Final = 0.2
 """Seconds between two looks at a lease that another node holds: a released one is taken that soon."""
 
 
-class Grant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Grant(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """The newest grant of a key."""
 
     epoch: int
     holder: str
+    mark: str = ""
+    """Told apart by it: grants of one number, of a server that has lost one of them."""
 
 
 class Term(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -243,7 +247,7 @@ class Leases:
             writes.append(Put(TERMS, key, self.term(epoch, 0), term or Expected.NOTHING))
         sent = trio.current_time()
         try:
-            await self._writer.submit(writes, "power").wait()
+            await self._writer.submit(writes, "power" if self._writer.keeps_power else "process").wait()
         except WriteConflict:
             return None
         except trio.Cancelled:  # it may have been granted all the same
@@ -273,7 +277,8 @@ class Leases:
     def _next(self, key: str, before: bytes | None) -> tuple[int, Check, Put]:
         """Return the epoch after a grant, what is checked from then on, and the write that grants it."""
         epoch = 1 if before is None else _grant(before).epoch + 1
-        grant = msgspec.json.encode(Grant(epoch, self._home()))
+        mark = "" if self._writer.keeps_power else self.rt.entropy.new_id()
+        grant = msgspec.json.encode(Grant(epoch, self._home(), mark))
         return epoch, Check(LEASES, key, grant), Put(LEASES, key, grant, before or Expected.NOTHING)
 
     def leave(self, key: str, check: Check) -> None:

@@ -385,9 +385,10 @@ class RedisStore:
         self.address = RedisAddress.parse(url)
         self.name = self.address.name
         self.is_shared = True
+        self.keeps_power = False
         self._prefix = f"{{{self.address.prefix}}}"  # one slot of a cluster
         self._client: coredis.Redis[bytes] | None = None
-        self._keeps_power: str | None = None  # how it survives a power failure
+        self._waits_for_disk = False
         self._token = ""
         self._writer = 0
         self._opening = 0
@@ -435,7 +436,7 @@ class RedisStore:
         self._opened()
         values: list[bytes] = []
         packed = msgspec.msgpack.encode([[_packed(write, values) for write in batch] for batch in batches])
-        if durability == "power" and self._keeps_power is None:
+        if durability == "power" and not self.keeps_power:
             raise StoreFailed(self.name, *NO_POWER)
         if self._is_in_doubt:
             await self._join_again()
@@ -465,7 +466,7 @@ class RedisStore:
 
     async def _synced(self, durability: Durability, seconds: int, *arguments: Any) -> Any:
         client = self._opened()
-        if durability == "power" and self._keeps_power == "waitaof":
+        if durability == "power" and self._waits_for_disk:
             with client.ensure_persistence(local=1, timeout_ms=seconds):
                 return await self._run(COMMIT, *arguments)
         return await self._run(COMMIT, *arguments)
@@ -554,19 +555,15 @@ class RedisStore:
                 self.name, "it keeps commits in memory only (appendonly no)",
                 "redis-cli config set appendonly yes, or ?keeps=nothing in its URL if it may lose them",
             )  # fmt: skip
-        if not has_log:
-            self._keeps_power = None
-        elif _version(str(found.get("redis_version", ""))) >= (7, 2):
-            self._keeps_power = "waitaof"
-        else:
-            self._keeps_power = await self._syncs_always()
+        self._waits_for_disk = has_log and _version(str(found.get("redis_version", ""))) >= (7, 2)
+        self.keeps_power = self._waits_for_disk or (has_log and await self._syncs_always())
 
-    async def _syncs_always(self) -> str | None:
+    async def _syncs_always(self) -> bool:
         try:
             found = await self._answer(self._opened().config_get(["appendfsync"]))
         except StoreFailed:  # a server of others, which does not show its settings
-            return None
-        return "always" if {str(_plain(each)) for each in found.values()} == {"always"} else None
+            return False
+        return {str(_plain(each)) for each in found.values()} == {"always"}
 
     async def _join(self) -> None:
         """Enter this writer, and make the store if it does not exist."""

@@ -130,6 +130,11 @@ class AsyncStore(Protocol):
     """Its name in messages; no secret is in it."""
 
     @property
+    def keeps_power(self) -> bool:
+        """Whether a commit with "power" is possible, once it is open: else it raises StoreFailed."""
+        ...
+
+    @property
     def is_shared(self) -> bool:
         """Whether several writers may have it open at once."""
         ...

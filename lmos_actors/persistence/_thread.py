@@ -108,6 +108,11 @@ class StoreInThread:
         self._is_committing = False
 
     @property
+    def keeps_power(self) -> bool:
+        """See `AsyncStore`."""
+        return True
+
+    @property
     def is_shared(self) -> bool:
         """See `Store`."""
         return self._store.is_shared

@@ -161,6 +161,11 @@ class StoreWriter:
         """Whether other writers may have the store open, too."""
         return self._store.is_shared
 
+    @property
+    def keeps_power(self) -> bool:
+        """Whether the store, which is open, can have a commit survive a power failure."""
+        return self._store.keeps_power
+
     # ---- reading
 
     async def get(self, space: str, keys: Sequence[str]) -> list[bytes | None]:

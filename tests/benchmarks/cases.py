@@ -15,6 +15,7 @@ from tests.benchmarks import (
     http,
     limits_clock,
     limits_dispatch,
+    limits_redis,
     limits_sqlite,
     limits_story,
     limits_tasks,
@@ -179,6 +180,17 @@ def _durable_cases() -> Iterator[Case]:
     yield Case("durable-replay", what, on_store(durable.replay), 100_000, 20, None, bare)
     what, memory = "bytes per idle kept agent", on_store(durable.memory)
     yield Case("durable-memory", what, memory, 20_000, 20, None, unit=" bytes", less_is_better=True)
+
+
+def _redis_cases() -> Iterator[Case]:
+    """Agents whose state is kept in a Redis server, against bare pipelines of the same values."""
+    for name, what, program, agents, n, target in (
+        ("redis", "turns of an agent kept in Redis, alone", durable.alone, 1, 5_000, None),
+        ("redis-1k", "turns of 1,000 agents kept in Redis", durable.together, 1_000, 100_000, 0.5),
+    ):
+        args = (durable.Account,) if agents == 1 else (durable.Account, agents)
+        bare = limits_redis.with_server(limits_redis.values_written, agents)
+        yield Case(name, what, limits_redis.with_server(program, *args), n, 10, target, bare)
 
 
 def _wire_cases() -> Iterator[Case]:
@@ -486,6 +498,7 @@ CASES = {
         *_wire_cases(),
         *_directory_cases(),
         *_durable_cases(),
+        *_redis_cases(),
         *_web_cases(),
         *_chat_cases(),
         *_relay_cases(),

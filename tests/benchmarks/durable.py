@@ -71,11 +71,11 @@ def on_store(program: Callable[..., Awaitable[float]], *args: Any) -> Callable[[
     return measured
 
 
-async def started(node: Node, kind: Any, n: int) -> list[Any]:
-    """So many accounts, which differ by their owner."""
+async def started(node: Node, kind: Any, n: int, *, shared: bool = False) -> list[Any]:
+    """So many accounts, which differ by their owner; in a shared store each has a key of its own."""
     return [
-        await node.start_child(ChildSpec(f"account-{number}", Named(kind, f"account-{number}")))
-        for number in range(n)
+        await node.start_child(ChildSpec(name, Named(kind, name), key=name if shared else None))
+        for name in (f"account-{number}" for number in range(n))
     ]
 
 
@@ -93,7 +93,7 @@ class Named:
 async def alone(kind: Any, store: str, n: int) -> float:
     """Turns a second of one agent, asked again once it has answered: each has a commit of its own."""
     async with open_node(store=store) as node:
-        (ref,) = await started(node, kind, 1)
+        (ref,) = await started(node, kind, 1, shared=store.startswith("redis"))
         began = clock()
         for number in range(n):
             assert await ref.invoke(kind.pay_in, 1) == number + 1
@@ -103,7 +103,7 @@ async def alone(kind: Any, store: str, n: int) -> float:
 async def together(kind: Any, agents: int, store: str, n: int) -> float:
     """Turns a second of many agents, all asked at once, again and again, by one task."""
     async with open_node(store=store) as node:
-        refs = await started(node, kind, min(agents, n))
+        refs = await started(node, kind, min(agents, n), shared=store.startswith("redis"))
         began = clock()
         for number in range(n // len(refs)):
             found = await invoke_all(refs, kind.pay_in, 1)

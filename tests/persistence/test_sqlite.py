@@ -451,9 +451,9 @@ def test_names_of_stores(tmp_path: Path) -> None:
     for wrong, hint in (
         ("sqlit:node.db", "did you mean sqlite:node.db?"),
         ("memry:", "did you mean memory:?"),
-        ("node.db", "it is sqlite:PATH or memory:"),
-        ("sqlite:", "it is sqlite:PATH or memory:"),
-        ("", "it is sqlite:PATH or memory:"),
+        ("node.db", "it is sqlite:PATH, redis://HOST or memory:"),
+        ("sqlite:", "it is sqlite:PATH, redis://HOST or memory:"),
+        ("", "it is sqlite:PATH, redis://HOST or memory:"),
     ):
         with pytest.raises(ConfigError) as caught:
             store_of(wrong)

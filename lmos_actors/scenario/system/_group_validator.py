@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from lmos_actors.errors import ConfigError
 from lmos_actors.files import did_you_mean
-from lmos_actors.persistence import store_of
+from lmos_actors.persistence import SERVER, store_of
 from lmos_actors.security import is_loopback
 from lmos_actors.supervision import ChildSpec
 from lmos_actors.transport import endpoint_of
@@ -211,11 +211,14 @@ class GroupValidator:
             key = entry.key if isinstance(entry, AgentEntry | ChildSpec) else None
             if key is None or group not in self._groups or self._groups[group].replicas <= 1:
                 continue
+            if (self._groups[group].store or "").startswith(SERVER):  # which decides who runs it
+                continue
             replicas = self._groups[group].replicas
             path = ("agents", name, "key") if isinstance(entry, AgentEntry) else ("groups", group, "replicas")
             why = (
                 f'{replicas} processes of the group "{group}" would each run the agent of the key "{key}", '
-                "as each has a store of its own: put the agent in a group with one process"
+                "as each has a store of its own: put the agent in a group with one process, or have a "
+                "store that they share, redis://HOST"
             )
             self._report(path, why)
 
