@@ -1,4 +1,4 @@
-"""The process of `test_leases_for_real.py`: it serves an agent with a key, kept in a file."""
+"""The process of `test_leases_for_real.py`: it serves an agent with a key, kept in a store."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class Till(Agent, durable=True):
         return self.sold
 
 
-async def main(path: str) -> None:
-    async with open_node(listen="ws://127.0.0.1:0", store=f"sqlite:{path}") as node:
+async def main(store: str) -> None:
+    async with open_node(listen="ws://127.0.0.1:0", store=store) as node:
         await node.start_child(ChildSpec("till", Till, key="1"))
         os.write(1, f"{node.urls[0]}\n".encode())
         await trio.sleep_forever()

@@ -15,9 +15,10 @@ import pytest
 import trio
 
 from lmos_actors import AgentDied, ChildSpec, action, open_node
-from lmos_actors.errors import StoreInUse
+from lmos_actors.errors import LmosActorsError, StoreInUse
 from lmos_actors.persistence import MemoryStore, SqliteStore
 from tests.persistence.leased_till import Till
+from tests.redis_server import RedisServer, needs_redis
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
 
 
 @asynccontextmanager
-async def process_of(path: Path) -> AsyncIterator[tuple[trio.Process, str]]:
-    command = [sys.executable, "-m", "tests.persistence.leased_till", str(path)]
+async def process_of(store: str) -> AsyncIterator[tuple[trio.Process, str]]:
+    command = [sys.executable, "-m", "tests.persistence.leased_till", store]
     process = await trio.lowlevel.open_process(command, stdout=subprocess.PIPE)
     try:
         assert process.stdout is not None
@@ -54,7 +55,7 @@ async def test_a_process_that_stands_still_keeps_its_file_and_one_that_is_killed
     path = tmp_path / "till.db"
     sold = 0
     for _ in range(2):
-        async with process_of(path) as (process, url), open_node() as node:
+        async with process_of(f"sqlite:{path}") as (process, url), open_node() as node:
             till = await node.consume(Till, f"{url}/agents/till")
             sold += 1
             assert await till.invoke(Till.sell) == sold
@@ -122,3 +123,37 @@ def test_what_a_node_did_while_another_one_took_its_lease_is_not_kept() -> None:
     finally:
         thread.join(60)
     assert failures == []
+
+
+@pytest.mark.slow
+@needs_redis
+async def test_nothing_of_a_process_counts_that_stood_still_while_another_one_took_its_lease(
+    tmp_path: Path,
+) -> None:
+    server = RedisServer(tmp_path)
+    try:
+        async with process_of(server.url()) as (process, url), open_node() as caller:
+            old = await caller.consume(Till, f"{url}/agents/till")
+            assert await old.invoke(Till.sell) == 1
+            process.send_signal(signal.SIGSTOP)
+            async with open_node(store=server.url()) as node, trio.open_nursery() as nursery:
+                late: list[object] = []
+
+                async def ask_the_old_one() -> None:
+                    try:
+                        late.append(await old.invoke(Till.sell))
+                    except LmosActorsError as error:
+                        late.append(type(error))
+
+                nursery.start_soon(ask_the_old_one)
+                till = await node.start_child(ChildSpec("till", Till, key="1"))
+                assert await till.invoke(Till.sell) == 2
+                process.send_signal(signal.SIGCONT)
+                assert await till.invoke(Till.sell) == 3
+                with trio.fail_after(20):
+                    while not late:  # noqa: ASYNC110 -- until the other process has answered
+                        await trio.sleep(0.05)
+                assert late[0] not in (2, 3, 4), "what it computed is no answer"
+                assert await till.invoke(Till.sell) == 4
+    finally:
+        server.kill()

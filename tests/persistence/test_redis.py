@@ -25,11 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-pytestmark = [
-    needs_redis,
-    # of a connection that could not be made, coredis leaves channels open
-    pytest.mark.filterwarnings("ignore:Unclosed <MemoryObject:ResourceWarning"),
-]
+pytestmark = needs_redis
 PUT = [Put("s", "a", b"1")]
 
 
