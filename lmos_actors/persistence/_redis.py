@@ -7,7 +7,7 @@ Each space is a hash of its values and a sorted set of its keys, as a hash has n
 | `{PREFIX}:v:SPACE` | hash | key to value |
 | `{PREFIX}:k:SPACE` | sorted set, all scores 0 | the keys, in the order of their bytes |
 | `{PREFIX}:writers` | hash | number of a writer to `TOKEN OPENING COMMIT`, the last one of each |
-| `{PREFIX}:meta` | hash | `version` of this layout, `made` (when), `id`, `writer` (the last number) |
+| `{PREFIX}:meta` | hash | `version`, `made` (when), `id`, `writers` (one or many), `writer` (last number) |
 
 What it keeps true:
 
@@ -15,6 +15,10 @@ What it keeps true:
   an older epoch is refused where the state is. Redis takes nothing back when a script fails in the middle; so
   all that can fail is looked at before the first write, and the first write is one that a full server
   refuses.
+- **Who may write is decided in the server.** Where many may, durable agents have keys of their own, and a
+  commit of each checks its lease. With `writers=one` an opening ends the writers before it, as it does with a
+  file: what has no lease (sessions of chats, hubs, directories) is in a store of its own, and another machine
+  may go on with it.
 - **A late commit is refused.** A call that was cut off or cancelled may still be on its way while the next
   reading begins. Each commit therefore names its writer's opening and the number of the commit before it;
   after every failure the writer takes a new opening, and from then on the server refuses those of the old.
@@ -53,6 +57,7 @@ from lmos_actors.errors import (
     ConfigError,
     StoreDamaged,
     StoreFailed,
+    StoreFenced,
     StoreForeign,
     StoreFull,
     StoreInaccessible,
@@ -121,17 +126,27 @@ _JOIN: Final = """
 local meta = KEYS[1] .. ':meta'
 local version = redis.call('HGET', meta, 'version')
 if version and version ~= ARGV[1] then
-  return {version, 0}
+  return {version, 0, ''}
 end
 if not version then
-  redis.call('HSET', meta, 'version', ARGV[1], 'made', ARGV[2], 'id', ARGV[3])
+  redis.call('HSET', meta, 'version', ARGV[1], 'made', ARGV[2], 'id', ARGV[3], 'writers', ARGV[5])
 end
+local kind = redis.call('HGET', meta, 'writers')
+if kind ~= ARGV[5] then
+  return {ARGV[1], 0, kind}
+end
+local writers = KEYS[1] .. ':writers'
 local writer = redis.call('HINCRBY', meta, 'writer', 1)
-redis.call('HSET', KEYS[1] .. ':writers', writer, ARGV[3] .. ' 1 0')
-redis.call('HDEL', KEYS[1] .. ':writers', writer - tonumber(ARGV[4]))
-return {ARGV[1], writer}
+if kind == 'one' then
+  redis.call('DEL', writers)
+end
+redis.call('HSET', writers, writer, ARGV[3] .. ' 1 0')
+redis.call('HDEL', writers, writer - tonumber(ARGV[4]))
+return {ARGV[1], writer, redis.call('HGET', meta, 'id')}
 """
-"""Enter a writer. ARGV: version, date, its token, limit of writers. Returns the version found, its number."""
+"""Enter a writer. ARGV: version, date, its token, limit of writers, "one" or "many". Returns the version
+found, its number and the id of the store; number 0 and the kind of the store, where it is not let in.
+"""
 
 _JOIN_AGAIN: Final = """
 local writers = KEYS[1] .. ':writers'
@@ -257,7 +272,8 @@ class RedisAddress:
 
     `redis://HOST[:PORT][/DB]`, over TLS `rediss://`; parameters: `user` and `password` (a reference,
     `env:NAME` or `file:PATH`), `ca`, `cert` and `key` (PEM files), `prefix` (of all keys), `replicas` (how
-    many must have a commit before it counts), `keeps=nothing` (the server may lose all at its end).
+    many must have a commit before it counts), `keeps=nothing` (the server may lose all at its end) and
+    `writers=one` (each opening ends the writers before it).
     """
 
     host: str
@@ -272,6 +288,7 @@ class RedisAddress:
     prefix: str = "lmos"
     replicas: int = 0
     keeps_nothing: bool = False
+    one_writer: bool = False
 
     @classmethod
     def parse(cls, url: str, folder: Path | None = None) -> RedisAddress:
@@ -294,7 +311,8 @@ class RedisAddress:
             "key": partial(_file, folder),
             "prefix": _prefix,
             "replicas": _count,
-            "keeps": _keeps,
+            "keeps": partial(_only, "keeps", "nothing"),
+            "writers": partial(_only, "writers", "one"),
         }
         values: dict[str, Any] = {}
         for name, value in parse_qsl(parts.query, keep_blank_values=True):
@@ -305,6 +323,7 @@ class RedisAddress:
                 _refuse(f'"{name}" is there twice')
             values[name] = read[name](value)
         values["keeps_nothing"] = values.pop("keeps", False)
+        values["one_writer"] = values.pop("writers", False)
         secure = parts.scheme == "rediss"
         if not secure and (tls := [name for name in ("ca", "cert", "key") if name in values]):
             _refuse(f'"{tls[0]}" goes with TLS: write rediss://')
@@ -354,9 +373,9 @@ def _count(value: str) -> int:
     return int(value)
 
 
-def _keeps(value: str) -> bool:
-    if value != "nothing":
-        _refuse('keeps has one value, "nothing"')
+def _only(name: str, word: str, value: str) -> bool:
+    if value != word:
+        _refuse(f'{name} has one value, "{word}"')
     return True
 
 
@@ -384,17 +403,18 @@ class RedisStore:
         """Prepare the store at a URL; see `RedisAddress`. Raise ConfigError."""
         self.address = RedisAddress.parse(url)
         self.name = self.address.name
-        self.is_shared = True
+        self.is_shared = not self.address.one_writer
         self.keeps_power = False
         self._prefix = f"{{{self.address.prefix}}}"  # one slot of a cluster
         self._client: coredis.Redis[bytes] | None = None
         self._waits_for_disk = False
+        self._id = ""
         self._token = ""
         self._writer = 0
         self._opening = 0
         self._commits = 0  # the last confirmed one
         self._is_in_doubt = False  # what became of the last commit is unknown
-        self._lost: StoreLost | None = None
+        self._lost: StoreLost | StoreFenced | None = None
 
     # ---- reading
 
@@ -426,7 +446,7 @@ class RedisStore:
         found: Any
         is_there, found = await self._run(script, *writer, space.encode(), *arguments)
         if not is_there:
-            self._lose(found.decode())
+            await self._lose(found.decode())
         return list(found)
 
     # ---- writing
@@ -445,7 +465,7 @@ class RedisStore:
             durability, self._writer, before, self._entry(self._commits + 1), packed, *values
         )
         if found.decode() != before:
-            self._lose(found.decode())
+            await self._lose(found.decode())
         self._commits += 1
         self._is_in_doubt = False
         outcome: list[Conflict | None] = [None] * len(batches)
@@ -478,10 +498,15 @@ class RedisStore:
         """Take a new opening, from which on no commit of the old one is written. Raise StoreLost."""
         opening, commits = await self._run(JOIN_AGAIN, self._writer, self._token, self._commits)
         if not opening:
-            self._lose(commits.decode())
+            await self._lose(commits.decode())
         self._opening, self._commits, self._is_in_doubt = int(opening), int(commits), False
 
-    def _lose(self, found: str) -> NoReturn:
+    async def _lose(self, found: str) -> NoReturn:
+        """Raise what a server means that has another entry of this writer than is expected."""
+        id = await self._answer(self._opened().hget(f"{self._prefix}:meta", "id"))
+        if not found and self.address.one_writer and _plain(id) == self._id:
+            self._lost = StoreFenced(self.name, "another writer has opened it since")
+            raise self._lost
         token, _, rest = found.partition(" ")
         if token == self._token:
             number = self._commits - int(rest.split()[1])
@@ -569,12 +594,19 @@ class RedisStore:
         """Enter this writer, and make the store if it does not exist."""
         self._token, self._lost, self._is_in_doubt = os.urandom(8).hex(), None, False
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        version, writer = await self._run(JOIN, VERSION, now, self._token, MAX_WRITERS)
+        kind = "one" if self.address.one_writer else "many"
+        version, writer, rest = await self._run(JOIN, VERSION, now, self._token, MAX_WRITERS, kind)
         if int(version) != VERSION:
-            raise StoreNewer(
-                self.name, f"its layout is of version {int(version)}, this program knows {VERSION}"
+            why = f"its layout is of version {int(version)}, this program knows {VERSION}"
+            raise StoreNewer(self.name, why)
+        if not writer:
+            fix = "leave out writers=one" if self.address.one_writer else "write &writers=one"
+            raise StoreForeign(
+                self.name,
+                f"it was made for {rest.decode()} writer{'s' * self.address.one_writer}",
+                f"name another prefix, or {fix}",
             )
-        self._writer, self._opening, self._commits = int(writer), 1, 0
+        self._id, self._writer, self._opening, self._commits = rest.decode(), int(writer), 1, 0
 
     # ---- calls
 

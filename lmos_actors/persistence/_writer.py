@@ -13,8 +13,8 @@ What it keeps true:
 - **The event loop never waits for the disk.** A `Store` blocks, so a thread makes its calls
   (`_thread.py`); an `AsyncStore` is awaited. Waiting for a ticket or a read can be cancelled at any time,
   also when the store hangs: a commit goes on, and the result of a read is dropped.
-- **A server that has lost what it confirmed ends the block** of `open_writer`, by `StoreLost`: what runs in
-  it goes on from content that is gone.
+- **Some failures are final**: the store has lost what it had confirmed, or has another writer now. They end
+  the block of `open_writer`, as what runs in it goes on from content that is gone, or not its own any more.
 - **The end is bounded.** What was submitted is committed, the store is closed; a store that does not answer
   is left after `ENDING_SECONDS`.
 """
@@ -30,7 +30,7 @@ import attrs
 import msgspec
 import trio
 
-from lmos_actors.errors import StoreFailed, StoreLost, WriteConflict
+from lmos_actors.errors import StoreFailed, StoreFenced, StoreLost, WriteConflict
 
 from ._store import AsyncStore, Put, size_of
 from ._thread import StoreInThread
@@ -64,6 +64,9 @@ ENDING_SECONDS: Final = 10.0
 
 HANGS: Final = 1.0
 """Seconds of a commit after which it holds up no restarts: they wait for its end outside their supervisor."""
+
+FINAL: Final = StoreLost, StoreFenced
+"""Failures after which a writer is not tried again."""
 
 PROBE: Final = Put("lmos-actors", "probe", b"")
 """The write that tries whether a store works again."""
@@ -185,10 +188,10 @@ class StoreWriter:
 
     @contextmanager
     def _losses(self) -> Generator[None]:
-        """End all that is done with a store that has lost commits, as a reading has found."""
+        """End all that is done with a store once a reading has found that it is lost."""
         try:
             yield
-        except StoreLost as error:
+        except FINAL as error:
             self._fail(error)
             self._work.set()
             raise
@@ -276,21 +279,21 @@ class StoreWriter:
 
     @trio.lowlevel.enable_ki_protection
     async def _run(self) -> None:
-        """Commit what is submitted, until the end and until nothing is pending, or until the store has lost
-        commits.
+        """Commit what is submitted, until the end and until nothing is pending, or until the store
+        is lost to it.
         """
-        while (self._waiting or not self._ending) and not self._is_lost:
+        while (self._waiting or not self._ending) and not self._is_final:
             if not self._waiting:
                 self._work, self._called = trio.Event(), False
                 await self._work.wait()
                 continue
             await self._commit_next()
-            if self._failure is not None and not self._is_lost:
+            if self._failure is not None and not self._is_final:
                 await self._probe()
 
     @property
-    def _is_lost(self) -> bool:
-        return isinstance(self._failure, StoreLost)
+    def _is_final(self) -> bool:
+        return isinstance(self._failure, FINAL)
 
     async def _commit_next(self) -> None:
         batch = self._committing = self._next_batch()
@@ -342,7 +345,7 @@ class StoreWriter:
     async def _probe(self) -> None:
         """Write after growing waits, until that succeeds or the end has come."""
         seconds = FIRST_PROBE
-        while not self._ending and not self._is_lost:
+        while not self._ending and not self._is_final:
             self._probe_at = trio.current_time() + seconds
             self._work = trio.Event()
             with trio.move_on_after(seconds):
@@ -388,8 +391,8 @@ class StoreWriter:
             with scope:
                 await self._run()
         finally:
-            if self._is_lost:
-                block.cancel("the store has lost commits")
+            if self._is_final:
+                block.cancel("the store is lost to its writer")
             self._leave("its writer has ended")
             ended.set()
 

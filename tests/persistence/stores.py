@@ -118,10 +118,10 @@ def shared_server() -> RedisServer:
     return server
 
 
-def in_redis(folder: Path) -> Blocking:
+def in_redis(folder: Path, **parameters: str) -> Blocking:
     """Return a store of a folder in a real server."""
     prefix = hashlib.sha256(str(folder).encode()).hexdigest()[:16]
-    store = store_of(shared_server().url(prefix))
+    store = store_of(shared_server().url(prefix, **parameters))
     assert isinstance(store, AsyncStore)
     return Blocking(store)
 
@@ -133,6 +133,7 @@ STORES: dict[str, Make] = {
 }
 if PROGRAM is not None:
     STORES["redis"] = in_redis
+    STORES["redis, one writer"] = partial(in_redis, writers="one")
 """How to make each kind of store in an empty folder; closed and opened again, it has kept its content."""
 
 every_store = pytest.mark.parametrize("make", STORES.values(), ids=STORES)

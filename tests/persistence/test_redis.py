@@ -12,6 +12,7 @@ import trio
 from lmos_actors.errors import (
     ConfigError,
     StoreFailed,
+    StoreFenced,
     StoreForeign,
     StoreFull,
     StoreInaccessible,
@@ -147,6 +148,32 @@ async def test_a_server_without_room(server: RedisServer) -> None:
         server.send("CONFIG", "SET", "maxmemory", "0")
         await writer.ready()
         await writer.submit([Put("s", "b", b"")]).wait()
+
+
+@pytest.mark.parametrize("by", ["read", "commit", "commit in doubt"])
+async def test_an_opening_ends_the_only_writer_before_it(server: RedisServer, by: str) -> None:
+    url = server.url(writers="one")
+    with pytest.raises(StoreFenced, match="another writer has opened it since"):  # noqa: PT012
+        async with open_writer(store_of(url)) as first:
+            await first.submit(PUT).wait()
+            async with open_writer(store_of(url)) as second:
+                assert not second.is_shared
+                if by == "commit in doubt":
+                    vars(first)["_store"]._is_in_doubt = True
+                with pytest.raises(StoreFenced):
+                    await (first.get("s", ["a"]) if by == "read" else first.submit(PUT).wait())
+                await second.submit([Put("s", "a", b"2", b"1")]).wait()
+            await trio.sleep_forever()
+    for parameters, words in (
+        ({}, "made for one writer;"),
+        ({"writers": "one", "prefix": "m"}, "for many writers"),
+    ):
+        with pytest.raises(StoreForeign, match=words):
+            async with (
+                open_writer(store_of(server.url(prefix="m"))),
+                open_writer(store_at(server, **parameters)),
+            ):
+                pass
 
 
 @pytest.mark.parametrize(
