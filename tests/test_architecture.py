@@ -46,7 +46,7 @@ ONLY: dict[str, frozenset[str]] = {
     "conformance": frozenset({"transport", "protocol", "files", "_core", "root"}),
     "portal": frozenset({"actors", "_core", "root"}),
     "supervision": frozenset({"actors", "_core", "root"}),
-    "persistence": frozenset({"actors", "_core", "root"}),
+    "persistence": frozenset({"actors", "security", "_core", "root"}),
     "actors": frozenset({"protocol", "_core", "root"}),
     "security": frozenset({"protocol", "files", "_core", "root"}),
     "transport": frozenset({"_core", "root"}),

@@ -1,6 +1,6 @@
 """Stores of kept state, the writer through which a trio program uses one, and the states of agents."""
 
-from ._address import SERVER as SERVER, store_of as store_of
+from ._address import SERVER as SERVER, has_one_writer as has_one_writer, store_of as store_of
 from ._agent_states import AgentStates as AgentStates
 from ._backup import back_up as back_up, new_file as new_file
 from ._identities import (
@@ -44,5 +44,6 @@ from ._writer import (
     StoreWriter as StoreWriter,
     Ticket as Ticket,
     WriterStatistics as WriterStatistics,
+    check_only_writer as check_only_writer,
     open_writer as open_writer,
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
+from urllib.parse import parse_qsl
 
 from lmos_actors.errors import ConfigError, nearest
 
@@ -14,6 +15,12 @@ if TYPE_CHECKING:
 
 SERVER: Final = ("redis://", "rediss://")
 """The beginnings of the URL of a store in a server, which nodes share."""
+
+
+def has_one_writer(text: str) -> bool:
+    """Return whether the store that a text names is for one process at a time, and others may open it."""
+    query = parse_qsl(text.partition("?")[2])
+    return text.startswith("sqlite:") or (text.startswith(SERVER) and ("writers", "one") in query)
 
 
 def store_of(given: Store | AsyncStore | str) -> Store | AsyncStore:

@@ -30,7 +30,7 @@ import attrs
 import msgspec
 import trio
 
-from lmos_actors.errors import StoreFailed, StoreFenced, StoreLost, WriteConflict
+from lmos_actors.errors import ConfigError, StoreFailed, StoreFenced, StoreLost, WriteConflict
 
 from ._store import AsyncStore, Put, size_of
 from ._thread import StoreInThread
@@ -411,6 +411,16 @@ class StoreWriter:
         if self._waiting or self._committing:
             self._fail(StoreFailed(self.name, f"{why}: what became of the last writes is unknown"))
         self._changed.unpark_all()
+
+
+def check_only_writer(writer: StoreWriter, what: str) -> None:
+    """Raise ConfigError if other nodes may write to the store: `what` is kept, and has no lease."""
+    if writer.is_shared:
+        raise ConfigError(
+            f"{what} need a store that one node alone writes to, and {writer.name} is one that nodes share: "
+            "add &writers=one, and a prefix of its own for each process, such as prefix=desk-$(replica)",
+            "store",
+        )
 
 
 def open_writer(store: Store | AsyncStore) -> AbstractAsyncContextManager[StoreWriter]:

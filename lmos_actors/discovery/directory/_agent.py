@@ -38,7 +38,15 @@ from lmos_actors.actors import (
     prop,
 )
 from lmos_actors.errors import ActionFailed, StoreFailed, WriteConflict
-from lmos_actors.persistence import MemoryStore, SqliteStore, after, open_writer
+from lmos_actors.persistence import (
+    SERVER,
+    MemoryStore,
+    SqliteStore,
+    after,
+    check_only_writer,
+    open_writer,
+    store_of,
+)
 
 from .._search_results import LEASE
 from ._changes import KINDS, Change, EventLog, EventPage
@@ -53,7 +61,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
 
     from lmos_actors._core import Timer
-    from lmos_actors.persistence import Store, StoreWriter, Ticket
+    from lmos_actors.persistence import AsyncStore, Store, StoreWriter, Ticket
 
 MAX_WRITES: Final = 1_024
 """Limit of changes that wait to be written."""
@@ -151,6 +159,8 @@ class ThingDirectory(Agent, rename="camel", mailbox=MailboxOptions(size=MAX_WRIT
         self._retry_at = 0.0  # earliest time of the next timer after a failed write
         async with open_writer(self.store or store_for(self.options)) as writer:
             self._writer = writer
+            if self.store is None and self.options.path is not None:
+                check_only_writer(writer, "the entries of a directory")
             things, events = await _records(writer, THINGS), await _records(writer, EVENTS)
             life = await _life(writer, self.new_id()[:ID_LENGTH])
             self._restore(stored_state(things, events, self._moment()), life)
@@ -408,9 +418,12 @@ def _caller(principal: str | None) -> str:
     return request.principal or ""
 
 
-def store_for(options: DirectoryOptions) -> Store:
-    """Return the store of a directory, not open: in its file, or in memory."""
-    return MemoryStore() if options.path is None else SqliteStore(options.path)
+def store_for(options: DirectoryOptions) -> Store | AsyncStore:
+    """Return the store of a directory, not open: in its file, in a server, or in memory."""
+    if options.path is None:
+        return MemoryStore()
+    is_url = isinstance(options.path, str) and options.path.startswith(SERVER)
+    return store_of(str(options.path)) if is_url else SqliteStore(options.path)
 
 
 async def _records(writer: StoreWriter, space: str) -> list[tuple[str, bytes]]:

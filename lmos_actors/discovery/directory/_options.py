@@ -25,8 +25,8 @@ CENTURY: Final = (
 class DirectoryOptions:
     """Options of a directory.
 
-    `path` is the SQLite database, created if missing; None keeps everything in memory for the life of the
-    node. Only one directory can use a database at a time.
+    `path` is the SQLite database, created if missing, or the URL of a store in Redis with `writers=one`;
+    None keeps everything in memory for the life of the node. Only one directory can use a database at a time.
 
     At most `max_entries` descriptions, each of at most `max_bytes` of JSON, together `max_total_bytes`.
     `default_ttl`: time to live in seconds of a registration without an end; None: `max_ttl`, or none.

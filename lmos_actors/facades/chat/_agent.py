@@ -27,7 +27,14 @@ import trio
 
 from lmos_actors.actors import Agent, MailboxOptions, action, current_request
 from lmos_actors.errors import ActionFailed, AgentDied, AgentUnavailable, NotFound, StopFailed, StoreFailed
-from lmos_actors.persistence import KeptMessage, MemoryStore, SessionOptions, Sessions, open_writer
+from lmos_actors.persistence import (
+    KeptMessage,
+    MemoryStore,
+    SessionOptions,
+    Sessions,
+    check_only_writer,
+    open_writer,
+)
 from lmos_actors.supervision import ChildSpec
 
 from ._answer_channel import AHEAD
@@ -135,6 +142,7 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
         async with AsyncExitStack() as stack:
             if slot.rt.keeping is not None:
                 writer = slot.rt.keeping.writer
+                check_only_writer(writer, "the sessions of chats")
             else:
                 stores = _MEMORIES.setdefault(slot.rt, {})
                 store = stores.setdefault(self.path, MemoryStore())

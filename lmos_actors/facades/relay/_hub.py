@@ -17,7 +17,7 @@ import attrs
 import trio
 
 from lmos_actors.actors import Agent, action
-from lmos_actors.persistence import Identities, IdentityOptions, MemoryStore, open_writer
+from lmos_actors.persistence import Identities, IdentityOptions, MemoryStore, check_only_writer, open_writer
 from lmos_actors.protocol.relay import EVERYBODY, RELAY, Hub, HubStatistics
 from lmos_actors.transport import server_text
 
@@ -84,6 +84,7 @@ class RelayHub(Agent, private=True):
         async with AsyncExitStack() as stack:
             if slot.rt.keeping is not None:
                 writer = slot.rt.keeping.writer
+                check_only_writer(writer, "the identities of a hub")
             else:
                 store = _MEMORIES.setdefault(slot.rt, {}).setdefault(self.path, MemoryStore())
                 writer = await stack.enter_async_context(open_writer(store))

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from lmos_actors.errors import ConfigError
 from lmos_actors.files import did_you_mean
-from lmos_actors.persistence import SERVER, store_of
+from lmos_actors.persistence import SERVER, has_one_writer, store_of
 from lmos_actors.security import is_loopback
 from lmos_actors.supervision import ChildSpec
 from lmos_actors.transport import endpoint_of
 
-from ..model import DATABASE, AgentEntry, Group, filled_for, needs_of, texts_of
+from ..model import AgentEntry, Group, filled_for, needs_of, texts_of
 from ._launch_plan import owned_by
 from ._node_validator import GROUPS, NodeValidator
 
@@ -174,7 +174,7 @@ class GroupValidator:
         if group.update.order != "start_first":
             return
         path = (*here, "update", "order")
-        if group.store is not None and group.store.startswith(DATABASE):
+        if group.store is not None and has_one_writer(group.store):
             why = f'with "start_first" two processes would have the store "{group.store}": one at a time may'
             self._report(path, why)
         for url in texts_of(group.listen):
@@ -211,7 +211,8 @@ class GroupValidator:
             key = entry.key if isinstance(entry, AgentEntry | ChildSpec) else None
             if key is None or group not in self._groups or self._groups[group].replicas <= 1:
                 continue
-            if (self._groups[group].store or "").startswith(SERVER):  # which decides who runs it
+            store = self._groups[group].store or ""
+            if store.startswith(SERVER) and not has_one_writer(store):  # it decides who runs the agent
                 continue
             replicas = self._groups[group].replicas
             path = ("agents", name, "key") if isinstance(entry, AgentEntry) else ("groups", group, "replicas")

@@ -10,7 +10,7 @@ import msgspec
 from lmos_actors.errors import ConfigError
 from lmos_actors.files import Duration
 
-from ..model import DATABASE, Deployment, Group, filled_for, needs_of, texts_of
+from ..model import Deployment, Group, filled_for, needs_of, texts_of
 from ._tree_builder import backoff_of
 
 if TYPE_CHECKING:
@@ -80,6 +80,7 @@ def is_alone(group: Group) -> bool:
 
 def owned_by(group: Group) -> list[tuple[str, str]]:
     """Return what a process has to itself: the key, and the text before `$(replica)` is filled in."""
+    from lmos_actors.persistence import has_one_writer
     from lmos_actors.transport import endpoint_of
 
     found: list[tuple[str, str]] = []
@@ -89,7 +90,7 @@ def owned_by(group: Group) -> list[tuple[str, str]]:
                 found.append(("listen", url))
         except ConfigError:
             continue  # which is a mistake of its own
-    if group.store is not None and group.store.startswith(DATABASE):
+    if group.store is not None and has_one_writer(group.store):
         found.append(("store", group.store))
     if isinstance(group.directory, str):
         found.append(("directory", group.directory))
