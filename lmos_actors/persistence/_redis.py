@@ -41,15 +41,10 @@ import copy
 import hashlib
 import logging
 import os
-import ssl
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
-from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn
-from urllib.parse import parse_qsl, unquote, urlsplit
 
-import attrs
 import msgspec
 import trio
 
@@ -64,10 +59,10 @@ from lmos_actors.errors import (
     StoreInUse,
     StoreLost,
     StoreNewer,
-    nearest,
 )
-from lmos_actors.security import Reference, SecretSource
+from lmos_actors.security import SecretSource
 
+from ._redis_address import RedisAddress
 from ._store import Delete, DeleteRange, Expected, Put
 
 try:
@@ -79,14 +74,14 @@ except ImportError:
     raise ConfigError("a store in Redis needs the extra redis: pip install 'lmos-actors[redis]'") from None
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+    from collections.abc import AsyncGenerator, Awaitable, Sequence
+
+    from lmos_actors.security import Reference
 
     from ._store import Batch, Conflict, Durability, Write
 
 VERSION: Final = 1
 """Version of the layout."""
-
-PORT: Final = 6379
 
 CONNECT_SECONDS: Final = 5.0
 """Seconds for a connection."""
@@ -262,121 +257,6 @@ class _Script:
 
 JOIN, JOIN_AGAIN, COMMIT = map(_Script, (_JOIN, _JOIN_AGAIN, _COMMIT))
 GET, SCAN = _Script(_CHECKED + _GET), _Script(_CHECKED + _SCAN)
-
-# ---- the URL
-
-
-@attrs.frozen(kw_only=True)
-class RedisAddress:
-    """What the URL of a store in Redis says.
-
-    `redis://HOST[:PORT][/DB]`, over TLS `rediss://`; parameters: `user` and `password` (a reference,
-    `env:NAME` or `file:PATH`), `ca`, `cert` and `key` (PEM files), `prefix` (of all keys), `replicas` (how
-    many must have a commit before it counts), `keeps=nothing` (the server may lose all at its end) and
-    `writers=one` (each opening ends the writers before it).
-    """
-
-    host: str
-    port: int = PORT
-    database: int = 0
-    secure: bool = False
-    user: str = "default"
-    password: Reference | None = None
-    ca: str | None = None
-    cert: str | None = None
-    key: str | None = None
-    prefix: str = "lmos"
-    replicas: int = 0
-    keeps_nothing: bool = False
-    one_writer: bool = False
-
-    @classmethod
-    def parse(cls, url: str, folder: Path | None = None) -> RedisAddress:
-        """Parse a URL; relative paths are resolved in `folder`. Raise ConfigError, without secrets."""
-        try:
-            parts = urlsplit(url)
-            port = parts.port or PORT
-        except ValueError:
-            _refuse("its port must be a number from 1 to 65535")
-        if parts.username is not None or parts.password is not None:
-            _refuse('a password does not belong in a URL: "?user=NAME&password=env:NAME" says where it is')
-        database = parts.path.strip("/")
-        if not parts.hostname or (database and not database.isdecimal()) or parts.fragment:
-            _refuse("it is written redis://HOST:PORT/NUMBER_OF_DATABASE?prefix=NAME")
-        read: dict[str, Callable[[str], Any]] = {
-            "user": str,
-            "password": partial(Reference.parse, folder=folder),
-            "ca": partial(_file, folder),
-            "cert": partial(_file, folder),
-            "key": partial(_file, folder),
-            "prefix": _prefix,
-            "replicas": _count,
-            "keeps": partial(_only, "keeps", "nothing"),
-            "writers": partial(_only, "writers", "one"),
-        }
-        values: dict[str, Any] = {}
-        for name, value in parse_qsl(parts.query, keep_blank_values=True):
-            if name not in read:
-                near = nearest(name, read)
-                _refuse(f'"{name}" is no parameter; there are {", ".join(read)}', near)
-            if name in values:
-                _refuse(f'"{name}" is there twice')
-            values[name] = read[name](value)
-        values["keeps_nothing"] = values.pop("keeps", False)
-        values["one_writer"] = values.pop("writers", False)
-        secure = parts.scheme == "rediss"
-        if not secure and (tls := [name for name in ("ca", "cert", "key") if name in values]):
-            _refuse(f'"{tls[0]}" goes with TLS: write rediss://')
-        if ("cert" in values) != ("key" in values):
-            _refuse("cert and key go together")
-        return cls(
-            host=unquote(parts.hostname), port=port, database=int(database or 0), secure=secure, **values
-        )
-
-    @property
-    def name(self) -> str:
-        """What errors call the store."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"redis{'s' * self.secure}://{host}:{self.port}/{self.database}?prefix={self.prefix}"
-
-    def tls(self) -> ssl.SSLContext | None:
-        """Return what a connection over TLS needs. Raise ConfigError for files that are no certificates."""
-        if not self.secure:
-            return None
-        try:
-            context = ssl.create_default_context(cafile=self.ca)
-            if self.cert is not None and self.key is not None:
-                context.load_cert_chain(self.cert, self.key)
-        except (OSError, ssl.SSLError) as error:
-            _refuse(f"ca, cert and key must be PEM files: {error}")
-        return context
-
-
-def _refuse(why: str, near: str | None = None) -> NoReturn:
-    hint = f", did you mean {near}?" if near else ""
-    raise ConfigError(f"the URL of a store in Redis: {why}{hint}", "store")
-
-
-def _file(folder: Path | None, value: str) -> str:
-    return os.path.abspath((folder or Path()) / value)
-
-
-def _prefix(value: str) -> str:
-    if not value or not value.isprintable() or set(value) & set("{} ") or len(value) > 100:
-        _refuse("prefix must be 1 to 100 characters without spaces and braces")
-    return value
-
-
-def _count(value: str) -> int:
-    if not value.isdecimal() or not 0 < int(value) < 100:
-        _refuse("replicas must be a number from 1 to 99")
-    return int(value)
-
-
-def _only(name: str, word: str, value: str) -> bool:
-    if value != word:
-        _refuse(f'{name} has one value, "{word}"')
-    return True
 
 
 class _Password(AbstractCredentialProvider):

@@ -8,7 +8,11 @@ import pytest
 import trio
 
 from lmos_actors import Agent, AgentDied, AgentUnavailable, ChildSpec, StartFailed, action, open_node
+from lmos_actors.discovery import DirectoryOptions, ThingDirectory, directory_spec
 from lmos_actors.errors import StoreLost
+from tests.discovery.web import td
+from tests.facades.desk import Desk
+from tests.facades.test_chat_agents import said
 from tests.persistence.stores import shared_server
 from tests.persistence.test_leases_for_real import Till
 from tests.redis_server import RedisServer, needs_redis
@@ -114,3 +118,39 @@ async def test_a_server_that_comes_back_empty_ends_the_node(tmp_path: Path) -> N
                 await trio.sleep_forever()
     finally:
         server.kill()
+
+
+async def test_conversations_go_on_in_another_node() -> None:
+    url = shared_server().url("one", writers="one")
+    session = None
+    for number in range(1, 3):
+        async with open_node(store=url) as node:
+            desk = await node.start_child(ChildSpec("desk", Desk))
+            session, answer = await said(desk, "hello", session)
+            assert answer == f"{number}: hello"
+            till = await node.start_child(ChildSpec("till", Till))
+            assert await till.invoke(Till.sell) == number, "nobody else writes, so it needs no key"
+
+
+async def test_a_directory_goes_on_in_another_node() -> None:
+    spec = directory_spec(DirectoryOptions(path=shared_server().url("entries", writers="one")))
+    async with open_node() as node:
+        directory = await node.start_child(spec)
+        await directory.invoke(ThingDirectory.put_thing, "urn:lamp", td("urn:lamp"))
+    many = directory_spec(DirectoryOptions(path=shared_server().url("many")))
+    async with open_node() as node:
+        directory = await node.start_child(spec)
+        assert (await directory.invoke(ThingDirectory.retrieve_thing, "urn:lamp"))["title"] == td()["title"]
+    async with open_node() as node:
+        with pytest.raises(StartFailed, match="the entries of a directory need a store"):
+            await node.start_child(many)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"), [("chat", "sessions of chats"), ("relay", "identities of a hub")]
+)
+async def test_what_has_no_lease_is_refused_in_a_shared_store(change: str, words: str) -> None:
+    url = shared_server().url("shared")
+    with pytest.raises(StartFailed, match=f"{words} need a store that one node alone writes to"):
+        async with open_node(store=url, listen="ws://127.0.0.1:0", relay=change == "relay") as node:
+            await node.start_child(ChildSpec("desk", Desk))
