@@ -159,7 +159,7 @@ class ThingDirectory(Agent, rename="camel", mailbox=MailboxOptions(size=MAX_WRIT
         self._retry_at = 0.0  # earliest time of the next timer after a failed write
         async with open_writer(self.store or store_for(self.options)) as writer:
             self._writer = writer
-            if self.store is None and self.options.path is not None:
+            if self.options.path is not None:
                 check_only_writer(writer, "the entries of a directory")
             things, events = await _records(writer, THINGS), await _records(writer, EVENTS)
             life = await _life(writer, self.new_id()[:ID_LENGTH])
