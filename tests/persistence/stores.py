@@ -25,7 +25,7 @@ from lmos_actors.persistence import (
     SqliteStore,
     store_of,
 )
-from tests.redis_server import PROGRAM, RedisServer
+from tests.redis_server import RedisServer, needs_redis
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -130,13 +130,17 @@ STORES: dict[str, Make] = {
     "memory": lambda _: MemoryStore(),
     "simulated": simulated,
     "sqlite": lambda folder: SqliteStore(folder / "store.db"),
+    "redis": in_redis,
+    "redis, one writer": partial(in_redis, writers="one"),
 }
-if PROGRAM is not None:
-    STORES["redis"] = in_redis
-    STORES["redis, one writer"] = partial(in_redis, writers="one")
 """How to make each kind of store in an empty folder; closed and opened again, it has kept its content."""
 
-every_store = pytest.mark.parametrize("make", STORES.values(), ids=STORES)
+KINDS = [
+    pytest.param(kind, marks=needs_redis if kind.startswith("redis") else (), id=kind) for kind in STORES
+]
+every_store = pytest.mark.parametrize(
+    "make", [pytest.param(STORES[each.values[0]], marks=each.marks, id=each.id) for each in KINDS]
+)
 
 
 class StoreOfTest(MemoryStore):

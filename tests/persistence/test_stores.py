@@ -26,7 +26,7 @@ from lmos_actors.persistence import (
     records_of,
 )
 from tests.matrix import examples
-from tests.persistence.stores import STORES, every_store
+from tests.persistence.stores import KINDS, STORES, every_store
 
 if TYPE_CHECKING:
     from lmos_actors.persistence import Durability, Store, Write
@@ -284,7 +284,7 @@ def test_many_values_are_written_whatever_sqlite_was_built_for(
     store.close()
 
 
-@pytest.mark.parametrize("kind", STORES)
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_store_against_a_dict(kind: str) -> None:
     machine = type(f"{kind}_machine", (StoreMachine,), {"make": staticmethod(STORES[kind])})
     test = machine.TestCase()
