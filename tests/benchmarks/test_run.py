@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from tests.benchmarks.cases import CASES, Case
 from tests.benchmarks.one import main as measure_here
 from tests.benchmarks.ours import Echo, Passes, idle_passes, passes_in_minutes
 from tests.matrix import some
+from tests.redis_server import PROGRAM
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -58,6 +60,8 @@ def servers() -> Iterator[Servers]:
 
 @pytest.mark.parametrize("name", some(CASES, of=6))
 def test_a_case_runs(name: str, servers: Servers, monkeypatch: pytest.MonkeyPatch) -> None:
+    if name.startswith("redis") and PROGRAM is None and os.environ.get("LMOS_ACTORS_REDIS") != "required":
+        pytest.skip("there is no redis-server here")
     case = CASES[name]
     if "emory" not in name:
         shared = servers.keeping(limits_wire.other_process)
