@@ -110,8 +110,8 @@ class AgentStates:
 
     def why_suspended(self, slot: Slot) -> tuple[str, float | None]:
         """See `StateKeeping`."""
-        gate, retry_in = slot.output_gate, self.retry_in
-        held = None if gate is None else cast("_AgentState", gate.state).held
+        state, retry_in = self._owners.get(slot.spec.key or slot.path), self.retry_in
+        held = None if state is None or state.slot is not slot else state.held
         if held is not None and retry_in is None:
             return str(held), POLL
         return "it waits for its store" if retry_in is None else "its store fails", retry_in
@@ -232,8 +232,8 @@ class AgentStates:
                 self.resume_later(slot, POLL)
             raise
         except LeaseHeld:
-            if slot.incarnation and slot.output_gate is not None:
-                state = cast("_AgentState", slot.output_gate.state)
+            state = self._owners.get(slot.spec.key or slot.path)
+            if (slot.incarnation or slot.spec.standby) and state is not None:
                 self._start_soon(self._wait_for_lease, slot, state, name=f"lease of {slot.path}")
             raise
 
@@ -253,7 +253,7 @@ class AgentStates:
         with trio.move_on_after(HANGS if slot.incarnation else math.inf) as scope:
             await state.wait_kept()
             if state.has_own_key:
-                await state.take_lease(0.0 if slot.incarnation else WAIT)
+                await state.take_lease(0.0 if slot.incarnation or slot.spec.standby else WAIT)
             kept = await self._read(state.key)
         if scope.cancelled_caught:
             raise StoreFailed(self.writer.name, f"it has not answered for {HANGS:g} s", "wait until it does")

@@ -1,7 +1,8 @@
 """The agents of one group of a deployment on the node of its process.
 
 A ref to an agent of the same group leads to it in this process. Agents of other groups are looked for in the
-directories of the group, by their name and class; of several processes one after another is asked.
+directories of the group, by their name and class; of several processes one after another is asked. An agent
+with a key is looked for by that, as any process of its group may run it.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import attrs
 
 from lmos_actors.actors import Ref
 from lmos_actors.errors import LmosActorsError, StartFailed
+from lmos_actors.supervision import standing_by
 
 from ._group_names import GroupNames
 from .system import RemoteAccess, TreeBuilder, root_spec, start_spec
@@ -45,7 +47,7 @@ class GroupAgents:
         refs = _Refs(node, self._file, self._name, self._group_of, await self._remotes(node))
         tree = TreeBuilder(self._file.system, refs, {})
         for child in tree.children(lambda name: self._group_of.path(name) == self._name):
-            await start_spec(node, child)
+            await start_spec(node, standing_by(child))  # of several processes one runs an agent with a key
 
     async def _remotes(self, node: Node) -> dict[str, Ref[Any]]:
         """Connect to the agents of others that the file names."""
@@ -82,6 +84,9 @@ class _Refs(Mapping[str, Any]):
         system = self.file.system
         cls, path = system.agent_class(name), system.paths[name]
         group = self.groups.path(path)
+        key = self.file.system.key_of(name)
+        if key is not None:
+            return self.node.find(cls, id=key)
         if group is None or group == self.group:
             return self.node.find(cls, path)
         several = self.file.deployment.groups[group].replicas > 1

@@ -30,6 +30,7 @@ from ._spec import (
     Strategy as Strategy,
     SupervisorSpec as SupervisorSpec,
     check_portable as check_portable,
+    standing_by as standing_by,
 )
 from ._supervisor import (
     PoolRef as PoolRef,

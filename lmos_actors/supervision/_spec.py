@@ -92,7 +92,8 @@ class ChildSpec(Generic[A_co]):
     be transient or temporary. `mailbox` None leaves the mailbox as the agent class has it. `id` is the URI by
     which others reach it over a network, one agent's alone in a node; None: its address.
     `key` is that of the stored state of a durable agent, one agent's alone; None: its path in the tree.
-    Raises ConfigError naming the field.
+    With `standby` an agent that another node runs counts as started: it is unavailable until that node has
+    left it. Else its start fails once it has waited for 15 s. Raises ConfigError naming the field.
     """
 
     name: str
@@ -104,6 +105,7 @@ class ChildSpec(Generic[A_co]):
     backoff: Backoff | None = attrs.field(default=None, kw_only=True)
     id: str | None = attrs.field(default=None, kw_only=True)
     key: str | None = attrs.field(default=None, kw_only=True)
+    standby: bool = attrs.field(default=False, kw_only=True)
     is_unnamed: ClassVar[bool] = False
     references: tuple[Reference, ...] = attrs.field(init=False, default=(), eq=False, repr=False)
     """The references to siblings in the factory's arguments; see `sibling`."""
@@ -114,6 +116,10 @@ class ChildSpec(Generic[A_co]):
             raise ConfigError(_not_callable(self.factory), f"{self.name}.factory")
         if self.key is not None:
             self._check_key(self.key)
+        if self.standby and self.key is None:
+            raise ConfigError(
+                "goes with key=: without one no other node runs the agent", f"{self.name}.standby"
+            )
         wrong = None if self.id is None else check_id(self.id)
         if wrong is not None:
             raise ConfigError(wrong, f"{self.name}.id")
@@ -485,3 +491,12 @@ def _check_argument(value: Any, where: str) -> None:
         pickle.dumps(value)
     except Exception as exc:
         raise ConfigError(f"cannot be carried to another process: {exc}", where) from None
+
+
+def standing_by(spec: Spec) -> Spec:
+    """Return a spec all of whose agents with keys stand by where another node runs them."""
+    if isinstance(spec, SupervisorSpec):
+        return attrs.evolve(spec, children=tuple(map(standing_by, spec.children)))
+    if isinstance(spec, ChildSpec) and spec.key is not None:
+        return attrs.evolve(spec, standby=True)
+    return spec

@@ -28,7 +28,7 @@ from lmos_actors import (
 )
 from lmos_actors._core import RandomStream
 from lmos_actors.actors import skew_clock, slot_of
-from lmos_actors.errors import LeaseHeld, LeaseLost
+from lmos_actors.errors import ConfigError, LeaseHeld, LeaseLost
 from lmos_actors.persistence import MemoryStore, SimulatedDisk, SimulatedStore
 from tests.persistence.stores import StoreOfTest, every_store
 
@@ -480,3 +480,52 @@ async def test_leases_of_agents_that_start_together_are_granted_together(autojum
             assert (await again.invoke(Counter.add), epoch_of(again)) == (number, number)
             await node.root.terminate_child("a-0")
             await node.root.restart_child("a-0")
+
+
+def test_an_agent_that_stands_by_is_there_once_the_other_node_has_left_it() -> None:
+    async def main() -> None:
+        store = MemoryStore(shared=True)
+        waits = ChildSpec("counter", Counter, key=KEY, standby=True)
+        async with open_node(store=store) as second:
+            async with open_node(store=store) as first:
+                here = await first.start_child(waits)
+                assert await here.invoke(Counter.add) == 1
+                began = trio.current_time()
+                there = await second.start_child(waits)
+                assert trio.current_time() - began < 1, "nobody waits for it"
+                with pytest.raises(AgentUnavailable, match="holds the lease") as caught:
+                    await there.invoke(Counter.add)
+                assert caught.value.retry_in is not None
+                await trio.sleep(60)
+                assert await here.invoke(Counter.add) == 2
+            await trio.sleep(1)
+            assert await there.invoke(Counter.add) == 3
+            await second.root.terminate_child("counter")
+            await second.root.restart_child("counter")
+            assert await there.invoke(Counter.add) == 4
+
+    simulate(main)
+
+
+def test_an_agent_that_stands_by_is_stopped_as_others_are() -> None:
+    async def main() -> None:
+        store = MemoryStore(shared=True)
+        waits = ChildSpec("counter", Counter, key=KEY, standby=True)
+        async with open_node(store=store) as first, open_node(store=store) as second:
+            here = await first.start_child(waits)
+            await second.start_child(waits)
+            await second.root.terminate_child("counter")
+            await first.root.terminate_child("counter")
+            await trio.sleep(60)
+            with pytest.raises(AgentUnavailable):
+                await here.invoke(Counter.add)
+            await second.root.restart_child("counter")
+            there = second.find(Counter)
+            assert await there.invoke(Counter.add) == 1
+
+    simulate(main)
+
+
+def test_only_an_agent_with_a_key_can_stand_by() -> None:
+    with pytest.raises(ConfigError, match="goes with key="):
+        ChildSpec("counter", Counter, standby=True)

@@ -125,7 +125,8 @@ async def _restore(slot: Slot, agent: Any) -> bool:
         await slot.rt.keeping.restore(slot, agent)
     except (StoreFailed, LeaseHeld) as exc:
         slot.state = DOWN
-        if slot.incarnation:  # it has run before: until the store works, or the lease ends, it is unavailable
+        # one that has run before, or stands by, is unavailable until the store works, or the lease ends
+        if slot.incarnation or (isinstance(exc, LeaseHeld) and slot.spec.standby):
             extra.suspended = True
             return False
         raise _start_failed(slot, exc, crash_reason(slot, exc, RESTORING)) from exc

@@ -11,8 +11,9 @@ import attrs
 from msgspec import UNSET
 
 from lmos_actors.actors import Agent
+from lmos_actors.supervision import ChildSpec
 
-from ..model import Bridge, Elsewhere, PoolEntry, Root
+from ..model import AgentEntry, Bridge, Elsewhere, PoolEntry, Root
 from ._cell_names import is_durable_class
 from ._used_tree import paths
 
@@ -52,6 +53,13 @@ class System:
                 return used[name]
             name = name.rpartition("/")[0]
         return self.classes.get(name, Agent)
+
+    def key_of(self, name: str) -> str | None:
+        """Return the key of the state of a durable agent, None where its path is that."""
+        entry: Any = self.agents.get(name)
+        if not isinstance(entry, AgentEntry) and self.used is not None:
+            entry = self.used.agents.get(name)
+        return entry.key if isinstance(entry, AgentEntry | ChildSpec) else None
 
     def contract(self, name: str) -> Contract | None:
         """Return the contract of an agent, None where its class is not known before it is made."""
