@@ -145,8 +145,9 @@ class StoreWriter:
     Its methods belong to the task that runs the event loop: no other thread may call them.
     """
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, report: Callable[[str], None] = lambda text: None) -> None:
         self.name = store.name
+        self._report = report
         self._store = store
         self._is_open = False
         self._thread: StoreThread | None = None  # stays None on virtual time
@@ -321,6 +322,7 @@ class StoreWriter:
         self._bytes = 0
         for ticket in pending:
             ticket.settle(error)
+        self._report(f"{error}; agents that it keeps wait until it works")
 
     async def _probe(self) -> None:
         """Write after growing waits, until that succeeds or the end has come."""
@@ -338,6 +340,7 @@ class StoreWriter:
                 seconds = min(2 * seconds, LAST_PROBE)
             else:
                 self._failure = None
+                self._report(f"the store {self.name} works again")
                 self._changed.unpark_all()
                 return
 
@@ -429,9 +432,12 @@ class StoreWriter:
         self._changed.unpark_all()
 
 
-def open_writer(store: Store) -> AbstractAsyncContextManager[StoreWriter]:
+def open_writer(
+    store: Store, report: Callable[[str], None] = lambda text: None
+) -> AbstractAsyncContextManager[StoreWriter]:
     """Open a store for a block, and close it at its end, when all that was submitted is committed.
 
+    `report` is called with a line for people when the store fails, and when it works again.
     Raise StoreFailed, when the block is entered, if the store cannot be opened.
     """
-    return StoreWriter(store).opened()
+    return StoreWriter(store, report).opened()
