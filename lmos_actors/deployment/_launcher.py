@@ -102,9 +102,9 @@ class Launcher:
 
     def _changed(self, group: Group, number: int) -> None:
         self._news.set()
-        found = next((each for each in group.status().replicas if each.number == number), None)
-        if found is not None:
-            self._notice(group.plan.name, found)
+        member = group.members.get(number)
+        if member is not None:
+            self._notice(group.plan.name, member.status(number))
 
     def spec(self) -> SupervisorSpec:
         """Return the supervisor of the groups."""
