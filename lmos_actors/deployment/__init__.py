@@ -19,6 +19,7 @@ from ._group import Member as Member, ProcessEnded as ProcessEnded, how_ended as
 from ._launcher import Launcher as Launcher
 from ._launcher_agent import (
     LauncherAgent as LauncherAgent,
+    launcher_tree as launcher_tree,
     launcher_url as launcher_url,
     open_launcher as open_launcher,
 )

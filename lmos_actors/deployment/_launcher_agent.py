@@ -119,6 +119,12 @@ def launcher_url() -> str:
     return f"{ADDRESS}/agents/control.launcher"
 
 
+def launcher_tree(launcher: Launcher) -> SupervisorSpec:
+    """Return the tree of the node of a launcher: its agent, and its groups."""
+    control = SupervisorSpec("control", (ChildSpec("launcher", partial(LauncherAgent, launcher=launcher)),))
+    return SupervisorSpec("root", (control, launcher.spec()), max_restarts=0)
+
+
 @asynccontextmanager
 async def open_launcher(launcher: Launcher, network: Network) -> AsyncGenerator[Node]:
     """Start the groups of a launcher, and stop them in order at the end of the block.
@@ -126,9 +132,7 @@ async def open_launcher(launcher: Launcher, network: Network) -> AsyncGenerator[
     Over `network` it is controlled. Raises RestartIntensityExceeded when groups fail too often, ConfigError
     where it cannot be controlled.
     """
-    control = SupervisorSpec("control", (ChildSpec("launcher", partial(LauncherAgent, launcher=launcher)),))
-    root = SupervisorSpec("root", (control, launcher.spec()), max_restarts=0)
-    async with open_node(root, listen=ADDRESS, network=network) as node:
+    async with open_node(launcher_tree(launcher), listen=ADDRESS, network=network) as node:
         launcher.opened(node)
         yield node
         await launcher.stop()
