@@ -16,9 +16,10 @@ from ._fault_proxy import (
 )
 from ._gateway import Gateway as Gateway, GatewayNetwork as GatewayNetwork
 from ._group import Member as Member, ProcessEnded as ProcessEnded, how_ended as how_ended
-from ._launcher import (
-    Launcher as Launcher,
+from ._launcher import Launcher as Launcher
+from ._launcher_agent import (
     LauncherAgent as LauncherAgent,
+    launcher_tree as launcher_tree,
     launcher_url as launcher_url,
     open_launcher as open_launcher,
 )

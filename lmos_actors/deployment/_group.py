@@ -17,7 +17,7 @@ import re
 import signal
 from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, cast
+from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 
 import attrs
 import trio
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from ._log_files import LogFiles
     from ._place import Place, Process
-    from ._plan import GroupPlan
+    from ._plan import GroupPlan, Need
 
 REST: Final = 0.5
 """Seconds in which the last output of a process is read after its end: its own children may hold the pipe."""
@@ -75,8 +75,8 @@ class Replica(Agent, private=True):
     hard_end: trio.Nursery | None = attrs.field(default=None, init=False)
     last_words: str = attrs.field(default="", init=False)
     has_gone: bool = attrs.field(default=False, init=False)
-    has_served: bool = attrs.field(default=False, init=False)
-    """Whether it has been ready: else there is nothing that it has to end when it drains."""
+    was_ready: trio.Event = attrs.field(factory=trio.Event, init=False)
+    """Set once it has been ready: before, there is nothing that it has to end when it drains."""
     was_killed: bool = attrs.field(default=False, init=False)
     """Whether it was killed, as it did not end in its time."""
 
@@ -130,7 +130,7 @@ class Replica(Agent, private=True):
             return
         self.nursery.start_soon(self._watch, process)
         with trio.move_on_after(group.plan.ready) as scope:
-            await group.wait_ready(self)
+            await self.was_ready.wait()
         if scope.cancelled_caught:
             self._fail(f"was not ready within {group.plan.ready:g} s, `ready` of its group")
 
@@ -167,7 +167,7 @@ class Replica(Agent, private=True):
     @property
     def time_to_end(self) -> float:
         """Seconds from the request to end until it is killed; what was never ready has nothing to drain."""
-        return self.of.plan.shutdown if self.has_served else HARD_END
+        return self.of.plan.shutdown if self.was_ready.is_set() else HARD_END
 
     async def _end(self) -> None:
         """End the process, if there is one; at once where there is no time to drain."""
@@ -225,7 +225,7 @@ class Replica(Agent, private=True):
             case "listening" if isinstance(event.get("url"), str):
                 self.of.listens(self, event["url"].removesuffix("/ws"))
             case "ready" if not self.asked:
-                self.has_served = True
+                self.was_ready.set()
                 self.of.enters(self, "ready")
             case "draining" if not self.asked:
                 self.of.enters(self, "draining")
@@ -264,6 +264,19 @@ class Member:
     replica: Replica | None = None
     """The agent of its present life."""
 
+    def status(self, number: int) -> ReplicaStatus:
+        """Return its state as plain data; `number` is its own."""
+        return ReplicaStatus(
+            number=number,
+            state=self.state,
+            pid=self.pid,
+            generation=self.generation,
+            urls=self.urls,
+            restarts=self.restarts,
+            since=self.since,
+            why=self.why,
+        )
+
 
 @attrs.define(eq=False)
 class Group:
@@ -285,6 +298,8 @@ class Group:
     chosen: set[int] = attrs.Factory(set[int])
     """The numbers of processes that are being stopped by request, and not with all others."""
     _changed: trio.Event = attrs.Factory(trio.Event)
+    _needed: dict[Need, trio.Event] = attrs.Factory(dict["Need", trio.Event])
+    """What other groups wait for."""
 
     # ---- what its processes say
 
@@ -357,6 +372,9 @@ class Group:
         """Wake those who wait for a state of this group."""
         self._changed.set()
         self._changed = trio.Event()
+        held: list[Need] = [what for what in self._needed if self.holds(what)]
+        for what in held:
+            self._needed.pop(what).set()
 
     # ---- what others wait for
 
@@ -377,16 +395,15 @@ class Group:
         ]
         return len(going) >= self.plan.replicas
 
-    async def wait_ready(self, replica: Replica) -> None:
-        """Wait until a process is ready."""
-        member = self.members[replica.number]
-        await self.wait_until(lambda: member.state == "ready")
-
     async def wait_needs(self) -> None:
         """Wait for the groups that this one needs."""
         for name, what in self.plan.needs.items():
-            other = self.others[name]
-            await other.wait_until(partial(other.holds, what))
+            await self.others[name].wait_needed(what)
+
+    async def wait_needed(self, what: Need) -> None:
+        """Wait until this group is as others need it. Nobody is woken before that: they may be many."""
+        while not self.holds(what):
+            await self._needed.setdefault(what, trio.Event()).wait()
 
     def missing_needs(self) -> list[str]:
         """Return what this group needs and has not, in words."""
@@ -394,7 +411,7 @@ class Group:
         missing = [(name, what) for name, what in needs if not self.others[name].holds(what)]
         return [f"{name} to be {what}" for name, what in missing]
 
-    def holds(self, what: Literal["ready", "started"]) -> bool:
+    def holds(self, what: Need) -> bool:
         """Return whether this group is as others need it."""
         return self.is_ready() if what == "ready" else self.is_begun()
 
@@ -432,17 +449,5 @@ class Group:
         return GroupStatus(
             name=self.plan.name,
             wanted=self.plan.replicas,
-            replicas=tuple(
-                ReplicaStatus(
-                    number=number,
-                    state=member.state,
-                    pid=member.pid,
-                    generation=member.generation,
-                    urls=member.urls,
-                    restarts=member.restarts,
-                    since=member.since,
-                    why=member.why,
-                )
-                for number, member in sorted(self.members.items())
-            ),
+            replicas=tuple(member.status(number) for number, member in sorted(self.members.items())),
         )

@@ -1,7 +1,7 @@
-"""The launcher: a supervisor tree whose agents are processes, and the agent by which it is controlled.
+"""The launcher: a supervisor tree whose agents are processes.
 
     root
-      control/launcher      the agent of `status`, `restart`, `scale`, `drain`, `down`, `logs`
+      control/launcher      the agent by which it is controlled (`_launcher_agent.py`)
       groups                the strategy and limits of the file
         registry            a supervisor for each group, in the order in which they need each other
           1                 an agent for each process (`_group.py`)
@@ -21,7 +21,6 @@ file lists, as supervisors are. Then the launcher brings it to the count that it
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator  # noqa: TC003 - the contract of the agent has it
 from contextlib import aclosing, asynccontextmanager, suppress
 from datetime import UTC, datetime
 from functools import partial
@@ -30,7 +29,6 @@ from typing import TYPE_CHECKING, Final
 import attrs
 import trio
 
-from lmos_actors.actors import Agent, action
 from lmos_actors.errors import (
     ActionFailed,
     ConfigError,
@@ -39,11 +37,9 @@ from lmos_actors.errors import (
     SupervisionError,
     nearest,
 )
-from lmos_actors.node import open_node
-from lmos_actors.supervision import ChildSpec, SupervisorSpec
+from lmos_actors.supervision import SupervisorSpec
 
 from ._group import Group
-from ._log_files import LogLine
 from ._plan import changes_between, in_order
 from ._status import LauncherStatus, ReplicaStatus
 
@@ -52,14 +48,10 @@ if TYPE_CHECKING:
 
     from lmos_actors.node import Node
     from lmos_actors.supervision import Supervisor
-    from lmos_actors.transport import Network
 
     from ._log_files import LogFiles
     from ._place import Place
     from ._plan import GroupPlan, LaunchPlan
-
-ADDRESS: Final = "ws://127.0.0.1:1"
-"""The address of the launcher on its socket, which has no other."""
 
 GROUPS: Final = "groups"
 
@@ -110,22 +102,20 @@ class Launcher:
 
     def _changed(self, group: Group, number: int) -> None:
         self._news.set()
-        found = next((each for each in group.status().replicas if each.number == number), None)
-        if found is not None:
-            self._notice(group.plan.name, found)
+        member = group.members.get(number)
+        if member is not None:
+            self._notice(group.plan.name, member.status(number))
 
-    def tree(self) -> SupervisorSpec:
-        """Return the tree of the launcher's node."""
+    def spec(self) -> SupervisorSpec:
+        """Return the supervisor of the groups."""
         plan = self.plan
-        control = SupervisorSpec("control", (ChildSpec("launcher", partial(LauncherAgent, launcher=self)),))
-        groups = SupervisorSpec(
+        return SupervisorSpec(
             GROUPS,
             tuple(group.spec() for group in self.groups.values()),
             strategy=plan.strategy,
             max_restarts=plan.max_restarts,
             max_seconds=plan.max_seconds,
         )
-        return SupervisorSpec("root", (control, groups), max_restarts=0)
 
     @property
     def running(self) -> LaunchPlan:
@@ -488,110 +478,6 @@ class Launcher:
                 with suppress(SupervisionError):  # all ends at once: its supervisor has ended
                     await self.stop_all(group)
         self.logs.close()
-
-
-class LauncherAgent(Agent):
-    """The launcher of a deployment, as its commands see it."""
-
-    launcher: Launcher
-
-    def started(self) -> None:
-        """Begin to keep the sizes of groups."""
-        self.nursery.start_soon(self.launcher.keep_counts)
-
-    @action
-    def status(self) -> LauncherStatus:
-        """Return the state of all groups and processes."""
-        return self.launcher.status()
-
-    @action(concurrency=64)
-    async def ready(self) -> LauncherStatus:
-        """Wait until all groups are ready; return their state."""
-        await self.launcher.wait_ready()
-        return self.launcher.status()
-
-    @action(concurrency=16)
-    async def restart(self, groups: list[str], rolling: bool) -> AsyncIterator[str]:
-        """Restart groups, all if none is named; one process after another if it is to be rolling."""
-        launcher = self.launcher
-        chosen = [launcher.group(name) for name in groups] or list(launcher.groups.values())
-        for group in chosen:
-            words = "restart --rolling" if rolling else "restart"
-            async with launcher.at_work(f"{words} {group.plan.name}"):
-                restart = launcher.restart_rolling if rolling else launcher.restart
-                async with aclosing(restart(group)) as texts:
-                    async for text in texts:
-                        yield text  # noqa: ASYNC119
-
-    @action(concurrency=16)
-    async def scale(self, group: str, count: int) -> AsyncIterator[str]:
-        """Bring a group to a number of processes."""
-        found = self.launcher.group(group)
-        scaled, doing = self.launcher.scale(found, count), f"scale {group}={count}"
-        async with aclosing(scaled) as texts, self.launcher.at_work(doing):
-            async for text in texts:
-                yield text  # noqa: ASYNC119
-
-    @action(concurrency=16)
-    async def drain(self, group: str) -> AsyncIterator[str]:
-        """Stop the processes of a group in order; `restart` starts them again."""
-        found = self.launcher.group(group)
-        async with self.launcher.at_work(f"drain {group}"):
-            await self.launcher.stop_all(found)
-            yield f"{group}: stopped"  # noqa: ASYNC119
-
-    @action
-    async def changes(self, settings: dict[str, str]) -> list[str]:
-        """Return what has to be done so that the file as it is now runs, line by line."""
-        return changes_between(self.launcher.running, await self.launcher.read(settings)).lines()
-
-    @action(concurrency=16)
-    async def apply(self, settings: dict[str, str]) -> AsyncIterator[str]:
-        """Run the file as it is now."""
-        async with self.launcher.at_work("up"):
-            applied = self.launcher.apply(await self.launcher.read(settings))
-            async with aclosing(applied) as texts:
-                async for text in texts:
-                    yield text  # noqa: ASYNC119
-
-    @action
-    def down(self) -> None:
-        """End the launcher, and with it all groups, in order."""
-        self.launcher.end()
-
-    @action(concurrency=16)
-    async def logs(self, groups: list[str], last: int, follow: bool) -> AsyncIterator[LogLine]:
-        """Return the last lines of groups, all if none is named; those that come, too, with `follow`."""
-        launcher = self.launcher
-        chosen = {launcher.group(name).plan.name for name in groups} or set(launcher.groups)
-        with launcher.logs.follow() as follower:
-            for name in [name for name in launcher.groups if name in chosen and last > 0]:
-                for number in sorted(launcher.groups[name].members):
-                    process = f"{name}/{number}"
-                    for text in await trio.to_thread.run_sync(launcher.logs.last, process, last):
-                        yield LogLine(process, text)  # noqa: ASYNC119
-            while follow and (lines := await follower.lines()):
-                for line in lines:
-                    if line.process.partition("/")[0] in chosen:
-                        yield line  # noqa: ASYNC119
-
-
-def launcher_url() -> str:
-    """Return the address of the launcher on its socket."""
-    return f"{ADDRESS}/agents/control.launcher"
-
-
-@asynccontextmanager
-async def open_launcher(launcher: Launcher, network: Network) -> AsyncGenerator[Node]:
-    """Start the groups of a launcher, and stop them in order at the end of the block.
-
-    Over `network` it is controlled. Raises RestartIntensityExceeded when groups fail too often, ConfigError
-    where it cannot be controlled.
-    """
-    async with open_node(launcher.tree(), listen=ADDRESS, network=network) as node:
-        launcher.opened(node)
-        yield node
-        await launcher.stop()
 
 
 def _now() -> str:

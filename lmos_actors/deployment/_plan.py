@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import attrs
 
@@ -10,6 +10,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from lmos_actors.supervision import Backoff
+
+Need: TypeAlias = Literal["ready", "started"]
+"""What a group waits for of another."""
 
 HARD_END = 6.0
 """Seconds that a process has beyond its time to drain, before it is killed."""
@@ -28,7 +31,7 @@ class GroupPlan:
     replicas: int
     arguments: tuple[str, ...]
     environment: Mapping[str, str] = attrs.Factory(dict[str, str])
-    needs: Mapping[str, Literal["ready", "started"]] = attrs.Factory(dict[str, Literal["ready", "started"]])
+    needs: Mapping[str, Need] = attrs.Factory(dict[str, "Need"])
     hosts: tuple[str, ...] = ()
     """The groups whose directories it uses; their addresses are given to its processes."""
     tells_address: bool = False

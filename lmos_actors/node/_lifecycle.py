@@ -8,6 +8,7 @@ the one before it has failed.
 
 from __future__ import annotations
 
+import logging
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
@@ -172,7 +173,11 @@ async def _store(
         return
     from lmos_actors.persistence import AgentStates, open_writer, store_of
 
-    async with open_writer(store_of(options.store)) as writer:
+    def report(text: str) -> None:
+        if rt.real:
+            logging.getLogger("lmos_actors").warning("%s", text)
+
+    async with open_writer(store_of(options.store), report) as writer:
         rt.keeping = states = AgentStates(rt, writer, services.start_soon, lifecycle.name)
         try:
             yield

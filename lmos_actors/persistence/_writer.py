@@ -144,8 +144,9 @@ class StoreWriter:
     Its methods belong to the task that runs the event loop: no other thread may call them.
     """
 
-    def __init__(self, store: Store | AsyncStore) -> None:
+    def __init__(self, store: Store | AsyncStore, report: Callable[[str], None] = lambda text: None) -> None:
         self.name = store.name
+        self._report = report
         self._store = store if isinstance(store, AsyncStore) else StoreInThread(store)
         self._waiting: deque[Ticket] = deque()
         self._committing: list[Ticket] = []
@@ -341,6 +342,7 @@ class StoreWriter:
         self._bytes = 0
         for ticket in pending:
             ticket.settle(error)
+        self._report(f"{error}; agents that it keeps wait until it works")
 
     async def _probe(self) -> None:
         """Write after growing waits, until that succeeds or the end has come."""
@@ -358,6 +360,7 @@ class StoreWriter:
                 seconds = min(2 * seconds, LAST_PROBE)
             else:
                 self._failure = None
+                self._report(f"the store {self.name} works again")
                 self._changed.unpark_all()
                 return
 
@@ -423,9 +426,12 @@ def check_only_writer(writer: StoreWriter, what: str) -> None:
         )
 
 
-def open_writer(store: Store | AsyncStore) -> AbstractAsyncContextManager[StoreWriter]:
+def open_writer(
+    store: Store | AsyncStore, report: Callable[[str], None] = lambda text: None
+) -> AbstractAsyncContextManager[StoreWriter]:
     """Open a store for a block, and close it at its end, when all that was submitted is committed.
 
+    `report` is called with a line for people when the store fails, and when it works again.
     Raise StoreFailed, when the block is entered, if the store cannot be opened.
     """
-    return StoreWriter(store).opened()
+    return StoreWriter(store, report).opened()

@@ -201,6 +201,23 @@ async def test_a_process_that_the_system_does_not_start_names_its_limit(
         await LocalPlace(tmp_path / "records").start(Order(name="a/1", arguments=()))
 
 
+@pytest.mark.parametrize("limit", ["descriptors: 4096", "memory: 2GiB"])
+def test_a_limit_that_the_system_does_not_allow_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], limit: str
+) -> None:
+    def refused(kind: int, limits: tuple[int, int]) -> None:
+        raise ValueError("not allowed to raise maximum limit")
+
+    monkeypatch.setattr("resource.setrlimit", refused)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "desk.yaml").write_text(DESK.replace("[clerk]", f"[clerk], limits: {{{limit}}}"))
+    with pytest.raises(SystemExit) as ended:
+        main(["serve", "desk.yaml", "--group", "front"])
+    name, _, wanted = limit.partition(": ")
+    assert ended.value.code == 2
+    assert f"limits.{name}: {wanted} cannot be set: not allowed" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("count", ["1001", "2000", "9" * 5_000])
 def test_no_group_has_more_than_a_thousand_processes(count: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:

@@ -53,6 +53,37 @@ def ended(error: BaseException) -> str:
 # ---- start and end
 
 
+class Steps(trio.abc.Instrument):
+    """Counts the steps of tasks."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def before_task_step(self, task: trio.lowlevel.Task) -> None:
+        self.count += 1
+
+
+def steps_of_a_start(count: int) -> int:
+    """Return the steps of a launcher until two groups of so many processes are ready, one after another."""
+    steps = Steps()
+
+    async def main() -> None:
+        names = [f"{name}/{number + 1}" for name in ("one", "two") for number in range(count)]
+        scripts = {name: [Script(ready=1.0 + number / 8)] for number, name in enumerate(names)}
+        two = group("two", count, needs={"one": "ready"}, ready=600.0)
+        async with deployed(group("one", count, ready=600.0), two, scripts=scripts) as world:
+            trio.lowlevel.add_instrument(steps)
+            await world.launcher.wait_ready()
+            trio.lowlevel.remove_instrument(steps)
+
+    run(main)
+    return steps.count
+
+
+def test_the_work_of_a_start_grows_with_the_processes_and_not_with_their_square() -> None:
+    assert steps_of_a_start(80) < 2.5 * steps_of_a_start(40)
+
+
 @on_virtual_time
 async def test_groups_start_as_they_need_each_other_and_end_in_reverse() -> None:
     front = group("front", needs={"weather": "ready", "store": "started"})

@@ -149,7 +149,8 @@ class Fleet:
 
     async def add(self) -> None:
         while not self.ending:
-            view = self.counter.retrying(attempts=None, seconds=WAIT, key=f"add-{self.added}")
+            key = f"add-{self.added}" if self.added % 2 else None  # or one that it makes itself
+            view = self.counter.retrying(attempts=None, seconds=WAIT, key=key)
             with trio.fail_after(WAIT):
                 await view.invoke(Counter.add)
             self.added += 1

@@ -110,13 +110,14 @@ def test_a_conflict_fails_its_own_ticket(run: Any) -> None:
 @pytest.mark.slow
 def test_a_failure_takes_all_that_is_pending_and_is_tried_again(run: Any) -> None:
     async def main() -> None:
-        store, settled = Watched(), list[str]()
+        store, settled, said = Watched(), list[str](), list[str]()
+        why = "the store s.db failed: it is full; make room on the disk"
 
         def note(key: str, error: StoreFailed | WriteConflict | None) -> None:
-            assert str(error) == "the store s.db failed: it is full; make room on the disk"
+            assert str(error) == why
             settled.append(key)
 
-        async with open_writer(store) as writer:
+        async with open_writer(store, said.append) as writer:
             store.failure = StoreFull("s.db", "it is full")
             # too much for one commit
             tickets = [writer.submit(put(key, bytes(5 << 20)), done=partial(note, key)) for key in "abc"]
@@ -130,12 +131,14 @@ def test_a_failure_takes_all_that_is_pending_and_is_tried_again(run: Any) -> Non
             assert 0 < (writer.retry_in or 0) <= 0.1
             await trio.sleep(0.8)
             assert 3 <= len(store.commits) <= 5, "after 0.1, 0.3, 0.7 seconds"
+            assert said == [f"{why}; agents that it keeps wait until it works"]
             store.failure = None
             await writer.ready()
             assert writer.retry_in is None
             assert await writer.scan("s", limit=9) == []
             await writer.submit(put("d")).wait()
             assert writer.statistics().failures == 1
+            assert said[1:] == [f"the store {store.name} works again"]
 
     run(main)
 

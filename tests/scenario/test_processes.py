@@ -246,20 +246,29 @@ CUT = inject("partition", id="cut", sides=[["books", "weather"], ["front"]], dur
 @pytest.mark.parametrize("world", ["memory", "wire", pytest.param("process", marks=pytest.mark.slow)])
 def test_the_shipped_story_has_one_verdict(world: str, is_cut: bool) -> None:
     """Also where the groups are cut off from each other before it asks again and again."""
-    more = [CUT] if is_cut else []
+    judge_shipped(world, [CUT] if is_cut else [])
+
+
+@pytest.mark.parametrize("world", ["memory", "wire"])
+def test_and_with_a_simulated_directory(world: str) -> None:
+    judge_shipped(world, [CUT], network={"directory": {}})
+
+
+def judge_shipped(world: str, more: list[dict[str, Any]], **keys: Any) -> None:
+    """Run the shipped story with some steps more, before it asks again and again."""
     file = ROOT / "scenarios/desk.yaml"
     data: Any = parse(file.read_text(), name="desk.yaml").data
     place = [step["do"] for step in data["steps"]].index("repeat")
     data["steps"][place:place] = more
     del data["matrix"]
-    text = json.dumps({**data, "world": world})
+    text = json.dumps({**data, "world": world, **keys})
     (cell,) = (resolved := resolve(file, text=text, accepts=accepts, fitted=True)).cells
     result = run_cell(resolved, cell, 1, real_limit=240.0)
     assert result.failures == ()
     assert result.ok
     assert result.checks_passed == result.checks == 1
     assert [fault.kind for fault in result.faults] == ["restart", *["partition" for _ in more]]
-    if is_cut:
+    if more:
         first = next(step for step in result.step_results if step.what == "invoke desk.ask (next)")
         assert result.faults[-1].begin <= first.begin
         assert (result.faults[-1].end or 0) <= first.end  # it was held until then

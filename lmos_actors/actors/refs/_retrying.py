@@ -5,7 +5,8 @@ request carries the same id, by which a far agent recognises a repeat.
 
 A durable agent keeps answers, and then all its actions may be asked again: all attempts have a key, which the
 caller may name (`ref.retrying(key="order-17")`), and the agent carries out one request of each key. A near
-agent needs no key where the caller names none: what it is asked again has not begun.
+agent needs no key where the caller names none: what it is asked again has not begun. Where a ref may lead to
+one agent now and to another one later, an attempt of unknown outcome binds the next ones to its agent.
 """
 
 from __future__ import annotations

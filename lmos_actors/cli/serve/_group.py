@@ -201,18 +201,24 @@ def _prepare(group: Group, folder: Path, replica: int) -> None:
         raise ConfigError(f"{error.filename}: {error.strerror}", "cwd") from None
     os.environ.update(group.env)
     limits = group.limits
-    try:
-        if limits.descriptors is not UNSET:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (limits.descriptors, limits.descriptors))
-        if limits.memory is not UNSET:
-            resource.setrlimit(resource.RLIMIT_AS, (int(limits.memory), int(limits.memory)))
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"this machine does not allow it: {error}", "limits") from None
+    if limits.descriptors is not UNSET:
+        _limit("descriptors", resource.RLIMIT_NOFILE, limits.descriptors)
+    if limits.memory is not UNSET:
+        _limit("memory", resource.RLIMIT_AS, limits.memory)
     if limits.processors is not UNSET and hasattr(os, "sched_setaffinity"):
         there = sorted(os.sched_getaffinity(0))
         begin = (replica - 1) * limits.processors  # several processes are spread over the machine
         chosen = {there[(begin + number) % len(there)] for number in range(limits.processors)}
         os.sched_setaffinity(0, chosen)
+
+
+def _limit(name: str, kind: int, wanted: int) -> None:
+    """Set a limit of this process. Raises ConfigError where the system does not allow it."""
+    try:
+        resource.setrlimit(kind, (int(wanted), int(wanted)))
+    except (OSError, ValueError) as error:
+        why = f"{wanted} cannot be set: {error}; a hard limit of this user is lower: raise it, or want less"
+        raise ConfigError(why, f"limits.{name}") from None
 
 
 def _token(deployment: Deployment, group: Group, request: GroupRequest, secret: bytes) -> SharedToken:

@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from collections import OrderedDict
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import trio
 
@@ -58,6 +58,9 @@ class NodePlace:
 
     number = math.inf
     """After all agents, in the order of waiting graphs."""
+
+    output_gate: ClassVar[None] = None
+    """It keeps nothing, so what it sends waits for no commit."""
 
     def __init__(self, path: str) -> None:
         self.path = path

@@ -19,7 +19,7 @@ import attrs
 import trio
 
 from lmos_actors._core import current_environment, set_environment
-from lmos_actors.deployment import GROUP_MODULES, Launcher, LocalPlace, LogFiles, ProcessEnded
+from lmos_actors.deployment import GROUP_MODULES, Launcher, LocalPlace, LogFiles, ProcessEnded, launcher_tree
 from lmos_actors.errors import (
     AgentError,
     AgentUnavailable,
@@ -167,7 +167,7 @@ class Processes:
         """Open the node of the launcher, which is no part of what the run records."""
         environment = current_environment()
         set_environment(None)
-        async with open_node(launcher.tree()) as node:
+        async with open_node(launcher_tree(launcher)) as node:
             set_environment(environment)
             launcher.opened(node)
             try:
