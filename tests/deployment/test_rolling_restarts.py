@@ -27,6 +27,7 @@ from lmos_actors import (
 )
 from lmos_actors.deployment import Launcher, LocalPlace, LogFiles, UnixNetwork, controls_of, open_launcher
 from lmos_actors.scenario import launch_plan, load_deployment
+from tests.redis_server import RedisServer, needs_redis
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -180,11 +181,13 @@ async def killed(launcher: Launcher, name: str, random: Random) -> None:
     await group.wait_until(group.is_ready)
 
 
-async def told(tmp_path: Path, seed: int, rounds: int, kills: int, victims: list[str]) -> None:
+async def told(
+    tmp_path: Path, seed: int, rounds: int, kills: int, victims: list[str], deployment: str = DEPLOYMENT
+) -> None:
     """Let a fleet ask through some rolling restarts, then through these and kills."""
     random = Random(seed)
     (tmp_path / "fleet.py").write_text(FLEET, encoding="utf-8")
-    (tmp_path / "fleet.yaml").write_text(DEPLOYMENT, encoding="utf-8")
+    (tmp_path / "fleet.yaml").write_text(deployment, encoding="utf-8")
     (tmp_path / "pyproject.toml").write_text("", encoding="utf-8")
     controls = controls_of(str(tmp_path / "fleet.yaml"))
     loaded = load_deployment(controls.file, classes=False)
@@ -229,6 +232,19 @@ def _sockets(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monke
 
 async def test_a_fleet_goes_on_through_rolling_restarts_and_kills(tmp_path: Path) -> None:
     await told(tmp_path, seed=0, rounds=1, kills=6, victims=["weather", "counter"])
+
+
+@needs_redis
+@pytest.mark.timeout(120)
+async def test_processes_that_share_a_store_take_over_an_agent_from_each_other(tmp_path: Path) -> None:
+    (tmp_path / "redis").mkdir()
+    server = RedisServer(tmp_path / "redis")
+    shared = f'store: "{server.url()}"\n    replicas: 2\n    update: {{order: start_first}}'
+    deployment = DEPLOYMENT.replace('store: "sqlite:counter.db"', shared)
+    try:
+        await told(tmp_path, seed=0, rounds=1, kills=3, victims=["counter"], deployment=deployment)
+    finally:
+        server.kill()
 
 
 @pytest.mark.matrix
