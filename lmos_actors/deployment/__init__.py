@@ -44,8 +44,12 @@ from ._plan import (
     changes_between as changes_between,
     in_order as in_order,
 )
+from ._reload import reload_changed as reload_changed
 from ._status import (
     GroupStatus as GroupStatus,
     LauncherStatus as LauncherStatus,
     ReplicaStatus as ReplicaStatus,
+    RolloutStatus as RolloutStatus,
+    State as State,
+    Step as Step,
 )

@@ -30,7 +30,7 @@ from lmos_actors.supervision import ChildSpec, SupervisorSpec
 from ._log_files import LineSplitter
 from ._place import Order
 from ._plan import HARD_END
-from ._status import GroupStatus, ReplicaStatus, State
+from ._status import GroupStatus, ReplicaStatus, RolloutStatus, State
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Mapping
@@ -116,7 +116,7 @@ class Replica(Agent, private=True):
             with trio.CancelScope(shield=True):  # a process that is started is known, whatever comes
                 self.process = await group.place.start(order)
         except StartFailed as error:
-            self.why = str(error)
+            self.why = str(error).removeprefix(f"{self.name} ")
             raise
         process = self.process
         assert process is not None  # it has been started
@@ -297,9 +297,18 @@ class Group:
     """Where its directory is, once it has been somewhere: there it is again after a restart."""
     chosen: set[int] = attrs.Factory(set[int])
     """The numbers of processes that are being stopped by request, and not with all others."""
+    rollout: RolloutStatus | None = None
+    """Where its rolling restart is."""
+    is_whole: bool = True
+    """Whether no replacement of its processes was cut off or has failed: the next plan finishes it."""
     _changed: trio.Event = attrs.Factory(trio.Event)
     _needed: dict[Need, trio.Event] = attrs.Factory(dict["Need", trio.Event])
     """What other groups wait for."""
+
+    @property
+    def running(self) -> GroupPlan:
+        """The plan of its processes; where it is not whole their content is not known."""
+        return self.plan if self.is_whole else attrs.evolve(self.plan, content="")
 
     # ---- what its processes say
 
@@ -450,4 +459,5 @@ class Group:
             name=self.plan.name,
             wanted=self.plan.replicas,
             replicas=tuple(member.status(number) for number, member in sorted(self.members.items())),
+            rollout=self.rollout,
         )

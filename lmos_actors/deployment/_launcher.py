@@ -14,8 +14,7 @@ that is cut off leaves no group half replaced. At its end the launcher has the g
 all processes of a group at once.
 
 The supervisor of a group that fails too often is restarted by the one above it, with the processes that the
-file lists, as supervisors are. Then the launcher brings it to the count that it had been scaled to
-(`keep_counts`).
+file lists. Then the launcher brings it to the count that it had been scaled to (`keep_counts`).
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ from lmos_actors.supervision import SupervisorSpec
 
 from ._group import Group
 from ._plan import changes_between, in_order
-from ._status import LauncherStatus, ReplicaStatus
+from ._status import LauncherStatus, ReplicaStatus, RolloutStatus, Step
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
@@ -55,9 +54,6 @@ if TYPE_CHECKING:
 
 GROUPS: Final = "groups"
 
-LOOK: Final = 0.5
-"""Seconds between two looks at the files of the project, where a launcher reloads."""
-
 MORE: Final = 2.0
 """Seconds beyond the time to be ready until a replacement counts as failed: it has to be started, too."""
 
@@ -65,7 +61,8 @@ MORE: Final = 2.0
 class Launcher:
     """The groups of one deployment, and what is done with them.
 
-    With a `token` its processes know each other: in a directory of theirs nobody else changes their entries.
+    `notice` is called at each state of a process and each step of a rolling restart. With a `token` its
+    processes know each other: in a directory of theirs nobody else changes their entries.
     """
 
     def __init__(
@@ -73,7 +70,7 @@ class Launcher:
         plan: LaunchPlan,
         place: Place,
         logs: LogFiles,
-        notice: Callable[[str, ReplicaStatus], None] = lambda name, replica: None,
+        notice: Callable[[str, ReplicaStatus | RolloutStatus], None] = lambda group, change: None,
         read: Callable[[Mapping[str, str]], LaunchPlan] | None = None,
         token: str | None = None,
     ) -> None:
@@ -106,6 +103,11 @@ class Launcher:
         if member is not None:
             self._notice(group.plan.name, member.status(number))
 
+    def _enters(self, group: Group, step: Step, processes: Sequence[int]) -> None:
+        """Note a step of a rolling restart."""
+        group.rollout = RolloutStatus(step=step, processes=tuple(processes))
+        self._notice(group.plan.name, group.rollout)
+
     def spec(self) -> SupervisorSpec:
         """Return the supervisor of the groups."""
         plan = self.plan
@@ -120,7 +122,7 @@ class Launcher:
     @property
     def running(self) -> LaunchPlan:
         """The plan as it is now: `scale` has changed it."""
-        return attrs.evolve(self.plan, groups=tuple(group.plan for group in self.groups.values()))
+        return attrs.evolve(self.plan, groups=tuple(group.running for group in self.groups.values()))
 
     def opened(self, node: Node) -> None:
         """Take note of the node on which it runs."""
@@ -216,25 +218,35 @@ class Launcher:
             await self.start_all(group)
         yield f"{group.plan.name}: stopped, and started again"
         await self._wait_ready(group, self._numbers(group))
+        group.is_whole = True
         yield f"{group.plan.name}: ready"
 
     async def restart_rolling(self, group: Group) -> AsyncGenerator[str]:
         """Replace the processes of a group, batch after batch. Yields what was done. Raises ActionFailed."""
         plan, numbers = group.plan, self._numbers(group)
-        for begin in range(0, len(numbers), plan.batch):
-            if begin and plan.pause:
-                await trio.sleep(plan.pause)
-            self._check_goes_on()
-            batch = numbers[begin : begin + plan.batch]
-            replace = self._start_first if plan.order == "start_first" else self._stop_first
-            news: Sequence[int] = ()
-            with trio.CancelScope(shield=True):
-                news = await replace(group, batch)
-            yield f"{plan.name}: {', '.join(map(str, batch))} replaced by {', '.join(map(str, news))}"
+        replace = self._start_first if plan.order == "start_first" else self._stop_first
+        try:
+            for begin in range(0, len(numbers), plan.batch):
+                batch = numbers[begin : begin + plan.batch]
+                if begin and plan.pause:
+                    self._enters(group, "pausing", batch)
+                    with trio.move_on_after(plan.pause):
+                        await self.ending.wait()
+                self._check_goes_on()
+                news: Sequence[int] = ()
+                with trio.CancelScope(shield=True):
+                    news = await replace(group, batch)
+                    self._enters(group, "replaced", news)
+                yield f"{plan.name}: {', '.join(map(str, batch))} replaced by {', '.join(map(str, news))}"
+            group.is_whole = True
+        finally:
+            group.rollout = None
 
     async def _stop_first(self, group: Group, batch: Sequence[int]) -> Sequence[int]:
+        self._enters(group, "stopping", batch)
         await self.stop_all(group, batch)
         self._check_goes_on()
+        self._enters(group, "starting", batch)
         for number in batch:  # by a new spec: what the plan says of a child may have changed
             await self._supervisor(group).delete_child(str(number))
             await self._supervisor(group).start_child(group.child_spec(number))
@@ -247,6 +259,8 @@ class Launcher:
 
     async def _give_up(self, group: Group, numbers: Sequence[int]) -> None:
         """Stop those processes that are not ready, so that their restarts do not end the others; keep why."""
+        group.is_whole = False
+        self._enters(group, "giving_up", numbers)
         members = {number: group.members[number] for number in numbers if number in group.members}
         reasons = {number: member.why for number, member in members.items() if member.state != "ready"}
         await self.stop_all(group, list(reasons))
@@ -257,13 +271,16 @@ class Launcher:
         there = self._numbers(group)
         free = [number for number in range(1, 2 * len(there) + 1) if number not in there]
         news = free[: len(batch)]
+        self._enters(group, "starting", news)
         for number in news:
             await self._supervisor(group).start_child(group.child_spec(number))
         try:
             await self._wait_ready(group, news)
         except ActionFailed:
+            self._enters(group, "giving_up", news)
             await self.remove(group, news)
             raise
+        self._enters(group, "stopping", batch)
         await self.remove(group, batch)
         return news
 
@@ -348,34 +365,6 @@ class Launcher:
                             group.forget(number)
                         await self._bring_to_count(group)
 
-    # ---- code that changes
-
-    async def reload(self, say: Callable[[str], None]) -> None:
-        """Restart each group of which a file of the project has changed, until cancelled."""
-        before = self._times()
-        while True:
-            await trio.sleep(LOOK)
-            now = self._times()
-            changed = {file for file, time in now.items() if before.get(file, time) != time}
-            before = now
-            for group in tuple(self.groups.values()):
-                files = changed.intersection(group.files)
-                if files:
-                    say(f"{group.plan.name}: {min(files)} has changed")
-                    with suppress(ActionFailed):  # it ends, or begins anew
-                        async with self.at_work(f"reload {group.plan.name}"):
-                            await self.stop_all(group)
-                            await self.start_all(group)
-
-    def _times(self) -> dict[str, int]:
-        """Return when the files were changed that groups have imported. Blocks on the disk, for little."""
-        found: dict[str, int] = {}
-        for group in self.groups.values():
-            for file in group.files:
-                with suppress(OSError):
-                    found[file] = os.stat(file).st_mtime_ns
-        return found
-
     # ---- another plan
 
     async def read(self, settings: Mapping[str, str]) -> LaunchPlan:
@@ -452,7 +441,7 @@ class Launcher:
 
     async def _replace(self, group: Group, plan: GroupPlan) -> AsyncGenerator[str]:
         """Replace the processes of a group by those of another plan; by those of its own if that fails."""
-        before = group.plan
+        before, group.is_whole = group.plan, False
         group.plan = attrs.evolve(plan, replicas=before.replicas)
         try:
             async with aclosing(self.restart_rolling(group)) as texts:
@@ -461,13 +450,19 @@ class Launcher:
         except ActionFailed as error:
             self._check_goes_on()
             group.plan = before
-            async with aclosing(self.restart_rolling(group)) as texts:
-                async for text in texts:
-                    yield text  # noqa: ASYNC119
+            self._enters(group, "rolling_back", self._numbers(group))
+            done: list[str] = []
+            try:
+                with trio.CancelScope(shield=True):  # to the end, whether or not somebody still waits for it
+                    async with aclosing(self.restart_rolling(group)) as texts:
+                        done += [text async for text in texts]
+            except ActionFailed as again:
+                self._check_goes_on()
+                why = f"{error.output}; {plan.name} could not be rolled back, the next `up` replaces it"
+                raise ActionFailed(f"{why}: {again.output}") from again
+            for text in done:
+                yield text
             raise ActionFailed(f"{error.output}; {plan.name} was rolled back") from error
-        except BaseException:  # cut off: it has processes of both plans, which the next request replaces
-            group.plan = attrs.evolve(group.plan, content="")
-            raise
 
     async def stop(self) -> None:
         """Have all groups drain, in reverse order, once the present step of a request is done."""

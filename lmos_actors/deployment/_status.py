@@ -9,6 +9,10 @@ import msgspec
 State: TypeAlias = Literal["waiting", "starting", "ready", "draining", "restarting", "stopped"]
 """State of a process: `waiting` for groups that it needs, `restarting` between two, `stopped` by request."""
 
+Step: TypeAlias = Literal["stopping", "starting", "replaced", "pausing", "giving_up", "rolling_back"]
+"""Step of a rolling restart: `stopping` the processes of a batch and `starting` theirs, in the order of the
+group, then `replaced`; `giving_up` those that do not become ready, and `rolling_back` to the plan before."""
+
 
 class ReplicaStatus(msgspec.Struct, frozen=True, kw_only=True):
     """One process of a group. `generation` counts its starts, `since` is when its state began."""
@@ -24,12 +28,23 @@ class ReplicaStatus(msgspec.Struct, frozen=True, kw_only=True):
     """Why the one before it ended, if it ended by itself."""
 
 
+class RolloutStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a rolling restart is: its step, and the numbers of the processes that it is about."""
+
+    step: Step
+    processes: tuple[int, ...]
+
+    def __str__(self) -> str:
+        return f"{self.step.replace('_', ' ')} {', '.join(map(str, self.processes))}"
+
+
 class GroupStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """A group: how many processes it is to have, and those there are."""
+    """A group: how many processes it is to have, those there are, and how far its rolling restart is."""
 
     name: str
     wanted: int
     replicas: tuple[ReplicaStatus, ...]
+    rollout: RolloutStatus | None = None
 
 
 class LauncherStatus(msgspec.Struct, frozen=True, kw_only=True):

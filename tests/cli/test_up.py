@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 AGENTS = '''
 import os
+import sys
 from contextlib import asynccontextmanager
 
 import trio
@@ -37,6 +38,13 @@ class Weather(Agent):
     def started(self) -> None:
         if "FLOOD" in os.environ:
             self.nursery.start_soon(self.flood)
+        if "END" in os.environ:
+            self.nursery.start_soon(self.end)
+
+    async def end(self) -> None:
+        await trio.sleep(0.5)
+        print("the licence has expired", file=sys.stderr, flush=True)
+        os._exit(7)
 
     async def flood(self) -> None:
         await trio.sleep(0.5)
@@ -332,6 +340,78 @@ def test_an_interrupt_while_groups_start_leaves_nothing(project: Path) -> None:
         assert running.states()[-2:] == ["weather/1 draining", "weather/1 stopped"]
 
 
+BATCHES = "replicas: 3\nmax_restarts: 99\nupdate: {pause: 60s}"
+BROKEN = f'{BATCHES}\nenv: {{BREAK: "yes"}}'
+
+
+def test_an_interrupt_of_the_launcher_in_a_rolling_restart_leaves_nothing(project: Path) -> None:
+    written(project, group=BATCHES)
+    with up(project) as running:
+        running.until("ready")
+        with started(["restart", "--rolling", "weather"], project) as restart:
+            running.until("rollout", step="pausing")
+            running.interrupt()
+            assert running.ended() == (0, "")
+            out, errors = restart.communicate(WAIT)
+        assert (restart.returncode, out) == (1, "weather: 1 replaced by 1\n")
+        assert errors == "lmos-actors: the launcher is ending\n"
+
+
+def test_an_interrupt_of_the_launcher_in_a_rollback_leaves_nothing(project: Path) -> None:
+    written(project, group=BATCHES)
+    with up(project) as running:
+        running.until("ready")
+        written(project, group=BROKEN)
+        with started(["up", "desk.yaml"], project) as again:
+            running.until("rollout", step="rolling_back")
+            running.until("rollout", step="pausing")
+            running.interrupt()
+            assert running.ended() == (0, "")
+            errors = again.communicate(WAIT)[1]
+        assert again.returncode == 1
+        assert errors == "lmos-actors: the launcher is ending\n"
+
+
+GOES_ON = "lmos-actors: the launcher finishes its step, and begins no other; see `status`\n"
+
+
+def test_an_interrupt_of_a_command_in_a_rolling_restart_is_the_commands_alone(project: Path) -> None:
+    written(project, group=BATCHES)
+    with up(project) as running:
+        running.until("ready")
+        before = [each["pid"] for each in status(project)["groups"]["weather"]["replicas"]]
+        with started(["restart", "--rolling", "weather"], project) as restart:
+            running.until("rollout", step="pausing")
+            restart.send_signal(signal.SIGINT)
+            errors = restart.communicate(WAIT)[1]
+        assert restart.returncode == 130
+        assert errors == f"{GOES_ON}interrupted\n"
+        found = soon(lambda: (now := status(project))["doing"] == "" and now)["groups"]["weather"]
+        assert {each["state"] for each in found["replicas"]} == {"ready"}
+        assert [each["pid"] in before for each in found["replicas"]] == [False, True, True]
+        running.interrupt()
+        assert running.ended() == (0, "")
+
+
+def test_an_interrupt_of_a_command_in_a_rollback_does_not_end_the_rollback(project: Path) -> None:
+    written(project, group="replicas: 2\nmax_restarts: 99")
+    with up(project) as running:
+        running.until("ready")
+        written(project, group='replicas: 2\nmax_restarts: 99\nenv: {BREAK: "yes"}')
+        with started(["up", "desk.yaml"], project) as again:
+            running.until("rollout", step="rolling_back")
+            again.send_signal(signal.SIGINT)
+            errors = again.communicate(WAIT)[1]
+        assert again.returncode == 130
+        assert errors == f"{GOES_ON}interrupted\n"
+        assert running.until("rollout", step="replaced")["processes"] == [1]
+        assert running.until("rollout", step="replaced")["processes"] == [2]
+        found = soon(lambda: (now := status(project))["doing"] == "" and now)["groups"]["weather"]
+        assert [each["state"] for each in found["replicas"]] == ["ready", "ready"]
+        running.interrupt()
+        assert running.ended() == (0, "")
+
+
 def test_a_process_that_is_killed_before_it_is_ready_is_started_again(project: Path) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -420,7 +500,7 @@ def test_an_import_that_fails_in_a_process_names_the_file_and_the_line(project: 
         code, errors = running.ended()
     assert code == 3
     assert "weather/1 ended with exit code 3" in errors
-    assert "desk.py:9" in errors
+    assert "desk.py:10" in errors
     assert "no licence" in errors
 
 
@@ -450,6 +530,27 @@ def test_a_port_that_is_taken_ends_its_group_alone(project: Path) -> None:
     ]
     assert running.states().count("weather/1 restarting") == 2
     assert running.states().count("other/1 waiting") == 1
+
+
+def test_a_process_that_ends_right_after_it_is_ready_is_a_crash_loop(project: Path) -> None:
+    """The group ends, and begins anew, as often as the launcher allows; the other one is left as it is."""
+    other = "  other:\n    directory: true\n\nlauncher: {max_restarts: 1}\n"
+    written(project, group="env: {END: yes}\nmax_restarts: 1", more=other)
+    with up(project) as running:
+        running.until("process", name="weather/1", state="ready")
+        running.until("process", name="weather/1", state="restarting")
+        found = status(project)["groups"]
+        code, errors = running.ended()
+    assert [each["state"] for each in found["other"]["replicas"]] == ["ready"]
+    assert found["weather"]["replicas"][0]["why"] == "ended with exit code 7: the licence has expired"
+    assert code == 3
+    assert "groups: more than 1 restarts in 600 s" in errors
+    assert "groups/weather: more than 1 restarts in 60 s" in errors
+    assert "weather/1 ended with exit code 7: the licence has expired" in errors
+    assert running.states().count("weather/1 ready") == running.states().count("weather/1 restarting") == 4
+    assert running.states().count("other/1 waiting") == 1
+    assert running.states()[-2:] == ["other/1 draining", "other/1 stopped"]
+    assert run(project, "status", "desk.yaml")[0] == 3
 
 
 def test_a_group_that_never_becomes_ready_says_so(project: Path) -> None:

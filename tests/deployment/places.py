@@ -16,6 +16,7 @@ from lmos_actors.deployment import (
     LauncherAgent,
     LaunchPlan,
     LogFiles,
+    ReplicaStatus,
     open_launcher,
 )
 from lmos_actors.errors import StartFailed
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping
 
     from lmos_actors import Ref
-    from lmos_actors.deployment import Order, ReplicaStatus
+    from lmos_actors.deployment import Order, RolloutStatus
 
 KILL = -9
 NOISE = b"noise and noise\n" * 400
@@ -271,8 +272,9 @@ async def deployed(
         place = FakePlace(nursery, dict(scripts or {}), usual or Script())
         states: list[str] = [] if seen is None else seen
 
-        def notice(name: str, replica: ReplicaStatus) -> None:
-            states.append(f"{trio.current_time():g} {name}/{replica.number} {replica.state}")
+        def notice(name: str, change: ReplicaStatus | RolloutStatus) -> None:
+            if isinstance(change, ReplicaStatus):
+                states.append(f"{trio.current_time():g} {name}/{change.number} {change.state}")
 
         launcher = Launcher(plan_of(*groups, **options), place, NoFiles(Path("nowhere")), notice)
         try:

@@ -7,58 +7,27 @@ processes are only drained, no outcome is unknown. A durable counter counts each
 from __future__ import annotations
 
 import os
+import shutil
 import signal
-from collections import Counter as Tally
-from contextlib import suppress
+from contextlib import asynccontextmanager
 from random import Random
 from typing import TYPE_CHECKING
 
 import pytest
 import trio
 
-from lmos_actors import (
-    ActionFailed,
-    Agent,
-    AgentUnavailable,
-    OutcomeUnknown,
-    Ref,
-    action,
-    open_node,
-)
+from lmos_actors import ActionFailed, open_node
 from lmos_actors.deployment import Launcher, LocalPlace, LogFiles, UnixNetwork, controls_of, open_launcher
 from lmos_actors.scenario import launch_plan, load_deployment
+from tests.deployment import fleet as agents
+from tests.deployment.fleet import Counter, Fleet, Weather
 from tests.redis_server import RedisServer, needs_redis
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
     from pathlib import Path
 
-FLEET = """
-import trio
-from lmos_actors import Agent, action
-
-
-class Weather(Agent):
-    asked: int = 0
-
-    @action(concurrency=100)
-    async def forecast(self, number: int, seconds: float) -> int:
-        self.asked += 1
-        await trio.sleep(seconds)
-        return number
-
-
-class Counter(Agent, durable=True):
-    total: int = 0
-
-    @action
-    def add(self) -> int:
-        self.total += 1
-        return self.total
-
-    @action(safe=True)
-    def read_total(self) -> int:
-        return self.total
-"""
+    from lmos_actors.deployment import ReplicaStatus, RolloutStatus
 
 DEPLOYMENT = """
 lmos: deployment/v1
@@ -74,87 +43,19 @@ groups:
     needs: {registry: ready}
     replicas: 3
     drain: {timeout: 10s, spread: 200ms}
+    update: {order: ORDER}
     max_restarts: 1000
   counter:
     agents: [counter]
     register: registry
     needs: {registry: ready}
-    store: "sqlite:counter.db"
+    STORE
     max_restarts: 1000
 """
 
 MODULES = ("lmos_actors.cli.commands", "lmos_actors.cli.serve._group", "lmos_actors.discovery")
-WAIT = 50.0
 
 pytestmark = pytest.mark.slow
-
-
-class Weather(Agent):
-    """The same, as it is known here."""
-
-    @action(concurrency=100)
-    async def forecast(self, number: int, seconds: float) -> int:
-        return number
-
-
-class Counter(Agent, durable=True):
-    """The same, as it is known here."""
-
-    @action
-    def add(self) -> int:
-        return 0
-
-    @action(safe=True)
-    def read_total(self) -> int:
-        return 0
-
-
-class Fleet:
-    """Clients that ask until they are told to end, and what became of each request."""
-
-    def __init__(self, weather: Ref[Weather], counter: Ref[Counter], random: Random) -> None:
-        self.weather = weather
-        self.counter = counter
-        self.random = random
-        self.outcomes: Tally[str] = Tally()
-        self.added = 0
-        self.ending = False
-        self.wanted = 0
-        self.more = trio.Event()
-
-    async def ask(self, first: int) -> None:
-        number = first
-        while not self.ending:
-            with trio.fail_after(WAIT):
-                self.outcomes[await self._asked(number)] += 1
-            if self.outcomes["answered"] >= self.wanted:
-                self.more.set()
-            number += 100
-
-    async def go_on(self) -> None:
-        """Wait until some more requests are answered."""
-        self.wanted, self.more = self.outcomes["answered"] + 20, trio.Event()
-        with trio.fail_after(WAIT):
-            await self.more.wait()
-
-    async def _asked(self, number: int) -> str:
-        try:
-            answer = await self.weather.invoke(Weather.forecast, number, self.random.random() / 5)
-        except OutcomeUnknown:
-            return "unknown"
-        except AgentUnavailable as error:
-            await trio.sleep(error.retry_in or 0.05)
-            return "unavailable"
-        assert answer == number
-        return "answered"
-
-    async def add(self) -> None:
-        while not self.ending:
-            key = f"add-{self.added}" if self.added % 2 else None  # or one that it makes itself
-            view = self.counter.retrying(attempts=None, seconds=WAIT, key=key)
-            with trio.fail_after(WAIT):
-                await view.invoke(Counter.add)
-            self.added += 1
 
 
 async def rolling(launcher: Launcher, names: list[str]) -> None:
@@ -165,10 +66,14 @@ async def rolling(launcher: Launcher, names: list[str]) -> None:
                 pass
 
 
-async def rolling_or_not(launcher: Launcher, names: list[str]) -> None:
-    """Restart groups, up to a process that is killed before it is ready."""
-    with suppress(ActionFailed):
-        await rolling(launcher, names)
+async def rolling_until_done(launcher: Launcher, names: list[str]) -> None:
+    """Restart groups, again where a process is killed before it is ready."""
+    while True:
+        try:
+            await rolling(launcher, names)
+        except ActionFailed:
+            continue
+        return
 
 
 async def killed(launcher: Launcher, name: str, random: Random) -> None:
@@ -181,18 +86,28 @@ async def killed(launcher: Launcher, name: str, random: Random) -> None:
     await group.wait_until(group.is_ready)
 
 
-async def told(
-    tmp_path: Path, seed: int, rounds: int, kills: int, victims: list[str], deployment: str = DEPLOYMENT
-) -> None:
-    """Let a fleet ask through some rolling restarts, then through these and kills."""
-    random = Random(seed)
-    (tmp_path / "fleet.py").write_text(FLEET, encoding="utf-8")
-    (tmp_path / "fleet.yaml").write_text(deployment, encoding="utf-8")
-    (tmp_path / "pyproject.toml").write_text("", encoding="utf-8")
-    controls = controls_of(str(tmp_path / "fleet.yaml"))
-    loaded = load_deployment(controls.file, classes=False)
-    place = LocalPlace(controls.records, MODULES)
-    launcher = Launcher(launch_plan(loaded.deployment, controls.file), place, LogFiles(controls.logs))
+@asynccontextmanager
+async def fleet_of(
+    folder: Path, random: Random, *, order: str = "stop_first", store: str = 'store: "sqlite:counter.db"'
+) -> AsyncGenerator[tuple[Launcher, Fleet, list[int]]]:
+    """Run a launcher of real processes, and a fleet that asks them until its end.
+
+    The list has how many processes of `weather` were ready at each change, once the fleet asks. At the end
+    the counter has to be exact.
+    """
+    shutil.copy(agents.__file__, folder / "fleet.py")
+    (folder / "fleet.yaml").write_text(
+        DEPLOYMENT.replace("ORDER", order).replace("STORE", store), encoding="utf-8"
+    )
+    (folder / "pyproject.toml").write_text("", encoding="utf-8")
+    controls = controls_of(str(folder / "fleet.yaml"))
+    plan = launch_plan(load_deployment(controls.file, classes=False).deployment, controls.file)
+    place, ready = LocalPlace(controls.records, MODULES), list[int]()
+
+    def notice(name: str, change: ReplicaStatus | RolloutStatus) -> None:
+        ready.append(sum(each.state == "ready" for each in launcher.groups["weather"].members.values()))
+
+    launcher = Launcher(plan, place, LogFiles(controls.logs), notice)
     lock = controls.prepare()
     try:
         async with open_launcher(launcher, UnixNetwork(controls.socket)):
@@ -201,18 +116,11 @@ async def told(
             async with open_node(lookup=lookup) as node, trio.open_nursery() as nursery:
                 fleet = Fleet(node.find(Weather, spread="round_robin"), node.find(Counter, id="main"), random)
                 await fleet.weather.ready()
+                ready.clear()
                 for first in range(6):
                     nursery.start_soon(fleet.ask, first)
                 nursery.start_soon(fleet.add)
-                for _ in range(rounds):
-                    await rolling(launcher, ["weather", "counter"])
-                assert fleet.outcomes["answered"] > 20
-                assert fleet.outcomes["unknown"] == 0
-                async with trio.open_nursery() as at_once:
-                    at_once.start_soon(rolling_or_not, launcher, ["weather"])
-                    for _ in range(kills):
-                        await killed(launcher, random.choice(victims), random)
-                await launcher.wait_ready()
+                yield launcher, fleet, ready
                 await fleet.go_on()
                 fleet.ending = True
             async with open_node(lookup=lookup) as node:
@@ -223,6 +131,25 @@ async def told(
         await place.aclose()
         controls.remove()
         lock.release()
+
+
+async def told(
+    tmp_path: Path, seed: int, rounds: int, kills: int, victims: list[str], **options: str
+) -> None:
+    """Let a fleet ask through some rolling restarts, then through these and kills."""
+    random = Random(seed)
+    async with fleet_of(tmp_path, random, **options) as (launcher, fleet, _):
+        for _ in range(rounds):
+            await rolling(launcher, ["weather", "counter"])
+        assert fleet.outcomes["answered"] > 20
+        assert fleet.outcomes["unknown"] == fleet.outcomes["not found"] == 0
+        async with trio.open_nursery() as at_once:
+            at_once.start_soon(rolling_until_done, launcher, ["weather"])
+            for _ in range(kills):
+                await killed(launcher, random.choice(victims), random)
+        await launcher.wait_ready()
+        await fleet.go_on()
+        assert fleet.outcomes["not found"] == 0
 
 
 @pytest.fixture(autouse=True)
@@ -239,12 +166,27 @@ async def test_a_fleet_goes_on_through_rolling_restarts_and_kills(tmp_path: Path
 async def test_processes_that_share_a_store_take_over_an_agent_from_each_other(tmp_path: Path) -> None:
     (tmp_path / "redis").mkdir()
     server = RedisServer(tmp_path / "redis")
-    shared = f'store: "{server.url()}"\n    replicas: 2\n    update: {{order: start_first}}'
-    deployment = DEPLOYMENT.replace('store: "sqlite:counter.db"', shared)
+    store = f'store: "{server.url()}"\n    replicas: 2\n    update: {{order: start_first}}'
     try:
-        await told(tmp_path, seed=0, rounds=1, kills=3, victims=["counter"], deployment=deployment)
+        await told(tmp_path, seed=0, rounds=1, kills=3, victims=["counter"], store=store)
     finally:
         server.kill()
+
+
+async def test_with_start_first_nobody_is_missed_and_code_that_breaks_goes_again(tmp_path: Path) -> None:
+    async with fleet_of(tmp_path, Random(0), order="start_first") as (launcher, fleet, ready):
+        await rolling(launcher, ["weather"])
+        good = (tmp_path / "fleet.py").read_text(encoding="utf-8")
+        (tmp_path / "fleet.py").write_text("import fleeet\n", encoding="utf-8")
+        before = {number: member.pid for number, member in launcher.groups["weather"].members.items()}
+        with pytest.raises(ActionFailed, match=r"weather/3 did not become ready: .*No module named 'fleeet'"):
+            await rolling(launcher, ["weather"])
+        after = {number: member.pid for number, member in launcher.groups["weather"].members.items()}
+        assert after == before
+        (tmp_path / "fleet.py").write_text(good, encoding="utf-8")
+        await fleet.go_on()
+        assert fleet.outcomes["unknown"] == fleet.outcomes["not found"] == 0
+        assert min(ready) == 3
 
 
 @pytest.mark.matrix

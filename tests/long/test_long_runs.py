@@ -1,4 +1,4 @@
-"""The scripts of the long runs: a short run of each, two of them with `--matrix`; long ones with `--long`."""
+"""The scripts of the long runs: a short run of each, three with `--matrix`; long ones with `--long`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.long import fuzz_frames, otp_stories, seeds, soak
+from tests.long import fuzz_frames, kills, otp_stories, seeds, soak
 from tests.long.state import State
 from tests.source import ROOT
 from tests.supervision.otp.replay import Child, Plan, run_story
@@ -82,6 +82,21 @@ def test_a_short_soak_is_flat(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert sum(last["client"]["counts"].values()) > 0
 
 
+# ---- kills
+
+
+@pytest.mark.matrix
+@pytest.mark.timeout(0)
+def test_few_kills_lose_nothing(
+    tmp_path_factory: pytest.TempPathFactory,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path_factory.mktemp("r")))
+    assert kills.main(["--pairs", "4"]) == 0, capsys.readouterr().out
+    assert last_line(capsys).startswith("passed: 4 of ")
+
+
 # ---- seeds
 
 
@@ -150,7 +165,7 @@ def test_stories_are_told_until_enough_are_compared(
 @pytest.mark.long
 @pytest.mark.timeout(0)
 @pytest.mark.parametrize(
-    "script", [soak, seeds, fuzz_frames, otp_stories], ids=lambda script: script.__name__
+    "script", [soak, seeds, fuzz_frames, otp_stories, kills], ids=lambda script: script.__name__
 )
 def test_the_whole_of_it(script: Any, capsys: pytest.CaptureFixture[str]) -> None:
     assert script.main([]) == 0, capsys.readouterr().out

@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any, Final
 import trio
 
 from lmos_actors._core import printable
+from lmos_actors.deployment import ReplicaStatus
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lmos_actors.deployment import Follower, LauncherStatus, ReplicaStatus
+    from lmos_actors.deployment import Follower, LauncherStatus, RolloutStatus
 
 COLOURS: Final = (36, 32, 33, 35, 34, 96, 92, 93, 95, 94)
 """The codes of the colours of groups, one after another."""
@@ -39,6 +40,19 @@ class Console:
         self._follower: Follower | None = None
 
     # ---- states
+
+    def changed(self, group: str, change: ReplicaStatus | RolloutStatus) -> None:
+        """Print a new state of a process, or a step of a rolling restart."""
+        if isinstance(change, ReplicaStatus):
+            self.replica(group, change)
+            return
+        self._say(
+            f"{self._prefix(group, group)}rolling restart: {change}",
+            "rollout",
+            group=group,
+            step=change.step,
+            processes=list(change.processes),
+        )
 
     def replica(self, group: str, replica: ReplicaStatus) -> None:
         """Print a new state of a process."""

@@ -47,6 +47,9 @@ PATIENCE: Final = 1.0
 MOST_LATE: Final = 3
 """Most processes that are named then."""
 
+GOES_ON: Final = "lmos-actors: the launcher finishes its step, and begins no other; see `status`"
+"""What is said where somebody no longer waits for what the launcher does."""
+
 CONNECT: Final = 10.0
 """Seconds in which a launcher that is there answers."""
 
@@ -145,13 +148,15 @@ def print_status(status: LauncherStatus, *, json: bool) -> None:
             group.name: {
                 "wanted": group.wanted,
                 "replicas": [msgspec.to_builtins(replica) for replica in group.replicas],
+                "rollout": msgspec.to_builtins(group.rollout),
             }
             for group in status.groups
         }
         head: dict[str, Any] = msgspec.to_builtins(status)
         print(json_text({**head, "groups": groups}))
         return
-    doing = f", {status.doing}" if status.doing else ""
+    steps = (f": {group.rollout}" for group in status.groups if group.rollout is not None)
+    doing = f", {status.doing}{next(steps, '')}" if status.doing else ""
     print(f"{status.name}: launcher {status.launcher_pid}, since {status.since}{doing}")
     rows = [("PROCESS", "STATE", "PID", "STARTS", "RESTARTS", "SINCE", "")]
     for group in status.groups:
@@ -237,9 +242,13 @@ def _late_in(status: LauncherStatus) -> str:
 
 
 async def _printed(texts: Any) -> int:
-    async with texts as steps:
-        async for text in steps:
-            print(printable(text), flush=True)
+    try:
+        async with texts as steps:
+            async for text in steps:
+                print(printable(text), flush=True)
+    except (KeyboardInterrupt, trio.Cancelled):
+        print(GOES_ON, file=sys.stderr, flush=True)
+        raise
     return OK
 
 

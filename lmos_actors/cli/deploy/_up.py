@@ -32,6 +32,7 @@ from lmos_actors.deployment import (
     controls_of,
     in_order,
     open_launcher,
+    reload_changed,
 )
 from lmos_actors.errors import (
     ActionFailed,
@@ -212,7 +213,7 @@ class _Up:
         self._logs = LogFiles(controls.logs, console.warned)
         self._place = LocalPlace(controls.records, GROUP_MODULES)
         self._launcher = Launcher(
-            plan, self._place, self._logs, console.replica, read, token=controls.token()
+            plan, self._place, self._logs, console.changed, read, token=controls.token()
         )
         self._node: Node | None = None
         self._reload = reload
@@ -252,7 +253,7 @@ class _Up:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._say_ready)
                 if self._reload:
-                    nursery.start_soon(self._launcher.reload, self.console.said)
+                    nursery.start_soon(reload_changed, self._launcher, self.console.said)
                 await self._launcher.ending.wait()
                 nursery.cancel_scope.cancel("the launcher ends")
             self.console.draining()

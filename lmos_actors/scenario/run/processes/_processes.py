@@ -19,7 +19,16 @@ import attrs
 import trio
 
 from lmos_actors._core import current_environment, set_environment
-from lmos_actors.deployment import GROUP_MODULES, Launcher, LocalPlace, LogFiles, ProcessEnded, launcher_tree
+from lmos_actors.deployment import (
+    GROUP_MODULES,
+    Launcher,
+    LocalPlace,
+    LogFiles,
+    ProcessEnded,
+    ReplicaStatus,
+    RolloutStatus,
+    launcher_tree,
+)
 from lmos_actors.errors import (
     AgentError,
     AgentUnavailable,
@@ -41,7 +50,7 @@ from ._client import ProcessClient
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterator, Mapping
 
-    from lmos_actors.deployment import GroupPlan, Member, Process, ReplicaStatus
+    from lmos_actors.deployment import GroupPlan, Member, Process
     from lmos_actors.node import Node
     from lmos_actors.transport import Endpoint
 
@@ -193,7 +202,11 @@ class Processes:
         with trio.move_on_after(IN_ORDER), suppress(StartFailed):
             await launcher.stop()
 
-    def _note(self, group: str, replica: ReplicaStatus) -> None:
+    def _note(self, group: str, change: ReplicaStatus | RolloutStatus) -> None:
+        if isinstance(change, ReplicaStatus):
+            self._note_state(group, change)
+
+    def _note_state(self, group: str, replica: ReplicaStatus) -> None:
         name = f"{group}/{replica.number}"
         is_failure = replica.state == "restarting" and bool(replica.why)
         if is_failure and self._may_end.pop(name, self) is self:  # the values are None
