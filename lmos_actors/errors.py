@@ -76,6 +76,7 @@ class NotFound(AgentError):
     """No such agent, child or affordance; `nearest` is the known name most like it, if any.
 
     `known` are names to compare it with, or `near` is what has been found; the text has `below` before that.
+    `criteria` is what else was looked for, in words; `name` is empty where that is all.
     """
 
     def __init__(
@@ -87,13 +88,17 @@ class NotFound(AgentError):
         known: Iterable[str] = (),
         near: str | None = None,
         below: str = "",
+        criteria: str = "",
     ) -> None:
         self.kind = kind
         self.name = name
         self.nearest = nearest(name, known) if near is None else near
+        if criteria:
+            criteria = f" ({criteria})" if name else f" with {criteria}"
+        sought = f" {name!r}" if name or not criteria else ""
         place = f" on {where}" if where else ""
         hint = f", did you mean {below + self.nearest!r}?" if self.nearest else ""
-        super().__init__(f"no {kind} {name!r}{place}{hint}")
+        super().__init__(f"no {kind}{sought}{criteria}{place}{hint}")
 
 
 class InvalidInput(AgentError):

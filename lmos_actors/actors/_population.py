@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, get_
 
 import attrs
 
+from lmos_actors.errors import NotFound
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
@@ -44,12 +46,27 @@ class AgentQuery:
     @property
     def shown(self) -> str:
         """The text of the query, for people."""
-        title = self.cls.__name__ if self.cls is not None else None
+        return ", ".join(filter(None, (self._first, self._criteria))) or "any"
+
+    def missing(self, where: str) -> NotFound:
+        """Return the error for no such agent on `where`."""
+        criteria = self._criteria
+        return NotFound("agent", self._first or ("" if criteria else "any"), where=where, criteria=criteria)
+
+    @property
+    def _first(self) -> str:
+        """The name, or that of the class; empty where neither is looked for."""
+        return self.name or (self.cls.__name__ if self.cls is not None else "")
+
+    @property
+    def _criteria(self) -> str:
+        """What is looked for beside the name, in words: the class, too, where that is not all."""
         said = {"title": self.title, "type": self.type, "capability": self.capability}
         said |= {"affordance": self.affordance, "id": self.id}
         words = [f"{word} {each!r}" for word, each in said.items() if each is not None]
-        first = [word for word in (self.name, title if self.name is None or words else None) if word]
-        return ", ".join([*first, *words]) or "any"
+        if words and self.name and self.cls is not None:
+            words.insert(0, f"class {self.cls.__name__}")
+        return ", ".join(words)
 
     def is_met(
         self, title: str | None, types: Sequence[str], capabilities: Sequence[str], affordances: Sequence[str]

@@ -28,6 +28,7 @@ its standard input, and ends as if its launcher had gone.
 
 from __future__ import annotations
 
+import errno
 import gc
 import io
 import json
@@ -248,6 +249,8 @@ async def _forked(
         pid, handles = answer
         if pid < 0:
             raise OSError(-pid, os.strerror(-pid))
+        if not handles:  # no descriptor was free for it: the process ends, as nobody has its standard input
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
         ours.pop_all()
         return ForkedProcess(pid, handles[0], status, (our_stdin, our_stdout, our_stderr))
 

@@ -404,6 +404,12 @@ class Group:
         ]
         return len(going) >= self.plan.replicas
 
+    def is_stopped(self) -> bool:
+        """Return whether it has processes that were stopped by a request, and are to be there."""
+        return any(
+            member.state == "stopped" and number not in self.chosen for number, member in self.members.items()
+        )
+
     async def wait_needs(self) -> None:
         """Wait for the groups that this one needs."""
         for name, what in self.plan.needs.items():

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
     from ._log_files import LogFiles
     from ._place import Place
-    from ._plan import GroupPlan, LaunchPlan
+    from ._plan import Changes, GroupPlan, LaunchPlan
 
 GROUPS: Final = "groups"
 
@@ -221,6 +221,12 @@ class Launcher:
         group.is_whole = True
         yield f"{group.plan.name}: ready"
 
+    async def start(self, group: Group) -> AsyncGenerator[str]:
+        """Start those processes of a group that were stopped. Yields what has been done."""
+        await self.start_all(group)
+        await self._wait_ready(group, self._numbers(group))
+        yield f"{group.plan.name}: ready"
+
     async def restart_rolling(self, group: Group) -> AsyncGenerator[str]:
         """Replace the processes of a group, batch after batch. Yields what was done. Raises ActionFailed."""
         plan, numbers = group.plan, self._numbers(group)
@@ -376,13 +382,18 @@ class Launcher:
         except (ConfigError, OSError) as error:
             raise ActionFailed(str(error)) from None
 
+    def changes_to(self, plan: LaunchPlan) -> Changes:
+        """Return what leads from what runs now to another plan."""
+        stopped = [name for name, group in self.groups.items() if group.is_stopped()]
+        return changes_between(self.running, plan, stopped)
+
     async def apply(self, plan: LaunchPlan) -> AsyncGenerator[str]:
         """Run another plan in place of this one. Yields what has been done.
 
         Raises ActionFailed where a changed group does not become ready: that group is as it was before then,
         and what comes after it was not begun.
         """
-        changes = changes_between(self.running, plan)
+        changes = self.changes_to(plan)
         self._set_limits(plan)
         kept = {each.name for each in (*changes.replaced, *changes.scaled)}
         for each in plan.groups:
@@ -400,6 +411,10 @@ class Launcher:
             group = self.groups[each.name]
             group.plan = attrs.evolve(each, replicas=group.plan.replicas)
             async with aclosing(self.scale(group, each.replicas)) as texts:
+                async for text in texts:
+                    yield text  # noqa: ASYNC119
+        for name in changes.started:
+            async with aclosing(self.start(self.groups[name])) as texts:
                 async for text in texts:
                     yield text  # noqa: ASYNC119
         for name in changes.removed:
@@ -440,7 +455,14 @@ class Launcher:
         del self.groups[name]
 
     async def _replace(self, group: Group, plan: GroupPlan) -> AsyncGenerator[str]:
-        """Replace the processes of a group by those of another plan; by those of its own if that fails."""
+        """Replace the processes of a group by those of another plan; by those of its own if that fails.
+
+        Where there are fewer of them from then on, surplus ones are stopped before.
+        """
+        if plan.replicas < group.plan.replicas:
+            async with aclosing(self.scale(group, plan.replicas)) as texts:
+                async for text in texts:
+                    yield text  # noqa: ASYNC119
         before, group.is_whole = group.plan, False
         group.plan = attrs.evolve(plan, replicas=before.replicas)
         try:

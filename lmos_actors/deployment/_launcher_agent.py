@@ -7,15 +7,12 @@ from contextlib import aclosing, asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-import trio
-
 from lmos_actors.actors import Agent, action
 from lmos_actors.node import open_node
 from lmos_actors.supervision import ChildSpec, SupervisorSpec
 
 from ._launcher import Launcher  # noqa: TC001 - a field of the agent
 from ._log_files import LogLine
-from ._plan import changes_between
 from ._status import LauncherStatus  # noqa: TC001 - the contract of the agent has it
 
 if TYPE_CHECKING:
@@ -72,7 +69,7 @@ class LauncherAgent(Agent):
 
     @action(concurrency=16)
     async def drain(self, group: str) -> AsyncIterator[str]:
-        """Stop the processes of a group in order; `restart` starts them again."""
+        """Stop the processes of a group in order; `restart` or `up` starts them again."""
         found = self.launcher.group(group)
         async with self.launcher.at_work(f"drain {group}"):
             await self.launcher.stop_all(found)
@@ -81,14 +78,16 @@ class LauncherAgent(Agent):
     @action
     async def changes(self, settings: dict[str, str]) -> list[str]:
         """Return what has to be done so that the file as it is now runs, line by line."""
-        return changes_between(self.launcher.running, await self.launcher.read(settings)).lines()
+        return self.launcher.changes_to(await self.launcher.read(settings)).lines()
 
     @action(concurrency=16)
     async def apply(self, settings: dict[str, str]) -> AsyncIterator[str]:
-        """Run the file as it is now."""
+        """Run the file as it is now; say line by line what has to be done, and then what was done."""
         async with self.launcher.at_work("up"):
-            applied = self.launcher.apply(await self.launcher.read(settings))
-            async with aclosing(applied) as texts:
+            plan = await self.launcher.read(settings)
+            for line in self.launcher.changes_to(plan).lines():
+                yield line  # noqa: ASYNC119
+            async with aclosing(self.launcher.apply(plan)) as texts:
                 async for text in texts:
                     yield text  # noqa: ASYNC119
 
@@ -102,12 +101,16 @@ class LauncherAgent(Agent):
         """Return the last lines of groups, all if none is named; those that come, too, with `follow`."""
         launcher = self.launcher
         chosen = {launcher.group(name).plan.name for name in groups} or set(launcher.groups)
-        with launcher.logs.follow() as follower:
-            for name in [name for name in launcher.groups if name in chosen and last > 0]:
-                for number in sorted(launcher.groups[name].members):
-                    process = f"{name}/{number}"
-                    for text in await trio.to_thread.run_sync(launcher.logs.last, process, last):
-                        yield LogLine(process, text)  # noqa: ASYNC119
+        processes = [
+            f"{name}/{number}"
+            for name, group in launcher.groups.items()
+            if name in chosen and last > 0
+            for number in sorted(group.members)
+        ]
+        with launcher.logs.follow(later=processes) as follower:
+            for process in processes:
+                for text in await launcher.logs.last_before(follower, process, last):
+                    yield LogLine(process, text)  # noqa: ASYNC119
             while follow and (lines := await follower.lines()):
                 for line in lines:
                     if line.process.partition("/")[0] in chosen:

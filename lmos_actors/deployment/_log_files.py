@@ -15,7 +15,7 @@ import attrs
 import trio
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator
+    from collections.abc import Callable, Generator, Iterable, Iterator
     from pathlib import Path
 
 MOST_LINE: Final = 1 << 14
@@ -77,7 +77,8 @@ class LogFiles:
                 self._lose(len(lines), f"{error.filename or self.file(process)}: {error.strerror}")
             else:
                 self._lost_of.pop(process, None)
-        for follower in tuple(self._followers):
+            followers = [each for each in self._followers if process not in each.later]
+        for follower in followers:
             await follower.put(process, lines)
 
     def _lose(self, count: int, why: str) -> None:
@@ -111,17 +112,25 @@ class LogFiles:
         self._sizes[process] = size + len(data)
 
     @contextmanager
-    def follow(self, patience: float = 0.0) -> Generator[Follower]:
+    def follow(self, patience: float = 0.0, later: Iterable[str] = ()) -> Generator[Follower]:
         """Return a context manager for one who follows all lines from now on.
 
         Processes wait up to `patience` seconds for one who is behind; then lines are left out, and counted.
+        The lines of the processes in `later` come once `last_before` has returned those before.
         """
-        follower = Follower(patience)
+        follower = Follower(patience, later)
         self._followers[follower] = None
         try:
             yield follower
         finally:
             del self._followers[follower]
+
+    async def last_before(self, follower: Follower, process: str, count: int) -> list[str]:
+        """Return the last lines of a process; one who follows gets those after them, none twice."""
+        async with self._locks[process]:
+            found = await trio.to_thread.run_sync(self.last, process, count)
+            follower.later.discard(process)
+        return found
 
     def last(self, process: str, count: int) -> list[str]:
         """Return the last lines of a process. Blocks on the disk."""
@@ -138,8 +147,10 @@ class LogFiles:
 class Follower:
     """A reader of all lines as they come: those that it has not taken wait, up to `WAITING` characters."""
 
-    def __init__(self, patience: float) -> None:
+    def __init__(self, patience: float, later: Iterable[str] = ()) -> None:
         self.patience = patience
+        self.later = set(later)
+        """The processes whose lines it does not get yet."""
         self._lines: list[LogLine] = []
         self._size = 0
         self._left_out = 0

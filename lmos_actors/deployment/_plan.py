@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import attrs
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from lmos_actors.supervision import Backoff
 
@@ -73,11 +73,16 @@ class LaunchPlan:
 
 @attrs.frozen(kw_only=True)
 class Changes:
-    """The steps to another plan: groups that come, are replaced, change in number, or go."""
+    """The steps to another plan: groups that come, are replaced, change in number, start again, or go."""
 
     added: tuple[GroupPlan, ...] = ()
     replaced: tuple[GroupPlan, ...] = ()
+    smaller: tuple[GroupPlan, ...] = ()
+    """Those of `replaced` that have fewer processes from then on: surplus ones are stopped before."""
     scaled: tuple[GroupPlan, ...] = ()
+    """Those that have another number of processes, without `smaller`."""
+    started: tuple[str, ...] = ()
+    """Groups with processes that were stopped by a request, as by `drain`."""
     removed: tuple[str, ...] = ()
     limits: tuple[str, ...] = ()
     """The limits of supervisors that change."""
@@ -85,25 +90,36 @@ class Changes:
     """Changes of supervisors, which a launcher that runs does not take over."""
 
     def __bool__(self) -> bool:
-        return bool(self.added or self.replaced or self.scaled or self.removed)
+        return bool(self.added or self.replaced or self.scaled or self.started or self.removed)
 
     def lines(self) -> list[str]:
         """Return what will be done, one line for each thing, in the order in which it is done."""
+        replaced: list[str] = []
+        for each in self.replaced:
+            replaced += [_count_of(each)] if each in self.smaller else []
+            replaced.append(f"{each.name}: changed, its processes are replaced in turn")
         return [
             *(f"{each.name}: new, {each.replicas} to be started" for each in self.added),
-            *(f"{each.name}: changed, its processes are replaced in turn" for each in self.replaced),
-            *(f"{each.name}: {each.replicas} processes from now on" for each in self.scaled),
+            *replaced,
+            *map(_count_of, self.scaled),
+            *(f"{name}: stopped, to be started again" for name in self.started),
             *(f"{name}: gone from the file, to be stopped" for name in self.removed),
             *(f"{what}: changed, which counts from now on" for what in self.limits),
             *(f"{what}: changed, which counts once the launcher begins anew" for what in self.at_next_start),
         ]
 
 
-def changes_between(old: LaunchPlan, new: LaunchPlan) -> Changes:
-    """Return what leads from one plan to another."""
+def _count_of(group: GroupPlan) -> str:
+    return f"{group.name}: {group.replicas} process{'es' if group.replicas != 1 else ''} from now on"
+
+
+def changes_between(old: LaunchPlan, new: LaunchPlan, stopped: Collection[str] = ()) -> Changes:
+    """Return what leads from one plan to another; `stopped` are groups with processes that were stopped."""
     before = {group.name: group for group in old.groups}
     both = [(before[group.name], group) for group in new.groups if group.name in before]
     changed = [group.name for was, group in both if was.content != group.content]
+    resized = [(was, group) for was, group in both if was.replicas != group.replicas]
+    smaller = [group for was, group in resized if group.name in changed and group.replicas < was.replicas]
     supervisors = [("launcher", old, new), *((was.name, was, group) for was, group in both)]
     limits = [
         f"{name}.{key}"
@@ -114,7 +130,13 @@ def changes_between(old: LaunchPlan, new: LaunchPlan) -> Changes:
     return Changes(
         added=tuple(group for group in in_order(new.groups) if group.name not in before),
         replaced=tuple(group for group in in_order(new.groups) if group.name in changed),
-        scaled=tuple(group for was, group in both if was.replicas != group.replicas),
+        smaller=tuple(smaller),
+        scaled=tuple(group for _, group in resized if group not in smaller),
+        started=tuple(
+            group.name
+            for group in in_order(new.groups)
+            if group.name in stopped and group.replicas and group.name not in changed
+        ),
         removed=tuple(name for name in before if name not in {group.name for group in new.groups}),
         limits=tuple(limits),
         at_next_start=() if old.strategy == new.strategy else ("launcher.strategy",),

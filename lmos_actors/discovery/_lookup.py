@@ -311,7 +311,7 @@ class KnownReplicas:
             why = f"none is registered in {self.asked} any more, and none has come in its place yet"
             return AgentUnavailable(self.query.shown, why, retry_in=MIN_INTERVAL)
         why = f" (of one that was found: {self.why})" if self.why else ""
-        return NotFound("agent", self.query.shown, where=f"this node and in its directories{why}")
+        return self.query.missing(f"this node and in its directories{why}")
 
 
 class SearchResults:

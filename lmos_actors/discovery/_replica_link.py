@@ -144,12 +144,12 @@ class ReplicaLink:
     def _not_found(self) -> AgentError:
         if self._known is not None:
             return self._known.missing()
-        return NotFound("agent", self._query.shown, where="this node")
+        return self._query.missing("this node")
 
     def _check_node(self) -> None:
         """Raise NotFound once the node has ended: it opens no connection and asks no directory any more."""
         if self.rt.ended:
-            raise NotFound("agent", self._query.shown, where="this node, which has ended")
+            raise self._query.missing("this node, which has ended")
 
     # ---- choosing
 
@@ -473,7 +473,7 @@ class ReplicaLink:
         """Key by which two refs are equal: the agent, or for several the query and the way of choosing."""
         if self._by is None:
             if not self.is_settled:
-                raise NotFound("agent", self._query.shown, where="this node, and elsewhere none is known yet")
+                raise self._query.missing("this node, and elsewhere none is known yet")
             found: tuple[object, int] = self.settled().identity
             return found
         return (self.rt, self._query, self._by, self._key), crc32(self._query.shown.encode())

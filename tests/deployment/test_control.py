@@ -278,7 +278,7 @@ def test_a_second_launcher_with_another_folder_takes_nothing_from_the_first(
 def test_a_launcher_that_does_not_answer_is_named_with_a_remedy(
     controls: Controls, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("lmos_actors.cli.deploy._control.CONNECT", 0.2)
+    monkeypatch.setattr("lmos_actors.cli.deploy._requests.CONNECT", 0.2)
     first = holder(controls)
     try:
         with pytest.raises(SystemExit) as ended:

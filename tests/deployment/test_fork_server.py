@@ -273,6 +273,32 @@ async def test_a_start_without_free_descriptors_keeps_none(folder: Path) -> None
         assert await process.wait() == 0
 
 
+async def test_the_last_descriptor_may_be_taken_before_the_answer(folder: Path) -> None:
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    async with place_in(folder, *MODULES) as place:
+        process = await place.start(SERVE)
+        server = (await seen_in(process))["own"]["parent"]
+        os.kill(server, signal.SIGSTOP)
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(refused_to, place)
+                await trio.testing.wait_all_tasks_blocked()
+                with open(os.devnull, "rb") as lowest:  # noqa: ASYNC230 - it does not block
+                    free = lowest.fileno()
+                resource.setrlimit(resource.RLIMIT_NOFILE, (free, limits[1]))
+                os.kill(server, signal.SIGCONT)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        await trio.to_thread.run_sync(wait_others_gone, server, process.id)
+        process.stop()
+        assert await process.wait() == 0
+
+
+async def refused_to(place: LocalPlace) -> None:
+    with pytest.raises(StartFailed, match="too many open files"):
+        await place.start(SERVE)
+
+
 @pytest.mark.parametrize("modules", [MODULES, ()], ids=["forked", "anew"])
 def test_the_end_of_the_launcher_ends_all(folder: Path, modules: tuple[str, ...]) -> None:
     words = [sys.executable, "-c", LAUNCHER, *modules]

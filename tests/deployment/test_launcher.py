@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import aclosing
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import attrs
 import pytest
@@ -646,6 +646,69 @@ async def test_another_plan_starts_replaces_scales_and_stops_groups() -> None:
         assert world.place.last("b/1") is kept
         assert set(world.states().values()) == {"ready"}
         assert await applied(world, *after) == []
+
+
+def reads(world: World, *plans: Any) -> None:
+    """Have the file of a launcher be so at its first reading, and so at its next ones."""
+
+    async def read(settings: Any) -> Any:
+        await trio.lowlevel.checkpoint()
+        return left.pop(0) if left[1:] else left[0]
+
+    left, launcher = list(plans), cast("Any", world.launcher)
+    launcher.read = read
+
+
+@on_virtual_time
+async def test_a_file_is_read_once_for_what_is_said_and_what_is_done() -> None:
+    async with deployed(group("a")) as world:
+        reads(world, plan_of(group("a", 2)), plan_of())
+        await until(2)
+        said = await world.asked(world.ref.stream(LauncherAgent.apply, {}))
+        assert said == ["a: 2 processes from now on", "a: 2 ready"]
+
+
+@on_virtual_time
+async def test_groups_that_were_drained_are_started_by_the_same_plan() -> None:
+    groups = group("a", 2), group("b", needs={"a": "ready"})
+    async with deployed(*groups) as world:
+        reads(world, plan_of(*groups))
+        await until(3)
+        assert await world.ref.invoke(LauncherAgent.changes, {}) == []
+        for name in ("b", "a"):
+            await world.asked(world.ref.stream(LauncherAgent.drain, name))
+        planned = ["a: stopped, to be started again", "b: stopped, to be started again"]
+        assert await world.ref.invoke(LauncherAgent.changes, {}) == planned
+        said = await world.asked(world.ref.stream(LauncherAgent.apply, {}))
+        assert said == [*planned, "a: ready", "b: ready"]
+        assert world.states() == {"a/1": "ready", "a/2": "ready", "b/1": "ready"}
+
+
+@on_virtual_time
+async def test_a_drained_group_that_changes_runs_as_the_new_plan_says() -> None:
+    async with deployed(group("a", 2), group("b", 3), group("c", 2), group("d")) as world:
+        await until(2)
+        for name in ("a", "b", "c", "d"):
+            await world.asked(world.ref.stream(LauncherAgent.drain, name))
+        await applied(world, group("a", 3), group("b"), group("c", 2, content="new"), group("d", 0))
+        assert world.states() == dict.fromkeys(("a/1", "a/2", "a/3", "b/1", "c/1", "c/2"), "ready")
+
+
+@on_virtual_time
+async def test_a_changed_group_is_made_smaller_before_its_processes_are_replaced() -> None:
+    new = [group("a", 1, content="new"), group("b", 2)]
+    async with deployed(group("a", 3), group("b")) as world:
+        await until(2)
+        world.place.take()
+        assert changes_between(world.launcher.running, plan_of(*new)).lines() == [
+            "a: 1 process from now on",
+            "a: changed, its processes are replaced in turn",
+            "b: 2 processes from now on",
+        ]
+        assert await applied(world, *new) == ["a: 2, 3 stopped", "a: 1 replaced by 1", "b: 2 ready"]
+        starts = [line for line in world.place.take() if "start" in line]
+        assert starts == ["4 start a/1", "5 start b/2"]
+        assert await applied(world, *new) == []
 
 
 @on_virtual_time

@@ -156,6 +156,18 @@ async def test_lines_that_are_not_taken_in_time_are_left_out_and_counted(tmp_pat
         assert await follower.lines() == [LogLine("b/1", "last", left_out=8)]
 
 
+async def test_one_who_reads_the_last_lines_first_gets_no_line_twice(tmp_path: Path) -> None:
+    logs = LogFiles(tmp_path)
+    await logs.write("a/1", ["zero"])
+    with logs.follow(later=["a/1"]) as follower:
+        await logs.write("a/1", ["one"])
+        await logs.write("b/1", ["other"])
+        assert await follower.lines() == [LogLine("b/1", "other")]
+        assert await logs.last_before(follower, "a/1", 2) == ["zero", "one"]
+        await logs.write("a/1", ["two"])
+        assert await follower.lines() == [LogLine("a/1", "two")]
+
+
 async def test_a_process_waits_for_one_who_is_patient_and_no_line_is_lost(tmp_path: Path) -> None:
     logs = LogFiles(tmp_path)
     taken: list[LogLine] = []

@@ -101,10 +101,13 @@ def test_criteria_choose_among_near_agents_in_start_order() -> None:
             assert node.find(Agent, type="saref:Sensor", title="Storm") == second
             assert node.find(Agent, type="lmos:Agent").path == "clock"
             missing = node.find(Agent, capability="tea")
-            with pytest.raises(NotFound, match="capability 'tea'"):
+            with pytest.raises(NotFound, match=r"no agent 'Agent' \(capability 'tea'\) on this node$"):
                 await missing.read_all()
-            with pytest.raises(NotFound):
-                await node.find(Clock, capability="weather").read_all()
+            missing = node.find(Clock, "clock", capability="weather")
+            why = r"no agent 'clock' \(class Clock, capability 'weather'\) on this node$"
+            with pytest.raises(NotFound, match=why) as caught:
+                await missing.read_all()
+            assert caught.value.name == "clock"
 
     run(main)
 

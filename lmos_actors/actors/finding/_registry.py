@@ -95,7 +95,7 @@ class LookupLink:
         cls, name, node = self.wanted.cls, self.wanted.name, self.wanted.node
         here = "this node" if node is None else f"the node {node!r}"
         if not self.wanted.is_plain or self.wanted.id is not None:
-            return NotFound("agent", self.wanted.shown, where=here)
+            return self.wanted.missing(here)
         title = cls.__name__ if cls is not None else "any class"
         where = "" if name is None or cls is None else f"{here} that is a {title}"
         return NotFound("agent", name or title, where=where)

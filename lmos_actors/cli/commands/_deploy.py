@@ -119,7 +119,7 @@ def status(
     file
         The deployment file; not needed where one deployment alone runs.
     """
-    from ..deploy._control import show_status
+    from ..deploy._requests import show_status
 
     return show_status(file, state, json=json)
 
@@ -151,7 +151,7 @@ def logs(
     last
         So many lines of each process from before.
     """
-    from ..deploy._control import show_logs
+    from ..deploy._requests import show_logs
 
     return show_logs(file, state, groups or [], last=last, follow=follow)
 
@@ -182,7 +182,7 @@ follows once the new one is ready. One that does not become ready is stopped, an
     rolling
         Replace one process after another, as `update` of the group says.
     """
-    from ..deploy._control import restart as run
+    from ..deploy._requests import restart as run
 
     return run(file, state, groups or [], rolling=rolling)
 
@@ -209,7 +209,7 @@ def scale(
     counts
         A group, and how many processes it is to have; several are brought to their numbers in turn.
     """
-    from ..deploy._control import scale as run
+    from ..deploy._requests import scale as run
 
     found: dict[str, int] = {}
     for text in counts:
@@ -230,7 +230,7 @@ def drain(
     file: DeploymentOrNone = None,
     state: State = None,
 ) -> int:
-    """Stop the processes of groups in order; `restart` starts them again.
+    """Stop the processes of groups in order; `restart` or `up` starts them again.
 
     lmos-actors drain weather
 
@@ -241,7 +241,7 @@ def drain(
     groups
         The groups, in the order in which they stop.
     """
-    from ..deploy._control import drain as run
+    from ..deploy._requests import drain as run
 
     return run(file, state, groups)
 
@@ -264,7 +264,7 @@ def down(
     file
         The deployment file; not needed where one deployment alone runs.
     """
-    from ..deploy._control import down as run
+    from ..deploy._requests import down as run
 
     return run(file, state)
 

@@ -50,7 +50,7 @@ from .._importing import complain, importing, print_notes
 from .._signals import signals
 from ..serve._serve import SAME_SIGNAL
 from ._console import Console
-from ._control import apply, wait_ready
+from ._requests import apply, wait_ready
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -241,14 +241,17 @@ def _late_in(status: LauncherStatus) -> str:
 # ---- requests that take a while
 
 
-async def _printed(texts: Any) -> int:
+async def _printed(texts: Any, instead: str = "") -> int:
     try:
         async with texts as steps:
             async for text in steps:
+                instead = ""
                 print(printable(text), flush=True)
     except (KeyboardInterrupt, trio.Cancelled):
         print(GOES_ON, file=sys.stderr, flush=True)
         raise
+    if instead:
+        print(instead)
     return OK
 
 
@@ -264,9 +267,12 @@ def apply(controls: Controls, settings: Mapping[str, str], *, dry_run: bool) -> 
     """Apply the file as it is now to the launcher that runs it. Returns the exit code."""
 
     async def use(ref: Ref[LauncherAgent]) -> int:
+        as_it_is = f"{controls.file} runs as it is"
+        if not dry_run:
+            return await _printed(ref.stream(LauncherAgent.apply, dict(settings)), as_it_is)
         lines = await ref.invoke(LauncherAgent.changes, dict(settings))
-        print("\n".join(lines) if lines else f"{controls.file} runs as it is", flush=True)
-        return OK if dry_run or not lines else await _printed(ref.stream(LauncherAgent.apply, dict(settings)))
+        print("\n".join(map(printable, lines)) or as_it_is)
+        return OK
 
     return asked(controls, use)
 
