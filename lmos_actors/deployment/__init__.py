@@ -44,6 +44,7 @@ from ._plan import (
     changes_between as changes_between,
     in_order as in_order,
 )
+from ._ray_place import RayPlace as RayPlace, RayProcess as RayProcess
 from ._reload import reload_changed as reload_changed
 from ._status import (
     GroupStatus as GroupStatus,

@@ -111,7 +111,12 @@ class Replica(Agent, private=True):
         group = self.of
         await group.wait_needs()
         words = group.arguments_of(self.number)
-        order = Order(name=self.name, arguments=words, environment=group.environment())
+        order = Order(
+            name=self.name,
+            arguments=words,
+            processors=group.plan.processors,
+            environment=group.environment(),
+        )
         try:
             with trio.CancelScope(shield=True):  # a process that is started is known, whatever comes
                 self.process = await group.place.start(order)

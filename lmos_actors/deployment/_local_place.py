@@ -11,7 +11,7 @@ import errno
 import os
 import signal
 import sys
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from subprocess import PIPE
 from typing import TYPE_CHECKING, Final
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from ._fork_server import ForkedProcess
     from ._place import Order
+    from ._plan import LaunchPlan
 
 GROUP_MODULES: Final = (
     "encodings.idna",
@@ -169,8 +170,23 @@ class LocalPlace:
         if self._forks is not None:
             await self._forks.aclose()
 
-    def left(self) -> list[int]:
-        """Return the numbers of the processes of an earlier launcher that still run. Blocks on the disk."""
+    @asynccontextmanager
+    async def opened(self) -> AsyncGenerator[None]:
+        """See `Place`."""
+        try:
+            yield
+        finally:
+            await self.aclose()
+
+    def check(self, plan: LaunchPlan) -> None:
+        """See `Place`: all that a file can ask for is possible here."""
+
+    async def left(self) -> list[int]:
+        """See `Place`: the numbers of the processes. Looks at the disk, once."""
+        await trio.lowlevel.checkpoint()
+        return self._left()
+
+    def _left(self) -> list[int]:
         try:
             lines = self._records.read_text(encoding="ascii").splitlines()
         except (OSError, ValueError):
@@ -183,7 +199,7 @@ class LocalPlace:
         """Wait until the processes of an earlier launcher have ended; after some seconds, kill them."""
         with trio.move_on_after(seconds):
             await self._none_left()
-        for pid in self.left():
+        for pid in self._left():
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(pid, signal.SIGKILL)
         await self._none_left()
@@ -191,7 +207,7 @@ class LocalPlace:
             self._records.unlink()
 
     async def _none_left(self) -> None:
-        while self.left():  # noqa: ASYNC110 -- they are no children of ours, and nothing says that they end
+        while self._left():  # noqa: ASYNC110 -- they are no children of ours, and nothing says that they end
             await trio.sleep(LOOK)
 
 

@@ -1,6 +1,9 @@
 """Placement: where processes run. Nothing above this file knows of machines, disks or addresses.
 
-The embedded place is this machine (`_local_place.py`).
+The embedded place is this machine (`_local_place.py`); another is a cluster of Ray (`_ray_place.py`). What a
+process says of itself (where it listens, that it is ready, that it drains) is in the lines that it prints, the
+same at each place: a place passes them on, and understands none of them. `tests/deployment/test_places.py` has
+the behaviours that every place has to show.
 """
 
 from __future__ import annotations
@@ -10,15 +13,22 @@ from typing import TYPE_CHECKING, Protocol
 import attrs
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Mapping
+    from collections.abc import AsyncGenerator, Mapping, Sequence
+    from contextlib import AbstractAsyncContextManager
+
+    from ._plan import LaunchPlan
 
 
 @attrs.frozen(kw_only=True)
 class Order:
-    """One process to run: `arguments` are those of the command `lmos-actors`, `name` is for people."""
+    """One process to run: `arguments` are those of the command `lmos-actors`, `name` is for people.
+
+    `processors` are those that the place has to find for it, None for what is there.
+    """
 
     name: str
     arguments: tuple[str, ...]
+    processors: int | None = None
     environment: Mapping[str, str] = attrs.field(factory=dict[str, str], repr=False)
     """Further variables of its environment, some of which are secrets."""
 
@@ -66,6 +76,25 @@ class Process(Protocol):
 class Place(Protocol):
     """Where processes run. What it has started ends in order once the launcher is gone, however that came."""
 
+    def opened(self) -> AbstractAsyncContextManager[None]:
+        """Be able to start processes for a block. Raise ConfigError, AlreadyRunning.
+
+        At its end those that still run are left alone: they end in order, as the launcher has gone.
+        """
+        ...
+
+    def check(self, plan: LaunchPlan) -> None:
+        """Raise ConfigError for what the groups of a plan ask for and the place cannot do; once it is open."""
+        ...
+
+    async def left(self) -> Sequence[int | str]:
+        """Return what identifies the processes of an earlier launcher that still run."""
+        ...
+
+    async def wait_left(self, seconds: float) -> None:
+        """Wait until these have ended; kill those that have not after some seconds."""
+        ...
+
     async def start(self, order: Order) -> Process:
-        """Start a process. Raises StartFailed."""
+        """Start a process. Bounded: raise StartFailed where there is no room for it, or it cannot be started."""
         ...

@@ -46,6 +46,10 @@ class GroupPlan:
     backoff: Backoff | None = None
     most: int = 1_000
     """Most processes it can have: one, where all would have one port or one file."""
+    processors: int | None = None
+    """Processors of each process, None for what is there."""
+    only_here: tuple[str, ...] = ()
+    """What makes it a group of one machine, in words that follow its name."""
     content: str = ""
     """A digest of all that a process of it is made of: if it changes, its processes are replaced."""
 

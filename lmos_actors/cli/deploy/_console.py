@@ -71,7 +71,7 @@ class Console:
             why=replica.why,
         )
 
-    def waits_for(self, left: Sequence[int]) -> None:
+    def waits_for(self, left: Sequence[int | str]) -> None:
         """Print that processes of an earlier launcher are still ending."""
         count = f"{len(left)} process" + ("es" if len(left) != 1 else "")
         self._say(f"waiting for {count} of an earlier launcher to end", "waiting", processes=list(left))

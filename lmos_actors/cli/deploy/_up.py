@@ -28,6 +28,7 @@ from lmos_actors.deployment import (
     LocalPlace,
     LogFiles,
     ProcessEnded,
+    RayPlace,
     UnixNetwork,
     controls_of,
     in_order,
@@ -55,8 +56,9 @@ from ._requests import apply, wait_ready
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from lmos_actors.deployment import Controls, LaunchPlan
+    from lmos_actors.deployment import Controls, LaunchPlan, Place
     from lmos_actors.node import Node
+    from lmos_actors.scenario import DeploymentFile
 
 OK: Final = 0
 COULD_NOT_RUN: Final = 3
@@ -80,6 +82,7 @@ class UpRequest:
     settings: Mapping[str, str] = attrs.Factory(dict[str, str])
     state: str | None = None
     detach: bool = False
+    on: str | None = None
     reload: bool = False
     dry_run: bool = False
     quiet: bool = False
@@ -112,11 +115,22 @@ def run_up(request: UpRequest) -> int:
     try:
         read = partial(_read, controls, reload=request.reload)
         console = Console(json=request.json, quiet=request.quiet)
-        running = _Up(read(request.settings), controls, console, read, reload=request.reload)
+        place = _place_of(request, controls, loaded)
+        running = _Up(read(request.settings), controls, console, read, place, reload=request.reload)
         return _run(running)
     finally:
         controls.remove()
         lock.release()
+
+
+def _place_of(request: UpRequest, controls: Controls, loaded: DeploymentFile) -> Place:
+    """Return where the processes run. Raises ConfigError."""
+    if request.on is None:
+        return LocalPlace(controls.records, GROUP_MODULES)
+    if request.on != "ray" and not request.on.startswith("ray://"):
+        raise ConfigError(f'"{request.on}" is no place: write ray, or ray://HOST:10001', "--on")
+    address = "auto" if request.on == "ray" else request.on
+    return RayPlace(address, loaded.root, Path(controls.file), loaded.deployment.name)
 
 
 def _read(controls: Controls, settings: Mapping[str, str], *, reload: bool) -> LaunchPlan:
@@ -203,6 +217,7 @@ class _Up:
         controls: Controls,
         console: Console,
         read: Callable[[Mapping[str, str]], LaunchPlan],
+        place: Place,
         *,
         reload: bool,
     ) -> None:
@@ -211,7 +226,7 @@ class _Up:
         self._controls = controls
         self.console = console
         self._logs = LogFiles(controls.logs, console.warned)
-        self._place = LocalPlace(controls.records, GROUP_MODULES)
+        self._place = place
         self._launcher = Launcher(
             plan, self._place, self._logs, console.changed, read, token=controls.token()
         )
@@ -228,11 +243,11 @@ class _Up:
                 async with trio.open_nursery() as showing:
                     showing.start_soon(self.console.show, follower)
                     try:
-                        await self._live()
+                        async with self._place.opened():
+                            await self._live()
                     except BaseException as error:  # noqa: ASYNC103 -- raised below, not as a group of one
                         failure = error
                     self._logs.close()
-                    await self._place.aclose()
             nursery.cancel_scope.cancel("the launcher has ended")
         if failure is not None:
             raise failure
@@ -242,7 +257,8 @@ class _Up:
             self.console.stopped()
 
     async def _live(self) -> None:
-        left = self._place.left()
+        self._place.check(self._plan)
+        left = await self._place.left()
         if left:
             self.console.waits_for(left)
             await self._wait_left()
@@ -326,6 +342,7 @@ def _detached(request: UpRequest, controls: Controls) -> int:
 def _in_background(request: UpRequest, controls: Controls, log: BinaryIO) -> subprocess.Popen[bytes]:
     words = ["up", controls.file, "--json", "--quiet"]  # what it prints goes to a file that has no bounds
     words += ["--reload"] if request.reload else []
+    words += ["--on", request.on] if request.on is not None else []
     words += [word for key, value in request.settings.items() for word in ("--set", f"{key}={value}")]
     words += ["--state", str(controls.folder)] if request.state is not None else []
     return subprocess.Popen(

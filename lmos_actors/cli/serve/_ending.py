@@ -12,6 +12,8 @@ import attrs
 import trio
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from lmos_actors.node import Node
 
 HARD_END: Final = 5.0
@@ -48,8 +50,10 @@ class Ending:
         if scope.cancelled_caught:
             node.force_stop()
 
-    async def wait_left_alone(self) -> None:
+    async def wait_left_alone(self, asked: Callable[[], None]) -> None:
         """Wait until the launcher has gone; for ever, where there is none.
+
+        `asked` is called when it writes to standard input: a process that it can send no signal has to drain.
 
         From then on the process has its time to end, whatever its agents do: the one who waits is a thread,
         as a turn that does not end would hold up a task.
@@ -57,18 +61,21 @@ class Ending:
         if not self.launched:
             await trio.sleep_forever()
         gone, token = trio.Event(), trio.lowlevel.current_trio_token()
-        watch = threading.Thread(target=self._watch, args=(gone, token), name="launcher", daemon=True)
+        args = gone.set, asked, token
+        watch = threading.Thread(target=self._watch, args=args, name="launcher", daemon=True)
         watch.start()
         await gone.wait()
 
-    def _watch(self, gone: trio.Event, token: trio.lowlevel.TrioToken) -> None:
-        with suppress(OSError):
+    def _watch(
+        self, gone: Callable[[], None], asked: Callable[[], None], token: trio.lowlevel.TrioToken
+    ) -> None:
+        with suppress(OSError, trio.RunFinishedError):
             os.set_blocking(0, True)  # a terminal, where this is tried by hand, may be as another has left it
             while os.read(0, 4096):
-                pass
+                token.run_sync_soon(asked)
         _silence()
         with suppress(trio.RunFinishedError):
-            token.run_sync_soon(gone.set)
+            token.run_sync_soon(gone)
         time.sleep(self.limit + 1.0)  # what ends at the limit has a moment for it
         os._exit(KILLED)
 

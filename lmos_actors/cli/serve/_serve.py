@@ -365,12 +365,15 @@ class Serving:
 
     async def _watch_launcher(self) -> None:
         """End as by a signal once the launcher has gone, and at once when the time for that is over."""
-        await self._ending.wait_left_alone()
-        if not self._asked.is_set():
-            self.signals = max(self.signals, 1)
-            self._drain("the launcher has gone")
+        await self._ending.wait_left_alone(partial(self._launcher_says, "the launcher asks"))
+        self._launcher_says("the launcher has gone")
         await trio.sleep(self._ending.limit)
         self._force_stop()
+
+    def _launcher_says(self, what: str) -> None:
+        if not self._asked.is_set():
+            self.signals = max(self.signals, 1)
+            self._drain(what)
 
     # ---- signals: the handler runs between any two steps of any code
 

@@ -6,14 +6,17 @@ import hashlib
 from typing import TYPE_CHECKING, Final
 
 import msgspec
+from msgspec import UNSET
 
 from lmos_actors.errors import ConfigError
 from lmos_actors.files import Duration
 
-from ..model import Deployment, Group, filled_for, needs_of, texts_of
+from ..model import DATABASE, Deployment, Group, filled_for, needs_of, texts_of
 from ._tree_builder import backoff_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from lmos_actors.deployment import GroupPlan, LaunchPlan
 
 MOST: Final = 1_000
@@ -56,8 +59,28 @@ def _group_plan(deployment: Deployment, name: str, file: str, words: tuple[str, 
         max_seconds=float(group.max_seconds),
         backoff=backoff_of(group.backoff),
         most=1 if is_alone(group) else MOST,
+        processors=None if group.limits.processors is UNSET else group.limits.processors,
+        only_here=tuple(_only_here(group)),
         content=_digest(deployment, group),
     )
+
+
+def _only_here(group: Group) -> Iterator[str]:
+    """Yield what a process of a group would have on one machine alone."""
+    from lmos_actors.security import is_loopback
+    from lmos_actors.transport import endpoint_of
+
+    for url in texts_of(group.listen):
+        try:
+            host = endpoint_of(filled_for(url, 1)).host
+        except ConfigError:
+            continue  # which is a mistake of its own
+        if is_loopback(host):
+            yield f'listens at "{url}", which no other machine reaches: listen at ws://0.0.0.0:0'
+    if group.store is not None and group.store.startswith(DATABASE):
+        yield f'keeps its state in a file of one machine, "{group.store}": use redis://HOST'
+    if isinstance(group.directory, str) and "://" not in group.directory:
+        yield f'keeps its directory in a file of one machine, "{group.directory}": use redis://HOST'
 
 
 def _hosts_of(group: Group) -> tuple[str, ...]:

@@ -1,0 +1,294 @@
+"""A cluster of Ray as the place of processes: Ray chooses the machine, and says when one is gone.
+
+    launcher (a driver of Ray)          a machine of the cluster
+      RayPlace ── RayProcess ─────────── RayReplica (_ray_worker.py), an actor in a worker of its own
+                  begin, read,             a thread: `serve --group`
+                  wait, stop                 connections of its own to other groups
+
+Ray is not on the way between agents: what it carries is the request to begin or to end, and the lines that a
+process prints. It restarts nothing either: a process whose worker or machine is gone has ended, and its
+supervisor starts another, by its own rules, which Ray then places.
+
+- **One launcher for a deployment.** The actors are in a namespace of its name. A further actor, `launcher`,
+  ends with the launcher's job; as long as it is there, a second launcher is refused.
+- **What an earlier launcher has left** drains by itself once nobody asks for its lines, and is waited for.
+- **The project travels**: its folder is the working directory of each worker (`runtime_env`). The copy of the
+  deployment file that a process reads comes with its order.
+- **The event loop never waits for Ray.** What blocks is called in a thread; answers come by their futures.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from uuid import uuid4
+
+import trio
+
+from lmos_actors.errors import ConfigError, StartFailed
+
+from ._control import AlreadyRunning
+from ._ray_worker import SHIPPED, RayReplica
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Sequence
+
+    from ._place import Order
+    from ._plan import LaunchPlan
+
+LAUNCHER: Final = "launcher"
+"""Name of the actor that ends with the launcher."""
+
+PLACED: Final = 60.0
+"""Seconds in which the cluster has to find room for a process, and a worker to start."""
+
+GONE: Final = 20.0
+"""Seconds in which Ray notices that an earlier launcher has ended."""
+
+THREADS: Final = 8
+"""Calls of one actor that run at once: two streams, its end, and what is asked besides."""
+
+LEFT_OUT: Final = [".git", ".venv", "__pycache__", ".lmos", "*.db", "*.db-*", "*.log"]
+"""Files of the project that do not travel."""
+
+
+def _ray() -> Any:
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    try:
+        return import_module("ray")
+    except ImportError:
+        raise ConfigError("a place on Ray needs the extra ray: pip install 'lmos-actors[ray]'", "--on") from None
+
+
+async def _answer(ref: Any) -> Any:
+    """Return the answer of an actor, or raise what Ray says of it. A cancel leaves the call alone."""
+    token, done = trio.lowlevel.current_trio_token(), trio.Event()
+
+    def wake(_: object) -> None:
+        with suppress(trio.RunFinishedError):
+            token.run_sync_soon(done.set)
+
+    future = ref.future()
+    future.add_done_callback(wake)
+    await done.wait()
+    return future.result()
+
+
+class RayProcess:
+    """A process in the worker of a Ray actor."""
+
+    def __init__(self, ray: Any, actor: Any, id: str) -> None:
+        self.id = id
+        self._ray = ray
+        self._actor = actor
+        self._has_ended = False
+
+    def output(self) -> AsyncGenerator[bytes]:
+        """See `Process`."""
+        return self._read(1)
+
+    def errors(self) -> AsyncGenerator[bytes]:
+        """See `Process`."""
+        return self._read(2)
+
+    async def _read(self, stream: int) -> AsyncGenerator[bytes]:
+        taken, ended = 0, False
+        while not ended:
+            try:
+                piece, ended = await _answer(self._actor.read.remote(stream, taken))
+            except self._ray.exceptions.RayError:  # the worker is gone, and what it had not passed on
+                return
+            taken += len(piece)
+            if piece:
+                yield piece
+
+    async def wait(self) -> int | None:
+        """See `Process`."""
+        code: int | None = None
+        while code is None:
+            try:
+                code = await _answer(self._actor.wait.remote())
+            except self._ray.exceptions.RayError:
+                break
+        self._has_ended = True
+        return code
+
+    def stop(self) -> None:
+        """See `Process`."""
+        if not self._has_ended:
+            self._actor.stop.remote()
+
+    def kill(self) -> None:
+        """See `Process`."""
+        with suppress(self._ray.exceptions.RayError, ValueError):
+            self._ray.kill(self._actor)
+
+    def pause(self) -> None:
+        """See `Process`; Ray has no way to do this."""
+        raise ConfigError("a process on Ray cannot be paused", "--on")
+
+    def resume(self) -> None:
+        """See `Process`."""
+
+
+class _Mark:
+    """The actor that is there as long as a launcher is."""
+
+    def __init__(self, who: str) -> None:
+        self._who = who
+
+    def who(self) -> str:
+        return self._who
+
+
+class RayPlace:
+    """A cluster of Ray. `address` is that of Ray, "auto" for the one of this machine.
+
+    `root` is the folder of the project, which travels to the workers, `file` the deployment file in it.
+    """
+
+    def __init__(self, address: str, root: Path, file: Path, name: str) -> None:
+        self._ray = _ray()
+        self._address = address
+        self._root = root
+        self._file = file
+        self._namespace = f"lmos-actors.{name}"
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncGenerator[None]:
+        """Be connected to the cluster for a block. Raise ConfigError, AlreadyRunning."""
+        await trio.to_thread.run_sync(self._connect)
+        try:
+            await self._mark()
+            yield
+        finally:
+            with trio.CancelScope(shield=True):
+                await trio.to_thread.run_sync(self._ray.shutdown)
+
+    def _connect(self) -> None:
+        try:
+            self._ray.init(
+                address=self._address,
+                namespace=self._namespace,
+                runtime_env={"working_dir": str(self._root), "excludes": LEFT_OUT},
+                log_to_driver=False,
+                configure_logging=False,
+            )
+        except ConnectionError as error:
+            raise ConfigError(
+                f"no Ray answers at {self._address!r}: start one by `ray start --head`, or name another ({error})",
+                "--on",
+            ) from None
+        except Exception as error:
+            raise ConfigError(f"Ray at {self._address!r}: {error}", "--on") from None
+
+    async def _mark(self) -> None:
+        """Be the launcher of this namespace; wait for one that has just ended. Raise AlreadyRunning."""
+        who = f"process {os.getpid()} on {socket.gethostname()}"
+        options = self._ray.remote(_Mark).options(name=LAUNCHER, num_cpus=0)
+        deadline = trio.current_time() + GONE
+        while True:
+            try:
+                self._launcher = await trio.to_thread.run_sync(partial(options.remote, who))
+                await _answer(self._launcher.who.remote())
+            except ValueError:
+                other = await self._other()
+                if other is None:
+                    continue
+                if trio.current_time() >= deadline:
+                    raise AlreadyRunning(f"{other} has brought up {self._namespace!r} on this cluster") from None
+                await trio.sleep(0.5)
+            else:
+                return
+
+    async def _other(self) -> str | None:
+        """Return who the other launcher is, None if it has gone."""
+        try:
+            actor = await trio.to_thread.run_sync(partial(self._ray.get_actor, LAUNCHER))
+            return str(await _answer(actor.who.remote()))
+        except (ValueError, self._ray.exceptions.RayError):
+            return None
+
+    # ---- processes
+
+    async def start(self, order: Order) -> RayProcess:
+        """See `Place`."""
+        name = f"{order.name}.{uuid4().hex[:8]}"
+        options = self._ray.remote(RayReplica).options(
+            name=name,
+            lifetime="detached",
+            max_restarts=0,
+            max_concurrency=THREADS,
+            num_cpus=order.processors or 0,
+            scheduling_strategy="SPREAD",
+        )
+        try:
+            actor = await trio.to_thread.run_sync(options.remote)
+            with trio.move_on_after(PLACED) as scope:
+                words, files = self._shipped(order.arguments)
+                host, pid = await _answer(actor.begin.remote(words, files, dict(order.environment)))
+                return RayProcess(self._ray, actor, f"{pid}@{host}")
+            assert scope.cancelled_caught
+            self._ray.kill(actor)
+        except self._ray.exceptions.RayError as error:
+            raise StartFailed(order.name, f"Ray: {_first_line(error)}") from None
+        raise StartFailed(order.name, await trio.to_thread.run_sync(self._no_room, order))
+
+    def _shipped(self, words: Sequence[str]) -> tuple[list[str], list[tuple[str, bytes]]]:
+        """Return the words for a worker, and the files that come with them: it has the project, no more."""
+        placed: list[str] = []
+        files: list[tuple[str, bytes]] = []
+        for word in words:
+            path = Path(word)
+            if path == self._file:
+                placed.append(str(path.relative_to(self._root)))
+            elif path.is_absolute() and path.is_file():
+                files.append((path.name, path.read_bytes()))
+                placed.append(f"{SHIPPED}{path.name}")
+            else:
+                placed.append(word)
+        return placed, files
+
+    def _no_room(self, order: Order) -> str:
+        free = self._ray.available_resources().get("CPU", 0)
+        return (
+            f"the cluster has had no room for {PLACED:g} s: it wants {order.processors or 0} processors, "
+            f"and {free:g} are free on all machines together"
+        )
+
+    # ---- what an earlier launcher has left
+
+    async def left(self) -> list[str]:
+        """Return the names of the processes of an earlier launcher that still run."""
+        named = await trio.to_thread.run_sync(self._ray.util.list_named_actors)
+        return sorted(name for name in named if name != LAUNCHER)
+
+    async def wait_left(self, seconds: float) -> None:
+        """Have what an earlier launcher has left drain, and wait for it; after some seconds, kill it."""
+        for name in await self.left():
+            with suppress(ValueError):
+                actor = await trio.to_thread.run_sync(partial(self._ray.get_actor, name))
+                actor.stop.remote()
+        deadline = trio.current_time() + seconds
+        while found := await self.left():
+            if trio.current_time() >= deadline:
+                for name in found:
+                    with suppress(ValueError):
+                        self._ray.kill(await trio.to_thread.run_sync(partial(self._ray.get_actor, name)))
+            await trio.sleep(0.2)
+
+    def check(self, plan: LaunchPlan) -> None:
+        """See `Place`: on several machines a group can have nothing of one of them."""
+        machines = {node["NodeManagerAddress"] for node in self._ray.nodes() if node["Alive"]}
+        for group in plan.groups if len(machines) > 1 else ():
+            for why in group.only_here:
+                raise ConfigError(f'the group "{group.name}" {why}, and Ray runs it on any machine', "--on")
+
+
+def _first_line(error: Exception) -> str:
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)

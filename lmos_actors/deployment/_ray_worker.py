@@ -1,0 +1,166 @@
+"""What runs in the worker of a Ray actor: one process of a group, and its output.
+
+The worker belongs to the process of the group alone. `serve --group` runs in a thread of it, with pipes in the
+place of the three standard streams: so it ends by what is read from its standard input, as it does on the
+launcher's own machine, and its lines reach the launcher. Ray carries nothing else: messages between agents go
+over their own connections.
+
+Every method may be called again after it has run, as Ray may lose an answer: `begin` begins once, and what
+has been read is named by how much of it the caller has.
+
+A launcher that asks for nothing has gone, and the process drains, after `ORPHAN`; Ray keeps the actor until
+then (`lifetime="detached"`), as it would else kill it in the midst of its work.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import threading
+import time
+from contextlib import suppress
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+ORPHAN: Final = 30.0
+"""Seconds without a call after which the launcher counts as gone."""
+
+POLL: Final = 5.0
+"""Seconds for which a call waits for something new."""
+
+MOST_BYTES: Final = 1 << 20
+"""Bytes of a stream that wait to be read; beyond them the process waits in its turn."""
+
+SHIPPED: Final = "file:"
+"""Begins a word in the place of which the path of a file is put that came with the order."""
+
+
+class Stream:
+    """A standard stream of this process, from now on a pipe that is read here."""
+
+    def __init__(self, number: int) -> None:
+        ours, theirs = os.pipe()
+        os.dup2(theirs, number)
+        os.close(theirs)
+        self._number = number
+        self._read = ours
+        self._kept = bytearray()
+        self._before = 0  # bytes that were there before those that are kept
+        self._ended = False
+        self._changed = threading.Condition()
+        threading.Thread(target=self._fill, name=f"stream {number}", daemon=True).start()
+
+    def _fill(self) -> None:
+        while piece := os.read(self._read, 65_536):
+            with self._changed:
+                self._changed.wait_for(lambda: len(self._kept) < MOST_BYTES)
+                self._kept += piece
+                self._changed.notify_all()
+        with self._changed:
+            self._ended = True
+            self._changed.notify_all()
+
+    def after(self, taken: int, seconds: float) -> tuple[bytes, bool]:
+        """Return what follows the first `taken` bytes, and whether that was all. Waits for something new."""
+        with self._changed:
+            del self._kept[: max(0, taken - self._before)]
+            self._before = max(self._before, taken)
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: self._kept or self._ended, seconds)
+            return bytes(self._kept), self._ended
+
+    def close(self) -> None:
+        """Let what is written from now on go nowhere."""
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, self._number)
+        os.close(nowhere)
+
+
+class RayReplica:
+    """One process of a group; an actor of Ray with threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._streams: dict[int, Stream] = {}
+        self._stdin: int | None = None
+        self._code: int | None = None
+        self._ended = threading.Event()
+        self._heard = time.monotonic()
+
+    def begin(
+        self, words: Sequence[str], files: Sequence[tuple[str, bytes]], environment: Mapping[str, str]
+    ) -> tuple[str, int]:
+        """Begin, unless that was done; return the address of the machine and the number of the process.
+
+        `words` are those of the command `lmos-actors`, `files` what comes with them.
+        """
+        with self._lock:
+            if not self._streams:
+                folder = Path(tempfile.mkdtemp(prefix="lmos-"))
+                for name, content in files:
+                    (folder / name).write_bytes(content)
+                os.environ.update(environment)
+                self._streams = {number: Stream(number) for number in (1, 2)}
+                theirs, self._stdin = os.pipe()
+                os.dup2(theirs, 0)
+                os.close(theirs)
+                placed = [
+                    str(folder / word.removeprefix(SHIPPED)) if word.startswith(SHIPPED) else word
+                    for word in words
+                ]
+                for work in (lambda: self._serve(placed), self._watch):
+                    threading.Thread(target=work, daemon=True).start()
+        self._heard = time.monotonic()
+        return str(import_module("ray").util.get_node_ip_address()), os.getpid()
+
+    def _serve(self, words: Sequence[str]) -> None:
+        code = 1
+        try:
+            code = import_module("lmos_actors.cli").main(list(words)) or 0
+        except SystemExit as error:
+            code = error.code if isinstance(error.code, int) else 1
+        finally:
+            with suppress(OSError, ValueError):
+                sys.stdout.flush()
+                sys.stderr.flush()
+            self._code = code
+            for stream in self._streams.values():
+                stream.close()
+            self._ended.set()
+
+    def _watch(self) -> None:
+        """End once the launcher has gone."""
+        while time.monotonic() - self._heard < ORPHAN:
+            time.sleep(1.0)
+        self._leave()
+        self._ended.wait()
+        os._exit(0)
+
+    # ---- what the launcher asks
+
+    def read(self, stream: int, taken: int) -> tuple[bytes, bool]:
+        """Return the bytes of a stream after those that the launcher has, and whether these are the last."""
+        self._heard = time.monotonic()
+        return self._streams[stream].after(taken, POLL)
+
+    def wait(self) -> int | None:
+        """Return the exit code, None if the process goes on."""
+        self._heard = time.monotonic()
+        self._ended.wait(POLL)
+        return self._code
+
+    def stop(self) -> None:
+        """Have the process drain."""
+        self._heard = time.monotonic()
+        if self._stdin is not None:
+            os.write(self._stdin, b"stop\n")
+
+    def _leave(self) -> None:
+        """Have the process see that the launcher has gone."""
+        if self._stdin is not None:
+            os.close(self._stdin)
