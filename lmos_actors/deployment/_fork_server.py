@@ -14,7 +14,8 @@ A process that is forked differs in nothing that matters from one that is starte
   pool of ids by themselves. Hashes of texts are alike in all processes of a launcher, and known to nobody.
 - **Its end.** The server is its parent, and sends the launcher its exit code. The launcher has a descriptor
   of the process, too. So no signal reaches another process that was given the same number, and where the
-  server has been killed the end is noticed all the same. The exit code is not known then.
+  server has been killed the end is noticed all the same. The exit code is not known then, unless the launcher
+  is the one to which the system gives orphans, as the first process of a container: it has to reap them, too.
 - **The end of its launcher.** The pipe that is its standard input closes with the launcher, however that
   ends. So does the socket by which the server is asked, and the server ends. Its processes go on without it.
 
@@ -127,7 +128,17 @@ class ForkedProcess:
         if answer is not None:
             return answer[0]
         await trio.lowlevel.wait_readable(self._handle)
-        return None
+        return self._adopted_end()
+
+    def _adopted_end(self) -> int | None:
+        """Return the exit code where the system has made it a child of ours, as the first of a container."""
+        try:
+            end = os.waitid(os.P_PIDFD, self._handle, os.WEXITED | os.WNOHANG)
+        except ChildProcessError:
+            return None
+        if end is None:
+            return None
+        return end.si_status if end.si_code == os.CLD_EXITED else -end.si_status
 
     def stop(self) -> None:
         """See `Process`."""

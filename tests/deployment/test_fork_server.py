@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import resource
@@ -10,6 +11,7 @@ import signal
 import subprocess
 import sys
 from contextlib import aclosing, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +32,7 @@ pytestmark = [
     pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="nothing is forked on this system"),
 ]
 
+PR_SET_CHILD_SUBREAPER = 36
 MODULES = ("lmos_actors._public", "lmos_actors.cli._dispatch", "lmos_actors.cli.commands")
 SURROUNDINGS = """
 import json, locale, os, random, re, resource, signal, sys, time
@@ -220,6 +223,26 @@ async def test_a_server_that_is_killed_ends_nothing(folder: Path) -> None:
         assert await orphan.wait() is None  # it has ended, and its code is known to nobody
         other.stop()
         assert await other.wait() == 0
+
+
+async def test_orphans_of_a_killed_server_are_reaped_by_a_launcher_that_gets_them(
+    folder: Path,
+) -> None:
+    adopt = partial(ctypes.CDLL(None).prctl, PR_SET_CHILD_SUBREAPER)
+    async with place_in(folder, *MODULES) as place:
+        killed, stopped = await place.start(SERVE), await place.start(SERVE)
+        server = (await seen_in(killed))["own"]["parent"]
+        await seen_in(stopped)
+        assert adopt(1, 0, 0, 0) == 0
+        try:
+            os.kill(server, signal.SIGKILL)
+            killed.kill()
+            assert await killed.wait() == -signal.SIGKILL
+            stopped.stop()
+            assert await stopped.wait() == 0
+        finally:
+            adopt(0, 0, 0, 0)
+        assert not {killed.id, stopped.id}.intersection(os.listdir("/proc"))
 
 
 async def test_a_server_that_cannot_begin_is_done_without(

@@ -152,6 +152,28 @@ def test_mistakes_of_the_story(project: Path, keys: Any, why: str) -> None:
     assert any(each.startswith("story.json:") and why in each for each in found), found
 
 
+@pytest.mark.parametrize(
+    ("linked", "place"), [(False, "desk.yaml:11:20"), (True, "stories/../desk.yaml:11:20")]
+)
+def test_mistakes_of_a_system_in_the_folder_above_are_at_its_plain_path(
+    tmp_path: Path, linked: bool, place: str
+) -> None:
+    """Behind a link `..` is the folder above the place to which that leads."""
+    (tmp_path / "deployed.py").write_text(CODE)
+    (tmp_path / "elsewhere/stories").mkdir(parents=True)
+    above = tmp_path / "elsewhere" if linked else tmp_path
+    (above / "desk.yaml").write_text(SYSTEM.replace("[desk]", "[dsk]"))
+    stories = tmp_path / "stories"
+    if linked:
+        stories.symlink_to("elsewhere/stories")
+    else:
+        stories.mkdir()
+    file = written(stories, system="../desk.yaml")
+    with pytest.raises(FileError) as caught:
+        load_scenario(file)
+    assert f"{tmp_path}/{place}" in {each.place for each in caught.value.mistakes}
+
+
 INSIDE = "in world: process steps are outside of the agents"
 
 

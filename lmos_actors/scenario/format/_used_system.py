@@ -6,6 +6,7 @@ its agents and its tree stand in the data of the cell, and under a network its g
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -51,7 +52,7 @@ class UsedSystems:
         return found
 
     def _load(self, name: str) -> DeploymentFile | None:
-        path = Path(self.document.path or "").parent / name
+        path = _without_dots(Path(self.document.path or "").parent / name)
         try:
             found = load_deployment(path, classes=self._classes)
         except FileError as error:
@@ -78,6 +79,12 @@ class UsedSystems:
             if host is not None and mapped(cell.data["network"]).get(DIRECTORY) is not None:
                 nodes[host].append(DIRECTORY)
             cell.data["nodes"] = {name: members for name, members in nodes.items() if members}
+
+
+def _without_dots(path: Path) -> Path:
+    """Return a path without `..` for messages, where it leads to the same file: a link may lead elsewhere."""
+    plain = Path(os.path.normpath(path))
+    return plain if plain.resolve() == path.resolve() else path
 
 
 def not_opened(file: DeploymentFile, world: str) -> str:
