@@ -1,9 +1,9 @@
 """Placement: where processes run. Nothing above this file knows of machines, disks or addresses.
 
 The embedded place is this machine (`_local_place.py`); another is a cluster of Ray (`_ray_place.py`). What a
-process says of itself (where it listens, that it is ready, that it drains) is in the lines that it prints, the
-same at each place: a place passes them on, and understands none of them. `tests/deployment/test_places.py` has
-the behaviours that every place has to show.
+process says of itself (where it listens, that it is ready, that it drains) is in the lines that it prints,
+the same at each place: a place passes them on, and understands none of them. What every place has to do is
+in `tests/deployment/test_places.py`.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class Place(Protocol):
         ...
 
     def check(self, plan: LaunchPlan) -> None:
-        """Raise ConfigError for what the groups of a plan ask for and the place cannot do; once it is open."""
+        """Raise ConfigError for what a plan asks for and the place cannot do; once it is open."""
         ...
 
     async def left(self) -> Sequence[int | str]:
@@ -96,5 +96,5 @@ class Place(Protocol):
         ...
 
     async def start(self, order: Order) -> Process:
-        """Start a process. Bounded: raise StartFailed where there is no room for it, or it cannot be started."""
+        """Start a process; bounded. Raise StartFailed, also where the place has no room for it."""
         ...

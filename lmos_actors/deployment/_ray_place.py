@@ -62,7 +62,9 @@ def _ray() -> Any:
     try:
         return import_module("ray")
     except ImportError:
-        raise ConfigError("a place on Ray needs the extra ray: pip install 'lmos-actors[ray]'", "--on") from None
+        raise ConfigError(
+            "a place on Ray needs the extra ray: pip install 'lmos-actors[ray]'", "--on"
+        ) from None
 
 
 async def _answer(ref: Any) -> Any:
@@ -181,7 +183,8 @@ class RayPlace:
             )
         except ConnectionError as error:
             raise ConfigError(
-                f"no Ray answers at {self._address!r}: start one by `ray start --head`, or name another ({error})",
+                f"no Ray answers at {self._address!r}: start it by `ray start --head`, or name another "
+                f"({error})",
                 "--on",
             ) from None
         except Exception as error:
@@ -201,7 +204,7 @@ class RayPlace:
                 if other is None:
                     continue
                 if trio.current_time() >= deadline:
-                    raise AlreadyRunning(f"{other} has brought up {self._namespace!r} on this cluster") from None
+                    raise AlreadyRunning(str(self._file), f"on this cluster, {other}") from None
                 await trio.sleep(0.5)
             else:
                 return

@@ -1,7 +1,7 @@
 """What runs in the worker of a Ray actor: one process of a group, and its output.
 
-The worker belongs to the process of the group alone. `serve --group` runs in a thread of it, with pipes in the
-place of the three standard streams: so it ends by what is read from its standard input, as it does on the
+The worker belongs to the process of the group alone. `serve --group` runs in a thread of it, with pipes in
+the place of the three standard streams: so it ends by what is read from its standard input, as it does on the
 launcher's own machine, and its lines reach the launcher. Ray carries nothing else: messages between agents go
 over their own connections.
 
@@ -19,13 +19,14 @@ import sys
 import tempfile
 import threading
 import time
+import traceback
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
 ORPHAN: Final = 30.0
 """Seconds without a call after which the launcher counts as gone."""
@@ -106,6 +107,9 @@ class RayReplica:
                     (folder / name).write_bytes(content)
                 os.environ.update(environment)
                 self._streams = {number: Stream(number) for number in (1, 2)}
+                # what Ray has put in their place writes elsewhere
+                sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115 - for good
+                sys.stderr = open(2, "w", encoding="utf-8", buffering=1, closefd=False)  # noqa: SIM115
                 theirs, self._stdin = os.pipe()
                 os.dup2(theirs, 0)
                 os.close(theirs)
@@ -124,6 +128,8 @@ class RayReplica:
             code = import_module("lmos_actors.cli").main(list(words)) or 0
         except SystemExit as error:
             code = error.code if isinstance(error.code, int) else 1
+        except BaseException:
+            traceback.print_exc()
         finally:
             with suppress(OSError, ValueError):
                 sys.stdout.flush()

@@ -80,7 +80,8 @@ class Guard:
         interrupted code may suppress the exception.
         """
         theirs = signal.getsignal(signal.SIGINT)
-        if not callable(theirs):  # ignored, or not ours to handle
+        is_main = threading.current_thread() is threading.main_thread()  # no other may handle signals
+        if not callable(theirs) or not is_main:  # ignored, or not ours to handle
             yield
             return
 

@@ -7,16 +7,16 @@ import hashlib
 import shutil
 import tempfile
 import threading
-from contextlib import AsyncExitStack
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 import trio
 
 from lmos_actors._core import RandomStream
-from lmos_actors.errors import StoreFailed
+from lmos_actors.errors import StoreFailed, StoreInUse
 from lmos_actors.persistence import (
     AsyncStore,
     MemoryStore,
@@ -45,53 +45,48 @@ def simulated(folder: Path) -> SimulatedStore:
 
 
 class Blocking:
-    """An `AsyncStore` as a `Store`: a thread runs the event loop that its calls need."""
+    """An `AsyncStore` as a `Store`: while it is open, a thread runs the event loop that its calls need."""
 
     def __init__(self, store: AsyncStore) -> None:
         self.name = store.name
         self.is_shared = store.is_shared
         self._store = store
-        self._stack: AsyncExitStack | None = None
-        self._token: trio.lowlevel.TrioToken | None = None
-        started = threading.Event()
-        threading.Thread(target=trio.run, args=(self._live, started), daemon=True).start()
-        started.wait()
+        self._calls: SimpleQueue[Callable[[], Awaitable[object]] | None] = SimpleQueue()
+        self._answers: SimpleQueue[tuple[object, BaseException | None]] = SimpleQueue()
+        self._thread: threading.Thread | None = None
 
-    async def _live(self, started: threading.Event) -> None:
-        self._token = trio.lowlevel.current_trio_token()
-        self._asks: trio.MemorySendChannel[Callable[[], Awaitable[object]]]
-        self._asks, asked = trio.open_memory_channel(1)
-        self._answers: list[object | BaseException] = []
-        self._answered = threading.Semaphore(0)
-        started.set()
-        async for ask in asked:  # in one task, as the store is opened in one and closed in it
-            try:
-                self._answers.append(await ask())
-            except BaseException as error:
-                self._answers.append(error)
-            self._answered.release()
+    async def _live(self) -> None:
+        """Open the store, make the calls one after another, and close it, all in one task."""
+        try:
+            async with self._store.opened():
+                self._answers.put((None, None))
+                while (ask := await trio.to_thread.run_sync(self._calls.get)) is not None:
+                    try:
+                        self._answers.put((await ask(), None))
+                    except BaseException as error:
+                        self._answers.put((None, error))
+        except BaseException as error:
+            self._answers.put((None, error))
 
     def _call(self, ask: Callable[[], Awaitable[T]]) -> T:
-        assert self._token is not None
-        self._token.run_sync_soon(self._asks.send_nowait, ask)
-        self._answered.acquire()
-        answer = self._answers.pop()
-        if isinstance(answer, BaseException):
-            raise answer
-        return answer  # type: ignore[return-value]
+        if self._thread is None:
+            return trio.run(ask)
+        self._calls.put(ask)
+        return self._answered()
 
-    async def _open(self) -> None:
-        stack = AsyncExitStack()
-        await stack.enter_async_context(self._store.opened())
-        self._stack = stack
-
-    async def _close(self) -> None:
-        stack, self._stack = self._stack, None
-        if stack is not None:
-            await stack.aclose()
+    def _answered(self) -> Any:
+        answer, error = self._answers.get()
+        if error is not None:
+            raise error
+        return answer
 
     def open(self) -> None:
-        self._call(self._open)
+        if self._thread is not None:
+            raise StoreInUse(self.name, "it is open already")
+        thread = threading.Thread(target=trio.run, args=(self._live,), daemon=True)
+        thread.start()
+        self._answered()
+        self._thread = thread
 
     def get(self, space: str, keys: Sequence[str]) -> list[bytes | None]:
         return self._call(partial(self._store.get, space, keys))
@@ -105,7 +100,10 @@ class Blocking:
         return self._call(partial(self._store.commit, batches, durability))
 
     def close(self) -> None:
-        self._call(self._close)
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            self._calls.put(None)
+            thread.join()
 
 
 @cache

@@ -41,6 +41,7 @@ def up(
     /,
     *,
     detach: Annotated[Switch, Parameter(name=["--detach", "-d"])] = False,
+    on: Annotated[str | None, Parameter(metavar="PLACE")] = None,
     reload: Switch = False,
     dry_run: Switch = False,
     quiet: Switch = False,
@@ -53,6 +54,8 @@ def up(
     lmos-actors up desk.yaml
 
     lmos-actors up desk.yaml --detach
+
+    lmos-actors up desk.yaml --on ray
 
     Then, elsewhere: lmos-actors status; lmos-actors restart --rolling weather; lmos-actors down
 
@@ -75,6 +78,9 @@ often, or it runs already; 130 ended at once.
         A deployment file, `lmos: deployment/v1`.
     detach
         Run in the background: return once all groups are ready.
+    on
+        Where the processes run: this machine, unless it is `ray`, the cluster of Ray to which this machine \
+belongs, or `ray://HOST:10001`. It needs the extra ray.
     reload
         Restart a group when a file of the project that it has imported changes, while you write it.
     dry_run
@@ -90,6 +96,7 @@ often, or it runs already; 130 ended at once.
             settings=settings_of(set_),
             state=state,
             detach=detach,
+            on=on,
             reload=reload,
             dry_run=dry_run,
             quiet=quiet,
