@@ -47,6 +47,9 @@ LAUNCHER: Final = "launcher"
 PLACED: Final = 60.0
 """Seconds in which the cluster has to find room for a process, and a worker to start."""
 
+REACHED: Final = 5.0
+"""Seconds for a first connection to the cluster."""
+
 GONE: Final = 20.0
 """Seconds in which Ray notices that an earlier launcher has ended."""
 
@@ -89,6 +92,8 @@ class RayProcess:
         self._ray = ray
         self._actor = actor
         self._has_ended = False
+        self._open = 3
+        """Streams that have not been read to their end, and the exit code that is not known."""
 
     def output(self) -> AsyncGenerator[bytes]:
         """See `Process`."""
@@ -104,10 +109,11 @@ class RayProcess:
             try:
                 piece, ended = await _answer(self._actor.read.remote(stream, taken))
             except self._ray.exceptions.RayError:  # the worker is gone, and what it had not passed on
-                return
+                break
             taken += len(piece)
             if piece:
                 yield piece
+        self._known()
 
     async def wait(self) -> int | None:
         """See `Process`."""
@@ -118,7 +124,14 @@ class RayProcess:
             except self._ray.exceptions.RayError:
                 break
         self._has_ended = True
+        self._known()
         return code
+
+    def _known(self) -> None:
+        """Have the worker end, once all is known of what ran in it."""
+        self._open -= 1
+        if not self._open:
+            self.kill()
 
     def stop(self) -> None:
         """See `Process`."""
@@ -164,6 +177,7 @@ class RayPlace:
     @asynccontextmanager
     async def opened(self) -> AsyncGenerator[None]:
         """Be connected to the cluster for a block. Raise ConfigError, AlreadyRunning."""
+        await self._reach()
         await trio.to_thread.run_sync(self._connect)
         try:
             await self._mark()
@@ -171,6 +185,20 @@ class RayPlace:
         finally:
             with trio.CancelScope(shield=True):
                 await trio.to_thread.run_sync(self._ray.shutdown)
+
+    async def _reach(self) -> None:
+        """Raise ConfigError where nobody listens: Ray would try for minutes, and cannot be interrupted."""
+        if self._address == "auto":
+            return
+        host, _, port = self._address.removeprefix("ray://").rpartition(":")
+        try:
+            if not (host and port.isdecimal()):
+                raise OSError("it is written HOST:PORT")
+            with trio.fail_after(REACHED):
+                await (await trio.open_tcp_stream(host, int(port))).aclose()
+        except (OSError, trio.TooSlowError) as error:
+            why = str(error) or f"no connection within {REACHED:g} s"
+            raise ConfigError(f"no Ray answers at {self._address!r}: {why}", "--on") from None
 
     def _connect(self) -> None:
         try:

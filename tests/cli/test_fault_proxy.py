@@ -293,7 +293,7 @@ def test_a_line_that_is_wrong_ends_what_no_one_types(
 def test_the_guide(tmp_path: Path) -> None:
     """The commands of the page are run as they stand, at free ports."""
     page = blocks((DOCS / "guides/break-connections.md").read_text(encoding="utf-8"))
-    (agent,) = [block for block in page if block.title]
+    (agent,) = [block for block in page if block.title == "weather.py"]
     (tmp_path / "weather.py").write_text(agent.body, encoding="utf-8")
     serve, proxy, read = (
         command
