@@ -165,9 +165,22 @@ class RayPlace:
     """A cluster of Ray. `address` is that of Ray, "auto" for the one of this machine.
 
     `root` is the folder of the project, which travels to the workers, `file` the deployment file in it.
+    `placed` are the seconds in which the cluster has to find room for a process, and a worker to start,
+    `gone` those in which it notices that an earlier launcher has ended.
     """
 
-    def __init__(self, address: str, root: Path, file: Path, name: str) -> None:
+    def __init__(
+        self,
+        address: str,
+        root: Path,
+        file: Path,
+        name: str,
+        *,
+        placed: float = PLACED,
+        gone: float = GONE,
+    ) -> None:
+        self._placed = placed
+        self._gone = gone
         self._ray = _ray()
         self._address = address
         self._root = root
@@ -222,7 +235,7 @@ class RayPlace:
         """Be the launcher of this namespace; wait for one that has just ended. Raise AlreadyRunning."""
         who = f"process {os.getpid()} on {socket.gethostname()}"
         options = self._ray.remote(_Mark).options(name=LAUNCHER, num_cpus=0)
-        deadline = trio.current_time() + GONE
+        deadline = trio.current_time() + self._gone
         while True:
             try:
                 self._launcher = await trio.to_thread.run_sync(partial(options.remote, who))
@@ -260,7 +273,7 @@ class RayPlace:
         )
         try:
             actor = await trio.to_thread.run_sync(options.remote)
-            with trio.move_on_after(PLACED) as scope:
+            with trio.move_on_after(self._placed) as scope:
                 words, files = self._shipped(order.arguments)
                 host, pid = await _answer(actor.begin.remote(words, files, dict(order.environment)))
                 return RayProcess(self._ray, actor, f"{pid}@{host}")
@@ -288,8 +301,8 @@ class RayPlace:
     def _no_room(self, order: Order) -> str:
         free = self._ray.available_resources().get("CPU", 0)
         return (
-            f"the cluster has had no room for {PLACED:g} s: it wants {order.processors or 0} processors, "
-            f"and {free:g} are free on all machines together"
+            f"the cluster has had no room for {self._placed:g} s: it wants {order.processors or 0} "
+            f"processors, and {free:g} are free on all machines together"
         )
 
     # ---- what an earlier launcher has left

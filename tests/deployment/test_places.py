@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import trio
 
-from lmos_actors.deployment import LineSplitter, LocalPlace, Order, RayPlace, _ray_place
+from lmos_actors.deployment import LineSplitter, LocalPlace, Order, RayPlace
 from lmos_actors.errors import ConfigError, StartFailed
 from tests.ray_cluster import cluster, needs_ray
 
@@ -190,10 +190,7 @@ async def test_the_next_launcher_waits_for_what_is_left(
 
 @needs_ray
 @pytest.mark.matrix
-async def test_a_cluster_has_one_launcher_of_a_name(
-    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(_ray_place, "GONE", 1.0)
+async def test_a_cluster_has_one_launcher_of_a_name(request: pytest.FixtureRequest, tmp_path: Path) -> None:
     async with made("ray", request, tmp_path).opened():
         done = await trio.run_process(
             [sys.executable, "-c", OTHER, request.getfixturevalue("ray").address, str(tmp_path)],
@@ -205,11 +202,9 @@ async def test_a_cluster_has_one_launcher_of_a_name(
 
 @needs_ray
 @pytest.mark.matrix
-async def test_a_cluster_without_room(
-    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(_ray_place, "PLACED", 2.0)
-    place = made("ray", request, tmp_path)
+async def test_a_cluster_without_room(request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    address = request.getfixturevalue("ray").address
+    place = RayPlace(address, tmp_path, tmp_path / "desk.yaml", "crowded", placed=2.0)
     async with place.opened():
         with pytest.raises(StartFailed, match=r"no room for 2 s: it wants 64 processors, and 2 are free"):
             await place.start(Order(name="a/1", arguments=("serve",), processors=64))
@@ -228,11 +223,10 @@ async def test_no_cluster(tmp_path: Path) -> None:
 OTHER = """
 import sys, trio
 from pathlib import Path
-from lmos_actors.deployment import RayPlace, _ray_place
-_ray_place.GONE = 1.0
+from lmos_actors.deployment import RayPlace
 async def main():
     folder = Path(sys.argv[2])
-    place = RayPlace(sys.argv[1], folder, folder / "desk.yaml", folder.name.replace("_", "-"))
+    place = RayPlace(sys.argv[1], folder, folder / "desk.yaml", folder.name.replace("_", "-"), gone=1.0)
     try:
         async with place.opened():
             print("opened")

@@ -168,7 +168,7 @@ def _kept_in(group: Group, folder: Path) -> Group:
     changes: dict[str, Any] = {}
     if group.store is not None and group.store.startswith(DATABASE):
         changes["store"] = DATABASE + moved(group.store.removeprefix(DATABASE))
-    if isinstance(group.directory, str):
+    if isinstance(group.directory, str) and "://" not in group.directory:
         changes["directory"] = moved(group.directory)
     if not isinstance(group.omnia, bool) and group.omnia.uploads is not None:
         uploads = moved(group.omnia.uploads)
