@@ -277,7 +277,7 @@ def _written(group: Group, folder: Path, number: int) -> Iterator[tuple[str, Pat
     """Yield the databases that a process writes."""
     if group.store is not None and group.store.startswith(DATABASE):
         yield "store", folder / filled_for(group.store, number).removeprefix(DATABASE)
-    if isinstance(group.directory, str):
+    if isinstance(group.directory, str) and "://" not in group.directory:
         yield "directory", folder / filled_for(group.directory, number)
 
 

@@ -229,7 +229,7 @@ class Source:
         found: list[tuple[str, Path]] = []
         if group.store is not None and group.store.startswith(DATABASE):
             found.append(("store", folder / group.store.removeprefix(DATABASE)))
-        if isinstance(group.directory, str):
+        if isinstance(group.directory, str) and "://" not in group.directory:
             found.append(("directory", folder / group.directory))
         uploads = None if isinstance(group.omnia, bool) else group.omnia.uploads
         if uploads is not None:
