@@ -219,7 +219,7 @@ STEPS = "steps:\n  - {do: invoke, target: actor, action: note, input: {text: a}}
         (HEAD + "\tsteps: []\n", "5:1", "", 2),
         ("- a\n", "1:1", "", 2),
         ("", "", "", 2),
-        (HEAD.replace("from: agent", "from: process") + STEPS, "4:17", "not available yet", 2),
+        (HEAD.replace("from: agent", "from: process") + STEPS, "4:17", "can be used in world: websocket", 2),
         (HEAD.replace("cast.py:Actor", "cast.py:Acter") + STEPS, "4:29", 'did you mean "Actor"?', 2),
         (HEAD.replace("cast.py:Actor", "casd.py:Actor") + STEPS, "4:29", 'did you mean "cast.py"?', 2),
         (HEAD.replace("cast.py:Actor", "cast.py") + STEPS, "4:29", "package.module:Class", 2),
