@@ -146,7 +146,10 @@ def with_blocks(kinds: tuple[str, ...]) -> list[Any]:
     pages = [
         page
         for page in PAGES
-        if any(block.kind in kinds for block in blocks(page.read_text(encoding="utf-8")))
+        if any(
+            block.kind in kinds and (block.kind in SHELL or not block.marker.startswith(ELSEWHERE))
+            for block in blocks(page.read_text(encoding="utf-8"))
+        )
     ]
     return [pytest.param(page, id=str(page.relative_to(ROOT))) for page in pages]
 
