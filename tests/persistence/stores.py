@@ -133,9 +133,8 @@ STORES: dict[str, Make] = {
 }
 """How to make each kind of store in an empty folder; closed and opened again, it has kept its content."""
 
-KINDS = [
-    pytest.param(kind, marks=needs_redis if kind.startswith("redis") else (), id=kind) for kind in STORES
-]
+MARKS: dict[str, Any] = {"redis": needs_redis, "redis, one writer": [needs_redis, pytest.mark.matrix]}
+KINDS = [pytest.param(kind, marks=MARKS.get(kind, ()), id=kind) for kind in STORES]
 every_store = pytest.mark.parametrize(
     "make", [pytest.param(STORES[each.values[0]], marks=each.marks, id=each.id) for each in KINDS]
 )
