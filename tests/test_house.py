@@ -204,6 +204,9 @@ def test_the_matrix_runs_the_suite_on_each_and_says_where_it_failed(tmp_path: Pa
     assert [line for line in said if line.startswith("pytest of ")] == [
         f"pytest of 3.{minor}: -q -n auto --matrix -o faulthandler_timeout=0" for minor in (11, 12, 13)
     ], ran.stdout + ran.stderr
+    assert [line for line in said if line.startswith("pip of ")] == [
+        f"pip of 3.{minor}: install -q -c constraints.txt -e .[dev,ray]" for minor in (11, 12, 13)
+    ]
     assert (ran.returncode, "failed: [suite on 3.12]" in said[-1]) == (1, True)
 
 

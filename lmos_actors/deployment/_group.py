@@ -67,6 +67,8 @@ class Replica(Agent, private=True):
     of: Group
     number: int
     process: Process | None = attrs.field(default=None, init=False)
+    knows: tuple[str, ...] = attrs.field(default=(), init=False)
+    """What its process was told of where the directories of other groups are."""
     asked: bool = attrs.field(default=False, init=False)
     """Whether it was asked to end: its supervisor is about to stop the agent."""
     why: str = attrs.field(default="", init=False)
@@ -110,7 +112,7 @@ class Replica(Agent, private=True):
     async def _live(self) -> None:
         group = self.of
         await group.wait_needs()
-        words = group.arguments_of(self.number)
+        words, self.knows = group.arguments_of(self.number), group.whereabouts()
         order = Order(
             name=self.name,
             arguments=words,
@@ -238,6 +240,12 @@ class Replica(Agent, private=True):
                 pass
 
 
+def _at(host: Group) -> tuple[str, ...]:
+    """Return the arguments that say where the directory of a group is, none as long as that is not known."""
+    known = host.plan.tells_address and host.address
+    return ("--at", f"{host.plan.name}={host.address}") if known else ()
+
+
 def _is_said(line: str) -> bool:
     """Return whether a line says something, and is no excerpt of a file, nor a hint at --help."""
     return bool(line.strip()) and not _EXCERPT.match(line) and not line.startswith("lmos-actors serve --help")
@@ -246,7 +254,7 @@ def _is_said(line: str) -> bool:
 def how_ended(code: int | None) -> str:
     """Return in words how a process ended."""
     if code is None:
-        return "ended, with an exit code that is not known: the process that forked it had been killed"
+        return "ended, with an exit code that is not known: what had started it is gone, too"
     if code >= 0:
         return f"ended with exit code {code}"
     try:
@@ -299,7 +307,9 @@ class Group:
     files: tuple[str, ...] = ()
     """The files of the project that its processes have imported, where they list them."""
     address: str = ""
-    """Where its directory is, once it has been somewhere: there it is again after a restart."""
+    """Where its directory is, once it has been somewhere: there it is again after a restart.
+
+    At least its port is the same, as a place may put it on another machine."""
     chosen: set[int] = attrs.Factory(set[int])
     """The numbers of processes that are being stopped by request, and not with all others."""
     rollout: RolloutStatus | None = None
@@ -344,10 +354,10 @@ class Group:
         member = self.members.get(replica.number)
         if member is None or member.replica is not replica:
             return
+        if self.plan.tells_address and not member.urls:
+            self.address = url.replace("ws", "http", 1)
         if url not in member.urls:
             member.urls = (*member.urls, url)
-        if self.plan.tells_address and not self.address:
-            self.address = url.replace("ws", "http", 1)
 
     def has_stopped(self, number: int) -> None:
         """Note that a process is not started any more: it may have been between two of its lives."""
@@ -437,10 +447,20 @@ class Group:
 
     def arguments_of(self, number: int) -> tuple[str, ...]:
         """Return the arguments of the command that runs the process of a number."""
-        hosts = [self, *(self.others[name] for name in self.plan.hosts)]
-        known = [(host.plan.name, host.address) for host in hosts if host.plan.tells_address and host.address]
-        at = [word for name, url in known for word in ("--at", f"{name}={url}")]
+        at = (*_at(self), *self.whereabouts())
         return (*self.plan.arguments, "--replica", str(number), *at, "--launched")
+
+    def whereabouts(self) -> tuple[str, ...]:
+        """Return the arguments that say where the directories of other groups are that it uses."""
+        return tuple(
+            word for name in self.plan.hosts if name != self.plan.name for word in _at(self.others[name])
+        )
+
+    def is_behind(self) -> bool:
+        """Return whether a process of it looks for a directory where that is no longer."""
+        now = self.whereabouts()
+        lives = [member.replica for member in self.members.values() if member.replica is not None]
+        return any(life.knows and life.knows != now and not life.asked for life in lives)
 
     def environment(self) -> dict[str, str]:
         """Return the variables that each of its processes has beside those of the launcher."""

@@ -89,6 +89,7 @@ class Launcher:
         self._node: Node | None = None
         self._news = trio.Event()
         self._lives: dict[str, int] = {}
+        self._followed: dict[str, tuple[str, ...]] = {}
         for each in in_order(plan.groups):
             self._add(each)
 
@@ -353,7 +354,8 @@ class Launcher:
     async def keep_counts(self) -> None:
         """Keep groups at the numbers of processes that were asked for, until cancelled.
 
-        A supervisor that begins anew has the processes of the file, whatever `scale` has made of them.
+        A supervisor that begins anew has the processes of the file, whatever `scale` has made of them. A
+        group that uses a directory that has moved to another machine is restarted, process by process.
         """
         while True:
             await self._news.wait()
@@ -370,6 +372,20 @@ class Launcher:
                         ]:
                             group.forget(number)
                         await self._bring_to_count(group)
+            for group in tuple(self.groups.values()):
+                await self._follow(group)
+
+    async def _follow(self, group: Group) -> None:
+        """Have a group know where its directories are, if it does not; once for each place of theirs."""
+        name, where = group.plan.name, group.whereabouts()
+        if not group.is_behind() or self._followed.get(name) == where:
+            return
+        with suppress(ActionFailed):  # it ends, or says itself why its processes do not come
+            async with self.at_work(f"restart --rolling {name}, as a directory has moved"):
+                if group.is_behind():  # what was done before may have replaced its processes
+                    self._followed[name] = where
+                    async for _ in self.restart_rolling(group):
+                        pass
 
     # ---- another plan
 

@@ -19,8 +19,11 @@ supervisor starts another, by its own rules, which Ray then places.
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
+import threading
+import time
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from importlib import import_module
@@ -36,7 +39,7 @@ from ._control import AlreadyRunning
 from ._ray_worker import SHIPPED, RayReplica
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Sequence
+    from collections.abc import AsyncGenerator, Callable, Sequence
 
     from ._place import Order
     from ._plan import LaunchPlan
@@ -52,6 +55,9 @@ REACHED: Final = 5.0
 
 GONE: Final = 20.0
 """Seconds in which Ray notices that an earlier launcher has ended."""
+
+KILLED: Final = 5.0
+"""Seconds that the end of a place waits until Ray has heard of all that were killed."""
 
 THREADS: Final = 8
 """Calls of one actor that run at once: two streams, its end, and what is asked besides."""
@@ -87,8 +93,9 @@ async def _answer(ref: Any) -> Any:
 class RayProcess:
     """A process in the worker of a Ray actor."""
 
-    def __init__(self, ray: Any, actor: Any, id: str) -> None:
+    def __init__(self, ray: Any, actor: Any, id: str, aside: Callable[[Callable[[], None]], None]) -> None:
         self.id = id
+        self._aside = aside
         self._ray = ray
         self._actor = actor
         self._has_ended = False
@@ -105,15 +112,17 @@ class RayProcess:
 
     async def _read(self, stream: int) -> AsyncGenerator[bytes]:
         taken, ended = 0, False
-        while not ended:
-            try:
-                piece, ended = await _answer(self._actor.read.remote(stream, taken))
-            except self._ray.exceptions.RayError:  # the worker is gone, and what it had not passed on
-                break
-            taken += len(piece)
-            if piece:
-                yield piece
-        self._known()
+        try:
+            while not ended:
+                try:
+                    piece, ended = await _answer(self._actor.read.remote(stream, taken))
+                except self._ray.exceptions.RayError:  # the worker is gone, and what it had not passed on
+                    break
+                taken += len(piece)
+                if piece:
+                    yield piece
+        finally:  # nobody may want the rest
+            self._known()
 
     async def wait(self) -> int | None:
         """See `Process`."""
@@ -140,8 +149,7 @@ class RayProcess:
 
     def kill(self) -> None:
         """See `Process`."""
-        with suppress(self._ray.exceptions.RayError, ValueError):
-            self._ray.kill(self._actor)
+        self._aside(partial(_killed, self._ray, self._actor))
 
     def pause(self) -> None:
         """See `Process`; Ray has no way to do this."""
@@ -186,6 +194,7 @@ class RayPlace:
         self._root = root
         self._file = file
         self._namespace = f"lmos-actors.{name}"
+        self._aside: list[threading.Thread] = []
 
     @asynccontextmanager
     async def opened(self) -> AsyncGenerator[None]:
@@ -197,7 +206,19 @@ class RayPlace:
             yield
         finally:
             with trio.CancelScope(shield=True):
-                await trio.to_thread.run_sync(self._ray.shutdown)
+                await trio.to_thread.run_sync(self._shut_down)
+
+    def _do_aside(self, call: Callable[[], None]) -> None:
+        """Have Ray do something that may take it long where a part of the cluster is cut off."""
+        self._aside = [thread for thread in self._aside if thread.is_alive()]
+        self._aside.append(threading.Thread(target=call, name="lmos-actors: Ray", daemon=True))
+        self._aside[-1].start()
+
+    def _shut_down(self) -> None:
+        deadline = time.monotonic() + KILLED
+        for thread in self._aside:
+            thread.join(max(0.0, deadline - time.monotonic()))
+        self._ray.shutdown()
 
     async def _reach(self) -> None:
         """Raise ConfigError where nobody listens: Ray would try for minutes, and cannot be interrupted."""
@@ -214,6 +235,8 @@ class RayPlace:
             raise ConfigError(f"no Ray answers at {self._address!r}: {why}", "--on") from None
 
     def _connect(self) -> None:
+        logging.getLogger("ray").setLevel(logging.ERROR)
+        _no_news_of_ray()
         try:
             self._ray.init(
                 address=self._address,
@@ -232,7 +255,10 @@ class RayPlace:
             raise ConfigError(f"Ray at {self._address!r}: {error}", "--on") from None
 
     async def _mark(self) -> None:
-        """Be the launcher of this namespace; wait for one that has just ended. Raise AlreadyRunning."""
+        """Be the launcher of this namespace; wait for one that has just ended.
+
+        Raise AlreadyRunning, and ConfigError where this package is missing on a machine.
+        """
         who = f"process {os.getpid()} on {socket.gethostname()}"
         options = self._ray.remote(_Mark).options(name=LAUNCHER, num_cpus=0)
         deadline = trio.current_time() + self._gone
@@ -247,6 +273,10 @@ class RayPlace:
                 if trio.current_time() >= deadline:
                     raise AlreadyRunning(str(self._file), f"on this cluster, {other}") from None
                 await trio.sleep(0.5)
+            except self._ray.exceptions.RayError as error:
+                raise ConfigError(
+                    f"Ray at {self._address!r}: a worker does not start: {_said_of(error)}", "--on"
+                ) from None
             else:
                 return
 
@@ -276,11 +306,11 @@ class RayPlace:
             with trio.move_on_after(self._placed) as scope:
                 words, files = self._shipped(order.arguments)
                 host, pid = await _answer(actor.begin.remote(words, files, dict(order.environment)))
-                return RayProcess(self._ray, actor, f"{pid}@{host}")
+                return RayProcess(self._ray, actor, f"{pid}@{host}", self._do_aside)
             assert scope.cancelled_caught
-            self._ray.kill(actor)
+            self._do_aside(partial(_killed, self._ray, actor))
         except self._ray.exceptions.RayError as error:
-            raise StartFailed(order.name, f"Ray: {_first_line(error)}") from None
+            raise StartFailed(order.name, f"Ray: {_said_of(error)}") from None
         raise StartFailed(order.name, await trio.to_thread.run_sync(self._no_room, order))
 
     def _shipped(self, words: Sequence[str]) -> tuple[list[str], list[tuple[str, bytes]]]:
@@ -334,5 +364,21 @@ class RayPlace:
                 raise ConfigError(f'the group "{group.name}" {why}, and Ray runs it on any machine', "--on")
 
 
-def _first_line(error: Exception) -> str:
-    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+def _killed(ray: Any, actor: Any) -> None:
+    """Have Ray end the worker of an actor at once. Blocks until Ray has heard it."""
+    with suppress(ray.exceptions.RayError, ValueError):
+        ray.kill(actor)
+
+
+def _no_news_of_ray() -> None:
+    """Keep what Ray reports of its workers off standard output, which is ours; `log_to_driver` does not.
+
+    The supervisors of processes say in lines of their own what has ended.
+    """
+    vars(import_module("ray._private.worker"))["_worker_logs_enabled"] = False
+
+
+def _said_of(error: Exception) -> str:
+    """Return the line of an error of Ray that says why: the last one where it comes with a traceback."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+    return lines[-1] if any(line.startswith("File ") for line in lines) else lines[0]

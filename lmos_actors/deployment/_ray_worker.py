@@ -9,7 +9,9 @@ Every method may be called again after it has run, as Ray may lose an answer: `b
 has been read is named by how much of it the caller has.
 
 A launcher that asks for nothing has gone, and the process drains, after `ORPHAN`; Ray keeps the actor until
-then (`lifetime="detached"`), as it would else kill it in the midst of its work.
+then (`lifetime="detached"`), as it would else kill it in the midst of its work. Where the raylet is gone, Ray
+lets its workers run on and calls them dead: the process drains at once, so that others get its leases. A
+worker that is cut off goes on until its leases end; what it commits after that the store refuses.
 """
 
 from __future__ import annotations
@@ -30,6 +32,9 @@ if TYPE_CHECKING:
 
 ORPHAN: Final = 30.0
 """Seconds without a call after which the launcher counts as gone."""
+
+LOOK: Final = 0.5
+"""Seconds between two looks at whether they are there."""
 
 POLL: Final = 5.0
 """Seconds for which a call waits for something new."""
@@ -92,14 +97,16 @@ class RayReplica:
         self._code: int | None = None
         self._ended = threading.Event()
         self._heard = time.monotonic()
+        self._raylet = os.getppid()
 
     def begin(
         self, words: Sequence[str], files: Sequence[tuple[str, bytes]], environment: Mapping[str, str]
     ) -> tuple[str, int]:
         """Begin, unless that was done; return the address of the machine and the number of the process.
 
-        `words` are those of the command `lmos-actors`, `files` what comes with them.
+        `words` are those of the command `lmos-actors serve`, `files` what comes with them.
         """
+        host = str(import_module("ray").util.get_node_ip_address())
         with self._lock:
             if not self._streams:
                 folder = Path(tempfile.mkdtemp(prefix="lmos-"))
@@ -117,10 +124,11 @@ class RayReplica:
                     str(folder / word.removeprefix(SHIPPED)) if word.startswith(SHIPPED) else word
                     for word in words
                 ]
+                placed += ["--host", host]  # that of the machine says nothing to others
                 for work in (lambda: self._serve(placed), self._watch):
                     threading.Thread(target=work, daemon=True).start()
         self._heard = time.monotonic()
-        return str(import_module("ray").util.get_node_ip_address()), os.getpid()
+        return host, os.getpid()
 
     def _serve(self, words: Sequence[str]) -> None:
         code = 1
@@ -140,9 +148,9 @@ class RayReplica:
             self._ended.set()
 
     def _watch(self) -> None:
-        """End once the launcher has gone."""
-        while time.monotonic() - self._heard < ORPHAN:
-            time.sleep(1.0)
+        """End once the launcher has gone, or the raylet that has started the worker."""
+        while time.monotonic() - self._heard < ORPHAN and os.getppid() == self._raylet:
+            time.sleep(LOOK)
         self._leave()
         self._ended.wait()
         os._exit(0)
@@ -163,10 +171,13 @@ class RayReplica:
     def stop(self) -> None:
         """Have the process drain."""
         self._heard = time.monotonic()
-        if self._stdin is not None:
-            os.write(self._stdin, b"stop\n")
+        with self._lock:
+            if self._stdin is not None:
+                os.write(self._stdin, b"stop\n")
 
     def _leave(self) -> None:
         """Have the process see that the launcher has gone."""
-        if self._stdin is not None:
-            os.close(self._stdin)
+        with self._lock:
+            if self._stdin is not None:
+                os.close(self._stdin)
+                self._stdin = None  # its number may be another file's from now on

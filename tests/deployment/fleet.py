@@ -57,6 +57,10 @@ class Counter(Agent, durable=True):
     def read_total(self) -> int:
         return self.total
 
+    @action(safe=True)
+    def pid(self) -> int:
+        return os.getpid()
+
 
 class Fleet:
     """Clients that ask until they are told to end, and what became of each request."""

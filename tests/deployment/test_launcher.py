@@ -570,6 +570,26 @@ async def test_addresses_are_known_and_a_directory_is_found_where_it_was() -> No
 
 
 @on_virtual_time
+async def test_processes_follow_a_directory_that_has_moved_to_another_machine() -> None:
+    registry = group("registry", tells_address=True)
+    front = group("front", 2, needs={"registry": "ready"}, hosts=("registry",))
+    first, second = "ws://192.0.2.1:4711", "ws://192.0.2.2:4711"
+    scripts = {"registry/1": [Script(url=first, ends=5), Script(url=second)]}
+    async with deployed(registry, front, group("other"), scripts=scripts) as world:
+        await until(20)
+        at = [(order.name, order.arguments[-2:-1]) for order in world.place.orders[4:]]
+        assert at == [
+            ("registry/1", ("registry=http://192.0.2.1:4711",)),
+            ("front/1", ("registry=http://192.0.2.2:4711",)),
+            ("front/2", ("registry=http://192.0.2.2:4711",)),
+        ]
+        world.place.take()
+        world.place.last("registry/1").end(1)  # and is there again where it was
+        await until(30)
+        assert [order.name for order in world.place.orders[7:]] == ["registry/1"]
+
+
+@on_virtual_time
 async def test_states_at_each_instant_as_they_are_noticed() -> None:
     async with deployed(group("a"), scripts={"a/1": [Script(ends=3), Script()]}) as world:
         await until(6)

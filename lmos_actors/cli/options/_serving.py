@@ -152,6 +152,9 @@ May be given several times."""
     gateway: Annotated[str | None, Parameter(metavar="URL", group=DEPLOYED)] = None
     """A proxy (HTTP CONNECT) by which it reaches all others: for runs of scenarios."""
 
+    host: Annotated[str | None, Parameter(metavar="HOST", group=DEPLOYED)] = None
+    """The address of this machine, at which it listens where the file has 0.0.0.0: for `up --on`."""
+
     def request(self) -> dict[str, Any]:
         """Return the arguments of `GroupRequest`. Raises ConfigError."""
         return {
@@ -164,6 +167,7 @@ May be given several times."""
             "snapshot": self.snapshot,
             "keep": self.keep,
             "gateway": self.gateway,
+            "host": self.host,
         }
 
 

@@ -73,6 +73,7 @@ class GroupRequest:
     printed which files of the project it has imported. `keep` is a folder for what it keeps, in place of
     where the file has it. `listen` and `public_url` stand in for those of the file: in a container each
     process has a machine of its own. `gateway` is the URL of a proxy by which it reaches all others.
+    `host` is the address of its machine, which stands in for the hosts that mean all of them.
     """
 
     file: str
@@ -87,6 +88,7 @@ class GroupRequest:
     public_url: str | None = None
     keep: Path | None = None
     gateway: str | None = None
+    host: str | None = None
 
 
 def serve_group(request: GroupRequest) -> int:
@@ -275,13 +277,20 @@ def _serve_request(
 
 def _listen(group: Group, request: GroupRequest) -> list[str]:
     """Return where the process listens: a directory where it was before, as others know it there."""
-    urls = list(request.listen or texts_of(group.listen))
+    urls = [_at_host(url, request.host) for url in request.listen or texts_of(group.listen)]
     before = request.at.get(request.group)
     if before is None:
         return urls
     port = endpoint_of(before).port
     first = endpoint_of(urls[0])
     return [attrs.evolve(first, port=port, target="").url, *urls[1:]]
+
+
+def _at_host(url: str, host: str | None) -> str:
+    """Return a URL with the address of the machine in place of one that means all of its addresses."""
+    if host is None or endpoint_of(url).host not in ("0.0.0.0", "::"):
+        return url
+    return attrs.evolve(endpoint_of(url), host=host, target="").url
 
 
 def _chat(group: Group) -> ChatOptions:
