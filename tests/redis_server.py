@@ -47,7 +47,10 @@ class RedisServer:
         if "--appendonly" not in self.settings:
             common += ["--appendonly", "yes"]
         self._process = subprocess.Popen(
-            [PROGRAM, *common, *self.settings], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            [PROGRAM, *common, *self.settings],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            restore_signals=False,  # a limit of the size of its files is an error to it, not its end
         )
         while self._process.poll() is None:
             with suppress(OSError):

@@ -26,6 +26,10 @@ What it keeps true:
   replaced by a replica that had not got them yet, has an older number of the last commit than the one that
   it confirmed: `StoreLost`, and this object does not go on. What runs on the lost state has to begin anew.
 - **Nothing is asked twice**: the client repeats no command of its own accord.
+- **A call is cancelled at once, and leaves the client whole.** The client loses a connection, and after a few
+  the use of all, when a call of it is cancelled while it connects. So each call is made by a task of its own
+  (`_Line`), which goes on without the caller; after a failure of a connection all of them are given up, those
+  that hang included, and the next call has new ones.
 - **What cannot last is refused when it is opened**: a server that evicts keys, a replica, one that keeps
   nothing over its end unless the URL says that this is meant.
 
@@ -38,13 +42,14 @@ confirmed; with `replicas=N` a commit is confirmed only when as many have it in 
 from __future__ import annotations
 
 import copy
-import hashlib
 import logging
 import os
-from contextlib import asynccontextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
+import attrs
 import msgspec
 import trio
 
@@ -63,6 +68,7 @@ from lmos_actors.errors import (
 from lmos_actors.security import SecretSource
 
 from ._redis_address import RedisAddress
+from ._redis_scripts import COMMIT, GET, JOIN, JOIN_AGAIN, SCAN, Script
 from ._store import Delete, DeleteRange, Expected, Put
 
 try:
@@ -74,7 +80,8 @@ except ImportError:
     raise ConfigError("a store in Redis needs the extra redis: pip install 'lmos-actors[redis]'") from None
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Sequence
+    import ssl
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
 
     from lmos_actors.security import Reference
 
@@ -87,7 +94,11 @@ CONNECT_SECONDS: Final = 5.0
 """Seconds for a connection."""
 
 ANSWER_SECONDS: Final = 20.0
-"""Seconds for an answer; after them what became of a commit is unknown, and it counts as failed."""
+"""Seconds for an answer, that for a connection included; after them what became of a commit is unknown, and
+it counts as failed."""
+
+CONFIRM_SECONDS: Final = 10.0
+"""Seconds of these for replicas, and for the disk, to confirm a commit."""
 
 CONNECTIONS: Final = 4
 """Limit of connections of one store."""
@@ -102,6 +113,10 @@ FIRST_VALUE: Final = 5
 KEYS_AT_ONCE: Final = 1_000
 """Keys that are read by one call."""
 
+LOOK_AT_USER: Final = "look at the user of its URL, at its password and at its rights"
+
+NO_REDIS: Final = "its answers are not those of a Redis server", "look at what listens there"
+
 LOOK: Final = "look at the server, at its log and at the network"
 
 REPLICA: Final = "it is a replica, which takes no writes", "name the server that it follows"
@@ -112,151 +127,6 @@ NO_POWER: Final = (
 )
 
 logging.getLogger("coredis").addHandler(logging.NullHandler())  # what fails is raised, not printed
-
-# ---- the scripts
-
-# KEYS[1] is the prefix in all of them; they name the other keys by it.
-
-_JOIN: Final = """
-local meta = KEYS[1] .. ':meta'
-local version = redis.call('HGET', meta, 'version')
-if version and version ~= ARGV[1] then
-  return {version, 0, ''}
-end
-if not version then
-  redis.call('HSET', meta, 'version', ARGV[1], 'made', ARGV[2], 'id', ARGV[3], 'writers', ARGV[5])
-end
-local kind = redis.call('HGET', meta, 'writers')
-if kind ~= ARGV[5] then
-  return {ARGV[1], 0, kind}
-end
-local writers = KEYS[1] .. ':writers'
-local writer = redis.call('HINCRBY', meta, 'writer', 1)
-if kind == 'one' then
-  redis.call('DEL', writers)
-end
-redis.call('HSET', writers, writer, ARGV[3] .. ' 1 0')
-redis.call('HDEL', writers, writer - tonumber(ARGV[4]))
-return {ARGV[1], writer, redis.call('HGET', meta, 'id')}
-"""
-"""Enter a writer. ARGV: version, date, its token, limit of writers, "one" or "many". Returns the version
-found, its number and the id of the store; number 0 and the kind of the store, where it is not let in.
-"""
-
-_JOIN_AGAIN: Final = """
-local writers = KEYS[1] .. ':writers'
-local found = redis.call('HGET', writers, ARGV[1])
-local token, opening, commit = string.match(found or '', '^(%S+) (%d+) (%d+)$')
-if token ~= ARGV[2] or tonumber(commit) < tonumber(ARGV[3]) then
-  return {'', found or ''}
-end
-opening = string.format('%.0f', tonumber(opening) + 1)
-redis.call('HSET', writers, ARGV[1], token .. ' ' .. opening .. ' ' .. commit)
-return {opening, commit}
-"""
-"""Take a new opening. ARGV: the writer, its token, its last confirmed commit. Returns the opening and the
-last commit; the opening is empty where commits are missing."""
-
-_COMMIT: Final = """
-local writers = KEYS[1] .. ':writers'
-local found = redis.call('HGET', writers, ARGV[1])
-if found ~= ARGV[2] then
-  return {found or ''}
-end
-redis.call('HSET', writers, ARGV[1], ARGV[3])
-local values, index = KEYS[1] .. ':v:', KEYS[1] .. ':k:'
-local conflicts = {}
-for number, batch in ipairs(cmsgpack.unpack(ARGV[4])) do
-  local conflict = 0
-  for place, write in ipairs(batch) do
-    local expected = write[4]
-    if expected ~= true then
-      if redis.call('HGET', values .. write[2], write[3]) ~= (expected and ARGV[expected]) then
-        conflict = place
-        break
-      end
-    end
-  end
-  if conflict > 0 then
-    conflicts[#conflicts + 1] = {number, conflict}
-  else
-    for _, write in ipairs(batch) do
-      local kind, space = write[1], write[2]
-      if kind == 1 then
-        if redis.call('HSET', values .. space, write[3], ARGV[write[5]]) == 1 then
-          redis.call('ZADD', index .. space, 0, write[3])
-        end
-      elseif kind == 2 then
-        if redis.call('HDEL', values .. space, write[3]) == 1 then
-          redis.call('ZREM', index .. space, write[3])
-        end
-      elseif kind == 3 then
-        local first, last = write[3], write[5]
-        while true do
-          local keys = redis.call('ZRANGEBYLEX', index .. space, first, last, 'LIMIT', 0, 1000)
-          if #keys == 0 then
-            break
-          end
-          redis.call('HDEL', values .. space, unpack(keys))
-          redis.call('ZREM', index .. space, unpack(keys))
-        end
-      end
-    end
-  end
-end
-return {found, conflicts}
-"""
-"""Write batches. ARGV: the writer, what it has entered last, what is entered now, the batches as MessagePack,
-and the values, to which the batches refer by their place.
-
-A batch is a list of writes, [kind, space, key, expected, value]: kind 1 a put, 2 a deletion, 3 of a range,
-whose `key` and `value` are its ends, 4 a check; `expected` is true for anything, false for nothing. Returns
-what was found and the conflicts, as numbers of batches and of writes from 1; what was found alone, where that
-is not what the writer has entered: then nothing is written.
-"""
-
-_CHECKED: Final = """
-local found = redis.call('HGET', KEYS[1] .. ':writers', ARGV[1])
-local token, opening, commit = string.match(found or '', '^(%S+) (%d+) (%d+)$')
-if token ~= ARGV[2] or tonumber(commit) < tonumber(ARGV[3]) then
-  return {0, found or ''}
-end
-local values = KEYS[1] .. ':v:' .. ARGV[4]
-"""
-"""How each reading begins. ARGV: the writer, its token, its last confirmed commit, the space. Returns 0 and
-what was found where commits are missing, else 1 and what is read."""
-
-_GET: Final = """
-return {1, redis.call('HMGET', values, unpack(ARGV, 5))}
-"""
-"""Read values. ARGV, further: the keys."""
-
-_SCAN: Final = """
-local keys = redis.call('ZRANGEBYLEX', KEYS[1] .. ':k:' .. ARGV[4], ARGV[5], ARGV[6], 'LIMIT', 0, ARGV[7])
-local found = {}
-for first = 1, #keys, 1000 do
-  local last = math.min(first + 999, #keys)
-  local some = redis.call('HMGET', values, unpack(keys, first, last))
-  for place = first, last do
-    found[2 * place - 1] = keys[place]
-    found[2 * place] = some[place - first + 1]
-  end
-end
-return {1, found}
-"""
-"""Read a page. ARGV, further: first, last, limit. Returns keys and values by turns."""
-
-
-class _Script:
-    """A script, and the name by which the server knows it once it has run it."""
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-        self.sha = hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
-
-
-JOIN, JOIN_AGAIN, COMMIT = map(_Script, (_JOIN, _JOIN_AGAIN, _COMMIT))
-GET, SCAN = _Script(_CHECKED + _GET), _Script(_CHECKED + _SCAN)
 
 
 class _Password(AbstractCredentialProvider):
@@ -273,6 +143,32 @@ class _Password(AbstractCredentialProvider):
         return UserPass(self._user, bytes(value).decode(errors="surrogateescape").strip())
 
 
+@attrs.define(eq=False)
+class _Line:
+    """Connections that are given up together, and the tasks that make calls by them."""
+
+    client: coredis.Redis[bytes]
+    scope: trio.CancelScope = attrs.field(factory=partial(trio.CancelScope, shield=True))
+    """Shielded: while the block of a store is being cancelled, its end has a call to make."""
+    calls: trio.Nursery | None = None
+    is_ready: trio.Event = attrs.field(factory=trio.Event)
+    is_given_up: bool = False
+
+    def give_up(self) -> None:
+        """Have no other call made by it, and end those that are under way."""
+        self.is_given_up = True
+        self.scope.cancel("its connections are given up")
+
+
+@attrs.define(eq=False)
+class _Call:
+    """A call that a task makes, and what came of it once it is done."""
+
+    error: Exception | None
+    result: Any = None
+    done: trio.Event = attrs.field(factory=trio.Event)
+
+
 # ---- the store
 
 
@@ -286,21 +182,25 @@ class RedisStore:
         self.is_shared = not self.address.one_writer
         self.keeps_power = False
         self._prefix = f"{{{self.address.prefix}}}"  # one slot of a cluster
-        self._client: coredis.Redis[bytes] | None = None
+        self._lines: trio.Nursery | None = None  # while it is open
+        self._line: _Line | None = None
+        self._doubting, self._writing = trio.Lock(), trio.Lock()
+        self._tls: ssl.SSLContext | None = None
         self._waits_for_disk = False
         self._id = ""
         self._token = ""
         self._writer = 0
         self._opening = 0
         self._commits = 0  # the last confirmed one
-        self._is_in_doubt = False  # what became of the last commit is unknown
+        self._is_in_doubt = False  # what became of the last commit is unknown, or it is under way
+        self._is_committing = False
         self._lost: StoreLost | StoreFenced | None = None
 
     # ---- reading
 
     async def get(self, space: str, keys: Sequence[str]) -> list[bytes | None]:
         """Return the values of keys; see `Store`."""
-        self._opened()
+        self._check_open()
         names, found = [key.encode() for key in keys], list[bytes | None]()
         for start in range(0, len(names), KEYS_AT_ONCE):
             found += await self._read(GET, space, *names[start : start + KEYS_AT_ONCE])
@@ -315,81 +215,94 @@ class RedisStore:
         first, last = _range(start, stop)
         rows = await self._read(SCAN, space, first, last, limit)
         found: list[tuple[str, bytes]] = []
-        for key, value in zip(rows[::2], rows[1::2], strict=True):
-            if key is None or value is None:
-                raise StoreDamaged(self.name, f"a record in {space!r} has a key and no value")
-            found.append((key.decode(), value))
+        with self._understood():
+            for key, value in zip(rows[::2], rows[1::2], strict=True):
+                if key is None or value is None:
+                    raise StoreDamaged(self.name, f"a record in {space!r} has a key and no value")
+                found.append((key.decode(), value))
         return found
 
-    async def _read(self, script: _Script, space: str, *arguments: Any) -> list[bytes | None]:
+    async def _read(self, script: Script, space: str, *arguments: Any) -> list[bytes | None]:
+        await self._end_doubt()
         writer = self._writer, self._token, self._commits
-        found: Any
-        is_there, found = await self._run(script, *writer, space.encode(), *arguments)
+        answer = await self._run(script, *writer, space.encode(), *arguments)
+        with self._understood():
+            is_there, found = answer
+            rows = list[bytes | None](found) if is_there else []
+            lost = "" if is_there else found.decode()
         if not is_there:
-            await self._lose(found.decode())
-        return list(found)
+            await self._lose(lost)
+        return rows
 
     # ---- writing
 
     async def commit(self, batches: Sequence[Batch], durability: Durability) -> list[Conflict | None]:
         """Write batches; see `AsyncStore`. Raise StoreFailed for "power" if the server cannot keep that."""
-        self._opened()
+        self._check_open()
         values: list[bytes] = []
         packed = msgspec.msgpack.encode([[_packed(write, values) for write in batch] for batch in batches])
         if durability == "power" and not self.keeps_power:
             raise StoreFailed(self.name, *NO_POWER)
-        if self._is_in_doubt:
-            await self._join_again()
-        before, self._is_in_doubt = self._entry(self._commits), True
-        found, *conflicts = await self._write(
-            durability, self._writer, before, self._entry(self._commits + 1), packed, *values
-        )
-        if found.decode() != before:
-            await self._lose(found.decode())
-        self._commits += 1
-        self._is_in_doubt = False
+        async with self._writing:
+            conflicts = await self._write(packed, values, durability)
         outcome: list[Conflict | None] = [None] * len(batches)
-        number: int
-        place: int
-        for number, place in conflicts[0]:
-            write = batches[number - 1][place - 1]
-            outcome[number - 1] = write.space, "" if isinstance(write, DeleteRange) else write.key
+        with self._understood():
+            number: int
+            place: int
+            for number, place in conflicts:
+                write = batches[number - 1][place - 1]
+                outcome[number - 1] = write.space, "" if isinstance(write, DeleteRange) else write.key
         return outcome
 
-    async def _write(self, durability: Durability, *arguments: Any) -> Any:
-        """Run the script of a commit, and wait for replicas and the disk where that is asked for."""
-        client, seconds = self._opened(), round(ANSWER_SECONDS * 1_000)
-        if self.address.replicas:
-            with client.ensure_replication(self.address.replicas, timeout_ms=seconds):
-                return await self._synced(durability, seconds, *arguments)
-        return await self._synced(durability, seconds, *arguments)
-
-    async def _synced(self, durability: Durability, seconds: int, *arguments: Any) -> Any:
-        client = self._opened()
-        if durability == "power" and self._waits_for_disk:
-            with client.ensure_persistence(local=1, timeout_ms=seconds):
-                return await self._run(COMMIT, *arguments)
-        return await self._run(COMMIT, *arguments)
+    async def _write(self, packed: bytes, values: list[bytes], durability: Durability) -> Any:
+        """Run the script of a commit, and return the conflicts that it tells of."""
+        await self._end_doubt()
+        before, after = self._entry(self._commits), self._entry(self._commits + 1)
+        self._is_in_doubt = self._is_committing = True
+        try:
+            answer = await self._run(
+                COMMIT, self._writer, before, after, packed, *values, confirmed=durability
+            )
+        except StoreFull:  # it is the first write that is refused
+            self._is_in_doubt = False
+            raise
+        finally:
+            self._is_committing = False
+        with self._understood():
+            found = answer[0].decode()
+            conflicts: Any = answer[1] if found == before else ()
+        if found != before:
+            await self._lose(found)
+        self._commits += 1
+        self._is_in_doubt = False
+        return conflicts
 
     def _entry(self, commits: int) -> str:
         return f"{self._token} {self._opening} {commits}"
 
-    async def _join_again(self) -> None:
-        """Take a new opening, from which on no commit of the old one is written. Raise StoreLost."""
-        opening, commits = await self._run(JOIN_AGAIN, self._writer, self._token, self._commits)
-        if not opening:
-            await self._lose(commits.decode())
-        self._opening, self._commits, self._is_in_doubt = int(opening), int(commits), False
+    async def _end_doubt(self) -> None:
+        """Take a new opening after a failure, so that no commit of the old is written. Raise StoreLost."""
+        async with self._doubting:
+            if not self._is_in_doubt or self._is_committing:
+                return
+            answer = await self._run(JOIN_AGAIN, self._writer, self._token, self._commits)
+            with self._understood():
+                opening, commits = (each.decode() for each in answer)
+                if opening:
+                    self._opening, self._commits, self._is_in_doubt = int(opening), int(commits), False
+                    return
+        await self._lose(commits)
 
     async def _lose(self, found: str) -> NoReturn:
         """Raise what a server means that has another entry of this writer than is expected."""
-        id = await self._answer(self._opened().hget(f"{self._prefix}:meta", "id"))
+        id = await self._answer(lambda client: client.hget(f"{self._prefix}:meta", "id"))
         if not found and self.address.one_writer and _plain(id) == self._id:
             self._lost = StoreFenced(self.name, "another writer has opened it since")
             raise self._lost
         token, _, rest = found.partition(" ")
         if token == self._token:
-            number = self._commits - int(rest.split()[1])
+            with self._understood():
+                number = self._commits - int(rest.split()[1])
             why = (
                 f"the last {number} commits of this program"
                 if number > 1
@@ -405,24 +318,31 @@ class RedisStore:
     @asynccontextmanager
     async def opened(self) -> AsyncGenerator[None]:
         """Keep the store open for a block; see `AsyncStore`. Its end takes a second at most."""
-        if self._client is not None:
+        if self._lines is not None:
             raise StoreInUse(self.name, "it is open already")
+        self._tls = self.address.tls()
         failure: BaseException | None = None
-        async with self._made_client() as client:
-            self._client = client
+        async with trio.open_nursery(strict_exception_groups=True) as lines:
+            self._lines, self._lost = lines, None
             try:
                 await self._check_server()
                 await self._join()
                 yield
-            except BaseException as error:  # noqa: ASYNC103 -- raised below, and not in a group of the client
+            except BaseException as error:  # noqa: ASYNC103 -- raised below, and not in a group of the nursery
                 failure = error
             finally:
-                with trio.move_on_after(1, shield=True), suppress(wrong.RedisError, TimeoutError):
-                    if self._lost is None:
-                        await client.hdel(f"{self._prefix}:writers", [str(self._writer)])
-                self._client = None
+                try:
+                    with trio.move_on_after(1, shield=True), suppress(StoreFailed, _UnknownScript):
+                        await self._answer(self._leave)
+                finally:
+                    if self._line is not None:
+                        self._line.give_up()
+                    self._lines = self._line = None
         if failure is not None:
             raise failure
+
+    async def _leave(self, client: coredis.Redis[bytes]) -> None:
+        await client.hdel(f"{self._prefix}:writers", [str(self._writer)])
 
     def _made_client(self) -> coredis.Redis[bytes]:
         address = self.address
@@ -434,9 +354,8 @@ class RedisStore:
             address.port,
             address.database,
             credential_provider=password,
-            ssl_context=address.tls(),
+            ssl_context=self._tls,
             connect_timeout=CONNECT_SECONDS,
-            stream_timeout=ANSWER_SECONDS,
             max_connections=CONNECTIONS,
             retry_policy=NoRetryPolicy(),
             verify_version=False,
@@ -444,8 +363,11 @@ class RedisStore:
 
     async def _check_server(self) -> None:
         """Raise StoreFailed if the server cannot keep what a store has to."""
-        client = self._opened()
-        found = await self._answer(client.info())
+        answer = await self._answer(lambda client: client.info())
+        with self._understood():
+            found = dict[str, Any](answer)
+        if "role" not in found:
+            raise StoreFailed(self.name, *NO_REDIS)
         if found.get("role") == "slave":
             raise StoreInaccessible(self.name, *REPLICA)
         policy = str(found.get("maxmemory_policy", "noeviction"))
@@ -465,57 +387,128 @@ class RedisStore:
 
     async def _syncs_always(self) -> bool:
         try:
-            found = await self._answer(self._opened().config_get(["appendfsync"]))
+            found = await self._answer(lambda client: client.config_get(["appendfsync"]))
         except StoreFailed:  # a server of others, which does not show its settings
             return False
         return {str(_plain(each)) for each in found.values()} == {"always"}
 
     async def _join(self) -> None:
         """Enter this writer, and make the store if it does not exist."""
-        self._token, self._lost, self._is_in_doubt = os.urandom(8).hex(), None, False
+        self._token, self._is_in_doubt = os.urandom(8).hex(), False
         now = datetime.now(UTC).isoformat(timespec="seconds")
         kind = "one" if self.address.one_writer else "many"
-        version, writer, rest = await self._run(JOIN, VERSION, now, self._token, MAX_WRITERS, kind)
-        if int(version) != VERSION:
-            why = f"its layout is of version {int(version)}, this program knows {VERSION}"
-            raise StoreNewer(self.name, why)
+        answer = await self._run(JOIN, VERSION, now, self._token, MAX_WRITERS, kind)
+        with self._understood():
+            version, writer, rest = int(answer[0]), int(answer[1]), answer[2].decode()
+        if version != VERSION:
+            raise StoreNewer(self.name, f"its layout is of version {version}, this program knows {VERSION}")
         if not writer:
             fix = "leave out writers=one" if self.address.one_writer else "write &writers=one"
             raise StoreForeign(
                 self.name,
-                f"it was made for {rest.decode()} writer{'s' * self.address.one_writer}",
+                f"it was made for {rest} writer{'s' * self.address.one_writer}",
                 f"name another prefix, or {fix}",
             )
-        self._id, self._writer, self._opening, self._commits = rest.decode(), int(writer), 1, 0
+        self._id, self._writer, self._opening, self._commits = rest, writer, 1, 0
 
     # ---- calls
 
-    async def _run(self, script: _Script, *arguments: Any) -> Any:
-        """Return what a script returns."""
-        client = self._opened()
-        try:
-            return await self._answer(client.evalsha(script.sha, [self._prefix], arguments))
-        except _UnknownScript:  # new to this server: nothing of it was done
-            return await self._answer(client.eval(script.text, [self._prefix], arguments))
+    async def _run(self, script: Script, *arguments: Any, confirmed: Durability | None = None) -> Any:
+        """Return what a script returns; that of a commit is to be confirmed by replicas and the disk."""
 
-    async def _answer(self, call: Awaitable[Any]) -> Any:
-        try:
-            return await call
-        except wrong.NoScriptError:
-            raise _UnknownScript from None
-        except (wrong.RedisError, TimeoutError, OSError) as error:
-            raise self._failure(error) from None
+        async def ask(client: coredis.Redis[bytes], *, by_name: bool = True) -> Any:
+            milliseconds = round(CONFIRM_SECONDS * 1_000)
+            with ExitStack() as waits:
+                if confirmed and self.address.replicas:
+                    waits.enter_context(client.ensure_replication(self.address.replicas, milliseconds))
+                if confirmed == "power" and self._waits_for_disk:
+                    waits.enter_context(client.ensure_persistence(local=1, timeout_ms=milliseconds))
+                if by_name:
+                    return await client.evalsha(script.sha, [self._prefix], arguments)
+                return await client.eval(script.text, [self._prefix], arguments)
 
-    def _opened(self) -> coredis.Redis[bytes]:
+        try:
+            return await self._answer(ask)
+        except _UnknownScript:  # it is new to this server: nothing of it was done
+            with suppress(_UnknownScript):
+                return await self._answer(partial(ask, by_name=False))
+            raise StoreFailed(self.name, *NO_REDIS) from None
+
+    async def _answer(self, ask: Callable[[coredis.Redis[bytes]], Awaitable[Any]]) -> Any:
+        """Return what a call of the client returns, or raise what it means. A cancel is heeded at once: the
+        call goes on, and its result is dropped.
+        """
+        line = self._present_line()
+        call = _Call(StoreFailed(self.name, "its connection has failed", LOOK))
+        await line.is_ready.wait()
+        if line.calls is not None and not line.is_given_up:
+            line.calls.start_soon(self._make, line, ask, call)
+            await call.done.wait()
+        if call.error is not None:
+            raise call.error
+        return call.result
+
+    def _present_line(self) -> _Line:
+        """Return the line that calls are made by. Raise StoreFailed if the store is closed, or lost."""
+        lines = self._check_open()
+        if self._line is None or self._line.is_given_up:
+            self._line = _Line(self._made_client())
+            lines.start_soon(self._keep_line, self._line)
+        return self._line
+
+    async def _keep_line(self, line: _Line) -> None:
+        try:
+            with line.scope:
+                async with line.client, trio.open_nursery() as line.calls:
+                    line.is_ready.set()
+                    try:
+                        await trio.sleep_forever()
+                    finally:
+                        line.is_given_up = True
+        except Exception:
+            pass
+        finally:
+            line.is_given_up = True
+            line.is_ready.set()
+
+    async def _make(
+        self, line: _Line, ask: Callable[[coredis.Redis[bytes]], Awaitable[Any]], call: _Call
+    ) -> None:
+        error: Exception | None = None
+        try:
+            with trio.move_on_after(ANSWER_SECONDS) as scope:
+                try:
+                    call.result = await ask(line.client)
+                except Exception as caught:  # the client turns a cancel into one, too
+                    error = caught
+            if scope.cancel_called and (error or scope.cancelled_caught):
+                error = TimeoutError()
+            call.error = None if error is None else self._failure(error)
+            if isinstance(error, wrong.ConnectionError) or not isinstance(error, wrong.RedisError | None):
+                line.give_up()
+        finally:
+            call.done.set()
+
+    def _check_open(self) -> trio.Nursery:
         if self._lost is not None:
             raise copy.copy(self._lost)
-        if self._client is None:
+        if self._lines is None:
             raise StoreFailed(self.name, "it is closed", "open it first")
-        return self._client
+        return self._lines
 
-    def _failure(self, error: Exception) -> StoreFailed:
+    @contextmanager
+    def _understood(self) -> Generator[None]:
+        """Raise StoreFailed where an answer is not what the scripts return."""
+        try:
+            yield
+        except (AttributeError, LookupError, TypeError, ValueError):
+            raise StoreFailed(self.name, *NO_REDIS) from None
+
+    def _failure(self, error: Exception) -> StoreFailed | _UnknownScript:
         """Return the failure of a store that an error of the client means."""
         text, name = str(error), self.name
+        if isinstance(error, wrong.NoScriptError):
+            return _UnknownScript()
         if isinstance(error, StoreFailed):
             return error
         if isinstance(error, TimeoutError):
@@ -523,7 +516,9 @@ class RedisStore:
         if isinstance(error, wrong.BusyLoadingError):
             return StoreFailed(name, "it is still loading what it keeps", "wait until it has")
         if isinstance(error, wrong.AuthenticationError | wrong.AuthorizationError):
-            return StoreInaccessible(name, text, "look at the user and the password of its URL")
+            return StoreInaccessible(name, text, LOOK_AT_USER)
+        if "executing the script can't" in text:  # how a server says of a script that its user has no right
+            return StoreInaccessible(name, text, LOOK_AT_USER)
         if isinstance(error, wrong.ReadOnlyError):
             return StoreInaccessible(name, *REPLICA)
         if isinstance(error, wrong.WrongTypeError):
@@ -540,7 +535,7 @@ class RedisStore:
                 cause = cause.__cause__
             if isinstance(cause, StoreFailed):  # of its password
                 return cause
-            return StoreFailed(name, f"it cannot be reached{f': {cause}' if cause else ''}", LOOK)
+            return StoreFailed(name, f"it cannot be reached{f': {cause}' if str(cause or '') else ''}", LOOK)
         return StoreFailed(name, text or type(error).__name__, LOOK)
 
 

@@ -247,6 +247,7 @@ def test_the_file_of_a_node_that_runs(call: Call, tmp_path: Path) -> None:
     [
         (["ls", "missing.db"], "there is no such file"),
         (["ls", "."], "it is a folder"),
+        (["ls", "redis://host"], "looks into files"),
         (["ls", "text.db"], "not a database"),
         (["backup", "missing.db", "copy.db"], "there is no such file"),
         (["backup", "node.db", "text.db"], "there is such a file already"),

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 KILLS = few_or_all(5, 200)
 
 
-def acknowledged_until_killed(path: Path, start: int, lines: int) -> dict[str, int]:
+def acknowledged_until_killed(address: str, start: int, lines: int) -> dict[str, int]:
     """Kill a process that writes from a number on, after some lines; return the last number of each owner."""
-    words = [sys.executable, "-m", "tests.persistence.killed_writer", f"sqlite:{path}", str(start)]
+    words = [sys.executable, "-m", "tests.persistence.killed_writer", address, str(start)]
     with subprocess.Popen(words, stdout=subprocess.PIPE, cwd=ROOT) as process:
         assert process.stdout is not None
         said = b"".join(process.stdout.readline() for _ in range(lines))
@@ -38,7 +38,7 @@ def test_what_is_acknowledged_survives(tmp_path: Path) -> None:
     chance, path = random.Random(7), tmp_path / "store.db"
     last, start = dict[str, int](), 1
     for _ in range(KILLS):
-        last |= acknowledged_until_killed(path, start, chance.randrange(1, 600))
+        last |= acknowledged_until_killed(f"sqlite:{path}", start, chance.randrange(1, 600))
         store = SqliteStore(path)
         store.open()
         state = {key: value.decode() for key, value in records_of(store, "state")}

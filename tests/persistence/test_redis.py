@@ -182,7 +182,7 @@ async def test_an_opening_ends_the_only_writer_before_it(server: RedisServer, by
         (("--appendonly", "no"), StoreFailed, "in memory only.*appendonly yes"),
         (("--maxmemory-policy", "allkeys-lru"), StoreFailed, "drops any key.*noeviction"),
         (("--replicaof", "127.0.0.1 1", "--replica-serve-stale-data", "yes"), StoreInaccessible, "a replica"),
-        (("--requirepass", "x"), StoreInaccessible, "user and the password"),
+        (("--requirepass", "x"), StoreInaccessible, "user of its URL"),
         (("--min-replicas-to-write", "1"), StoreFailed, "(?i)not enough good replicas"),
     ],
 )

@@ -40,7 +40,15 @@ is no store; 3 it is in use, or the disk cannot be read or written.""",
 )
 app.command(state)
 
-Store: TypeAlias = Annotated[str, Parameter(name="FILE", help="The file of the store.")]
+
+def _is_file(_: object, value: str) -> None:
+    if value.startswith(("redis://", "rediss://")):
+        raise ValueError(
+            "state looks into files, not into servers: redis-cli shows what a store in Redis has"
+        )
+
+
+Store: TypeAlias = Annotated[str, Parameter(name="FILE", help="The file of the store.", validator=_is_file)]
 Space: TypeAlias = Annotated[
     str | None, Parameter(metavar="SPACE", help="Only the records of this space, such as directory.things.")
 ]

@@ -1,0 +1,149 @@
+"""The scripts of a store in a Redis server, which runs each of them alone; see `_redis.py` for its keys."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Final
+
+# KEYS[1] is the prefix in all of them; they name the other keys by it.
+
+_JOIN: Final = """
+local meta = KEYS[1] .. ':meta'
+local version = redis.call('HGET', meta, 'version')
+if version and version ~= ARGV[1] then
+  return {version, 0, ''}
+end
+if not version then
+  redis.call('HSET', meta, 'version', ARGV[1], 'made', ARGV[2], 'id', ARGV[3], 'writers', ARGV[5])
+end
+local kind = redis.call('HGET', meta, 'writers')
+if kind ~= ARGV[5] then
+  return {ARGV[1], 0, kind}
+end
+local writers = KEYS[1] .. ':writers'
+local writer = redis.call('HINCRBY', meta, 'writer', 1)
+if kind == 'one' then
+  redis.call('DEL', writers)
+end
+redis.call('HSET', writers, writer, ARGV[3] .. ' 1 0')
+redis.call('HDEL', writers, writer - tonumber(ARGV[4]))
+return {ARGV[1], writer, redis.call('HGET', meta, 'id')}
+"""
+"""Enter a writer. ARGV: version, date, its token, limit of writers, "one" or "many". Returns the version
+found, its number and the id of the store; number 0 and the kind of the store, where it is not let in.
+"""
+
+_JOIN_AGAIN: Final = """
+local writers = KEYS[1] .. ':writers'
+local found = redis.call('HGET', writers, ARGV[1])
+local token, opening, commit = string.match(found or '', '^(%S+) (%d+) (%d+)$')
+if token ~= ARGV[2] or tonumber(commit) < tonumber(ARGV[3]) then
+  return {'', found or ''}
+end
+opening = string.format('%.0f', tonumber(opening) + 1)
+redis.call('HSET', writers, ARGV[1], token .. ' ' .. opening .. ' ' .. commit)
+return {opening, commit}
+"""
+"""Take a new opening. ARGV: the writer, its token, its last confirmed commit. Returns the opening and the
+last commit; the opening is empty where commits are missing."""
+
+_COMMIT: Final = """
+local writers = KEYS[1] .. ':writers'
+local found = redis.call('HGET', writers, ARGV[1])
+if found ~= ARGV[2] then
+  return {found or ''}
+end
+redis.call('HSET', writers, ARGV[1], ARGV[3])
+local values, index = KEYS[1] .. ':v:', KEYS[1] .. ':k:'
+local conflicts = {}
+for number, batch in ipairs(cmsgpack.unpack(ARGV[4])) do
+  local conflict = 0
+  for place, write in ipairs(batch) do
+    local expected = write[4]
+    if expected ~= true then
+      if redis.call('HGET', values .. write[2], write[3]) ~= (expected and ARGV[expected]) then
+        conflict = place
+        break
+      end
+    end
+  end
+  if conflict > 0 then
+    conflicts[#conflicts + 1] = {number, conflict}
+  else
+    for _, write in ipairs(batch) do
+      local kind, space = write[1], write[2]
+      if kind == 1 then
+        if redis.call('HSET', values .. space, write[3], ARGV[write[5]]) == 1 then
+          redis.call('ZADD', index .. space, 0, write[3])
+        end
+      elseif kind == 2 then
+        if redis.call('HDEL', values .. space, write[3]) == 1 then
+          redis.call('ZREM', index .. space, write[3])
+        end
+      elseif kind == 3 then
+        local first, last = write[3], write[5]
+        while true do
+          local keys = redis.call('ZRANGEBYLEX', index .. space, first, last, 'LIMIT', 0, 1000)
+          if #keys == 0 then
+            break
+          end
+          redis.call('HDEL', values .. space, unpack(keys))
+          redis.call('ZREM', index .. space, unpack(keys))
+        end
+      end
+    end
+  end
+end
+return {found, conflicts}
+"""
+"""Write batches. ARGV: the writer, what it has entered last, what is entered now, the batches as MessagePack,
+and the values, to which the batches refer by their place.
+
+A batch is a list of writes, [kind, space, key, expected, value]: kind 1 a put, 2 a deletion, 3 of a range,
+whose `key` and `value` are its ends, 4 a check; `expected` is true for anything, false for nothing. Returns
+what was found and the conflicts, as numbers of batches and of writes from 1; what was found alone, where that
+is not what the writer has entered: then nothing is written.
+"""
+
+_CHECKED: Final = """
+local found = redis.call('HGET', KEYS[1] .. ':writers', ARGV[1])
+local token, opening, commit = string.match(found or '', '^(%S+) (%d+) (%d+)$')
+if token ~= ARGV[2] or tonumber(commit) < tonumber(ARGV[3]) then
+  return {0, found or ''}
+end
+local values = KEYS[1] .. ':v:' .. ARGV[4]
+"""
+"""How each reading begins. ARGV: the writer, its token, its last confirmed commit, the space. Returns 0 and
+what was found where commits are missing, else 1 and what is read."""
+
+_GET: Final = """
+return {1, redis.call('HMGET', values, unpack(ARGV, 5))}
+"""
+"""Read values. ARGV, further: the keys."""
+
+_SCAN: Final = """
+local keys = redis.call('ZRANGEBYLEX', KEYS[1] .. ':k:' .. ARGV[4], ARGV[5], ARGV[6], 'LIMIT', 0, ARGV[7])
+local found = {}
+for first = 1, #keys, 1000 do
+  local last = math.min(first + 999, #keys)
+  local some = redis.call('HMGET', values, unpack(keys, first, last))
+  for place = first, last do
+    found[2 * place - 1] = keys[place]
+    found[2 * place] = some[place - first + 1]
+  end
+end
+return {1, found}
+"""
+"""Read a page. ARGV, further: first, last, limit. Returns keys and values by turns."""
+
+
+class Script:
+    """A script, and the name by which the server knows it once it has run it."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.sha = hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
+
+
+JOIN, JOIN_AGAIN, COMMIT = map(Script, (_JOIN, _JOIN_AGAIN, _COMMIT))
+GET, SCAN = Script(_CHECKED + _GET), Script(_CHECKED + _SCAN)
