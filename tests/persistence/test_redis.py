@@ -242,6 +242,7 @@ async def test_a_prefix_of_others(server: RedisServer, command: Any, kind: Any, 
         await writer.submit(PUT).wait()
 
 
+@pytest.mark.slow
 async def test_replicas_confirm(server: RedisServer, tmp_path: Path) -> None:
     (tmp_path / "replica").mkdir()
     replica = RedisServer(tmp_path / "replica", "--replicaof", f"127.0.0.1 {server.port}")

@@ -220,6 +220,7 @@ async def test_a_connection_that_is_cut_at_each_byte_of_an_answer(server: RedisS
             assert value > 0
 
 
+@pytest.mark.slow
 async def test_a_half_open_connection_is_given_up(
     server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -281,6 +282,7 @@ async def test_a_server_whose_disk_is_full(tmp_path: Path, sync: str) -> None:
 # ---- fail-over
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("replicas", [0, 1])
 async def test_a_fail_over(server: RedisServer, tmp_path: Path, replicas: int) -> None:
     """The primary is killed, and its replica takes its place at the same address."""
@@ -334,6 +336,7 @@ async def test_a_commit_waits_for_replicas_and_each_failure_gives_its_connection
 # ---- certificates
 
 
+@pytest.mark.slow
 async def test_certificates(tmp_path: Path) -> None:
     ca, other = trustme.CA(), trustme.CA()
     certificate = ca.issue_cert("127.0.0.1")
