@@ -197,7 +197,8 @@ def test_the_matrix_finds_one_interpreter_of_each_version_that_starts(tmp_path: 
 def test_the_matrix_runs_the_suite_on_each_and_says_where_it_failed(tmp_path: Path) -> None:
     for minor, code in ((11, 0), (12, 1), (13, 0)):
         fake(tmp_path / f"shims/python3.{minor}", f"3.{minor}", code)
-    fake(tmp_path / "shims/redis-server", "7.0")  # it is there, so it is not installed
+    for name in ("redis-server", "ip"):
+        fake(tmp_path / f"shims/{name}", "7.0")  # it is there, so it is not installed
     ran = matrix(tmp_path, ".ci/run", "--matrix")
     said = ran.stdout.splitlines()
     assert "== suite on 3.12: FAILED with 1 after" in ran.stdout

@@ -10,6 +10,8 @@ What it keeps true:
   attempt gets what is left of it.
 - **Choosing never waits for a directory** where replicas are known: what is older than `FRESH_SECONDS` is
   looked up in the background. A request waits only where none is known, or all known ones failed.
+- **A node that is cut off refuses nothing.** So the agent of an id is looked up again, in the background,
+  when a request to it was given up or has an unknown outcome: the next one goes to who runs it then.
 - **Replicas that are known to be down come last, not never**, as they may be back.
 - **Keys stay with their replica.** By `key`, rendezvous hashing (Thaler and Ravishankar 1998) ranks all
   replicas for each key, the same in every process and whatever their order, so that one that comes or goes
@@ -324,12 +326,22 @@ class ReplicaLink:
             try:
                 with replica.counted():
                     return await send(replica, left)
+            except (trio.Cancelled, OutcomeUnknown):
+                self._got_no_answer()
+                raise
             except DeadlineExceeded as late:
+                self._got_no_answer()
                 raise DeadlineExceeded(late.agent, seconds or late.seconds, why=late.why) from None
             except (AgentUnavailable, AgentDied, NotFound) as failure:
                 if not self._may_try_another(replica, failure):
                     raise
                 error = failure
+
+    def _got_no_answer(self) -> None:
+        """Start a look-up of an id: its node may be cut off, and another one may run it by now."""
+        known = self._known
+        if self._query.id is not None and known is not None and known.is_due:
+            known.start_look_up()
 
     async def _reachable(
         self,

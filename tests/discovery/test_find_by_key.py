@@ -23,6 +23,7 @@ from lmos_actors import (
     simulate,
 )
 from lmos_actors._core import RandomStream
+from lmos_actors.actors import skew_clock
 from lmos_actors.persistence import SimulatedDisk, SimulatedStore
 from lmos_actors.transport import MemoryNetwork
 
@@ -43,6 +44,12 @@ class Till(Agent, durable=True):
     @action
     def look(self) -> int:
         return self.sold
+
+
+class Still(Till, serial=True):
+    @action
+    async def stand_still(self) -> None:
+        await trio.sleep_forever()
 
 
 class Other(Agent, durable=True):
@@ -66,8 +73,8 @@ class Shop:
     stores: list[SimulatedStore]
     looker: Node
 
-    async def open_till(self, number: int) -> None:
-        await self.shops[number].start_child(ChildSpec("till", Till, key="1"))
+    async def open_till(self, number: int, cls: type[Till] = Till) -> None:
+        await self.shops[number].start_child(ChildSpec("till", cls, key="1"))
         await trio.sleep(2)  # until it is registered, and until there may be another look-up
 
     async def close_till(self, number: int) -> None:
@@ -153,6 +160,26 @@ def test_an_entry_with_the_newest_epoch_is_used_though_an_older_one_is_there() -
         assert await till.invoke(Till.sell) == 3
         assert await near.invoke(Till.sell) == 4
         assert list((await shop.leases()).values()) == [3]
+
+    play(story)
+
+
+def test_after_a_request_that_was_given_up_the_next_one_goes_to_the_node_that_runs_the_agent_now() -> None:
+    async def story(shop: Shop) -> None:
+        await shop.open_till(0, Still)
+        till = shop.looker.find(Still, id="1")
+        assert await till.invoke(Still.sell) == 1
+        skew_clock(shop.shops[0].find(Still, "till"), rate=0.001)  # it does not notice that its lease ends
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(till.invoke, Still.stand_still)
+            await shop.open_till(1, Still)
+            with trio.move_on_after(1) as first:
+                await till.invoke(Still.sell)
+            assert first.cancelled_caught, "it does not stand still"
+            await trio.sleep(0.1)
+            with trio.fail_after(1):
+                assert await till.invoke(Still.sell) == 2
+            nursery.cancel_scope.cancel("the story is told")
 
     play(story)
 
