@@ -62,6 +62,12 @@ PIECE: Final = 1 << 16
 ROOM: Final = 1_000
 """Bytes of the command line of the server that nothing is said in: see `_show_as`."""
 
+ADOPTED: Final = 50
+"""Looks for the end of a process whose server was killed, until another one must be its parent."""
+
+LOOK: Final = 0.02
+"""Seconds between two of them."""
+
 MESSAGE: Final = 64
 """Most bytes of an answer, which is a number."""
 
@@ -128,17 +134,25 @@ class ForkedProcess:
         if answer is not None:
             return answer[0]
         await trio.lowlevel.wait_readable(self._handle)
-        return self._adopted_end()
+        for _ in range(ADOPTED):
+            is_over, code = self._adopted_end()
+            if is_over:
+                return code
+            await trio.sleep(LOOK)  # it has ended before its server, and is nobody's child for a moment
+        return None
 
-    def _adopted_end(self) -> int | None:
-        """Return the exit code where the system has made it a child of ours, as the first of a container."""
+    def _adopted_end(self) -> tuple[bool, int | None]:
+        """Return whether nothing more is to be known of its end, and the exit code, if that is known.
+
+        It is where the system has made it a child of ours, as the first process of a container.
+        """
         try:
             end = os.waitid(os.P_PIDFD, self._handle, os.WEXITED | os.WNOHANG)
         except ChildProcessError:
-            return None
+            return not os.path.exists(f"/proc/{self.pid}"), None  # else another one is to reap it, or we
         if end is None:
-            return None
-        return end.si_status if end.si_code == os.CLD_EXITED else -end.si_status
+            return True, None
+        return True, end.si_status if end.si_code == os.CLD_EXITED else -end.si_status
 
     def stop(self) -> None:
         """See `Process`."""

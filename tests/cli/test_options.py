@@ -28,6 +28,8 @@ PAGES = sorted([*(ROOT / "docs").rglob("*.md"), ROOT / "README.md", *PACKAGE.rgl
 MODULES = sorted(PACKAGE.rglob("*.py"))
 OF_OTHERS = {
     "curl": {"--data"},
+    "docker": {"--init"},
+    "Ray": {"--head"},
     "pip": {"--upgrade"},
     "pytest-cov and coverage": {"--cov", "--cov-context", "--cov-report", "--show-contexts"},
     "our suite and benchmarks": {
