@@ -136,7 +136,7 @@ class RayReplica:
             code = import_module("lmos_actors.cli").main(list(words)) or 0
         except SystemExit as error:
             code = error.code if isinstance(error.code, int) else 1
-        except BaseException:
+        except BaseException:  # noqa: ASYNC103 -- outside of trio: it is printed, and is the exit code
             traceback.print_exc()
         finally:
             with suppress(OSError, ValueError):

@@ -185,7 +185,7 @@ class OwnProcesses:
     # ---- what they print
 
     async def _read_output(self, served: _Served) -> None:
-        async for line in _lines(served.process.output()):
+        def take(line: str) -> None:
             event = _event_in(line)
             match event.get("event"):
                 case "agent" if len(served.agents) < MOST_LINES:
@@ -197,20 +197,25 @@ class OwnProcesses:
                 case _:
                     pass
 
+        await _read_lines(served.process.output(), take)
+
     async def _read_errors(self, served: _Served) -> None:
-        async for line in _lines(served.process.errors()):
+        def take(line: str) -> None:
             served.last_words = line.strip() or served.last_words
             print(line, file=sys.stderr)
 
+        await _read_lines(served.process.errors(), take)
 
-async def _lines(pieces: AsyncGenerator[bytes]) -> AsyncGenerator[str]:
+
+async def _read_lines(pieces: AsyncGenerator[bytes], take: Callable[[str], None]) -> None:
+    """Call a function with each line, to the end of the pieces."""
     splitter = LineSplitter()
     async with aclosing(pieces) as found:
         async for piece in found:
             for line in splitter.lines(piece):
-                yield line
+                take(line)
     for line in splitter.rest():
-        yield line
+        take(line)
 
 
 def _event_in(line: str) -> dict[str, Any]:
