@@ -60,7 +60,7 @@ class AgentQuery:
 
     @property
     def _criteria(self) -> str:
-        """What is looked for beside the name, in words: the class, too, where that is not all."""
+        """Criteria beside the name, in words; the class is one of them where there are others."""
         said = {"title": self.title, "type": self.type, "capability": self.capability}
         said |= {"affordance": self.affordance, "id": self.id}
         words = [f"{word} {each!r}" for word, each in said.items() if each is not None]

@@ -103,7 +103,7 @@ class Gate(Protocol):
         ...
 
     async def tell(self, client: trio.abc.Stream, failure: ConnectFailed | None) -> None:
-        """Tell a client that it is connected from here on, or why it cannot be."""
+        """Send a client the answer that it is connected from here on, or why it cannot be."""
         ...
 
 

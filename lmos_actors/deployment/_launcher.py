@@ -440,7 +440,7 @@ class Launcher:
         self.plan = attrs.evolve(plan, strategy=self.plan.strategy)  # that of the supervisor that runs
 
     def _set_limits(self, plan: LaunchPlan) -> None:
-        """Give the supervisors the limits of another plan. Raises NotFound where one is beginning anew."""
+        """Set the limits of the supervisors to those of a plan. Raises NotFound for one that begins anew."""
         assert self._node is not None
         self._node.root.supervisor(GROUPS).set_limits(plan.max_restarts, plan.max_seconds)
         self.plan = attrs.evolve(self.plan, max_restarts=plan.max_restarts, max_seconds=plan.max_seconds)

@@ -1,4 +1,4 @@
-"""What runs in the worker of a Ray actor: one process of a group, and its output.
+"""The worker of a Ray actor: it runs one process of a group, and keeps its output.
 
 The worker belongs to the process of the group alone. `serve --group` runs in a thread of it, with pipes in
 the place of the three standard streams: so it ends by what is read from its standard input, as it does on the

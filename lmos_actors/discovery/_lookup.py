@@ -106,7 +106,7 @@ class Replica:
 
     @property
     def agent(self) -> str:
-        """What says which agent it is, wherever that runs: its key, if it has one of its own, else its id."""
+        """Identity of the agent, wherever it runs: its key, if it has one of its own, else its id."""
         return f"id {self.id}" if self.key is None else f"key {self.key}"
 
     @property

@@ -22,7 +22,7 @@ PORT: Final = 6379
 
 @attrs.frozen(kw_only=True)
 class RedisAddress:
-    """What the URL of a store in Redis says.
+    """Parts of the URL of a store in Redis.
 
     `redis://HOST[:PORT][/DB]`, over TLS `rediss://`; parameters: `user` and `password` (a reference,
     `env:NAME` or `file:PATH`), `ca`, `cert` and `key` (PEM files), `prefix` (of all keys), `replicas` (how
@@ -89,7 +89,7 @@ class RedisAddress:
 
     @property
     def name(self) -> str:
-        """What errors call the store."""
+        """Name of the store in errors, without secrets."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"redis{'s' * self.secure}://{host}:{self.port}/{self.database}?prefix={self.prefix}"
 

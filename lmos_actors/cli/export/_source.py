@@ -148,7 +148,7 @@ class Source:
         return ["serve", file, "--group", group, "--replica", number, *settings, *at]
 
     def give_addresses(self) -> None:
-        """Give directories at free ports an address: no launcher hands on where they are.
+        """Set an address for directories at free ports: no launcher passes on where they are.
 
         Those of several processes are refused, as they would have one address.
         """
