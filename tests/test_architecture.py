@@ -27,6 +27,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("node",),
     ("portal",),
     ("observe",),
+    ("thinking",),
     ("facades", "discovery"),
     ("bindings",),
     ("llm",),

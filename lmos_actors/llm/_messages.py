@@ -1,0 +1,122 @@
+"""The values of models: what a request consists of, and what comes of it, item by item."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, TypeAlias
+
+from msgspec import Meta, Struct
+
+
+class ModelFile(Struct, frozen=True, omit_defaults=True):
+    """A picture or a document in a message: its content, or the `url` at which the provider reads it."""
+
+    mime_type: str
+    data: bytes = b""
+    url: str = ""
+    name: str = ""
+
+
+class ToolRequest(Struct, frozen=True, tag="tool_request", omit_defaults=True):
+    """The model asks for a tool. `id` is the provider's.
+
+    `unreadable` is what came in place of `arguments`, where that is no JSON object: the tool is not to be
+    called then.
+    """
+
+    id: str
+    name: str
+    arguments: dict[str, Any] = {}
+    unreadable: str = ""
+
+
+class Reasoning(Struct, frozen=True, tag="reasoning", omit_defaults=True):
+    """A piece of what the model thinks before it answers; `state` goes back to the provider as it is."""
+
+    text: str = ""
+    state: str = ""
+
+
+class UserMessage(Struct, frozen=True, tag_field="role", tag="user", omit_defaults=True):
+    """A message to the model."""
+
+    text: str = ""
+    files: list[ModelFile] = []
+
+
+class ModelMessage(Struct, frozen=True, tag_field="role", tag="model", omit_defaults=True):
+    """A message of the model: text, requests for tools, or both."""
+
+    text: str = ""
+    tools: list[ToolRequest] = []
+    reasoning: list[Reasoning] = []
+
+
+class ToolMessage(Struct, frozen=True, tag_field="role", tag="tool", omit_defaults=True):
+    """The result of the tool request `id`, or why there is none."""
+
+    id: str
+    name: str
+    result: Any = None
+    error: str = ""
+
+
+Message: TypeAlias = UserMessage | ModelMessage | ToolMessage
+
+
+class ToolOffer(Struct, frozen=True, omit_defaults=True):
+    """A tool that the model may ask for; `schema` is the JSON Schema of its arguments, an object."""
+
+    name: str
+    description: str = ""
+    schema: dict[str, Any] = {}
+
+
+class ModelRequest(Struct, frozen=True, omit_defaults=True):
+    """All that a model gets: it remembers nothing between two requests.
+
+    `answer` is a JSON Schema that the text of the answer has to meet.
+    """
+
+    messages: Annotated[list[Message], Meta(min_length=1)]
+    instructions: str = ""
+    tools: list[ToolOffer] = []
+    answer: dict[str, Any] | None = None
+    max_tokens: Annotated[int, Meta(ge=1)] | None = None
+    temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
+
+
+class TextDelta(Struct, frozen=True, tag="text"):
+    """A piece of the text of the answer."""
+
+    text: str
+
+
+class Usage(Struct, frozen=True, tag="usage", omit_defaults=True):
+    """Tokens of one request, as the provider counts them; `cached` of the input were known to it already."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached: int = 0
+
+    @property
+    def tokens(self) -> int:
+        """All tokens: of the input and of the output."""
+        return self.input_tokens + self.output_tokens
+
+
+StopReason: TypeAlias = Literal["stop", "tools", "length", "refused"]
+
+
+class ModelEnd(Struct, frozen=True, tag="end", omit_defaults=True):
+    """The last item of an answer.
+
+    `reason`: the model has said all (`stop`), waits for tools (`tools`), was cut by `max_tokens` (`length`),
+    or does not want to answer (`refused`). `model` is the name of the model that has answered.
+    """
+
+    reason: StopReason = "stop"
+    usage: Usage = Usage()
+    model: str = ""
+
+
+ModelItem: TypeAlias = TextDelta | Reasoning | ToolRequest | ModelEnd
