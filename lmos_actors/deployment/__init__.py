@@ -16,6 +16,7 @@ from ._fault_proxy import (
 )
 from ._gateway import Gateway as Gateway, GatewayNetwork as GatewayNetwork
 from ._group import Member as Member, ProcessEnded as ProcessEnded, how_ended as how_ended
+from ._known_stores import KnownStores as KnownStores
 from ._launcher import Launcher as Launcher
 from ._launcher_agent import (
     LauncherAgent as LauncherAgent,

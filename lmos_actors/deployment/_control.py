@@ -73,6 +73,11 @@ class Controls:
         """The file that lists its processes."""
         return self.folder / "processes"
 
+    @property
+    def stores(self) -> Path:
+        """The file that lists the stores in servers that its processes have used."""
+        return self.folder / "stores"
+
     def token(self) -> str:
         """Return the token of the launchers of this file, a new one where there is none. Raises ConfigError.
 

@@ -24,9 +24,11 @@ import trio
 
 from lmos_actors.actors import Agent
 from lmos_actors.errors import LmosActorsError, StartFailed
+from lmos_actors.files import fill
 from lmos_actors.security import TOKEN_VARIABLE
 from lmos_actors.supervision import ChildSpec, SupervisorSpec
 
+from ._known_stores import KnownStores
 from ._log_files import LineSplitter
 from ._place import Order
 from ._plan import HARD_END
@@ -231,6 +233,8 @@ class Replica(Agent, private=True):
                     self.of.listens(self, url.removesuffix("/ws"))
             case "listening" if isinstance(event.get("url"), str):
                 self.of.listens(self, event["url"].removesuffix("/ws"))
+            case "store" if isinstance(event.get("id"), str):
+                self.of.uses_store(self.number, event["id"])
             case "ready" if not self.asked:
                 self.was_ready.set()
                 self.of.enters(self, "ready")
@@ -244,6 +248,11 @@ def _at(host: Group) -> tuple[str, ...]:
     """Return the arguments that say where the directory of a group is, none as long as that is not known."""
     known = host.plan.tells_address and host.address
     return ("--at", f"{host.plan.name}={host.address}") if known else ()
+
+
+def _filled(text: str, number: int) -> str:
+    """Return a text of a plan as the process of a number has it."""
+    return str(fill(text, lambda _: number))
 
 
 def _is_said(line: str) -> bool:
@@ -303,6 +312,8 @@ class Group:
     now: Callable[[], str]
     token: str | None = attrs.field(default=None, repr=False)
     """The token of the launcher, which its processes get."""
+    stores: KnownStores = attrs.Factory(KnownStores)
+    """The stores that the processes of all groups have used."""
     members: dict[int, Member] = attrs.Factory(dict[int, Member])
     files: tuple[str, ...] = ()
     """The files of the project that its processes have imported, where they list them."""
@@ -358,6 +369,11 @@ class Group:
             self.address = url.replace("ws", "http", 1)
         if url not in member.urls:
             member.urls = (*member.urls, url)
+
+    def uses_store(self, number: int, id: str) -> None:
+        """Note the store in a server that a process has opened."""
+        if self.plan.store is not None:
+            self.stores.note(_filled(self.plan.store, number), id)
 
     def has_stopped(self, number: int) -> None:
         """Note that a process is not started any more: it may have been between two of its lives."""
@@ -448,7 +464,10 @@ class Group:
     def arguments_of(self, number: int) -> tuple[str, ...]:
         """Return the arguments of the command that runs the process of a number."""
         at = (*_at(self), *self.whereabouts())
-        return (*self.plan.arguments, "--replica", str(number), *at, "--launched")
+        store = self.plan.store
+        known = None if store is None else self.stores.id_of(_filled(store, number))
+        same = () if known is None else ("--store-id", known)
+        return (*self.plan.arguments, "--replica", str(number), *at, *same, "--launched")
 
     def whereabouts(self) -> tuple[str, ...]:
         """Return the arguments that say where the directories of other groups are that it uses."""

@@ -39,6 +39,7 @@ from lmos_actors.errors import (
 from lmos_actors.supervision import SupervisorSpec
 
 from ._group import Group
+from ._known_stores import KnownStores
 from ._plan import changes_between, in_order
 from ._status import LauncherStatus, ReplicaStatus, RolloutStatus, Step
 
@@ -62,7 +63,8 @@ class Launcher:
     """The groups of one deployment, and what is done with them.
 
     `notice` is called at each state of a process and each step of a rolling restart. With a `token` its
-    processes know each other: in a directory of theirs nobody else changes their entries.
+    processes know each other: in a directory of theirs nobody else changes their entries. A process whose
+    store is among `stores` refuses another one at its place.
     """
 
     def __init__(
@@ -73,6 +75,7 @@ class Launcher:
         notice: Callable[[str, ReplicaStatus | RolloutStatus], None] = lambda group, change: None,
         read: Callable[[Mapping[str, str]], LaunchPlan] | None = None,
         token: str | None = None,
+        stores: KnownStores | None = None,
     ) -> None:
         self.plan = plan
         self.logs = logs
@@ -84,6 +87,7 @@ class Launcher:
         self._notice = notice
         self._read = read
         self._token = token
+        self._stores = KnownStores() if stores is None else stores
         self._since = _now()
         self._lock = trio.Lock()
         self._node: Node | None = None
@@ -94,7 +98,9 @@ class Launcher:
             self._add(each)
 
     def _add(self, plan: GroupPlan) -> Group:
-        group = Group(plan, self._place, self.logs, self.groups, self._changed, _now, self._token)
+        group = Group(
+            plan, self._place, self.logs, self.groups, self._changed, _now, self._token, self._stores
+        )
         self.groups[plan.name] = group
         return group
 

@@ -48,6 +48,8 @@ class GroupPlan:
     """Most processes it can have: one, where all would have one port or one file."""
     processors: int | None = None
     """Processors of each process, None for what is there."""
+    store: str | None = None
+    """Its store in a server, where `$(replica)` stands for the number of a process; None for none."""
     only_here: tuple[str, ...] = ()
     """What makes it a group of one machine, in words that follow its name."""
     content: str = ""

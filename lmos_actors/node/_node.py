@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from lmos_actors.discovery import DirectoryOptions, Exploration, Found, Registered, Registration
     from lmos_actors.facades import OmniaOptions, RelayBridge, RelayMember, RelayOptions
     from lmos_actors.observe import MetricsOptions
-    from lmos_actors.persistence import Store
+    from lmos_actors.persistence import AsyncStore, Store
     from lmos_actors.protocol.lmos import SessionOptions
     from lmos_actors.security import Credentials, Security
     from lmos_actors.transport import ConnectionOptions, DoorOptions, Network
@@ -447,7 +447,7 @@ async def open_node(
     announce: bool | str = False,
     metrics: bool | MetricsOptions = False,
     tracing: bool | TracerProvider | None = None,
-    store: Store | str | None = None,
+    store: Store | AsyncStore | str | None = None,
     omnia: bool | OmniaOptions = False,
     relay: bool | RelayOptions = False,
     bridges: Sequence[RelayBridge] = (),
@@ -480,7 +480,7 @@ async def open_node(
     any; it needs the extra `mdns`.
 
     `store` is where durable agents are kept: `"sqlite:PATH"`, a database that is made if there is none,
-    `"memory:"` for the life of the node, or a `Store`.
+    `"redis://HOST"`, `"memory:"` for the life of the node, or a `Store` or an `AsyncStore`.
 
     `omnia` serves its chat agents to clients of Omnia's chat protocol too, at the addresses of `listen`:
     True, or `OmniaOptions`. `relay` makes it a hub of an AgentRelay there, at `/arc`: True, or

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from lmos_actors.discovery import DirectoryOptions, Registration
     from lmos_actors.facades import OmniaOptions, RelayBridge, RelayOptions
     from lmos_actors.observe import MetricsOptions
-    from lmos_actors.persistence import Store
+    from lmos_actors.persistence import AsyncStore, Store
     from lmos_actors.protocol.lmos import SessionOptions
     from lmos_actors.security import Credentials, Security
     from lmos_actors.transport import ConnectionOptions, DoorOptions, Endpoint, Network
@@ -64,7 +64,7 @@ class NodeOptions:
     announce: bool | str = False
     metrics: bool | MetricsOptions = False
     tracing: bool | TracerProvider | None = None
-    store: Store | str | None = None
+    store: Store | AsyncStore | str | None = None
     omnia: bool | OmniaOptions = False
     relay: bool | RelayOptions = False
     bridges: Sequence[RelayBridge] = ()

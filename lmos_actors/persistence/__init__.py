@@ -1,6 +1,12 @@
 """Stores of kept state, the writer through which a trio program uses one, and the states of agents."""
 
-from ._address import SERVER as SERVER, has_one_writer as has_one_writer, store_of as store_of
+from ._address import (
+    SERVER as SERVER,
+    has_one_writer as has_one_writer,
+    server_store as server_store,
+    store_of as store_of,
+    with_id as with_id,
+)
 from ._agent_states import AgentStates as AgentStates
 from ._backup import back_up as back_up, new_file as new_file
 from ._identities import (

@@ -8,6 +8,7 @@ from urllib.parse import parse_qsl
 from lmos_actors.errors import ConfigError, nearest
 
 from ._memory import MemoryStore
+from ._redis_address import PREFIX
 from ._sqlite import SqliteStore
 
 if TYPE_CHECKING:
@@ -21,6 +22,25 @@ def has_one_writer(text: str) -> bool:
     """Return whether the store that a text names is for one process at a time, and others may open it."""
     query = parse_qsl(text.partition("?")[2])
     return text.startswith("sqlite:") or (text.startswith(SERVER) and ("writers", "one") in query)
+
+
+def server_store(text: str) -> str | None:
+    """Return which store in a server a text names, without parameters but its prefix; None for others.
+
+    The text may have parts that are filled in later.
+    """
+    if not text.startswith(SERVER):
+        return None
+    place, _, query = text.partition("?")
+    return f"{place.rstrip('/')}?prefix={dict(parse_qsl(query)).get('prefix', PREFIX)}"
+
+
+def with_id(text: str, id: str) -> str:
+    """Return the URL of a store in a server, which has to have an identifier; one that it names stays."""
+    _, mark, query = text.partition("?")
+    if "id" in dict(parse_qsl(query)):
+        return text
+    return f"{text}{'&' if mark else '?'}id={id}"
 
 
 def store_of(given: Store | AsyncStore | str) -> Store | AsyncStore:

@@ -7,6 +7,7 @@ Each space is a hash of its values and a sorted set of its keys, as a hash has n
 | `{PREFIX}:v:SPACE` | hash | key to value |
 | `{PREFIX}:k:SPACE` | sorted set, all scores 0 | the keys, in the order of their bytes |
 | `{PREFIX}:writers` | hash | number of a writer to `TOKEN OPENING COMMIT`, the last one of each |
+| `{PREFIX}:seen` | sorted set | the writers, by the second in which each was seen last |
 | `{PREFIX}:meta` | hash | `version`, `made` (when), `id`, `writers` (one or many), `writer` (last number) |
 
 What it keeps true:
@@ -25,6 +26,11 @@ What it keeps true:
 - **A loss is noticed**, by every call: a server that is restarted without its last commits, or empty, or
   replaced by a replica that had not got them yet, has an older number of the last commit than the one that
   it confirmed: `StoreLost`, and this object does not go on. What runs on the lost state has to begin anew.
+  An opening has confirmed nothing yet: it notices an emptied server, or another one at the address, by the
+  `id` of its URL, as the store that is made there has another.
+- **A writer that is open is not forgotten**, as that would look like a loss. It says every few minutes that
+  it is there, also while it writes nothing. One that was killed is forgotten after a day, once there are
+  very many.
 - **Nothing is asked twice**: the client repeats no command of its own accord.
 - **A call is cancelled at once, and leaves the client whole.** The client loses a connection, and after a few
   the use of all, when a call of it is cancelled while it connects. So each call is made by a task of its own
@@ -68,7 +74,7 @@ from lmos_actors.errors import (
 from lmos_actors.security import SecretSource
 
 from ._redis_address import RedisAddress
-from ._redis_scripts import COMMIT, GET, JOIN, JOIN_AGAIN, SCAN, Script
+from ._redis_scripts import COMMIT, GET, JOIN, JOIN_AGAIN, SCAN, SEEN, Script
 from ._store import Delete, DeleteRange, Expected, Put
 
 try:
@@ -76,6 +82,8 @@ try:
     from coredis import exceptions as wrong
     from coredis.credentials import AbstractCredentialProvider, UserPass
     from coredis.retry import NoRetryPolicy
+
+    from ._redis_failures import LOOK, NO_REDIS, NOT_OURS, REPLICA, UnknownScript, failure_of
 except ImportError:
     raise ConfigError("a store in Redis needs the extra redis: pip install 'lmos-actors[redis]'") from None
 
@@ -104,8 +112,14 @@ CONNECTIONS: Final = 4
 """Limit of connections of one store."""
 
 MAX_WRITERS: Final = 10_000
-"""Writers that the server remembers: those that ended without closing their store are forgotten after as
-many later ones."""
+"""Writers that the server remembers in any case. Beyond them, those that it has not seen for long are
+forgotten: they have ended without closing their store."""
+
+SEEN_SECONDS: Final = 600.0
+"""Seconds between two times that a writer says that it is there."""
+
+FORGET_SECONDS: Final = 86_400
+"""Seconds for which a writer must not have been seen until it may be forgotten."""
 
 FIRST_VALUE: Final = 5
 """Place of the first value among the arguments of the script of a commit."""
@@ -113,13 +127,10 @@ FIRST_VALUE: Final = 5
 KEYS_AT_ONCE: Final = 1_000
 """Keys that are read by one call."""
 
-LOOK_AT_USER: Final = "look at the user of its URL, at its password and at its rights"
-
-NO_REDIS: Final = "its answers are not those of a Redis server", "look at what listens there"
-
-LOOK: Final = "look at the server, at its log and at the network"
-
-REPLICA: Final = "it is a replica, which takes no writes", "name the server that it follows"
+ANEW: Final = (
+    "restore it, or name the server that has it; to begin anew with what is there, leave out id= in the URL, "
+    "and with a deployment say `up FILE --new-stores`"
+)
 
 NO_POWER: Final = (
     "it cannot keep a commit over a power failure with its present settings",
@@ -187,7 +198,8 @@ class RedisStore:
         self._doubting, self._writing = trio.Lock(), trio.Lock()
         self._tls: ssl.SSLContext | None = None
         self._waits_for_disk = False
-        self._id = ""
+        self.id = ""
+        """The identifier of the store, once it is open: it was drawn when the store was made."""
         self._token = ""
         self._writer = 0
         self._opening = 0
@@ -296,7 +308,7 @@ class RedisStore:
     async def _lose(self, found: str) -> NoReturn:
         """Raise what a server means that has another entry of this writer than is expected."""
         id = await self._answer(lambda client: client.hget(f"{self._prefix}:meta", "id"))
-        if not found and self.address.one_writer and _plain(id) == self._id:
+        if not found and self.address.one_writer and _plain(id) == self.id:
             self._lost = StoreFenced(self.name, "another writer has opened it since")
             raise self._lost
         token, _, rest = found.partition(" ")
@@ -327,22 +339,31 @@ class RedisStore:
             try:
                 await self._check_server()
                 await self._join()
+                lines.start_soon(self._stay_known)
                 yield
             except BaseException as error:  # noqa: ASYNC103 -- raised below, and not in a group of the nursery
                 failure = error
             finally:
                 try:
-                    with trio.move_on_after(1, shield=True), suppress(StoreFailed, _UnknownScript):
+                    with trio.move_on_after(1, shield=True), suppress(StoreFailed, UnknownScript):
                         await self._answer(self._leave)
                 finally:
                     if self._line is not None:
                         self._line.give_up()
                     self._lines = self._line = None
+                    lines.cancel_scope.cancel("the store is closed")
         if failure is not None:
             raise failure
 
+    async def _stay_known(self) -> None:
+        while True:
+            await trio.sleep(SEEN_SECONDS)
+            with suppress(StoreFailed):  # it is time enough the next time
+                await self._run(SEEN, self._writer)
+
     async def _leave(self, client: coredis.Redis[bytes]) -> None:
         await client.hdel(f"{self._prefix}:writers", [str(self._writer)])
+        await client.zrem(f"{self._prefix}:seen", [str(self._writer)])
 
     def _made_client(self) -> coredis.Redis[bytes]:
         address = self.address
@@ -397,11 +418,21 @@ class RedisStore:
         self._token, self._is_in_doubt = os.urandom(8).hex(), False
         now = datetime.now(UTC).isoformat(timespec="seconds")
         kind = "one" if self.address.one_writer else "many"
-        answer = await self._run(JOIN, VERSION, now, self._token, MAX_WRITERS, kind)
+        wanted = self.address.id
+        answer = await self._run(JOIN, VERSION, now, self._token, MAX_WRITERS, kind, wanted, FORGET_SECONDS)
         with self._understood():
-            version, writer, rest = int(answer[0]), int(answer[1]), answer[2].decode()
+            found, writer, rest = answer[0].decode(), int(answer[1]), answer[2].decode()
+        if not found.isdecimal():
+            raise StoreForeign(self.name, *NOT_OURS)
+        version = int(found)
         if version != VERSION:
-            raise StoreNewer(self.name, f"its layout is of version {version}, this program knows {VERSION}")
+            why = f"its layout is of version {version}, this program knows {VERSION}"
+            if version > VERSION:
+                raise StoreNewer(self.name, why, "use the version of the program that has written it")
+            raise StoreForeign(self.name, why, "use an older version of the program, or another prefix")
+        if writer < 0:
+            there = f"it is another store, {rest}" if rest else "nothing is there, as on an emptied server"
+            raise StoreLost(self.name, f"its content was to be that of the store {wanted}, and {there}", ANEW)
         if not writer:
             fix = "leave out writers=one" if self.address.one_writer else "write &writers=one"
             raise StoreForeign(
@@ -409,7 +440,7 @@ class RedisStore:
                 f"it was made for {rest} writer{'s' * self.address.one_writer}",
                 f"name another prefix, or {fix}",
             )
-        self._id, self._writer, self._opening, self._commits = rest, writer, 1, 0
+        self.id, self._writer, self._opening, self._commits = rest, writer, 1, 0
 
     # ---- calls
 
@@ -429,8 +460,8 @@ class RedisStore:
 
         try:
             return await self._answer(ask)
-        except _UnknownScript:  # it is new to this server: nothing of it was done
-            with suppress(_UnknownScript):
+        except UnknownScript:  # it is new to this server: nothing of it was done
+            with suppress(UnknownScript):
                 return await self._answer(partial(ask, by_name=False))
             raise StoreFailed(self.name, *NO_REDIS) from None
 
@@ -483,7 +514,7 @@ class RedisStore:
                     error = caught
             if scope.cancel_called and (error or scope.cancelled_caught):
                 error = TimeoutError()
-            call.error = None if error is None else self._failure(error)
+            call.error = None if error is None else failure_of(self.name, error, ANSWER_SECONDS)
             if isinstance(error, wrong.ConnectionError) or not isinstance(error, wrong.RedisError | None):
                 line.give_up()
         finally:
@@ -503,44 +534,6 @@ class RedisStore:
             yield
         except (AttributeError, LookupError, TypeError, ValueError):
             raise StoreFailed(self.name, *NO_REDIS) from None
-
-    def _failure(self, error: Exception) -> StoreFailed | _UnknownScript:
-        """Return the failure of a store that an error of the client means."""
-        text, name = str(error), self.name
-        if isinstance(error, wrong.NoScriptError):
-            return _UnknownScript()
-        if isinstance(error, StoreFailed):
-            return error
-        if isinstance(error, TimeoutError):
-            return StoreFailed(name, f"it has not answered for {ANSWER_SECONDS:g} s", LOOK)
-        if isinstance(error, wrong.BusyLoadingError):
-            return StoreFailed(name, "it is still loading what it keeps", "wait until it has")
-        if isinstance(error, wrong.AuthenticationError | wrong.AuthorizationError):
-            return StoreInaccessible(name, text, LOOK_AT_USER)
-        if "executing the script can't" in text:  # how a server says of a script that its user has no right
-            return StoreInaccessible(name, text, LOOK_AT_USER)
-        if isinstance(error, wrong.ReadOnlyError):
-            return StoreInaccessible(name, *REPLICA)
-        if isinstance(error, wrong.WrongTypeError):
-            return StoreForeign(name, "another program has keys of that prefix", "name another prefix")
-        if text.startswith("OOM "):
-            return StoreFull(name, "its memory is full (maxmemory)", "make room, or allow it more")
-        if text.startswith("MISCONF "):
-            return StoreFull(name, "its disk is full, or fails", "make room on its disk, and look at its log")
-        if isinstance(error, wrong.ReplicationError | wrong.PersistenceError):
-            return StoreFailed(name, "too few replicas or disks have confirmed a commit in time", LOOK)
-        if isinstance(error, wrong.ConnectionError | OSError):
-            cause: BaseException | None = error
-            while cause is not None and not isinstance(cause, OSError | StoreFailed):
-                cause = cause.__cause__
-            if isinstance(cause, StoreFailed):  # of its password
-                return cause
-            return StoreFailed(name, f"it cannot be reached{f': {cause}' if str(cause or '') else ''}", LOOK)
-        return StoreFailed(name, text or type(error).__name__, LOOK)
-
-
-class _UnknownScript(Exception):
-    """The server has not run a script yet."""
 
 
 def _packed(write: Write, values: list[bytes]) -> list[Any]:

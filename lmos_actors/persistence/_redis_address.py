@@ -19,6 +19,12 @@ if TYPE_CHECKING:
 
 PORT: Final = 6379
 
+PREFIX: Final = "lmos"
+"""Beginning of all keys, unless another one is named."""
+
+ID_LENGTH: Final = 16
+"""Hexadecimal digits of the identifier of a store."""
+
 
 @attrs.frozen(kw_only=True)
 class RedisAddress:
@@ -26,8 +32,8 @@ class RedisAddress:
 
     `redis://HOST[:PORT][/DB]`, over TLS `rediss://`; parameters: `user` and `password` (a reference,
     `env:NAME` or `file:PATH`), `ca`, `cert` and `key` (PEM files), `prefix` (of all keys), `replicas` (how
-    many must have a commit before it counts), `keeps=nothing` (the server may lose all at its end) and
-    `writers=one` (each opening ends the writers before it).
+    many must have a commit before it counts), `keeps=nothing` (the server may lose all at its end),
+    `writers=one` (each opening ends the writers before it) and `id` (of the store that has to be there).
     """
 
     host: str
@@ -39,10 +45,12 @@ class RedisAddress:
     ca: str | None = None
     cert: str | None = None
     key: str | None = None
-    prefix: str = "lmos"
+    prefix: str = PREFIX
     replicas: int = 0
     keeps_nothing: bool = False
     one_writer: bool = False
+    id: str = ""
+    """The identifier that the store has to have; empty for any, and for one that is made."""
 
     @classmethod
     def parse(cls, url: str, folder: Path | None = None) -> RedisAddress:
@@ -57,27 +65,7 @@ class RedisAddress:
         database = parts.path.strip("/")
         if not parts.hostname or (database and not database.isdecimal()) or parts.fragment:
             _refuse("it is written redis://HOST:PORT/NUMBER_OF_DATABASE?prefix=NAME")
-        read: dict[str, Callable[[str], Any]] = {
-            "user": str,
-            "password": partial(Reference.parse, folder=folder),
-            "ca": partial(_file, folder),
-            "cert": partial(_file, folder),
-            "key": partial(_file, folder),
-            "prefix": _prefix,
-            "replicas": _count,
-            "keeps": partial(_only, "keeps", "nothing"),
-            "writers": partial(_only, "writers", "one"),
-        }
-        values: dict[str, Any] = {}
-        for name, value in parse_qsl(parts.query, keep_blank_values=True):
-            if name not in read:
-                near = nearest(name, read)
-                _refuse(f'"{name}" is no parameter; there are {", ".join(read)}', near)
-            if name in values:
-                _refuse(f'"{name}" is there twice')
-            values[name] = read[name](value)
-        values["keeps_nothing"] = values.pop("keeps", False)
-        values["one_writer"] = values.pop("writers", False)
+        values = _parameters(parts.query, folder)
         secure = parts.scheme == "rediss"
         if not secure and (tls := [name for name in ("ca", "cert", "key") if name in values]):
             _refuse(f'"{tls[0]}" goes with TLS: write rediss://')
@@ -111,6 +99,33 @@ def _refuse(why: str, near: str | None = None) -> NoReturn:
     raise ConfigError(f"the URL of a store in Redis: {why}{hint}", "store")
 
 
+def _parameters(query: str, folder: Path | None) -> dict[str, Any]:
+    """Return the attributes that the parameters of a URL stand for. Raise ConfigError."""
+    read: dict[str, Callable[[str], Any]] = {
+        "user": str,
+        "password": partial(Reference.parse, folder=folder),
+        "ca": partial(_file, folder),
+        "cert": partial(_file, folder),
+        "key": partial(_file, folder),
+        "prefix": _prefix,
+        "replicas": _count,
+        "keeps": partial(_only, "keeps", "nothing"),
+        "writers": partial(_only, "writers", "one"),
+        "id": _id,
+    }
+    values: dict[str, Any] = {}
+    for name, value in parse_qsl(query, keep_blank_values=True):
+        if name not in read:
+            near = nearest(name, read)
+            _refuse(f'"{name}" is no parameter; there are {", ".join(read)}', near)
+        if name in values:
+            _refuse(f'"{name}" is there twice')
+        values[name] = read[name](value)
+    values["keeps_nothing"] = values.pop("keeps", False)
+    values["one_writer"] = values.pop("writers", False)
+    return values
+
+
 def _file(folder: Path | None, value: str) -> str:
     return os.path.abspath((folder or Path()) / value)
 
@@ -118,6 +133,12 @@ def _file(folder: Path | None, value: str) -> str:
 def _prefix(value: str) -> str:
     if not value or not value.isprintable() or set(value) & set("{} ") or len(value) > 100:
         _refuse("prefix must be 1 to 100 characters without spaces and braces")
+    return value
+
+
+def _id(value: str) -> str:
+    if len(value) != ID_LENGTH or value.strip("0123456789abcdef"):
+        _refuse(f"id must be {ID_LENGTH} hexadecimal digits, as `lmos-actors state check` prints them")
     return value
 
 

@@ -13,6 +13,10 @@ local version = redis.call('HGET', meta, 'version')
 if version and version ~= ARGV[1] then
   return {version, 0, ''}
 end
+local id = redis.call('HGET', meta, 'id') or ''
+if ARGV[6] ~= '' and ARGV[6] ~= id then
+  return {ARGV[1], -1, id}
+end
 if not version then
   redis.call('HSET', meta, 'version', ARGV[1], 'made', ARGV[2], 'id', ARGV[3], 'writers', ARGV[5])
 end
@@ -20,18 +24,33 @@ local kind = redis.call('HGET', meta, 'writers')
 if kind ~= ARGV[5] then
   return {ARGV[1], 0, kind}
 end
-local writers = KEYS[1] .. ':writers'
+local writers, seen = KEYS[1] .. ':writers', KEYS[1] .. ':seen'
 local writer = redis.call('HINCRBY', meta, 'writer', 1)
+local now = tonumber(redis.call('TIME')[1])
 if kind == 'one' then
-  redis.call('DEL', writers)
+  redis.call('DEL', writers, seen)
 end
 redis.call('HSET', writers, writer, ARGV[3] .. ' 1 0')
-redis.call('HDEL', writers, writer - tonumber(ARGV[4]))
+redis.call('ZADD', seen, now, writer)
+if redis.call('HLEN', writers) > tonumber(ARGV[4]) then
+  local gone = redis.call('ZRANGEBYSCORE', seen, '-inf', now - tonumber(ARGV[7]), 'LIMIT', 0, 1000)
+  if #gone > 0 then
+    redis.call('HDEL', writers, unpack(gone))
+    redis.call('ZREM', seen, unpack(gone))
+  end
+end
 return {ARGV[1], writer, redis.call('HGET', meta, 'id')}
 """
-"""Enter a writer. ARGV: version, date, its token, limit of writers, "one" or "many". Returns the version
-found, its number and the id of the store; number 0 and the kind of the store, where it is not let in.
+"""Enter a writer. ARGV: version, date, its token, writers that are remembered in any case, "one" or "many",
+the id that the store has to have or "", seconds after which a writer that was not seen may be forgotten.
+Returns the version found, its number and the id of the store. Where it is not let in: number 0 and the kind
+of the store, or number -1 and the id of the store that is there.
 """
+
+_SEEN: Final = """
+return redis.call('ZADD', KEYS[1] .. ':seen', 'XX', redis.call('TIME')[1], ARGV[1])
+"""
+"""Note that a writer, ARGV, is there still."""
 
 _JOIN_AGAIN: Final = """
 local writers = KEYS[1] .. ':writers'
@@ -145,5 +164,5 @@ class Script:
         self.sha = hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
 
 
-JOIN, JOIN_AGAIN, COMMIT = map(Script, (_JOIN, _JOIN_AGAIN, _COMMIT))
+JOIN, JOIN_AGAIN, SEEN, COMMIT = map(Script, (_JOIN, _JOIN_AGAIN, _SEEN, _COMMIT))
 GET, SCAN = Script(_CHECKED + _GET), Script(_CHECKED + _SCAN)

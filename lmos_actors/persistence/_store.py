@@ -139,6 +139,11 @@ class AsyncStore(Protocol):
         """Whether several writers may have it open at once."""
         ...
 
+    @property
+    def id(self) -> str:
+        """Identifier of its content, once it is open: another one if it was made anew. "" if it has none."""
+        ...
+
     def opened(self) -> AbstractAsyncContextManager[None]:
         """Keep the store open for a block; make it if it does not exist. Its end is bounded."""
         ...

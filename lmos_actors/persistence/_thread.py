@@ -117,6 +117,11 @@ class StoreInThread:
         """See `Store`."""
         return self._store.is_shared
 
+    @property
+    def id(self) -> str:
+        """See `AsyncStore`: a file has none, and its lock tells whether it was replaced."""
+        return ""
+
     async def get(self, space: str, keys: Sequence[str]) -> list[bytes | None]:
         """Return the values of keys; see `Store`."""
         return await self._call(partial(self._store.get, space, keys))

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from lmos_actors._core import Instrument
     from lmos_actors.actors import Ref
-    from lmos_actors.persistence import Store
+    from lmos_actors.persistence import AsyncStore, Store
     from lmos_actors.supervision import SupervisorSpec
 
     from ._staging import Replacement
@@ -86,7 +86,7 @@ async def open_test_node(
     instrument: Instrument | None = None,
     replace: Mapping[type[Agent], Replacement] | None = None,
     faults: FaultPlan | None = None,
-    store: Store | str | None = None,
+    store: Store | AsyncStore | str | None = None,
 ) -> AsyncGenerator[TestNode]:
     """Open a node whose time is virtual and whose ids, chance and order of tasks follow from `seed`.
 

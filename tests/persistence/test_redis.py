@@ -57,6 +57,7 @@ def store_at(server: RedisServer, **parameters: str) -> AsyncStore:
         ("redis://host?replicas=no", "replicas must be"),
         ("redis://host?keeps=all", "keeps has one value"),
         ("redis://host?ca=ca.pem", "write rediss://"),
+        ("redis://host?id=7", "id must be 16 hexadecimal digits"),
         ("rediss://host?cert=c.pem", "cert and key go together"),
         ("rdis:host", "did you mean redis:host"),
     ],
@@ -107,6 +108,55 @@ async def test_the_last_commits_are_lost(server: RedisServer, tmp_path: Path) ->
             assert commits == "5"
             server.send("HSET", "{lmos}:writers", entries[2], f"{token} {opening} 2")
             await writer.submit(PUT).wait()
+
+
+async def test_an_emptied_server_and_another_one_are_refused_by_the_id_of_the_store(
+    server: RedisServer,
+) -> None:
+    store = store_at(server)
+    async with store.opened():
+        await store.commit([PUT], "process")
+    same = store.id
+    async with open_writer(store_at(server, id=same)) as writer:
+        assert await writer.get("s", ["a"]) == [b"1"]
+    server.send("FLUSHALL")
+    for there in ("nothing is there, as on an emptied server", "it is another store, [0-9a-f]{16}"):
+        for _ in range(2):
+            with pytest.raises(StoreLost, match=f"the store {same}, and {there}.*leave out id="):
+                async with store_at(server, id=same).opened():
+                    pass
+        assert (b"version" in server.send("HGETALL", "{lmos}:meta")) == ("another" in there)
+        async with store_at(server).opened():  # begun anew, on purpose
+            pass
+
+
+async def test_a_writer_that_is_open_is_not_forgotten_however_many_come_later(
+    server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lmos_actors.persistence._redis.MAX_WRITERS", 5)
+    async with open_writer(store_at(server)) as writer:
+        await writer.submit(PUT).wait()
+        for number in range(1_000, 1_020):  # they were killed long ago
+            server.send("HSET", "{lmos}:writers", str(number), "0123456789abcdef 1 3")
+            server.send("ZADD", "{lmos}:seen", str(number), str(number))
+        for _ in range(10):
+            async with store_at(server).opened():
+                pass
+        await writer.submit([Put("s", "a", b"2", b"1")]).wait()
+        assert await writer.get("s", ["a"]) == [b"2"]
+        assert server.send("HLEN", "{lmos}:writers") == server.send("ZCARD", "{lmos}:seen") == b":1\r\n"
+
+
+async def test_a_writer_that_writes_nothing_says_that_it_is_there(
+    server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lmos_actors.persistence._redis.SEEN_SECONDS", 0.05)
+    async with store_at(server).opened():
+        server.send("ZADD", "{lmos}:seen", "1", "1")
+        with trio.fail_after(10):
+            while server.send("ZSCORE", "{lmos}:seen", "1") == b"$1\r\n1\r\n":  # noqa: ASYNC110
+                await trio.sleep(0.02)
+    assert server.send("ZCARD", "{lmos}:seen") == b":0\r\n"
 
 
 async def test_a_late_commit_is_refused(server: RedisServer) -> None:
@@ -229,6 +279,8 @@ async def test_passwords(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     ("command", "kind", "words"),
     [
         (("HSET", "{lmos}:meta", "version", "2"), StoreNewer, "version 2"),
+        (("HSET", "{lmos}:meta", "version", "0"), StoreForeign, "version 0.*an older version of the program"),
+        (("HSET", "{lmos}:meta", "version", "x"), StoreForeign, "another program"),
         (("SET", "{lmos}:meta", "x"), StoreForeign, "another program"),
         (("SET", "{lmos}:writers", "x"), StoreForeign, "another program"),
     ],

@@ -43,6 +43,7 @@ def up(
     detach: Annotated[Switch, Parameter(name=["--detach", "-d"])] = False,
     on: Annotated[str | None, Parameter(metavar="PLACE")] = None,
     reload: Switch = False,
+    new_stores: Switch = False,
     dry_run: Switch = False,
     quiet: Switch = False,
     set_: Variables = None,
@@ -83,6 +84,9 @@ often, or it runs already; 130 ended at once.
 belongs, or `ray://HOST:10001`. It needs the extra ray.
     reload
         Restart a group when a file of the project that it has imported changes, while you write it.
+    new_stores
+        Begin anew where a store in a server is not the one that was used before, as its content was lost. \
+Else the processes that need it do not start.
     dry_run
         Print what would be started or changed, and in which order, and do nothing.
     quiet
@@ -98,6 +102,7 @@ belongs, or `ray://HOST:10001`. It needs the extra ray.
             detach=detach,
             on=on,
             reload=reload,
+            new_stores=new_stores,
             dry_run=dry_run,
             quiet=quiet,
             json=json,

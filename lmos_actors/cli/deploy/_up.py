@@ -24,6 +24,7 @@ from lmos_actors.deployment import (
     GROUP_MODULES,
     PRIVATE,
     AlreadyRunning,
+    KnownStores,
     Launcher,
     LocalPlace,
     LogFiles,
@@ -76,7 +77,10 @@ REASONS: Final = 20
 
 @attrs.frozen(kw_only=True)
 class UpRequest:
-    """The request to run a deployment. `state` is the folder for its logs and records, unless beside it."""
+    """The request to run a deployment. `state` is the folder for its logs and records, unless beside it.
+
+    With `new_stores` it is forgotten which stores in servers its processes have used.
+    """
 
     file: str
     settings: Mapping[str, str] = attrs.Factory(dict[str, str])
@@ -84,6 +88,7 @@ class UpRequest:
     detach: bool = False
     on: str | None = None
     reload: bool = False
+    new_stores: bool = False
     dry_run: bool = False
     quiet: bool = False
     json: bool = False
@@ -100,6 +105,10 @@ def run_up(request: UpRequest) -> int:
     print_notes(loaded.notes)
     controls = controls_of(request.file, request.state)
     if controls.is_running():
+        if request.new_stores:
+            raise ConfigError(
+                "goes with the start of a deployment: end this one by `down` first", "--new-stores"
+            )
         return apply(controls, request.settings, dry_run=request.dry_run)
     try:
         controls.check_alone()
@@ -113,6 +122,8 @@ def run_up(request: UpRequest) -> int:
         print(f"lmos-actors: {error}", file=sys.stderr)
         return COULD_NOT_RUN
     try:
+        if request.new_stores:
+            _forget(controls)
         read = partial(_read, controls, reload=request.reload)
         console = Console(json=request.json, quiet=request.quiet)
         place = _place_of(request, controls, loaded)
@@ -121,6 +132,14 @@ def run_up(request: UpRequest) -> int:
     finally:
         controls.remove()
         lock.release()
+
+
+def _forget(controls: Controls) -> None:
+    """Forget which stores in servers were used. Raises ConfigError."""
+    try:
+        controls.stores.unlink(missing_ok=True)
+    except OSError as error:
+        raise controls.unwritable(error) from None
 
 
 def _place_of(request: UpRequest, controls: Controls, loaded: DeploymentFile) -> Place:
@@ -228,7 +247,13 @@ class _Up:
         self._logs = LogFiles(controls.logs, console.warned)
         self._place = place
         self._launcher = Launcher(
-            plan, self._place, self._logs, console.changed, read, token=controls.token()
+            plan,
+            self._place,
+            self._logs,
+            console.changed,
+            read,
+            token=controls.token(),
+            stores=KnownStores(controls.stores, console.warned),
         )
         self._node: Node | None = None
         self._reload = reload
@@ -342,6 +367,7 @@ def _detached(request: UpRequest, controls: Controls) -> int:
 def _in_background(request: UpRequest, controls: Controls, log: BinaryIO) -> subprocess.Popen[bytes]:
     words = ["up", controls.file, "--json", "--quiet"]  # what it prints goes to a file that has no bounds
     words += ["--reload"] if request.reload else []
+    words += ["--new-stores"] if request.new_stores else []
     words += ["--on", request.on] if request.on is not None else []
     words += [word for key, value in request.settings.items() for word in ("--set", f"{key}={value}")]
     words += ["--state", str(controls.folder)] if request.state is not None else []

@@ -147,6 +147,8 @@ May be given several times."""
     """Print which files of the project it has imported, for `up --reload`."""
     snapshot: Annotated[Path | None, Parameter(metavar="FILE", group=DEPLOYED)] = None
     """A copy of the file, which is read in its place: the file as it was when the launcher began."""
+    store_id: Annotated[str | None, Parameter(metavar="ID", group=DEPLOYED)] = None
+    """The identifier that its store in a server has to have: it refuses another one, and an emptied one."""
     keep: Annotated[Path | None, Parameter(metavar="FOLDER", group=DEPLOYED)] = None
     """A folder for stores and directories, in place of where the file has them: for runs of scenarios."""
     gateway: Annotated[str | None, Parameter(metavar="URL", group=DEPLOYED)] = None
@@ -165,6 +167,7 @@ May be given several times."""
             "launched": self.launched,
             "files": self.files,
             "snapshot": self.snapshot,
+            "store_id": self.store_id,
             "keep": self.keep,
             "gateway": self.gateway,
             "host": self.host,

@@ -22,6 +22,7 @@ from msgspec import UNSET
 from lmos_actors.bindings import is_private
 from lmos_actors.errors import ConfigError
 from lmos_actors.files import did_you_mean
+from lmos_actors.persistence import AsyncStore, server_store, store_of, with_id
 from lmos_actors.scenario import DATABASE, GroupAgents, filled_for, load_deployment, relay_options, texts_of
 from lmos_actors.security import SharedToken, is_private as is_private_place, place_of
 from lmos_actors.supervision import Tree
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from lmos_actors.node import Node
+    from lmos_actors.persistence import Store
     from lmos_actors.scenario import Deployment, DeploymentFile, Group
 
     from ..options._serving import GroupOptions
@@ -73,7 +75,8 @@ class GroupRequest:
     printed which files of the project it has imported. `keep` is a folder for what it keeps, in place of
     where the file has it. `listen` and `public_url` stand in for those of the file: in a container each
     process has a machine of its own. `gateway` is the URL of a proxy by which it reaches all others.
-    `host` is the address of its machine, which stands in for the hosts that mean all of them.
+    `host` is the address of its machine, which stands in for the hosts that mean all of them. `store_id` is
+    the identifier of the store in a server that its group has used before.
     """
 
     file: str
@@ -86,6 +89,7 @@ class GroupRequest:
     snapshot: Path | None = None
     listen: Sequence[str] = ()
     public_url: str | None = None
+    store_id: str | None = None
     keep: Path | None = None
     gateway: str | None = None
     host: str | None = None
@@ -109,9 +113,13 @@ def serve_group(request: GroupRequest) -> int:
             return loaded
         agents = GroupAgents(loaded, request.group)
         ending = Ending(float(group.drain.timeout), float(group.drain.spread), launched=request.launched)
-        start = partial(_start, agents, loaded.root if request.files else None, bound=bool(request.gateway))
+        store = _store_of(group, request)
+        start = partial(
+            _start, agents, loaded.root if request.files else None, store, bound=bool(request.gateway)
+        )
         token = None if secret is None else _token(loaded.deployment, group, request, secret)
-        return serve_tree(_serve_request(loaded, group, request, token), agents.root, start, ending)
+        serving = attrs.evolve(_serve_request(loaded, group, request, token), store=store)
+        return serve_tree(serving, agents.root, start, ending)
     except (MemoryError, RuntimeError) as error:
         memory = group.limits.memory
         if memory is UNSET or not (isinstance(error, MemoryError) or str(error) == NO_THREAD):
@@ -120,12 +128,28 @@ def serve_group(request: GroupRequest) -> int:
         raise ConfigError(why, "limits.memory") from None
 
 
-async def _start(agents: GroupAgents, root: Path | None, node: Node, *, bound: bool) -> None:
+def _store_of(group: Group, request: GroupRequest) -> Store | AsyncStore | None:
+    """Return the store of a group, not open; one in a server has to be that of before. Raises ConfigError."""
+    if group.store is None:
+        return None
+    text = group.store
+    if request.store_id is not None:
+        if server_store(text) is None:
+            raise ConfigError("goes with a group that has a store in a server", "--store-id")
+        text = with_id(text, request.store_id)
+    return store_of(text)
+
+
+async def _start(
+    agents: GroupAgents, root: Path | None, store: Store | AsyncStore | None, node: Node, *, bound: bool
+) -> None:
     """Start the agents, and wait until others find them.
 
     With `root` print which files of that project have been imported, with `bound` where it listens, before
-    anybody else can know.
+    anybody else can know. Which store a server has is printed before an agent can answer from it.
     """
+    if isinstance(store, AsyncStore) and store.id:
+        print(json.dumps({"event": "store", "id": store.id}), flush=True)
     if bound:
         print(json.dumps({"event": "bound", "urls": node.urls}), flush=True)
     await agents.start(node)
@@ -267,7 +291,6 @@ def _serve_request(
         chat=_chat(group),
         directory=directory,
         relay=relay,
-        store=group.store,
         registers_here=request.group in texts_of(group.register),
         ttl=_ttl(file.deployment, group),
         token=token,

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from lmos_actors.actors import Agent, PoolLink, Ref, Slot
     from lmos_actors.discovery import DirectoryOptions
     from lmos_actors.facades import RelayOptions
+    from lmos_actors.persistence import AsyncStore, Store
     from lmos_actors.security import SharedToken
 
     from ..options._serving import DiscoveryOptions
@@ -100,7 +101,7 @@ class ServeRequest:
     directory: DirectoryOptions | None = None
     relay: RelayOptions | None = None
     bridges: BridgeOptions = attrs.Factory(BridgeOptions)
-    store: str | None = None
+    store: Store | AsyncStore | str | None = None
     registers_here: bool = False
     """Whether its agents are registered in the directory that it hosts itself."""
     ttl: float | None = None

@@ -40,6 +40,7 @@ def launch_plan(deployment: Deployment, file: str, words: tuple[str, ...] = ()) 
 
 def _group_plan(deployment: Deployment, name: str, file: str, words: tuple[str, ...]) -> GroupPlan:
     from lmos_actors.deployment import GroupPlan
+    from lmos_actors.persistence import server_store
 
     group = deployment.groups[name]
     return GroupPlan(
@@ -61,6 +62,7 @@ def _group_plan(deployment: Deployment, name: str, file: str, words: tuple[str, 
         most=1 if is_alone(group) else MOST,
         processors=None if group.limits.processors is UNSET else group.limits.processors,
         only_here=tuple(_only_here(group)),
+        store=None if group.store is None else server_store(group.store),
         content=_digest(deployment, group),
     )
 

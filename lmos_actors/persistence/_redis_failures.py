@@ -1,0 +1,58 @@
+"""What errors of the client of Redis mean for a store."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from coredis import exceptions as wrong
+
+from lmos_actors.errors import StoreFailed, StoreForeign, StoreFull, StoreInaccessible
+
+LOOK_AT_USER: Final = "look at the user of its URL, at its password and at its rights"
+
+NO_REDIS: Final = "its answers are not those of a Redis server", "look at what listens there"
+
+LOOK: Final = "look at the server, at its log and at the network"
+
+REPLICA: Final = "it is a replica, which takes no writes", "name the server that it follows"
+
+NOT_OURS: Final = "another program has keys of that prefix", "name another prefix"
+
+
+class UnknownScript(Exception):
+    """The server has not run a script yet."""
+
+
+def failure_of(name: str, error: Exception, seconds: float) -> StoreFailed | UnknownScript:
+    """Return the failure of a store that an error of the client means; `seconds` are those of an answer."""
+    text = str(error)
+    if isinstance(error, wrong.NoScriptError):
+        return UnknownScript()
+    if isinstance(error, StoreFailed):
+        return error
+    if isinstance(error, TimeoutError):
+        return StoreFailed(name, f"it has not answered for {seconds:g} s", LOOK)
+    if isinstance(error, wrong.BusyLoadingError):
+        return StoreFailed(name, "it is still loading what it keeps", "wait until it has")
+    if isinstance(error, wrong.AuthenticationError | wrong.AuthorizationError):
+        return StoreInaccessible(name, text, LOOK_AT_USER)
+    if "executing the script can't" in text:  # how a server says of a script that its user has no right
+        return StoreInaccessible(name, text, LOOK_AT_USER)
+    if isinstance(error, wrong.ReadOnlyError):
+        return StoreInaccessible(name, *REPLICA)
+    if isinstance(error, wrong.WrongTypeError):
+        return StoreForeign(name, *NOT_OURS)
+    if text.startswith("OOM "):
+        return StoreFull(name, "its memory is full (maxmemory)", "make room, or allow it more")
+    if text.startswith("MISCONF "):
+        return StoreFull(name, "its disk is full, or fails", "make room on its disk, and look at its log")
+    if isinstance(error, wrong.ReplicationError | wrong.PersistenceError):
+        return StoreFailed(name, "too few replicas or disks have confirmed a commit in time", LOOK)
+    if isinstance(error, wrong.ConnectionError | OSError):
+        cause: BaseException | None = error
+        while cause is not None and not isinstance(cause, OSError | StoreFailed):
+            cause = cause.__cause__
+        if isinstance(cause, StoreFailed):  # of its password
+            return cause
+        return StoreFailed(name, f"it cannot be reached{f': {cause}' if str(cause or '') else ''}", LOOK)
+    return StoreFailed(name, text or type(error).__name__, LOOK)
