@@ -21,3 +21,4 @@ from ._replays import (
     contract_of as contract_of,
     replay_class as replay_class,
 )
+from ._rules import tools_after as tools_after

@@ -123,6 +123,12 @@ class MockScript:
         self._shown: list[Failure] = []
         self._wrong: list[Failure] = []
         self._stream: RandomStream | None = None
+        self._counted = 0
+
+    def count(self) -> int:
+        """Return the next number of what the mock counts, from 1."""
+        self._counted += 1
+        return self._counted
 
     def take(self, request: Request, shown: Any) -> Rule | None:
         """Return the first rule that fits and has a use left, and count the use; None if there is none.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
@@ -21,14 +22,23 @@ if TYPE_CHECKING:
 NEAREST: Final = 3
 """Most rules shown for a request that fits none."""
 
+_RESULTS: Final = re.compile(r"\$\.(tools|errors)\b")
+"""Begin of a path into what tools have answered."""
+
 
 @attrs.frozen
 class Request:
-    """A request as rules see it. `sender` is the path of the asking agent, `user` if none asks."""
+    """A request as rules see it. `sender` is the path of the asking agent, `user` if none asks.
+
+    Of a request to a model, `searched` is where `contains` looks, and `latest` are the tools that have
+    answered since the model has spoken, each with its error, which is empty for a result.
+    """
 
     action: str
     input: Any
     sender: str
+    searched: Any = None
+    latest: Mapping[str, str] | None = None
 
 
 def misfits(when: When, request: Request, paths: Mapping[str, str]) -> list[str]:
@@ -41,13 +51,44 @@ def misfits(when: When, request: Request, paths: Mapping[str, str]) -> list[str]
         found.append(f"the action is not {when.action}")
     if when.from_ is not None and not is_from(request.sender, when.from_, paths):
         found.append(f"it is not from {when.from_}")
-    if when.contains is not None and not has_text(request.input, when.contains):
+    if request.latest is not None and when.any is not True:
+        found += _misfits_of_turn(when, request.latest)
+    searched = request.input if request.searched is None else request.searched
+    if when.contains is not None and not has_text(searched, when.contains):
         found.append(f"{when.contains!r} is nowhere in the input")
     if when.equals is not UNSET and not same(request.input, when.equals):
         found.append(f"the input is not {show(when.equals)}")
     for verdict in judge_match(when.match, request.input):
         if not verdict.ok:
             found.append(f"{verdict.expected} is not so")
+    return found
+
+
+def is_after_tools(when: When) -> bool:
+    """Return whether a rule of a model is for results of tools, and not for what is said to it."""
+    return when.after is not UNSET or any(_RESULTS.match(path) for path in when.match)
+
+
+def tools_after(when: When) -> tuple[str, ...]:
+    """Return the tools whose results a rule is for, as `after` names them."""
+    return () if when.after is UNSET else (when.after,) if isinstance(when.after, str) else when.after
+
+
+def _misfits_of_turn(when: When, latest: Mapping[str, str]) -> list[str]:
+    """Return what keeps a request to a model from fitting, by who has spoken last."""
+    if not is_after_tools(when):
+        if not latest:
+            return []
+        why = ", ".join(f"{name} has failed: {error}" if error else name for name, error in latest.items())
+        return [f'it is for what is said, and tools have answered last: {why}; "after" is for that']
+    if not latest:
+        return ["it is for results of tools, and none has answered last"]
+    found: list[str] = []
+    for name in tools_after(when):
+        if name not in latest:
+            found.append(f"{name} has not answered last")
+        elif latest[name]:
+            found.append(f"{name} has failed: {latest[name]}")
     return found
 
 

@@ -47,6 +47,10 @@ def _mock_contract(name: str, entry: Mock) -> type:
         return mock_contract(name, entry)
     if entry.speaks == "relay":
         return stranger_contract(name, entry)
+    if entry.speaks == "model":
+        from lmos_actors.llm import Model
+
+        return Model
     from ..doubles._chat_mocks import ChatMock
 
     return ChatMock

@@ -91,10 +91,14 @@ class PoolEntry(Closed, frozen=True, kw_only=True, tag_field="from", tag="pool")
 
 
 class When(Closed, frozen=True, kw_only=True):
-    """The condition of a rule: all keys that are given must match; `any: true` alone is for every request."""
+    """The condition of a rule: all keys that are given must match; `any: true` alone is for every request.
+
+    `after` are tools whose results a model has got last; it is of a mock that speaks `model`.
+    """
 
     action: Name | None = None
     from_: Name | None = field(name="from", default=None)
+    after: Name | Annotated[tuple[Name, ...], Meta(min_length=1)] | UnsetType = UNSET
     contains: str | None = None
     equals: Any | UnsetType = UNSET
     match: dict[str, Condition | Scalar] = {}
@@ -119,13 +123,37 @@ class Waited(Closed, frozen=True, kw_only=True):
     wait: Delay
 
 
+class ToolCall(Closed, frozen=True, kw_only=True):
+    """The call of a tool by a model. `arguments` that are a text are passed on as the model has written them.
+
+    A tool that is not offered, and arguments that do not fit it, fail the run unless `unfit` allows them.
+    """
+
+    tool: Name
+    arguments: Data | str = {}
+    id: Name | None = None
+    unfit: Literal["fails", "allowed"] = "fails"
+
+
+class Called(Closed, frozen=True, kw_only=True):
+    """A part of a model's answer: it asks for a tool."""
+
+    call: ToolCall
+
+
+class Reasoned(Closed, frozen=True, kw_only=True):
+    """A part of a model's answer: what it thinks before it answers."""
+
+    reasoning: str
+
+
 class Done(Closed, frozen=True, kw_only=True):
     """The end of the answer, with the output."""
 
     done: Any
 
 
-Reply: TypeAlias = Chunk | Progressed | Waited | Done
+Reply: TypeAlias = Chunk | Progressed | Waited | Called | Reasoned | Done
 
 
 class Refusal(Closed, frozen=True, kw_only=True):
@@ -159,10 +187,11 @@ class Mock(Supervised, frozen=True, kw_only=True, tag_field="from", tag="mock"):
 
     A request that no rule fits, and a rule that nothing has used, fail the run unless they say otherwise.
     One that speaks `omnia` is a chat agent: what is said to it is a request of the action `message`. One that
-    speaks `relay` is on the hub of the file: messages are requests of the action that is their type.
+    speaks `relay` is on the hub of the file: messages are requests of the action that is their type. One that
+    speaks `model` is a language model: rules are for what is said to it, and for results of tools.
     """
 
-    speaks: Literal["lmos", "omnia", "relay"] = "lmos"
+    speaks: Literal["lmos", "omnia", "relay", "model"] = "lmos"
     use: Name | None = None
     state: Data = {}
     rules: Annotated[tuple[Rule, ...], Meta(min_length=1)]

@@ -61,6 +61,10 @@ def _mock_class(name: str, cls: type[Agent], script: MockScript) -> type[Agent]:
         from ..doubles._strangers import stranger_class  # few files need it
 
         return stranger_class(cls, script)
+    if script.entry.speaks == "model":
+        from ..doubles._model_mocks import model_class  # few files need it
+
+        return model_class(cls, script)
     from ..doubles._chat_mocks import chat_class  # few files need it
 
     return chat_class(name, script)

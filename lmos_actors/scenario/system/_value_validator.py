@@ -191,8 +191,11 @@ class ValueValidator:
         entry = self.names.agents.get(name)
         cls = self.names.classes.get(name)
         untyped = isinstance(entry, (Mock, Replay)) and entry.use is None and not self.names.is_of_tree(name)
-        if cls is None or untyped or not isinstance(points_to, type):
+        is_model = isinstance(entry, Mock) and entry.speaks == "model"
+        if cls is None or (untyped and not is_model) or not isinstance(points_to, type):
             return
+        if is_model and issubclass(points_to, cls):
+            return  # any model may stand behind it
         if isinstance(entry, Bridge) and entry.speaks == "omnia" and issubclass(points_to, cls.__mro__[1]):
             return  # any chat agent may stand behind it
         if not issubclass(cls, points_to):

@@ -9,11 +9,24 @@ from msgspec import UNSET
 from lmos_actors.files import did_you_mean
 
 from ...doubles import on_hub
-from ...model import USER, Bridge, Chunk, Done, Mock, Progressed, Replay, Rule, Waited
+from ...model import (
+    USER,
+    Bridge,
+    Called,
+    Chunk,
+    Done,
+    Mock,
+    Progressed,
+    Reasoned,
+    Replay,
+    Rule,
+    Waited,
+)
 from ...system._hub_names import NO_VOTING, VOTE
 from ...system._value_validator import event_schema, input_schema, is_stream, output_schema
 from ...values import ANYTHING, exception_class, exception_names, misfits, problem_at
 from ._condition_validator import ConditionValidator
+from ._model_mock_validator import ModelMockValidator
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,7 +39,7 @@ if TYPE_CHECKING:
 _ANSWERS: Final = ("output", "reply", "fail", "crash")
 _MESSAGE: Final = "message"
 """The action of the rules of a mock that speaks Omnia's protocol."""
-_WHEN: Final = ("action", "from", "contains", "equals", "match")
+_WHEN: Final = ("action", "from", "after", "contains", "equals", "match")
 
 
 class DoubleValidator:
@@ -36,6 +49,7 @@ class DoubleValidator:
         self.names = names
         self.validator = validator
         self.conditions = ConditionValidator(names)
+        self.models = ModelMockValidator(names, self.conditions)
 
     def check(self) -> None:
         for name, entry in self.names.agents.items():
@@ -44,6 +58,8 @@ class DoubleValidator:
                 self._bridge(entry, path)
             elif isinstance(entry, Mock):
                 self._speaks(entry, path)
+                if entry.speaks == "model":
+                    self.models.mock(name, entry, path)
                 for index, rule in enumerate(entry.rules):
                     self._rule(name, rule, (*path, "rules", index))
                 self._reached(entry, path)
@@ -75,8 +91,9 @@ class DoubleValidator:
 
     def _speaks(self, entry: Mock, path: DataPath) -> None:
         """Check the keys of a mock that only those have that speak as agents do."""
-        if entry.speaks == "omnia" and entry.use is not None:
-            why = 'a mock that speaks omnia stands for any chat agent: leave out "use"'
+        if entry.speaks in ("omnia", "model") and entry.use is not None:
+            what = "chat agent" if entry.speaks == "omnia" else "language model"
+            why = f'a mock that speaks {entry.speaks} stands for any {what}: leave out "use"'
             self.names.report((*path, "use"), why, "shape", key=True)
         for key in ("use", "state") if entry.speaks == "relay" else ():
             if getattr(entry, key):
@@ -101,6 +118,10 @@ class DoubleValidator:
             self._chat_rule(rule, path)
         elif speaks == "relay":
             self._stranger_rule(rule, path)
+        elif speaks == "model":
+            self.models.rule(rule, path)
+        if speaks != "model":
+            self._not_of_model(rule, path)
         if rule.type is not UNSET and speaks != "relay":
             why = '"type" is that of the answer of a mock that speaks relay'
             self.names.report((*path, "type"), why, "shape", key=True)
@@ -126,7 +147,7 @@ class DoubleValidator:
 
     def _when(self, name: str, rule: Rule, path: DataPath) -> None:
         when = rule.when
-        values = (when.action, when.from_, when.contains, when.equals, when.match)
+        values = (when.action, when.from_, when.after, when.contains, when.equals, when.match)
         given = [
             key for key, value in zip(_WHEN, values, strict=True) if value is not None and value is not UNSET
         ]
@@ -150,9 +171,22 @@ class DoubleValidator:
         """Return the schema of the requests that a rule is for."""
         if self._speech_of(name) == "omnia":
             return input_schema(self.names.contract(name).table["chat"])
+        if self._speech_of(name) == "model":
+            return self.models.seen
         if action is not None and self.validator.member(name, "action", action, path):
             return input_schema(self.names.contract(name).table[action])
         return ANYTHING
+
+    def _not_of_model(self, rule: Rule, path: DataPath) -> None:
+        """Refuse what only a language model has."""
+        if rule.when.after is not UNSET:
+            why = '"after" is for a mock with "speaks: model"'
+            self.names.report((*path, "when", "after"), why, "shape", key=True)
+        for index, part in enumerate(() if rule.reply is UNSET else rule.reply):
+            if isinstance(part, Called | Reasoned):
+                key = "call" if isinstance(part, Called) else "reasoning"
+                why = f'"{key}" is for a mock with "speaks: model"'
+                self.names.report((*path, "reply", index, key), why, "shape", key=True)
 
     def _speech_of(self, name: str) -> str:
         entry = self.names.agents.get(name)
@@ -205,7 +239,7 @@ class DoubleValidator:
         contract = self.names.contract(name)
         if rule.reply is not UNSET:
             self._parts(rule.reply, (*path, "reply"))
-        if contract is None or self._speech_of(name) == "omnia":
+        if contract is None or self._speech_of(name) in ("omnia", "model"):
             return
         actions = [rule.when.action] if rule.when.action is not None else list(contract.actions)
         for action in actions:

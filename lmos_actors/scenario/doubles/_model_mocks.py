@@ -1,0 +1,215 @@
+"""Mocks that are language models: rules for what is said to them, and for results of tools.
+
+A rule sees a request not as the messages that the model gets, but as a person would tell of it:
+
+- `text` is what was said last, `instructions` what stands above it, `offered` are the names of tools;
+- `tools` are the results of tools since then, by name, and `errors` those of tools that have failed;
+- `messages` is all of it, `answer` the schema that the answer has to meet, if there is one.
+
+A rule is either for what was said or for what tools have answered. Without that, the rule that calls a tool
+would fit again when the tool has answered, as what was said is still there: the mock would call it for ever.
+So rules are read from top to bottom as the turn goes on. A rule that is for the result of a tool does not fit
+its error: an agent whose tool is broken fails the run, and does not go on as if nothing had happened.
+
+A tool that is not offered, or arguments that do not fit it, are a mistake of the file, or an agent that has
+changed: they fail the run, unless the rule says that the model is to be wrong.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+import trio
+from msgspec import UNSET
+
+from lmos_actors.actors import answered, double_of
+from lmos_actors.errors import ActionFailed
+from lmos_actors.files import did_you_mean, is_mapping, mapped
+from lmos_actors.llm import ModelEnd, Reasoning, TextDelta, ToolRequest, Usage
+
+from ..model import USER, Called, Chunk, Done, Reasoned, Waited
+from ..values import exception_class, misfits, show
+from ._rules import Request
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Iterator, Mapping
+
+    from lmos_actors.actors import Agent, DoubleRequest
+    from lmos_actors.llm import ModelItem
+
+    from ..model import Rule, ToolCall
+    from ._mocks import MockScript
+
+GENERATE: Final = "generate"
+"""The action of rules: the only one that a model has."""
+
+CHARACTERS: Final = 4
+"""Characters of a token, as mocks count them."""
+
+
+def model_class(cls: type[Agent], script: MockScript) -> type[Agent]:
+    """Make the class of a mock that is a model, for one run. `cls` is a model that it stands for."""
+
+    async def respond(request: DoubleRequest) -> Any:
+        answer = _ModelAnswer(script, request)
+        await answer.begin()
+        return answer.items()
+
+    return double_of(cls, lambda key, op: answered(op, respond) if op.name == GENERATE else op, {})
+
+
+def model_request(asked: Mapping[str, Any], sender: str) -> Request:
+    """Return a request to a model as rules see it. `asked` is its input, as plain data."""
+    messages = [mapped(message) for message in asked["messages"]]
+    said = max((place for place, one in enumerate(messages) if one.get("role") == "user"), default=-1)
+    spoke = max((place for place, one in enumerate(messages) if one.get("role") != "tool"), default=-1)
+    tools: dict[str, Any] = {}
+    errors: dict[str, str] = {}
+    latest: dict[str, str] = {}
+    for place, message in enumerate(messages):
+        if message.get("role") != "tool" or place < said:
+            continue
+        name, error = str(message["name"]), str(message.get("error", ""))
+        tools.pop(name, None)
+        errors.pop(name, None)
+        if error:
+            errors[name] = error
+        else:
+            tools[name] = message.get("result")
+        if place > spoke:
+            latest[name] = error
+    last = messages[said] if said >= 0 else {}
+    seen = {
+        "text": last.get("text", ""),
+        "instructions": asked.get("instructions", ""),
+        "offered": [tool["name"] for tool in asked.get("tools") or ()],
+        "tools": tools,
+        "errors": errors,
+        "files": [
+            {key: value for key, value in file.items() if key != "data"} for file in last.get("files", ())
+        ],
+        "messages": messages,
+        "answer": asked.get("answer"),
+    }
+    searched = {"text": seen["text"], "tools": tools, "errors": errors}
+    return Request(GENERATE, seen, sender, searched, latest)
+
+
+def shown_request(request: Request) -> dict[str, Any]:
+    """Return what a failure shows of a request to a model: what was said, and what has answered since."""
+    shown = {"text": request.input["text"]}
+    for key in ("tools", "errors"):
+        if request.input[key]:
+            shown[key] = request.input[key]
+    return shown
+
+
+def tokens_in(value: Any) -> int:
+    """Return how many tokens plain data has, by its length: no provider has counted them."""
+    return -(-len(json.dumps(value, ensure_ascii=False)) // CHARACTERS)
+
+
+class _ModelAnswer:
+    """One answer of a mock that is a model, by its rule."""
+
+    def __init__(self, script: MockScript, request: DoubleRequest) -> None:
+        self.script = script
+        self.agent = request.agent
+        self.asked = request.input(request.args)
+        seen = model_request(self.asked, request.sender or USER)
+        rule = script.take(seen, shown_request(seen))
+        if rule is None:
+            raise ActionFailed(f"no rule of mock {script.name} fits")
+        self.rule: Rule = rule
+
+    async def begin(self) -> None:
+        """Wait for the delay, and raise the error of the rule, if any."""
+        rule = self.rule
+        if rule.delay is not UNSET:
+            await trio.sleep(self.script.seconds(self.agent, rule.delay))
+        if rule.fail is not UNSET:
+            raise ActionFailed({"code": rule.fail.code, "message": rule.fail.message})
+        if rule.crash is not UNSET:
+            made = exception_class(rule.crash) or RuntimeError
+            raise made(f"mock {self.script.name} crashes by its rule")
+
+    async def items(self) -> AsyncGenerator[ModelItem]:
+        """Yield the items of the answer, the end last."""
+        said: list[Any] = []
+        reason = "stop"
+        end: Any = None
+        parts = (Chunk(chunk=self.rule.output),) if self.rule.reply is UNSET else self.rule.reply
+        for part in parts:
+            if isinstance(part, Waited):
+                await trio.sleep(self.script.seconds(self.agent, part.wait))
+            elif isinstance(part, Chunk):
+                said.append(text_of(part.chunk))
+                yield TextDelta(said[-1])
+            elif isinstance(part, Reasoned):
+                said.append(part.reasoning)
+                yield Reasoning(part.reasoning)
+            elif isinstance(part, Called):
+                reason = "tools"
+                asked = self._call(part.call)
+                said.append([asked.name, asked.arguments, asked.unreadable])
+                yield asked
+            elif isinstance(part, Done) and isinstance(part.done, str):
+                said.append(part.done)
+                yield TextDelta(part.done)
+            elif isinstance(part, Done):
+                end = part.done
+        yield self._end(mapped(end), reason, said)
+
+    def _end(self, given: Mapping[str, Any], reason: str, said: list[Any]) -> ModelEnd:
+        usage = Usage(
+            input_tokens=given.get("input_tokens", tokens_in(self.asked)),
+            output_tokens=given.get("output_tokens", sum(map(tokens_in, said))),
+            cached=given.get("cached", 0),
+        )
+        return ModelEnd(given.get("reason", reason), usage, self.script.name)
+
+    def _call(self, call: ToolCall) -> ToolRequest:
+        """Return the request for a tool, and record where the agent cannot carry it out."""
+        offers = {tool["name"]: tool for tool in self.asked.get("tools") or ()}
+        if call.unfit != "allowed":
+            if call.tool not in offers:
+                near = did_you_mean(call.tool, list(offers))
+                saw = f"offered are {', '.join(offers) or 'no tools'}{near}"
+                self.script.wrong(self.rule, f'a tool "{call.tool}" that is offered', saw)
+            else:
+                for problem in _unfit(call.arguments, mapped(offers[call.tool].get("schema"))):
+                    self.script.wrong(self.rule, f"arguments that {call.tool} takes", problem)
+        id = call.id or f"call-{self.script.count()}"
+        arguments = _read(call.arguments)
+        if arguments is None:
+            return ToolRequest(id, call.tool, unreadable=str(call.arguments))
+        return ToolRequest(id, call.tool, arguments)
+
+
+def text_of(chunk: Any) -> str:
+    """Return a piece of an answer as text: what is no text is JSON, as in an answer that meets a schema."""
+    return chunk if isinstance(chunk, str) else json.dumps(chunk, ensure_ascii=False)
+
+
+def _read(arguments: Any) -> dict[str, Any] | None:
+    """Return the arguments of a call; None for what is no JSON object."""
+    if not isinstance(arguments, str):
+        return dict(arguments)
+    try:
+        read = json.loads(arguments)
+    except ValueError:
+        return None
+    return read if is_mapping(read) else None
+
+
+def _unfit(arguments: Any, schema: Mapping[str, Any]) -> Iterator[str]:
+    read = _read(arguments)
+    if read is None:
+        yield f"{show(arguments)}, which is no JSON object"
+        return
+    for path, message, _ in misfits(read, schema):
+        yield f"{'.'.join(map(str, ('$', *path)))}: {message}"
+    for name in schema.get("required", ()):
+        if name not in read:
+            yield f'"{name}" is missing'

@@ -1,0 +1,138 @@
+"""Validation of mocks that are language models."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import UNSET
+
+from lmos_actors.files import did_you_mean
+
+from ...doubles import tools_after
+from ...model import Called, Done, Progressed
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from lmos_actors.files import DataPath
+
+    from ...model import Mock, Rule
+    from ...system._cell_names import CellNames
+    from ._condition_validator import ConditionValidator
+
+GENERATE: Final = "generate"
+"""The only action that a model has."""
+
+_TEXT: Final = {"type": "string"}
+_WHOLE: Final = {"type": "integer", "minimum": 0}
+
+_SEEN: Final[Mapping[str, Any]] = {
+    "type": "object",
+    "properties": {
+        "text": _TEXT,
+        "instructions": _TEXT,
+        "offered": {"type": "array", "items": _TEXT},
+        "tools": {"type": "object"},
+        "errors": {"type": "object", "additionalProperties": _TEXT},
+        "files": {"type": "array"},
+        "messages": {"type": "array"},
+        "answer": {},
+    },
+}
+"""The schema of what rules see of a request."""
+
+_END: Final[Mapping[str, Any]] = {
+    "anyOf": [
+        {
+            "type": "object",
+            "properties": {
+                "reason": {"enum": ["stop", "tools", "length", "refused"]},
+                "input_tokens": _WHOLE,
+                "output_tokens": _WHOLE,
+                "cached": _WHOLE,
+            },
+        },
+        _TEXT,
+        {"type": "null"},
+    ]
+}
+"""The schema of what stands at the end of a reply."""
+
+_ANSWERED: Final = re.compile(r"\$\.(?:tools|errors)\.([\w-]+)")
+
+
+class ModelMockValidator:
+    """Validates mocks that speak `model`; mistakes go to `names`."""
+
+    seen: Mapping[str, Any] = _SEEN
+    """The schema of what rules see."""
+
+    def __init__(self, names: CellNames, conditions: ConditionValidator) -> None:
+        self.names = names
+        self.conditions = conditions
+
+    def mock(self, name: str, entry: Mock, path: DataPath) -> None:
+        """Check what it stands for, and that its rules wait for no tool that it does not call."""
+        from lmos_actors.llm import Model  # few files need it
+
+        cls: Any = self.names.classes.get(name)
+        if cls is not None and not issubclass(cls, Model):
+            why = f'what takes the place of "{name}" is a {cls.__name__}, a language model is none'
+            self.names.report((*path, "speaks"), why)
+        called = _called(entry)
+        for index, rule in enumerate(entry.rules):
+            here = (*path, "rules", index, "when")
+            for place, tool in enumerate(tools_after(rule.when)):
+                after: DataPath = (*here, "after")
+                where = after if isinstance(rule.when.after, str) else (*after, place)
+                self._awaited(tool, called, where)
+            for each in rule.when.match:
+                found = _ANSWERED.match(each)
+                if found is not None:
+                    self._awaited(found[1], called, (*here, "match", each), key=True)
+
+    def _awaited(self, tool: str, called: list[str], path: DataPath, *, key: bool = False) -> None:
+        if tool not in called:
+            near = did_you_mean(tool, called)
+            why = f'no rule of the mock calls "{tool}", so it does not answer{near}'
+            self.names.report(path, why, key=key)
+
+    def rule(self, rule: Rule, path: DataPath) -> None:
+        """Check what is particular to a model: its only action, its failures, the parts of an answer."""
+        action = rule.when.action
+        if action not in (None, GENERATE):
+            near = did_you_mean(str(action), [GENERATE])
+            why = f'a language model has no action "{action}"{near}: leave it out'
+            self.names.report((*path, "when", "action"), why)
+        if rule.fail is not UNSET:
+            self._failure(rule.fail.code, (*path, "fail"))
+        for index, part in enumerate(() if rule.reply is UNSET else rule.reply):
+            here = (*path, "reply", index)
+            if isinstance(part, Progressed):
+                self.names.report(here, "a language model has no progress", "shape")
+            elif isinstance(part, Done):
+                self.conditions.equal(part.done, _END, (*here, "done"))
+            elif isinstance(part, Called) and not part.call.tool.strip():
+                self.names.report((*here, "call", "tool"), "the name of a tool is expected here", "shape")
+
+    def _failure(self, code: str, path: DataPath) -> None:
+        from lmos_actors import llm
+
+        known = [
+            llm.MODEL_BUSY,
+            llm.MODEL_UNAVAILABLE,
+            llm.MODEL_CUT,
+            llm.MODEL_MALFORMED,
+            llm.REQUEST_REFUSED,
+            llm.KEY_REFUSED,
+        ]
+        if code not in known:
+            why = f'"{code}" is no failure of a language model{did_you_mean(code, known)}'
+            self.names.report((*path, "code"), why)
+
+
+def _called(entry: Mock) -> list[str]:
+    """Return the tools that the rules of a mock call."""
+    parts = [part for rule in entry.rules if rule.reply is not UNSET for part in rule.reply]
+    return list(dict.fromkeys(part.call.tool for part in parts if isinstance(part, Called)))
