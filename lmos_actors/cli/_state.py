@@ -18,14 +18,26 @@ from lmos_actors.errors import (
     StoreNewer,
     nearest,
 )
-from lmos_actors.persistence import Expected, Put, SqliteStore, back_up, new_file, records_of
+from lmos_actors.persistence import (
+    SERVER,
+    Expected,
+    Put,
+    SqliteStore,
+    back_up,
+    new_file,
+    records_of,
+    server_store,
+)
 
 from ._app import json_text
+from ._server_store import ServerStore, written_to
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator
 
     from lmos_actors.persistence import Conflict
+
+    from ._server_store import ServerWriter
 
 WRONG: Final = 1
 USAGE: Final = 2
@@ -58,8 +70,18 @@ def carried_out(work: Callable[[], int]) -> int:
 
 
 @contextmanager
-def opened(path: str, *, read_only: bool = True) -> Generator[SqliteStore]:
-    """Open a store for a block. Raise StoreFailed."""
+def opened(path: str) -> Generator[SqliteStore | ServerStore]:
+    """Open a store to be read for a block. Raise StoreFailed."""
+    if path.startswith(SERVER):
+        with ServerStore(path).opened() as served:
+            yield served
+        return
+    with _file(path) as store:
+        yield store
+
+
+@contextmanager
+def _file(path: str, *, read_only: bool = True) -> Generator[SqliteStore]:
     store = SqliteStore(path, read_only=read_only)
     store.open()
     try:
@@ -91,7 +113,7 @@ def show_record(path: str, key: str, space: str | None) -> int:
             known = (known for _, known, _ in _records(store, space))
             near = nearest(key, known)
             hint = f', did you mean "{_plain(near)}"?' if near else "; lmos-actors state ls lists the keys"
-            print(f'lmos-actors: {path}: no record has the key "{_plain(key)}"{hint}', file=sys.stderr)
+            print(f'lmos-actors: {store.name}: no record has the key "{_plain(key)}"{hint}', file=sys.stderr)
             return WRONG
         for name, shown in found:
             if len(found) > 1:
@@ -100,7 +122,7 @@ def show_record(path: str, key: str, space: str | None) -> int:
     return 0
 
 
-def _parts_of(store: SqliteStore, space: str, key: str) -> str:
+def _parts_of(store: SqliteStore | ServerStore, space: str, key: str) -> str:
     """Return the records of a space whose keys are a key and a part, each in a line."""
     start, stop = f"{key}{SEPARATOR}", f"{key}{chr(ord(SEPARATOR) + 1)}"
     records = store.scan(space, start=start, stop=stop, limit=SHOWN + 1)
@@ -126,24 +148,32 @@ def import_records(path: str, lines: Iterable[str], *, into: bool) -> int:
     """Write the records of an export: to a new store, or into one that is there. All of them, or none."""
     records = _exported(lines)
     try:
-        count = _import_into(path, records) if into else _import_new(path, records)
+        count = _imported(path, records, into=into)
     except UnicodeDecodeError as error:
         raise ConfigError(f"the export is no text: {error.reason}") from None
-    print(f"{path}: {count} records", file=sys.stderr)
+    print(f"{_named(path)}: {count} records", file=sys.stderr)
     return 0
+
+
+def _imported(path: str, records: Iterator[tuple[int, Put]], *, into: bool) -> int:
+    if path.startswith(SERVER):
+        read = list(records)  # before the store is changed
+        with written_to(path, into=into) as server:
+            return _commit(server, read)
+    return _import_into(path, records) if into else _import_new(path, records)
 
 
 def _import_into(path: str, records: Iterator[tuple[int, Put]]) -> int:
     with opened(path):
         pass  # there is such a store: it would be made below
     read = list(records)  # before the store is changed
-    with opened(path, read_only=False) as store:
+    with _file(path, read_only=False) as store:
         return _commit(store, read)
 
 
 def _import_new(path: str, records: Iterator[tuple[int, Put]]) -> int:
     count = 0
-    with new_file(path) as half, opened(half, read_only=False) as store:
+    with new_file(path) as half, _file(half, read_only=False) as store:
         while page := list(islice(records, IMPORTED_AT_ONCE)):
             count += _commit(store, page)
     return count
@@ -154,22 +184,33 @@ def check_store(path: str) -> int:
     with opened(path) as store:
         problems = list(store.problems())
         if problems:
-            print("\n".join(f"{path}: {problem}" for problem in problems))
-            print(f"lmos-actors: {path} is damaged; {StoreDamaged.WAY_OUT}", file=sys.stderr)
+            print("\n".join(f"{store.name}: {problem}" for problem in problems))
+            print(f"lmos-actors: {store.name} is damaged; {StoreDamaged.WAY_OUT}", file=sys.stderr)
             return WRONG
         sizes = [len(value) for _, _, value in _records(store, None)]
-    print(f"{path}: {len(sizes)} records, {sum(sizes)} bytes, ok")
+        id = f", id {store.id}" if isinstance(store, ServerStore) else ""
+    print(f"{store.name}: {len(sizes)} records, {sum(sizes)} bytes, ok{id}")
     return 0
 
 
+def _named(path: str) -> str:
+    """Return a store for people; a URL without its parameters."""
+    return server_store(path) or path
+
+
 def back_up_store(path: str, to: str) -> int:
-    """Copy a store, whether it is in use or not, to a new file."""
+    """Copy a store, whether it is in use or not, to a new file. Raise ConfigError for one in a server."""
+    if path.startswith(SERVER):
+        raise ConfigError(
+            "copies files; a Redis server makes copies of its own (BGSAVE), and `state export` prints all",
+            "state backup",
+        )
     back_up(path, to)
     print(f"wrote {to}", file=sys.stderr)
     return 0
 
 
-def _records(store: SqliteStore, space: str | None) -> Iterator[tuple[str, str, bytes]]:
+def _records(store: SqliteStore | ServerStore, space: str | None) -> Iterator[tuple[str, str, bytes]]:
     for name in store.spaces() if space is None else [space]:
         for key, value in records_of(store, name):
             yield name, key, value
@@ -244,7 +285,7 @@ def _put(number: int, data: dict[str, Any]) -> Put:
     raise ConfigError("must have space, key, and text or base64", f"line {number}")
 
 
-def _commit(store: SqliteStore, records: list[tuple[int, Put]]) -> int:
+def _commit(store: SqliteStore | ServerWriter, records: list[tuple[int, Put]]) -> int:
     """Write records in one batch; return their number. Raise ConfigError for a key that is there already."""
     try:
         conflict: Conflict | None = store.commit([[put for _, put in records]], "power")[0]

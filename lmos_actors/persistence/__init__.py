@@ -3,6 +3,7 @@
 from ._address import (
     SERVER as SERVER,
     has_one_writer as has_one_writer,
+    reader_of as reader_of,
     server_store as server_store,
     store_of as store_of,
     with_id as with_id,

@@ -12,6 +12,7 @@ from ._redis_address import PREFIX
 from ._sqlite import SqliteStore
 
 if TYPE_CHECKING:
+    from ._redis_reader import RedisReader
     from ._store import AsyncStore, Store
 
 SERVER: Final = ("redis://", "rediss://")
@@ -59,3 +60,10 @@ def store_of(given: Store | AsyncStore | str) -> Store | AsyncStore:
     near = nearest(kind, ("sqlite", "redis", "memory")) if colon else None
     hint = f", did you mean {near}:{path}?" if near and near != kind else ""
     raise ConfigError(f'"{given}" is no store; it is sqlite:PATH, redis://HOST or memory:{hint}', "store")
+
+
+def reader_of(url: str) -> RedisReader:
+    """Return a look into the store in a server at a URL, not open. Raise ConfigError."""
+    from ._redis_reader import RedisReader
+
+    return RedisReader(url)

@@ -8,6 +8,8 @@ from coredis import exceptions as wrong
 
 from lmos_actors.errors import StoreFailed, StoreForeign, StoreFull, StoreInaccessible
 
+from ._redis_scripts import NOT_OURS
+
 LOOK_AT_USER: Final = "look at the user of its URL, at its password and at its rights"
 
 NO_REDIS: Final = "its answers are not those of a Redis server", "look at what listens there"
@@ -15,8 +17,6 @@ NO_REDIS: Final = "its answers are not those of a Redis server", "look at what l
 LOOK: Final = "look at the server, at its log and at the network"
 
 REPLICA: Final = "it is a replica, which takes no writes", "name the server that it follows"
-
-NOT_OURS: Final = "another program has keys of that prefix", "name another prefix"
 
 
 class UnknownScript(Exception):

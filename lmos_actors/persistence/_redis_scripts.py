@@ -5,6 +5,13 @@ from __future__ import annotations
 import hashlib
 from typing import Final
 
+from lmos_actors.errors import StoreForeign, StoreNewer
+
+VERSION: Final = 1
+"""Version of the layout."""
+
+NOT_OURS: Final = "another program has keys of that prefix", "name another prefix"
+
 # KEYS[1] is the prefix in all of them; they name the other keys by it.
 
 _JOIN: Final = """
@@ -125,15 +132,17 @@ is not what the writer has entered: then nothing is written.
 """
 
 _CHECKED: Final = """
-local found = redis.call('HGET', KEYS[1] .. ':writers', ARGV[1])
-local token, opening, commit = string.match(found or '', '^(%S+) (%d+) (%d+)$')
-if token ~= ARGV[2] or tonumber(commit) < tonumber(ARGV[3]) then
-  return {0, found or ''}
+if ARGV[1] ~= '' then
+  local found = redis.call('HGET', KEYS[1] .. ':writers', ARGV[1])
+  local token, opening, commit = string.match(found or '', '^(%S+) (%d+) (%d+)$')
+  if token ~= ARGV[2] or tonumber(commit) < tonumber(ARGV[3]) then
+    return {0, found or ''}
+  end
 end
 local values = KEYS[1] .. ':v:' .. ARGV[4]
 """
-"""How each reading begins. ARGV: the writer, its token, its last confirmed commit, the space. Returns 0 and
-what was found where commits are missing, else 1 and what is read."""
+"""How each reading begins. ARGV: the writer, its token, its last confirmed commit, the space; the writer
+is "" for a look. Returns 0 and what was found where commits are missing, else 1 and what is read."""
 
 _GET: Final = """
 return {1, redis.call('HMGET', values, unpack(ARGV, 5))}
@@ -166,3 +175,14 @@ class Script:
 
 JOIN, JOIN_AGAIN, SEEN, COMMIT = map(Script, (_JOIN, _JOIN_AGAIN, _SEEN, _COMMIT))
 GET, SCAN = Script(_CHECKED + _GET), Script(_CHECKED + _SCAN)
+
+
+def check_version(name: str, found: str) -> None:
+    """Raise StoreForeign, StoreNewer for a version of the layout that these scripts do not know."""
+    if not found.isdecimal():
+        raise StoreForeign(name, *NOT_OURS)
+    why = f"its layout is of version {found}, this program knows {VERSION}"
+    if int(found) > VERSION:
+        raise StoreNewer(name, why, "use the version of the program that has written it")
+    if int(found) < VERSION:
+        raise StoreForeign(name, why, "use an older version of the program, or another prefix")

@@ -186,7 +186,17 @@ def _key_size(key: str) -> int:
     return size
 
 
-def records_of(store: Store, space: str, *, page: int = 256) -> Iterator[tuple[str, bytes]]:
+class Paged(Protocol):
+    """The reading of records, page by page, of a store or of a look into one."""
+
+    def scan(
+        self, space: str, *, start: str = "", stop: str | None = None, limit: int
+    ) -> list[tuple[str, bytes]]:
+        """Return a page of records; see `Store`."""
+        ...
+
+
+def records_of(store: Paged, space: str, *, page: int = 256) -> Iterator[tuple[str, bytes]]:
     """Yield all records of a space, read page by page. Raise StoreFailed."""
     start = ""
     while found := store.scan(space, start=start, limit=page):

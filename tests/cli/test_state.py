@@ -15,7 +15,8 @@ import trio
 
 from lmos_actors import Agent, ChildSpec, action, open_node
 from lmos_actors.cli import main
-from lmos_actors.persistence import Put, SqliteStore
+from lmos_actors.persistence import Put, SqliteStore, open_writer, store_of
+from tests.redis_server import RedisServer, needs_redis
 from tests.scenario.project import Ran
 
 if TYPE_CHECKING:
@@ -30,6 +31,9 @@ RECORDS = [
     Put("journal", "bank/1\n\x00\\n", "ä".encode()),
     Put("journal", "bank/2", b""),
 ]
+
+
+EMPTY = '{"lmos": "state/v1"}\n{"records": 0}\n'
 
 
 @pytest.fixture
@@ -242,12 +246,84 @@ def test_the_file_of_a_node_that_runs(call: Call, tmp_path: Path) -> None:
     assert sorted(each.name for each in tmp_path.iterdir()) == ["copy.db", "node.db"]
 
 
+@needs_redis
+def test_a_store_in_a_server(call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    server = RedisServer(tmp_path, "--requirepass", "s3cret", "--appendfsync", "always")
+    try:
+        for prefix in ("desk", "a*[b]?c"):
+            _look_into_it(call, server.url(prefix, password="env:REDIS_PASSWORD"), monkeypatch)
+    finally:
+        server.kill()
+
+
+def _look_into_it(call: Call, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = url.partition("&")[0]
+    monkeypatch.delenv("REDIS_PASSWORD", raising=False)
+    assert "its password: " in call("ls", url).err
+    monkeypatch.setenv("REDIS_PASSWORD", "s3cret")
+    ran = call("ls", url)
+    assert (ran.code, ran.out) == (2, "")
+    assert f"{name} failed: there is no store with this prefix; look at the prefix" in ran.err
+    assert call("import", url, "--into", stdin=EMPTY).code == 2
+    text = call("export", "node.db").out
+    ran = call("import", url, stdin=text)
+    assert (ran.code, ran.err) == (0, f"{name}: 4 records\n")
+    ran = call("import", url, stdin=text)
+    assert ran.code == 2
+    assert "there is such a store already: --into writes to it" in ran.err
+    ran = call("import", url, "--into", stdin=text)
+    assert ran.code == 2
+    assert 'line 2: "bank/1\\n\\x00\\\\n" is in "journal" already; nothing is imported' in ran.err
+    assert call("ls", url).out == call("ls", "node.db").out
+    assert call("show", url, "bank/2").out == call("show", "node.db", "bank/2").out
+    assert f'{name}: no record has the key "bnk/2", did you mean "bank/2"?' in call("show", url, "bnk/2").err
+    assert call("export", url).out == text
+    checked = re.escape(name) + r": 4 records, 36 bytes, ok, id [0-9a-f]{16}\n"
+    assert re.fullmatch(checked, call("check", url).out)
+
+    async def hold() -> None:
+        """Have it open as a node has, which goes on when others have looked into it."""
+        async with open_writer(store_of(url)) as writer:
+            await writer.submit([Put("state", "bank/3", b"new")]).wait()
+            shown = await trio.to_thread.run_sync(call, "show", url, "bank/3")
+            assert shown == Ran(0, "6e65 77\n", "")
+            await writer.submit([Put("state", "bank/3", b"newer")]).wait()
+
+    trio.run(hold)
+    assert call("show", url, "bank/3").out == "6e65 7765 72\n"
+
+
+@needs_redis
+def test_a_server_whose_content_does_not_fit_together(call: Call, tmp_path: Path) -> None:
+    server = RedisServer(tmp_path)
+    try:
+        assert call("import", server.url(), stdin=call("export", "node.db").out).code == 0
+        server.send("ZREM", "{lmos}:k:state", "bank/1")
+        ran = call("check", server.url())
+        assert (ran.code, ran.out) == (
+            1,
+            f"{server.url()}: the space 'state' has 2 values, and 1 keys\n",
+        )
+        server.send("HDEL", "{lmos}:v:state", "bank/2")
+        assert "'bank/2' in 'state' has no value" in call("check", server.url()).err
+        server.send("HSET", "{lmos}:meta", "version", "2")
+        ran = call("check", server.url())
+        assert (ran.code, "version 2" in ran.err) == (2, True)
+    finally:
+        server.kill()
+    ran = call("ls", server.url())
+    assert (ran.code, ran.out) == (3, "")
+    assert "it cannot be reached" in ran.err
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
         (["ls", "missing.db"], "there is no such file"),
         (["ls", "."], "it is a folder"),
-        (["ls", "redis://host"], "looks into files"),
+        (["ls", "redis://host?id=7"], "id must be 16 hexadecimal digits"),
+        (["backup", "redis://host", "copy.db"], "a Redis server makes copies of its own"),
+        (["show", "redis://:secret@host", "key"], "does not belong in a URL"),
         (["ls", "text.db"], "not a database"),
         (["backup", "missing.db", "copy.db"], "there is no such file"),
         (["backup", "node.db", "text.db"], "there is such a file already"),

@@ -224,7 +224,7 @@ async def test_a_connection_that_is_cut_at_each_byte_of_an_answer(server: RedisS
 async def test_a_half_open_connection_is_given_up(
     server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lmos_actors.persistence._redis.ANSWER_SECONDS", 0.3)
+    monkeypatch.setattr("lmos_actors.persistence._redis_connections.ANSWER_SECONDS", 0.3)
     async with Relay(server).opened() as relay:
         store = store_at(relay.url)
         async with store.opened():
@@ -323,7 +323,7 @@ async def test_a_fail_over(server: RedisServer, tmp_path: Path, replicas: int) -
 async def test_a_commit_waits_for_replicas_and_each_failure_gives_its_connection_back(
     server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lmos_actors.persistence._redis.CONFIRM_SECONDS", 0.05)
+    monkeypatch.setattr("lmos_actors.persistence._redis_connections.CONFIRM_SECONDS", 0.05)
     store = store_at(server.url(replicas="1"))
     async with store.opened():
         for _ in range(8):
@@ -422,7 +422,7 @@ def speaks(
     ],
 )
 async def test_what_is_no_redis_server_is_refused(answers: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lmos_actors.persistence._redis.ANSWER_SECONDS", 1.0)
+    monkeypatch.setattr("lmos_actors.persistence._redis_connections.ANSWER_SECONDS", 1.0)
     async with trio.open_nursery() as nursery:
         listeners = await nursery.start(answering, answers)
         port = listeners[0].socket.getsockname()[1]
@@ -446,7 +446,7 @@ async def test_what_is_no_redis_server_is_refused(answers: Any, monkeypatch: pyt
     ],
 )
 async def test_wrong_answers_later(script: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lmos_actors.persistence._redis.ANSWER_SECONDS", 1.0)
+    monkeypatch.setattr("lmos_actors.persistence._redis_connections.ANSWER_SECONDS", 1.0)
     store: AsyncStore
     state = {"script": b"*3\r\n$1\r\n1\r\n:1\r\n$1\r\nz\r\n"}
     async with trio.open_nursery() as nursery:

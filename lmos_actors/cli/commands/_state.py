@@ -14,7 +14,7 @@ from .._app import MACHINE, Json, Switch, app
 
 state = App(
     name="state",
-    help="""Look into the file in which a node keeps state, and copy it.
+    help="""Look into the store in which a node keeps state, and copy it.
 
 lmos-actors state ls node.db
 
@@ -28,12 +28,15 @@ lmos-actors state check node.db
 
 lmos-actors state backup node.db backup.db
 
+lmos-actors state ls "redis://10.0.0.5?prefix=desk&password=env:REDIS_PASSWORD"
+
 Help on a command: lmos-actors state ls --help
 
-The file of a node that runs can be backed up; the other commands say that it is in use.
+The file of a node that runs can be backed up; the other commands say that it is in use. A store in a \
+Redis server is read while nodes write to it; its extra is redis.
 
 Exit codes: 0 done; 1 the file is damaged, or has no such key; 2 the usage is wrong, or the file \
-is no store; 3 it is in use, or the disk cannot be read or written.""",
+is no store; 3 it is in use, or the disk or the server cannot be read or written.""",
     group=MACHINE,
     sort_key=65,
     help_format="plaintext",
@@ -41,14 +44,14 @@ is no store; 3 it is in use, or the disk cannot be read or written.""",
 app.command(state)
 
 
-def _is_file(_: object, value: str) -> None:
-    if value.startswith(("redis://", "rediss://")):
-        raise ValueError(
-            "state looks into files, not into servers: redis-cli shows what a store in Redis has"
-        )
-
-
-Store: TypeAlias = Annotated[str, Parameter(name="FILE", help="The file of the store.", validator=_is_file)]
+Store: TypeAlias = Annotated[
+    str,
+    Parameter(
+        name="STORE",
+        help="The file of the store, or the URL of one in a server: redis://HOST?prefix=NAME.",
+    ),
+]
+File: TypeAlias = Annotated[str, Parameter(name="FILE", help="The file of the store.")]
 Space: TypeAlias = Annotated[
     str | None, Parameter(metavar="SPACE", help="Only the records of this space, such as directory.things.")
 ]
@@ -101,7 +104,7 @@ records names the format, one after them has their number, so that a cut file is
     return carried_out(partial(export_records, file))
 
 
-@state.command(name="import", usage="Usage: lmos-actors state import [OPTIONS] FILE [LINES]")
+@state.command(name="import", usage="Usage: lmos-actors state import [OPTIONS] STORE [LINES]")
 def import_(
     file: Store,
     lines: Annotated[str, Parameter(name="LINES")] = "-",
@@ -109,13 +112,13 @@ def import_(
     *,
     into: Switch = False,
 ) -> int:
-    """Write what export has printed, to a new file.
+    """Write what export has printed, to a new store.
 
     lmos-actors state import new.db node.jsonl
 
     lmos-actors state export node.db | lmos-actors state import new.db
 
-    All records are written, or none.
+    All records are written, or none. In a Redis server a program that has a store with writers=one open ends.
 
     Parameters
     ----------
@@ -141,6 +144,8 @@ def check(file: Store, /) -> int:
 
     lmos-actors state check node.db
 
+    Of a store in a server it prints the identifier, too: id= in its URL asks for it.
+
     Exit code 1: it is damaged; the output says where.
     """
     from .._state import carried_out, check_store
@@ -149,7 +154,7 @@ def check(file: Store, /) -> int:
 
 
 @state.command(name="backup")
-def backup(file: Store, to: Annotated[str, Parameter(name="TO")], /) -> int:
+def backup(file: File, to: Annotated[str, Parameter(name="TO")], /) -> int:
     """Copy a store to a new file, also while a node has it open and writes to it.
 
     lmos-actors state backup node.db backup.db

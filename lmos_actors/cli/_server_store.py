@@ -1,0 +1,127 @@
+"""Stores in servers for commands, whose calls block: a thread runs the event loop that they need."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import contextmanager
+from functools import partial
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, TypeVar
+
+import trio
+
+from lmos_actors.errors import ConfigError, StoreForeign
+from lmos_actors.persistence import AsyncStore, reader_of, store_of
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Generator, Iterator, Sequence
+    from contextlib import AbstractAsyncContextManager
+
+    from lmos_actors.persistence import Batch, Conflict, Durability
+
+T = TypeVar("T")
+
+
+class ServerStore:
+    """A look into a store in a server, with the methods of `SqliteStore` that commands use."""
+
+    def __init__(self, url: str) -> None:
+        self._reader = reader_of(url)
+        self._token: trio.lowlevel.TrioToken | None = None
+        self.name = self._reader.name
+
+    @property
+    def id(self) -> str:
+        """Identifier of the store."""
+        return self._reader.id
+
+    @contextmanager
+    def opened(self) -> Generator[ServerStore]:
+        """Be able to read for a block. Raise StoreFailed."""
+        with _running(self._reader.opened) as self._token:
+            yield self
+
+    def get(self, space: str, keys: Sequence[str]) -> list[bytes | None]:
+        """Return the values of keys. Raise StoreFailed."""
+        return self._call(partial(self._reader.get, space, keys))
+
+    def scan(
+        self, space: str, *, start: str = "", stop: str | None = None, limit: int
+    ) -> list[tuple[str, bytes]]:
+        """Return a page of records. Raise StoreFailed."""
+        return self._call(partial(self._reader.scan, space, start=start, stop=stop, limit=limit))
+
+    def spaces(self) -> Iterator[str]:
+        """Return the names of all spaces. Raise StoreFailed."""
+        return iter(self._call(self._reader.spaces))
+
+    def problems(self) -> Iterator[str]:
+        """Return what is wrong with it. Raise StoreFailed."""
+        return iter(self._call(self._reader.problems))
+
+    def _call(self, ask: Callable[[], Awaitable[T]]) -> T:
+        return trio.from_thread.run(ask, trio_token=self._token)
+
+
+class ServerWriter:
+    """A store in a server that a command writes to."""
+
+    def __init__(self, store: AsyncStore, token: trio.lowlevel.TrioToken) -> None:
+        self._store, self._token = store, token
+
+    def commit(self, batches: Sequence[Batch], durability: Durability) -> list[Conflict | None]:
+        """Write batches; "power" where the server can keep that. Raise StoreFailed."""
+        kept: Durability = durability if self._store.keeps_power else "process"
+        return trio.from_thread.run(self._store.commit, batches, kept, trio_token=self._token)
+
+
+@contextmanager
+def written_to(url: str, *, into: bool) -> Generator[ServerWriter]:
+    """Open a store to write to it for a block, one that is there or, without `into`, a new one.
+
+    Raise StoreFailed; ConfigError if there is a store already.
+    """
+    store = store_of(url)
+    assert isinstance(store, AsyncStore)  # it is that of a server
+    is_there = True
+    try:
+        with ServerStore(url).opened():
+            pass
+    except StoreForeign:
+        if into:
+            raise
+        is_there = False  # or it is that of another program, which the opening below finds
+    if is_there and not into:
+        raise ConfigError("there is such a store already: --into writes to it", store.name)
+    with _running(store.opened) as token:
+        yield ServerWriter(store, token)
+
+
+@contextmanager
+def _running(opened: Callable[[], AbstractAsyncContextManager[None]]) -> Generator[trio.lowlevel.TrioToken]:
+    """Keep something open in an event loop of its own for a block. Raise what its opening raises."""
+    begun: SimpleQueue[tuple[trio.lowlevel.TrioToken, trio.Event] | BaseException] = SimpleQueue()
+
+    async def live() -> None:
+        async with opened():
+            ending = trio.Event()
+            begun.put((trio.lowlevel.current_trio_token(), ending))
+            await ending.wait()
+
+    def run() -> None:
+        try:
+            trio.run(live)
+        except BaseException as error:
+            begun.put(error)
+
+    thread = threading.Thread(target=run, name="store in a server", daemon=True)  # Ctrl-C leaves it behind
+    thread.start()
+    first = begun.get()
+    if isinstance(first, BaseException):
+        raise first
+    token, ending = first
+    try:
+        yield token
+    finally:
+        trio.from_thread.run_sync(ending.set, trio_token=token)
+        thread.join()

@@ -1,0 +1,255 @@
+"""Connections to a Redis server: calls that are cancelled at once and leave the client whole.
+
+The client loses a connection, and after a few the use of all, when a call of it is cancelled while it
+connects. So each call is made by a task of its own (`_Line`), which goes on without the caller; after a
+failure of a connection all of them are given up, those that hang included, and the next call has new ones.
+The client repeats no command of its own accord.
+"""
+
+from __future__ import annotations
+
+import logging
+from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+import trio
+
+from lmos_actors.errors import ConfigError, StoreFailed, StoreInaccessible, StoreInUse
+from lmos_actors.security import SecretSource
+
+try:
+    import coredis
+    from coredis import exceptions as wrong
+    from coredis.credentials import AbstractCredentialProvider, UserPass
+    from coredis.retry import NoRetryPolicy
+
+    from ._redis_failures import LOOK, NO_REDIS, UnknownScript, failure_of
+except ImportError:
+    raise ConfigError("a store in Redis needs the extra redis: pip install 'lmos-actors[redis]'") from None
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+
+    from lmos_actors.security import Reference
+
+    from ._redis_address import RedisAddress
+    from ._redis_scripts import Script
+
+CONNECT_SECONDS: Final = 5.0
+"""Seconds for a connection."""
+
+ANSWER_SECONDS: Final = 20.0
+"""Seconds for an answer, that for a connection included; after them what became of a commit is unknown, and
+it counts as failed."""
+
+CONFIRM_SECONDS: Final = 10.0
+"""Seconds of these for replicas, and for the disk, to confirm a commit."""
+
+CONNECTIONS: Final = 4
+"""Limit of connections of one store."""
+
+logging.getLogger("coredis").addHandler(logging.NullHandler())  # what fails is raised, not printed
+
+
+class _Password(AbstractCredentialProvider):
+    """User and password, read again for each connection."""
+
+    def __init__(self, user: str, reference: Reference, store: str) -> None:
+        self._user, self._store = user, store
+        self._source = SecretSource(reference)
+
+    async def get_credentials(self) -> UserPass:
+        value = await trio.to_thread.run_sync(self._source.read)
+        if value is None:
+            raise StoreInaccessible(self._store, f"its password: {self._source.problem}", "put it there")
+        return UserPass(self._user, bytes(value).decode(errors="surrogateescape").strip())
+
+
+@attrs.define(eq=False)
+class _Line:
+    """Connections that are given up together, and the tasks that make calls by them."""
+
+    client: coredis.Redis[bytes]
+    scope: trio.CancelScope = attrs.field(factory=partial(trio.CancelScope, shield=True))
+    """Shielded: while the block of a store is being cancelled, its end has a call to make."""
+    calls: trio.Nursery | None = None
+    is_ready: trio.Event = attrs.field(factory=trio.Event)
+    is_given_up: bool = False
+
+    def give_up(self) -> None:
+        """Have no other call made by it, and end those that are under way."""
+        self.is_given_up = True
+        self.scope.cancel("its connections are given up")
+
+
+@attrs.define(eq=False)
+class _Call:
+    """A call that a task makes, and what came of it once it is done."""
+
+    error: Exception | None
+    result: Any = None
+    done: trio.Event = attrs.field(factory=trio.Event)
+
+
+# ---- the connections of a store
+
+
+class RedisConnections:
+    """The connections by which one store is reached, and its calls."""
+
+    def __init__(self, address: RedisAddress) -> None:
+        self.name = address.name
+        """The name of the store in errors."""
+        self.prefix = f"{{{address.prefix}}}"
+        """The beginning of its keys: one slot of a cluster."""
+        self._address = address
+        self._lines: trio.Nursery | None = None  # while it is open
+        self._line: _Line | None = None
+        self._tls: ssl.SSLContext | None = None
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncGenerator[trio.Nursery]:
+        """Be able to make calls for a block; return a nursery whose tasks are cancelled at its end.
+
+        Raise StoreInUse, ConfigError. Nothing is connected before the first call.
+        """
+        if self._lines is not None:
+            raise StoreInUse(self.name, "it is open already")
+        self._tls = self._address.tls()
+        failure: BaseException | None = None
+        async with trio.open_nursery(strict_exception_groups=True) as lines:
+            self._lines = lines
+            try:
+                yield lines
+            except BaseException as error:  # noqa: ASYNC103 -- raised below, and not in a group of the nursery
+                failure = error
+            finally:
+                if self._line is not None:
+                    self._line.give_up()
+                self._lines = self._line = None
+                lines.cancel_scope.cancel("the store is closed")
+        if failure is not None:
+            raise failure
+
+    def _made_client(self) -> coredis.Redis[bytes]:
+        address = self._address
+        password = None
+        if address.password is not None:
+            password = _Password(address.user, address.password, self.name)
+        return coredis.Redis(
+            address.host,
+            address.port,
+            address.database,
+            credential_provider=password,
+            ssl_context=self._tls,
+            connect_timeout=CONNECT_SECONDS,
+            max_connections=CONNECTIONS,
+            retry_policy=NoRetryPolicy(),
+            verify_version=False,
+        )
+
+    async def run(self, script: Script, *arguments: Any, replicas: int = 0, disk: bool = False) -> Any:
+        """Return what a script returns, once so many replicas, or the disk, have confirmed what it wrote.
+
+        Raise StoreFailed.
+        """
+
+        async def ask(client: coredis.Redis[bytes], *, by_name: bool = True) -> Any:
+            milliseconds = round(CONFIRM_SECONDS * 1_000)
+            with ExitStack() as waits:
+                if replicas:
+                    waits.enter_context(client.ensure_replication(replicas, milliseconds))
+                if disk:
+                    waits.enter_context(client.ensure_persistence(local=1, timeout_ms=milliseconds))
+                if by_name:
+                    return await client.evalsha(script.sha, [self.prefix], arguments)
+                return await client.eval(script.text, [self.prefix], arguments)
+
+        try:
+            return await self.answer(ask)
+        except UnknownScript:  # it is new to this server: nothing of it was done
+            with suppress(UnknownScript):
+                return await self.answer(partial(ask, by_name=False))
+            raise StoreFailed(self.name, *NO_REDIS) from None
+
+    async def answer(self, ask: Callable[[coredis.Redis[bytes]], Awaitable[Any]]) -> Any:
+        """Return what a call of the client returns, or raise what it means. A cancel is heeded at once: the
+        call goes on, and its result is dropped. Raise StoreFailed, UnknownScript.
+        """
+        line = self._present_line()
+        call = _Call(StoreFailed(self.name, "its connection has failed", LOOK))
+        await line.is_ready.wait()
+        if line.calls is not None and not line.is_given_up:
+            line.calls.start_soon(self._make, line, ask, call)
+            await call.done.wait()
+        if call.error is not None:
+            raise call.error
+        return call.result
+
+    def _present_line(self) -> _Line:
+        """Return the line that calls are made by. Raise StoreFailed if the store is closed."""
+        lines = self.check_open()
+        if self._line is None or self._line.is_given_up:
+            self._line = _Line(self._made_client())
+            lines.start_soon(self._keep_line, self._line)
+        return self._line
+
+    async def _keep_line(self, line: _Line) -> None:
+        try:
+            with line.scope:
+                async with line.client, trio.open_nursery() as line.calls:
+                    line.is_ready.set()
+                    try:
+                        await trio.sleep_forever()
+                    finally:
+                        line.is_given_up = True
+        except Exception:
+            pass
+        finally:
+            line.is_given_up = True
+            line.is_ready.set()
+
+    async def _make(
+        self, line: _Line, ask: Callable[[coredis.Redis[bytes]], Awaitable[Any]], call: _Call
+    ) -> None:
+        error: Exception | None = None
+        try:
+            with trio.move_on_after(ANSWER_SECONDS) as scope:
+                try:
+                    call.result = await ask(line.client)
+                except Exception as caught:  # the client turns a cancel into one, too
+                    error = caught
+            if scope.cancel_called and (error or scope.cancelled_caught):
+                error = TimeoutError()
+            call.error = None if error is None else failure_of(self.name, error, ANSWER_SECONDS)
+            if isinstance(error, wrong.ConnectionError) or not isinstance(error, wrong.RedisError | None):
+                line.give_up()
+        finally:
+            call.done.set()
+
+    def check_open(self) -> trio.Nursery:
+        """Return the nursery of its tasks. Raise StoreFailed if it is closed."""
+        if self._lines is None:
+            raise StoreFailed(self.name, "it is closed", "open it first")
+        return self._lines
+
+    @contextmanager
+    def understood(self) -> Generator[None]:
+        """Raise StoreFailed where an answer is not what the scripts return."""
+        try:
+            yield
+        except (AttributeError, LookupError, TypeError, ValueError):
+            raise StoreFailed(self.name, *NO_REDIS) from None
+
+
+def plain(value: Any) -> Any:
+    """Return an answer as text, where it is bytes."""
+    return value.decode() if isinstance(value, bytes) else value
+
+
+def ends_of(start: str, stop: str | None) -> tuple[bytes, bytes]:
+    """Return the ends of a range of keys, as Redis writes them."""
+    return b"[" + start.encode() if start else b"-", b"+" if stop is None else b"(" + stop.encode()
