@@ -4,6 +4,7 @@ The public names are imported from here, as in `from lmos_actors.llm import Mode
 imported when a model of it starts, and is in the extra `llm`.
 """
 
+from ._anthropic import AnthropicModel as AnthropicModel
 from ._failures import (
     KEY_REFUSED as KEY_REFUSED,
     MODEL_BUSY as MODEL_BUSY,
@@ -31,3 +32,4 @@ from ._messages import (
     UserMessage as UserMessage,
 )
 from ._model import Model as Model
+from ._openai import OpenAIModel as OpenAIModel

@@ -12,15 +12,22 @@ from collections.abc import AsyncGenerator  # noqa: TC003 -- types of actions ar
 from contextlib import aclosing
 from typing import Annotated, Any, Final
 
+import msgspec
 from msgspec import Meta
 
-from lmos_actors.actors import Agent, MailboxOptions, action
+from lmos_actors._core import WAY_OUT, time_jumps
+from lmos_actors.actors import Agent, MailboxOptions, action, current_request
+from lmos_actors.errors import ConfigError, ForbiddenCall
 
 from ._failures import NO_MODEL, model_failure
-from ._messages import Message, ModelItem, ModelRequest, ToolOffer
+from ._limits import CHARACTERS_OF_A_TOKEN, RequestLimits
+from ._messages import Message, ModelEnd, ModelItem, ModelRequest, ToolOffer
 
 MAX_REQUESTS: Final = 4_096
 """Requests of one model at once, those that wait included."""
+
+CONCURRENCY: Final = 64
+"""Default number of requests that a model carries out at once."""
 
 
 class Model(Agent, mailbox=MailboxOptions(size=MAX_REQUESTS)):
@@ -28,7 +35,29 @@ class Model(Agent, mailbox=MailboxOptions(size=MAX_REQUESTS)):
 
     `respond(self, request)` answers one request: an async generator of `ModelItem`s, the last of which is a
     `ModelEnd`. It raises what `model_failure` returns.
+
+    At most `concurrency` requests are carried out at once, and in no minute begin more than
+    `requests_per_minute`, or requests with more than `tokens_per_minute` tokens; None does not limit. The
+    others wait in order, at most 4,096 together. Those that cannot begin before their caller's deadline fail
+    at once: MODEL_BUSY, with `retry_after` in seconds.
     """
+
+    concurrency: int = CONCURRENCY
+    requests_per_minute: int | None = None
+    tokens_per_minute: int | None = None
+
+    def __attrs_post_init__(self) -> None:
+        for name in ("concurrency", "requests_per_minute", "tokens_per_minute"):
+            value: object = getattr(self, name)
+            if value is None and name != "concurrency":
+                continue
+            if type(value) is not int or value < 1:
+                path = f"{type(self).__name__}.{name}"
+                raise ConfigError(f"must be a whole number of at least 1, not {value!r}", path)
+        waiting = max(1, MAX_REQUESTS - self.concurrency)
+        self._limits = RequestLimits(
+            self.concurrency, waiting, self.requests_per_minute, self.tokens_per_minute
+        )
 
     def respond(self, request: ModelRequest) -> AsyncGenerator[ModelItem]:
         """Answer a request. To be written by subclasses, as an async generator."""
@@ -49,6 +78,32 @@ class Model(Agent, mailbox=MailboxOptions(size=MAX_REQUESTS)):
         `answer` is a JSON Schema that the text has to meet.
         """
         request = ModelRequest(messages, instructions, tools or [], answer, max_tokens, temperature)
-        async with aclosing(self.respond(request)) as items:
+        limits = self._limits
+        expected = _tokens_in(request) if limits.counts_tokens else 0
+        async with (
+            limits.admitted(expected, self._deadline()) as admission,
+            aclosing(self.respond(request)) as items,
+        ):
             async for item in items:
+                if type(item) is ModelEnd:
+                    limits.settle(admission, item.usage.tokens or expected)
                 yield item  # noqa: ASYNC119 -- the runtime closes what it runs
+
+    def _deadline(self) -> float | None:
+        """Return when the caller of this request gives up, in the clock's seconds, if that is known."""
+        return current_request().deadline
+
+    def _refuse_virtual_time(self) -> None:
+        """Refuse to start where there is no network. Raises ForbiddenCall."""
+        place = self._place()
+        if not place.rt.real or time_jumps():
+            raise ForbiddenCall(
+                f"{type(self).__name__}, agent {place.path!r}, is a live model: it asks a provider over the "
+                f"network, which is not there on virtual time; {WAY_OUT}, such as a recording of this model "
+                f"(`from: replay`), or run the scenario in real time"
+            )
+
+
+def _tokens_in(request: ModelRequest) -> int:
+    """Estimate the tokens of a request, from its length."""
+    return len(msgspec.json.encode(request)) // CHARACTERS_OF_A_TOKEN + 1

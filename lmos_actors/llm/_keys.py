@@ -1,0 +1,134 @@
+"""The key of a provider: read where its reference leads, and again when it changes; never shown."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Final, Protocol
+
+import trio
+
+from lmos_actors.errors import ConfigError
+from lmos_actors.security import Reference, SecretBytes, SecretSource, in_the_clear, is_private, place_of
+
+from ._failures import KEY_REFUSED, model_failure
+
+OPENAI_URL: Final = "https://api.openai.com/v1"
+ANTHROPIC_URL: Final = "https://api.anthropic.com"
+
+NO_EXTRA: Final = "models of providers need the extra llm: pip install 'lmos-actors[llm]'"
+
+SHOWN: Final = 500
+"""Characters of what a provider says that are shown."""
+
+_LEAST: Final = 4  # characters: what is shorter is in every text
+
+
+class ProviderKey:
+    """The key of one provider, or none; `repr` shows the reference."""
+
+    def __init__(self, reference: str | None) -> None:
+        self._source = None if reference is None else SecretSource(Reference.parse(reference))
+        self._value: SecretBytes | None = None
+
+    def __repr__(self) -> str:
+        return f"ProviderKey({self.reference!r})"
+
+    @property
+    def reference(self) -> str | None:
+        """Where it is kept, such as `env:NAME`."""
+        return None if self._source is None else str(self._source.reference)
+
+    @property
+    def current(self) -> SecretBytes | None:
+        """The key as it was read last."""
+        return self._value
+
+    def value(self) -> SecretBytes | None:
+        """Return the key, None if there is none to be sent. Blocks on the disk when a file has changed.
+
+        Raises the failure MODEL_KEY_REFUSED, which names the reference, if there is nothing to be read.
+        """
+        source = self._source
+        if source is None:
+            return None
+        if (source.is_due(trio.current_time()) or self._value is None) and source.may_have_changed():
+            self._read(source)
+        if self._value is None:
+            problem = source.problem or f"{source.reference}: is no key"
+            raise model_failure(KEY_REFUSED, f"there is no key for the provider: {problem}")
+        return self._value
+
+    def has_changed(self) -> bool:
+        """Read it again now, and return whether it is another one than before."""
+        before = self._value
+        if self._source is not None:
+            self._read(self._source)
+        return self._value is not None and self._value != before
+
+    def without(self, text: str) -> str:
+        """Return the beginning of a text of the provider, with `***` in place of the key."""
+        if self._value is not None and len(self._value) >= _LEAST:
+            text = text.replace(self._value.decode("latin-1"), "***")
+        return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
+
+    def _read(self, source: SecretSource) -> None:
+        read = source.read()
+        lines = [] if read is None else [SecretBytes(line.strip()) for line in read.splitlines()]
+        self._value = next((line for line in lines if line and line.isascii()), None)
+
+
+class Fields(Protocol):
+    """The fields that the clients of all providers have."""
+
+    model: str
+    key: str | None
+    url: str
+    max_tokens: int
+    temperature: float | None
+    options: dict[str, Any]
+    concurrency: int
+    retries: int
+    connect_seconds: float
+    idle_seconds: float
+
+
+def check_fields(model: Fields) -> None:
+    """Check the fields of a client, as far as they can be wrong. Raises ConfigError, which shows no key."""
+    name = type(model).__name__
+    called: object = model.model
+    if not isinstance(called, str) or not called:
+        raise ConfigError(f"must be the name of a model, not {called!r}", f"{name}.model")
+    _check_place(model.url, model.key, name)
+    whole = {"max_tokens": (model.max_tokens, 1), "retries": (model.retries, 0)}
+    for field, (value, least) in whole.items():
+        if type(value) is not int or value < least:
+            raise ConfigError(f"must be a whole number of at least {least}, not {value!r}", f"{name}.{field}")
+    for field in ("connect_seconds", "idle_seconds"):
+        value = getattr(model, field)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
+            raise ConfigError(f"must be a number of seconds above 0, not {value!r}", f"{name}.{field}")
+    heat: object = model.temperature
+    if heat is not None and (
+        isinstance(heat, bool) or not isinstance(heat, int | float) or not 0 <= heat <= 2
+    ):
+        raise ConfigError(f"must be a number from 0 to 2, not {heat!r}", f"{name}.temperature")
+
+
+def _check_place(url: object, key: object, name: str) -> None:
+    if not isinstance(url, str) or not url.startswith(("http://", "https://")):
+        raise ConfigError(f"must be the http or https URL of an endpoint, not {url!r}", f"{name}.url")
+    try:
+        place = place_of(url)
+    except ConfigError:
+        raise ConfigError(
+            "must be the URL of an endpoint, with a host and without a user", f"{name}.url"
+        ) from None
+    if key is None:
+        return
+    try:
+        Reference.parse(key)
+    except ConfigError as error:
+        raise ConfigError(str(error), f"{name}.key") from None
+    if not is_private(place):
+        text = in_the_clear(url, "key=None where the endpoint needs no key")
+        raise ConfigError(text, f"{name}.key")

@@ -1,0 +1,278 @@
+"""The chat completions of OpenAI: requests to it, and answers from it. Imports its SDK."""
+
+from __future__ import annotations
+
+import base64
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+import openai
+from msgspec import Struct
+
+from ._events import EventDecoder
+from ._failures import MODEL_CUT, REQUEST_REFUSED, model_failure
+from ._keys import OPENAI_URL
+from ._messages import (
+    ModelEnd,
+    ModelMessage,
+    Reasoning,
+    TextDelta,
+    ToolMessage,
+    Usage,
+)
+from ._provider import PLACEHOLDER, KeyAuth, Provider, ProviderSays, body_of
+from ._texts import file_text, result_text, tool_request
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Iterator
+
+    from ._keys import Fields
+    from ._messages import Message, ModelFile, ModelItem, ModelRequest, StopReason
+
+REASONS: Final[dict[str, StopReason]] = {
+    "stop": "stop",
+    "length": "length",
+    "tool_calls": "tools",
+    "function_call": "tools",
+    "content_filter": "refused",
+}
+
+MOST_TOOLS: Final = 128
+"""Tool requests of one answer."""
+
+
+class OpenAIClient:
+    """The client of one `OpenAIModel`."""
+
+    def __init__(self, model: Fields, provider: Provider) -> None:
+        self._model = model
+        self.provider = provider
+        http = provider.http_client(
+            KeyAuth(provider.key, "Authorization", "Bearer "), model.max_tokens, model.concurrency
+        )
+        self._sdk = openai.AsyncOpenAI(
+            api_key=PLACEHOLDER, base_url=model.url, max_retries=0, http_client=http
+        )
+        self._completions: Any = self._sdk.chat.completions  # imported now
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._sdk.close()
+
+    async def attempt(self, request: ModelRequest) -> AsyncGenerator[ModelItem]:
+        """Ask once. Raises what the SDK raises."""
+        stream = await self._completions.create(**request_body(self._model, request))
+        answer, events = Answer(), EventDecoder()
+        async with body_of(stream) as body:
+            async for piece in body:
+                for data in events.feed(piece):
+                    for item in answer.items_of(data):
+                        yield item  # noqa: ASYNC119 -- closed by `Provider.answer`
+            for data in events.end():
+                for item in answer.items_of(data):
+                    yield item  # noqa: ASYNC119 -- as above
+            for item in answer.last_items():
+                yield item  # noqa: ASYNC119 -- as above
+
+
+# ---- requests
+
+
+def request_body(model: Fields, request: ModelRequest) -> dict[str, Any]:
+    """Return the arguments for a request. Raises MODEL_REQUEST_REFUSED for files that cannot be sent."""
+    system = [{"role": "system", "content": request.instructions}] if request.instructions else []
+    member = "max_completion_tokens" if model.url == OPENAI_URL else "max_tokens"  # others kept the old name
+    body: dict[str, Any] = {
+        "model": model.model,
+        "messages": [*system, *(spoken for message in request.messages for spoken in _message(message))],
+        "stream": True,
+        "stream_options": {"include_usage": True},
+        member: min(request.max_tokens or model.max_tokens, model.max_tokens),
+    }
+    temperature = model.temperature if request.temperature is None else request.temperature
+    if temperature is not None:
+        body["temperature"] = temperature
+    if request.tools:
+        body["tools"] = [
+            {
+                "type": "function",
+                "function": {
+                    "name": tool.name,
+                    "description": tool.description,
+                    "parameters": tool.schema or {"type": "object", "properties": {}},
+                },
+            }
+            for tool in request.tools
+        ]
+    if request.answer is not None:
+        named = {"name": "answer", "schema": request.answer}
+        body["response_format"] = {"type": "json_schema", "json_schema": named}
+    if model.options:
+        body["extra_body"] = model.options
+    return body
+
+
+def _message(message: Message) -> Iterator[dict[str, Any]]:
+    if isinstance(message, ToolMessage):
+        yield {"role": "tool", "tool_call_id": message.id, "content": result_text(message)}
+    elif isinstance(message, ModelMessage):
+        said: dict[str, Any] = {"role": "assistant", "content": message.text or None}
+        if message.tools:
+            said["tool_calls"] = [
+                {
+                    "id": tool.id,
+                    "type": "function",
+                    "function": {
+                        "name": tool.name,
+                        "arguments": tool.unreadable or msgspec.json.encode(tool.arguments).decode(),
+                    },
+                }
+                for tool in message.tools
+            ]
+        elif not message.text:
+            said["content"] = ""
+        yield said
+    elif message.files:
+        parts = [_part(file) for file in message.files]
+        if message.text:
+            parts.append({"type": "text", "text": message.text})
+        yield {"role": "user", "content": parts}
+    else:
+        yield {"role": "user", "content": message.text}
+
+
+def _part(file: ModelFile) -> dict[str, Any]:
+    kind = file.mime_type.partition(";")[0].strip().lower()
+    if kind.startswith("image/"):
+        return {"type": "image_url", "image_url": {"url": file.url or _data_url(file, kind)}}
+    if file.url:
+        text = f"{file.name or file.url} is a file by URL of type {kind}: only pictures can be sent so"
+        raise model_failure(REQUEST_REFUSED, text)
+    if kind in ("audio/wav", "audio/x-wav", "audio/mpeg", "audio/mp3"):
+        form = "wav" if kind.endswith("wav") else "mp3"
+        return {
+            "type": "input_audio",
+            "input_audio": {"data": base64.b64encode(file.data).decode(), "format": form},
+        }
+    if kind == "application/pdf":
+        named = {"filename": file.name or "document.pdf", "file_data": _data_url(file, kind)}
+        return {"type": "file", "file": named}
+    return {"type": "text", "text": file_text(file, kind)}
+
+
+def _data_url(file: ModelFile, kind: str) -> str:
+    return f"data:{kind};base64,{base64.b64encode(file.data).decode()}"
+
+
+# ---- answers: of what is sent, the members that are used here
+
+
+class _Function(Struct):
+    name: str | None = None
+    arguments: str | None = None
+
+
+class _ToolPiece(Struct):
+    index: int | None = None
+    id: str | None = None
+    function: _Function | None = None
+
+
+class _Delta(Struct):
+    content: str | None = None
+    refusal: str | None = None
+    reasoning_content: str | None = None
+    reasoning: Any = None  # as other endpoints call it; some send objects
+    tool_calls: list[_ToolPiece] | None = None
+
+
+class _Choice(Struct):
+    index: int = 0
+    delta: _Delta | None = None
+    finish_reason: str | None = None
+
+
+class _Cached(Struct):
+    cached_tokens: int | None = None
+
+
+class _Usage(Struct):
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    prompt_tokens_details: _Cached | None = None
+
+
+class _Chunk(Struct):
+    choices: list[_Choice] | None = None
+    usage: _Usage | None = None
+    model: str | None = None
+    error: Any = None
+
+
+_CHUNK: Final = msgspec.json.Decoder(_Chunk)
+
+
+class Answer:
+    """One answer, chunk by chunk; tools come in pieces, and are asked for when they are whole."""
+
+    def __init__(self) -> None:
+        self._tools: dict[int, list[str]] = {}  # id, name, arguments so far
+        self._finished: str | None = None
+        self._refused = False
+        self._usage = Usage()
+        self._model = ""
+
+    def items_of(self, data: bytes) -> Iterator[ModelItem]:
+        """Return the items of an event. Raises ProviderSays, ValueError or RecursionError."""
+        if data == b"[DONE]":
+            return
+        chunk = _CHUNK.decode(data)
+        if chunk.error is not None:
+            raise ProviderSays(chunk.error)
+        if chunk.usage is not None:
+            self._usage = _usage(chunk.usage)
+        self._model = chunk.model or self._model
+        for choice in chunk.choices or ():
+            if choice.index == 0:  # one answer was asked for
+                self._finished = choice.finish_reason or self._finished
+                if choice.delta is not None:
+                    yield from self._pieces(choice.delta)
+
+    def _pieces(self, delta: _Delta) -> Iterator[ModelItem]:
+        thought = delta.reasoning_content or delta.reasoning
+        if thought and isinstance(thought, str):
+            yield Reasoning(thought)
+        if delta.refusal:
+            self._refused = True
+        if text := delta.content or delta.refusal:
+            yield TextDelta(text)
+        for piece in delta.tool_calls or ():
+            index = len(self._tools) if piece.index is None else piece.index
+            kept = self._tools.setdefault(index, ["", "", ""])
+            if len(self._tools) > MOST_TOOLS:
+                raise ValueError(f"it asks for more than {MOST_TOOLS} tools")
+            kept[0] = piece.id or kept[0]
+            if piece.function is not None:
+                kept[1] += piece.function.name or ""
+                kept[2] += piece.function.arguments or ""
+
+    def last_items(self) -> Iterator[ModelItem]:
+        """Return the tools that are asked for, and the end. Raises ValueError, MODEL_CUT."""
+        if self._finished is None:
+            if self._tools or self._model:
+                raise model_failure(MODEL_CUT, "the answer ended before its end")
+            raise ValueError("there is no answer in it")
+        for index, (number, name, arguments) in sorted(self._tools.items()):
+            yield tool_request(number or f"call-{index}", name, arguments)
+        reason = REASONS.get(self._finished, "stop")
+        if self._refused:
+            reason = "refused"
+        elif self._tools and reason == "stop":  # as some endpoints end answers with tools
+            reason = "tools"
+        yield ModelEnd(reason, self._usage, self._model)
+
+
+def _usage(usage: _Usage) -> Usage:
+    details = usage.prompt_tokens_details
+    cached = 0 if details is None else details.cached_tokens or 0
+    return Usage(max(0, usage.prompt_tokens or 0), max(0, usage.completion_tokens or 0), max(0, cached))

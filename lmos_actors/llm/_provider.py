@@ -1,0 +1,369 @@
+"""A provider of models as its clients here see it: retries, outages, time limits, failures.
+
+The SDKs send requests, with all that belongs to them, and say what was refused. What this file keeps true:
+
+1. **The key is in no object of an SDK.** They get a placeholder; the key is put into the header when a
+   request leaves (`KeyAuth`). So no log, repr or traceback of theirs has it.
+2. **Answers are read here, below the SDKs.** An SDK reads through half a dozen async generators, one in the
+   other. All but the outermost are left to the garbage collector when a caller leaves, and one SDK does so
+   after each answer; trio then finishes them in tasks of its own. They also read lines of any length, and
+   answers without an end. `Body` is no generator, counts bytes, and ends the generators below it.
+3. **Nothing is asked twice once an item has come.** Before that, what may pass by itself is tried again, with
+   growing waits, as the provider asks (`Retry-After`), and never past the caller's deadline.
+4. **While nobody can be reached, requests fail at once.** After one that could not connect only one a second
+   tries, and does not try again; the first that succeeds ends that.
+5. **SDKs raise no exceptions of theirs past here**: those hold requests, and so headers.
+"""
+
+from __future__ import annotations
+
+from contextlib import aclosing, asynccontextmanager, suppress
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING, Any, Final, cast
+from urllib.parse import urlsplit
+
+import attrs
+import httpx2
+import trio
+
+from lmos_actors.errors import ActionFailed
+
+from ._failures import (
+    KEY_REFUSED,
+    MODEL_BUSY,
+    MODEL_CUT,
+    MODEL_MALFORMED,
+    MODEL_UNAVAILABLE,
+    REQUEST_REFUSED,
+    model_failure,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator
+    from datetime import datetime
+    from typing import Self
+
+    from ._keys import Fields, ProviderKey
+    from ._messages import ModelItem, ModelRequest
+
+PLACEHOLDER: Final = "set-when-sent"
+"""What SDKs get in place of a key."""
+
+TOKEN_BYTES: Final = 4_096
+"""Bytes on the wire of one token, at most: with its event around it they are some hundreds."""
+
+FIRST_WAIT: Final = 0.5
+LONGEST_WAIT: Final = 8.0
+LONGEST_ASKED_WAIT: Final = 60.0
+"""Seconds: a provider that asks for more gets its request back as a failure."""
+
+PAUSE: Final = 1.0
+"""Seconds between two attempts to reach a provider that could not be reached."""
+
+CLOSING: Final = 1.0
+
+UNREADABLE: Final = (ValueError, RecursionError)
+"""What is raised for answers that are of no known form."""
+
+FOREIGN: Final = frozenset({"anthropic", "httpcore2", "httpx2", "openai", "pydantic"})
+"""The packages whose exceptions are about what a provider sent, where nothing more is known."""
+
+
+class KeyAuth(httpx2.Auth):
+    """Puts the key into a request when it leaves."""
+
+    def __init__(self, key: ProviderKey, header: str, prefix: str = "") -> None:
+        self._key = key
+        self._header = header
+        self._prefix = prefix.encode()
+
+    def auth_flow(self, request: httpx2.Request) -> Generator[httpx2.Request, httpx2.Response, None]:
+        """Set the header, or take the placeholder out."""
+        value = self._key.current
+        request.headers.pop(self._header, None)
+        if value is not None:
+            request.headers[self._header] = (self._prefix + value).decode("ascii")
+        yield request
+
+
+class TooLong(httpx2.StreamError):
+    """An answer has more bytes than may come."""
+
+
+class Body(httpx2.AsyncByteStream):
+    """The body of an answer, bounded, that can be cut off at any place."""
+
+    def __init__(self, inner: httpx2.AsyncByteStream, most: int) -> None:
+        self._inner = inner
+        self._pieces: AsyncIterator[bytes] | None = None
+        self._left = most
+        self._closed = False
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> bytes:
+        if self._closed:
+            raise httpx2.StreamClosed
+        if self._pieces is None:
+            self._pieces = aiter(self._inner)
+        piece = await anext(self._pieces)
+        self._left -= len(piece)
+        if self._left < 0:
+            raise TooLong("the answer has no end")
+        return piece
+
+    async def aclose(self) -> None:
+        """Close the connection, unless the body has been read to its end."""
+        if self._closed:
+            return
+        self._closed = True
+        await self._inner.aclose()
+        if self._pieces is not None:
+            with suppress(Exception, StopAsyncIteration):
+                while True:
+                    await anext(self._pieces)
+
+
+@attrs.frozen
+class Problem:
+    """What went wrong with one attempt; `passes` says whether it may pass by itself."""
+
+    code: str
+    text: str
+    passes: bool = False
+    retry_after: float | None = None
+    unreachable: bool = False
+
+    def failure(self) -> ActionFailed:
+        """Return it as the failure of a request."""
+        more = {} if self.retry_after is None else {"retry_after": self.retry_after}
+        return model_failure(self.code, self.text, **more)
+
+
+@attrs.frozen
+class Waits:
+    """Limits of one provider: attempts after the first, and seconds to connect and between two pieces."""
+
+    retries: int
+    connect: float
+    idle: float
+
+
+class Provider:
+    """One provider, reached under one key.
+
+    `name` is what it is called in failures, `draw` a source of numbers from 0 to 1, `now` the wall clock,
+    `pause` lets no request of the model begin for some seconds.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        key: ProviderKey,
+        waits: Waits,
+        draw: Callable[[], float],
+        now: Callable[[], datetime],
+        pause: Callable[[float], None],
+    ) -> None:
+        self.name = name
+        self.key = key
+        self._waits = waits
+        self._draw = draw
+        self._now = now
+        self._pause = pause
+        self._unreachable: str | None = None  # why it could not be reached, the last time
+        self._next_try = 0.0
+
+    def http_client(self, auth: httpx2.Auth, most_tokens: int, connections: int) -> httpx2.AsyncClient:
+        """Return the HTTP client for an SDK. Blocks for some 20 ms, which certificates take."""
+        most = TOKEN_BYTES * (most_tokens + 256)
+
+        async def bound(response: httpx2.Response) -> None:
+            if isinstance(response.stream, httpx2.AsyncByteStream):
+                response.stream = Body(response.stream, most)
+
+        return httpx2.AsyncClient(
+            auth=auth,
+            headers={"accept-encoding": "identity"},
+            event_hooks={"response": [bound]},
+            timeout=httpx2.Timeout(self._waits.idle, connect=self._waits.connect, pool=None),
+            limits=httpx2.Limits(max_connections=connections, max_keepalive_connections=connections),
+        )
+
+    async def answer(
+        self,
+        attempt: Callable[[ModelRequest], AsyncGenerator[ModelItem]],
+        request: ModelRequest,
+        deadline: float | None,
+    ) -> AsyncGenerator[ModelItem]:
+        """Answer a request by one attempt, or several. Raises failures of models."""
+        tries, key_read_again = 0, False
+        while True:
+            self._check_reachable()
+            self.key.value()  # read again if it has changed; fails if there is none
+            begun = False
+            try:
+                async with aclosing(attempt(request)) as items:
+                    async for item in items:
+                        begun = True
+                        self._unreachable = None
+                        yield item  # noqa: ASYNC119 -- the model that is asked closes what it is given
+                return
+            except ActionFailed:
+                raise
+            except Exception as error:
+                problem = self._problem_of(error, begun)
+            self._unreachable = problem.text if problem.unreachable else None
+            if problem.unreachable:
+                self._next_try = trio.current_time() + PAUSE
+            if problem.code == KEY_REFUSED and not key_read_again and self.key.has_changed():
+                key_read_again = True
+                continue
+            tries += 1
+            await self._wait_to_retry(problem, tries, deadline)
+
+    def _check_reachable(self) -> None:
+        """Let one request a second try to reach a provider that could not be reached."""
+        if self._unreachable is None:
+            return
+        now = trio.current_time()
+        if now < self._next_try:
+            wait = round(self._next_try - now, 3)
+            raise model_failure(MODEL_UNAVAILABLE, self._unreachable, retry_after=wait)
+        self._next_try = now + PAUSE
+
+    async def _wait_to_retry(self, problem: Problem, tries: int, deadline: float | None) -> None:
+        """Wait before the next attempt. Raises the failure if there is to be none."""
+        wait = min(LONGEST_WAIT, FIRST_WAIT * 2.0 ** (tries - 1)) * (0.75 + 0.5 * self._draw())
+        asked = problem.retry_after
+        if asked is not None:
+            wait = max(wait, asked) if asked <= LONGEST_ASKED_WAIT else float("inf")
+            if problem.code == MODEL_BUSY:
+                self._pause(min(asked, LONGEST_ASKED_WAIT))
+        late = deadline is not None and trio.current_time() + wait >= deadline
+        if not problem.passes or tries > self._waits.retries or wait == float("inf") or late:
+            raise problem.failure() from None
+        await trio.sleep(wait)
+
+    # ---- what went wrong
+
+    def _problem_of(self, error: Exception, begun: bool) -> Problem:
+        status = getattr(error, "status_code", None)
+        cause = error.__cause__ if isinstance(error.__cause__, httpx2.TransportError) else error
+        if isinstance(error, TooLong):
+            return Problem(MODEL_MALFORMED, f"{self.name} sent an answer without an end: it was cut off")
+        if type(status) is int and status >= 400:
+            return self._refusal(status, error, begun)
+        if isinstance(cause, httpx2.ConnectError | httpx2.ConnectTimeout):
+            text = f"{self.name} cannot be reached: {self._shown(cause) or type(cause).__name__}"
+            return Problem(MODEL_UNAVAILABLE, text, passes=self._unreachable is None, unreachable=True)
+        if isinstance(cause, httpx2.TimeoutException):
+            text = f"{self.name} was silent for {self._waits.idle:g} s"
+            return Problem(MODEL_CUT if begun else MODEL_UNAVAILABLE, text)
+        if isinstance(cause, httpx2.TransportError):
+            text = f"{self.name} broke the connection off: {self._shown(cause) or type(cause).__name__}"
+            return Problem(MODEL_CUT if begun else MODEL_UNAVAILABLE, text, passes=not begun)
+        if isinstance(error, ProviderSays):
+            return self._told(error, begun)
+        if isinstance(error, UNREADABLE) or type(error).__module__.partition(".")[0] in FOREIGN:
+            text = f"{self.name} sent what is no answer: {type(error).__name__}: {self._shown(error)}"
+            return Problem(MODEL_MALFORMED, text)
+        raise error
+
+    def _told(self, error: ProviderSays, begun: bool) -> Problem:
+        """Return the problem that an event names."""
+        kind = kind_of(error.body)
+        status = {"rate_limit_error": 429, "overloaded_error": 529, "invalid_request_error": 400}.get(
+            kind, 500
+        )
+        return self._refusal(status, error, begun)
+
+    def _refusal(self, status: int, error: Exception, begun: bool) -> Problem:
+        retry_after = self._retry_after(error)
+        if begun:
+            return Problem(MODEL_CUT, f"{self.name} broke the answer off: {self._shown(error)}")
+        if status in (401, 403):  # without the provider's words, which may repeat the key
+            where = self.key.reference or "none"
+            return Problem(KEY_REFUSED, f"{self.name} refuses the key ({where}), with status {status}")
+        if kind_of(getattr(error, "body", None)) == "insufficient_quota":
+            text = f"{self.name} says that the account of the key ({self.key.reference}) has no quota left"
+            return Problem(KEY_REFUSED, text)
+        text = f"{self.name} answered {status}: {self._shown(error)}"
+        if status in (429, 529):
+            return Problem(MODEL_BUSY, text, passes=True, retry_after=retry_after)
+        if status >= 500 or status in (408, 409):
+            return Problem(MODEL_UNAVAILABLE, text, passes=True, retry_after=retry_after)
+        return Problem(REQUEST_REFUSED, text)
+
+    def _shown(self, error: BaseException) -> str:
+        return self.key.without(message_in(getattr(error, "body", None)) or str(error))
+
+    def _retry_after(self, error: Exception) -> float | None:
+        headers: Any = getattr(getattr(error, "response", None), "headers", None)
+        text = None if headers is None else headers.get("retry-after")
+        if not isinstance(text, str):
+            return None
+        with suppress(ValueError):
+            seconds = float(text)
+            return seconds if 0 <= seconds < float("inf") else None
+        with suppress(ValueError, TypeError):
+            return max(0.0, (parsedate_to_datetime(text) - self._now()).total_seconds())
+        return None
+
+
+def provider_of(
+    model: Fields,
+    key: ProviderKey,
+    draw: Callable[[], float],
+    now: Callable[[], datetime],
+    pause: Callable[[float], None],
+) -> Provider:
+    """Return the provider of a model; see `Provider`."""
+    waits = Waits(model.retries, model.connect_seconds, model.idle_seconds)
+    return Provider(f"{urlsplit(model.url).hostname} (for {model.model})", key, waits, draw, now, pause)
+
+
+def kind_of(body: object) -> str:
+    """Return what an error of a provider is called, empty if that cannot be found out."""
+    for found in (_member(body, "error"), body):
+        for name in ("code", "type"):
+            kind = _member(found, name)
+            if isinstance(kind, str) and kind not in ("", "error"):
+                return kind
+    return ""
+
+
+def message_in(body: object) -> str:
+    """Return an error of a provider in words, empty if there are none."""
+    for found in (_member(body, "error"), body):
+        text = found if isinstance(found, str) else _member(found, "message")
+        if isinstance(text, str):
+            return text
+    return ""
+
+
+def _member(value: object, name: str) -> object:
+    return value.get(name) if isinstance(value, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+
+
+class ProviderSays(Exception):
+    """An error that came among the events of an answer; `body` is what it says."""
+
+    def __init__(self, body: object) -> None:
+        super().__init__(message_in(body) or "an error without a text")
+        self.body = body
+
+
+@asynccontextmanager
+async def body_of(stream: Any) -> AsyncGenerator[Body]:
+    """Return the body of the answer that an SDK would read, and close the connection after the block.
+
+    If it has been read to its end, the connection is used again.
+    """
+    response: httpx2.Response = stream.response
+    try:
+        yield cast("Body", response.stream)
+    finally:
+        with trio.move_on_after(CLOSING, shield=True):
+            await response.aclose()

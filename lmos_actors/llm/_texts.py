@@ -1,0 +1,49 @@
+"""What all providers' formats have in common: results, tool requests and files as texts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from ._failures import REQUEST_REFUSED, model_failure
+from ._messages import ToolRequest
+
+if TYPE_CHECKING:
+    from ._messages import ModelFile, ToolMessage
+
+_TEXTS: Final = frozenset({"application/json", "application/xml", "application/yaml", "application/x-yaml"})
+
+
+def result_text(message: ToolMessage) -> str:
+    """Return the result of a tool as text: a text as it is, anything else as JSON; or its error."""
+    if message.error:
+        return f"error: {message.error}"
+    if isinstance(message.result, str):
+        return message.result
+    return msgspec.json.encode(message.result).decode()
+
+
+def tool_request(number: str, name: str, arguments: str) -> ToolRequest:
+    """Return the request for a tool; arguments that are no JSON object are kept as they came."""
+    if not arguments.strip():
+        return ToolRequest(number, name)
+    try:
+        read: Any = msgspec.json.decode(arguments)
+    except (msgspec.DecodeError, RecursionError):
+        read = None
+    if not isinstance(read, dict):
+        return ToolRequest(number, name, {}, arguments)
+    return ToolRequest(number, name, read)  # pyright: ignore[reportUnknownArgumentType]
+
+
+def file_text(file: ModelFile, kind: str) -> str:
+    """Return a file of text, under its name. Raises MODEL_REQUEST_REFUSED if it is none."""
+    name = file.name or "a file"
+    if not (kind.startswith("text/") or kind in _TEXTS):
+        raise model_failure(REQUEST_REFUSED, f"{name} is of type {kind}, which this provider does not take")
+    try:
+        text = file.data.decode()
+    except UnicodeDecodeError:
+        raise model_failure(REQUEST_REFUSED, f"{name} is no text in UTF-8") from None
+    return f"{name}:\n{text}"
