@@ -121,6 +121,7 @@ from .finding._pool_link import (
 )
 from .finding._registry import (
     LookupLink as LookupLink,
+    contract_of as contract_of,
     lease_of as lease_of,
     link_to as link_to,
     near_agents as near_agents,

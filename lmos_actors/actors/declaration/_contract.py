@@ -49,13 +49,15 @@ class Contract:
     """The compiled contract of an agent class: everything that it offers."""
 
     __slots__ = (
-        "actions", "answers", "behaviours", "durable_periodic", "events", "guarded", "has_children",
+        "actions", "answers", "behaviours", "doc", "durable_periodic", "events", "guarded", "has_children",
         "has_lifespan", "has_started", "hidden", "mailbox", "options", "periodic", "properties", "rename",
         "serial", "state", "table", "title",
     )  # fmt: skip
 
-    def __init__(self, title: str) -> None:
+    def __init__(self, title: str, doc: str | None) -> None:
         self.title = title
+        self.doc = inspect.cleandoc(doc or "")
+        """What the class says of its agents; empty where that is its bases' alone."""
         self.table: dict[str, Operation] = {}
         self.properties: dict[str, Property[Any]] = {}
         self.actions: dict[
@@ -97,7 +99,7 @@ def compile_contract(
     mailbox = options.mailbox
     if mailbox is not None and not isinstance(mailbox, MailboxOptions):
         raise TypeError(f"{cls.__name__}: mailbox must be a MailboxOptions, not {mailbox!r}")
-    contract = Contract(cls.__name__)
+    contract = Contract(cls.__name__, vars(cls).get("__doc__"))
     contract.rename = rename
     contract.options = options
     contract.serial = bool(options.serial)

@@ -341,3 +341,24 @@ def slot_of(ref: Ref[Any]) -> Slot:
         raise NotAllowed(f"{found.path!r} is a pool, this takes one agent: use the refs of pool.members")
     settled: Slot = found.settled() if hasattr(found, "settled") else found
     return settled
+
+
+def contract_of(ref: Ref[Any]) -> Contract | None:
+    """Return what the agents that a ref leads to offer, by their class; None where that is not known now.
+
+    For a ref that was looked for by a class it is what that class offers.
+    """
+    link: Any = ref._link  # pyright: ignore[reportPrivateUsage] # what a ref is for those inside
+    link = link.inner if isinstance(link, Retrying) else link
+    if isinstance(link, LookupLink):
+        sought: Contract | None = getattr(link.wanted.cls, "__contract__", None)
+        if sought is not None and sought.actions:
+            return sought
+    link = found_link(link)
+    if isinstance(link, PoolLink):
+        link = next(iter(link.members), None)
+    spec = getattr(link, "spec", None)
+    if spec is None:  # far, or nothing
+        return getattr(link, "contract", None)
+    agent: object = link.agent
+    return getattr(class_made_by(spec.factory) if agent is None else type(agent), "__contract__", None)

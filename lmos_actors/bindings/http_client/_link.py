@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from lmos_actors.actors import (
         AgentStatistics,
         Attempt,
+        Contract,
         Feed,
         Invocation,
         MailboxStatistics,
@@ -71,6 +72,11 @@ class HttpLink:
     def address(self) -> dict[str, str]:
         """See `RemoteLink`."""
         return (self._web if self._socket is None else self._socket).address
+
+    @property
+    def contract(self) -> Contract | None:
+        """See `RemoteLink`."""
+        return self._web.contract
 
     @property
     def sockets(self) -> tuple[RemotePeer, ...]:

@@ -52,6 +52,11 @@ class RemoteInterface(Protocol):
         """The operations that are known, by key."""
         ...
 
+    @property
+    def contract(self) -> Contract | None:
+        """What the agent offers by its class; None where names alone are known."""
+        ...
+
     def operation(self, key: str, path: str) -> Operation:
         """Return the operation of a key. Raises NotFound, NotAllowed."""
         ...
@@ -98,7 +103,7 @@ class ClassInterface:
     """
 
     def __init__(self, contract: Contract, description: Description | None = None) -> None:
-        self._contract = contract
+        self.contract: Contract = contract
         self._keeps_answers = (
             contract.state is not None if description is None else description.answers is not None
         )
@@ -131,7 +136,7 @@ class ClassInterface:
 
     def _writes(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """Check the values here, unless the thing refuses them for another reason first."""
-        properties = self._contract.properties
+        properties = self.contract.properties
         if any(name not in properties or properties[name].read_only for name in values):
             return {name: plain(value) for name, value in values.items()}
         shapes = {name: self.table[f"={name}"].params[0].shape for name in values}
@@ -169,7 +174,7 @@ class ClassInterface:
         return lambda raw: self._event(name, raw, path)
 
     def _event(self, name: str, raw: Any, path: str) -> Any:
-        made = self._contract.events.get(name)
+        made = self.contract.events.get(name)
         return raw if made is None else _take(made.shape, raw, path, name)
 
     def convert_progress(self, op: Operation, raw: Any) -> Any:
@@ -180,7 +185,7 @@ class ClassInterface:
         """See `RemoteInterface`: properties may be read and written again, actions say it."""
         if op.verb != "invoke":
             return True
-        options = self._contract.actions[op.name].options
+        options = self.contract.actions[op.name].options
         return bool(options.safe or options.idempotent) and not op.streams
 
     def keeps_answers(self, op: Operation) -> bool:
@@ -219,6 +224,7 @@ class DescribedInterface:
     """
 
     table: Mapping[str, Operation] = {}
+    contract: Contract | None = None
 
     def __init__(self, description: Description | None, owner: str, *, binary: bool = False) -> None:
         self._description = description

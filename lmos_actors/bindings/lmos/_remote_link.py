@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from lmos_actors.actors import (
         AgentStatistics,
         Attempt,
+        Contract,
         Going,
         MailboxStatistics,
         Operation,
@@ -161,6 +162,11 @@ class RemoteLink:
         if peer.headers:
             raise TypeError("which has headers of its own: give the node credentials, or make it ephemeral")
         return {"url": peer.url, "thing": self.far.thing_id}
+
+    @property
+    def contract(self) -> Contract | None:
+        """What the agent offers by the class of the ref; None without one."""
+        return self._interface.contract
 
     @property
     def sockets(self) -> tuple[RemotePeer, ...]:

@@ -7,14 +7,14 @@ arguments are checked before it is called, and what it raises is no crash of the
 from __future__ import annotations
 
 import inspect
-from functools import partial
+from functools import lru_cache, partial
 from types import NoneType
 from typing import TYPE_CHECKING, Any, get_origin, get_type_hints
 
 import attrs
 import msgspec
 
-from lmos_actors.actors import Progress
+from lmos_actors.actors import Progress, conceal, shape_of
 from lmos_actors.errors import ActionFailed, ToolFailed
 from lmos_actors.protocol.td import schema_of
 
@@ -36,6 +36,8 @@ class Tool:
     schema: dict[str, Any]
     call: Callable[[Mapping[str, Any]], Awaitable[Any]] = attrs.field(repr=False, eq=False)
     """Calls it with named arguments, and returns its result. Raises ToolFailed."""
+    repeatable: bool = False
+    """Whether calling it twice does no more than calling it once: of a safe or idempotent action."""
 
 
 def tool_of(
@@ -52,13 +54,13 @@ def tool_of(
     """
     if handle is not None:
         ref: Any = function
-        written, called = handle.__wrapped__, name or handle.name
-        arguments = _arguments_of(written, called, is_method=True)
-        return _made(called, written, arguments, partial(ref.invoke, handle))
+        form = _form_of(handle.__wrapped__, name or handle.name, is_method=True)
+        again = bool(handle.options.safe or handle.options.idempotent)
+        return _made(form, partial(ref.invoke, handle), repeatable=again)
     if not callable(function):
         raise TypeError(f"tool_of takes a function, or a ref and an action's handle, not {function!r}")
     called = name or str(getattr(function, "__name__", type(function).__name__))
-    return _made(called, function, _arguments_of(function, called, is_method=False), function)
+    return _made(_form_of(function, called, is_method=False), function)
 
 
 def shown_reason(error: ToolFailed) -> str:
@@ -66,8 +68,21 @@ def shown_reason(error: ToolFailed) -> str:
     return error.reason if isinstance(error.__cause__, ActionFailed | NoneType) else "the tool failed"
 
 
-def _arguments_of(function: Any, called: str, *, is_method: bool) -> type[msgspec.Struct]:
-    """Return a class whose fields are the parameters of a function. Raises TypeError."""
+@attrs.frozen
+class _Form:
+    """A function as a tool: all but the call."""
+
+    name: str
+    description: str
+    schema: dict[str, Any]
+    arguments: type[msgspec.Struct]
+    secrecy: Any
+    """What of its result is secret."""
+
+
+@lru_cache(maxsize=1_000)
+def _form_of(function: Any, called: str, *, is_method: bool) -> _Form:
+    """Return the form of a function; made once, as it takes a millisecond. Raises TypeError."""
     hints = get_type_hints(function, include_extras=True)
     fields: list[Any] = []
     for parameter in list(inspect.signature(function).parameters.values())[is_method:]:
@@ -78,13 +93,26 @@ def _arguments_of(function: Any, called: str, *, is_method: bool) -> type[msgspe
                 f"the type of {parameter.name!r} of the tool {called!r} is not known: annotate it"
             )
         if hints[parameter.name] is Progress or get_origin(hints[parameter.name]) is Progress:
+            if not is_method:
+                raise TypeError(f"{parameter.name!r} of the tool {called!r}: only an action has Progress")
             continue
         more = () if parameter.default is parameter.empty else (parameter.default,)
         fields.append((parameter.name, hints[parameter.name], *more))
-    return msgspec.defstruct(called, fields, kw_only=True, forbid_unknown_fields=True)
+    arguments = msgspec.defstruct(called, fields, kw_only=True, forbid_unknown_fields=True)
+    schema = {word: value for word, value in schema_of(arguments).items() if word != "title"}
+    return _Form(called, inspect.getdoc(function) or "", schema, arguments, _secrecy_of(hints.get("return")))
 
 
-def _made(called: str, written: Any, arguments: type[msgspec.Struct], function: Callable[..., Any]) -> Tool:
+def _secrecy_of(result: Any) -> Any:
+    try:
+        return 0 if result is None else shape_of(result).secrecy
+    except TypeError:  # a result that no agent could have
+        return 0
+
+
+def _made(form: _Form, function: Callable[..., Any], *, repeatable: bool = False) -> Tool:
+    called, arguments = form.name, form.arguments
+
     async def call(given: Mapping[str, Any]) -> Any:
         try:
             checked = msgspec.convert(dict(given), arguments)
@@ -94,11 +122,10 @@ def _made(called: str, written: Any, arguments: type[msgspec.Struct], function: 
             result = function(**{field: getattr(checked, field) for field in arguments.__struct_fields__})
             if inspect.isawaitable(result):
                 result = await result
-            return msgspec.to_builtins(result, str_keys=True)
+            return msgspec.to_builtins(conceal(result, form.secrecy), str_keys=True)
         except ActionFailed as error:
             raise ToolFailed(called, str(error)) from error
         except Exception as error:
             raise ToolFailed(called, f"{type(error).__name__}: {error}") from error
 
-    schema = {word: value for word, value in schema_of(arguments).items() if word != "title"}
-    return Tool(called, inspect.getdoc(written) or "", schema, call)
+    return Tool(called, form.description, form.schema, call, repeatable)

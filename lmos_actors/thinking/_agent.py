@@ -1,0 +1,245 @@
+"""Thinking agents: chat agents that answer with a language model.
+
+`reply` is one round of `think` around a message, and what a conversation needs beside it: its history within
+a bound, the files of the message, a budget for the session, and the agents that it is handed over to. What an
+agent wants otherwise it overrides: `reply` as a whole, or one of the small methods that `reply` asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence  # noqa: TC003 -- types of an agent are read
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from lmos_actors.actors import Property, Ref, prop
+from lmos_actors.facades import ChatAgent, ChatTurn
+from lmos_actors.llm import Model, ToolMessage, UserMessage
+
+from ._budget import Account, Budget, Spent, left_of, tokens_of
+from ._hand_over import HANDED_OVER, HandOver, hand_back, pass_on
+from ._history import files_of, first_kept, messages_of, prompt_of, transcript_of
+from ._think import think
+from ._tool_calls import ToolLimits
+from ._tools import ToolSource  # noqa: TC001 -- likewise
+
+if TYPE_CHECKING:
+    from lmos_actors.facades import Said
+    from lmos_actors.llm import Message
+
+    from ._think import Thought
+
+MEMORY: Final = "thinking"
+"""The key of what a thinking agent keeps in the memory of a session."""
+
+SUMMARY_TOKENS: Final = 1_000
+"""Tokens of a summary."""
+
+SUMMARIZE: Final = (
+    "Summarize the conversation below for yourself, in a few sentences: what the user wants, what was found "
+    "and done, and what is open. Facts only; do not answer the user."
+)
+
+REMEMBERED: Final = 1_000
+"""Sessions of which failed turns are counted."""
+
+
+class Kept(msgspec.Struct, omit_defaults=True):
+    """What a thinking agent keeps of a session, in `turn.memory`."""
+
+    spent: Spent = Spent()
+    summary: str = ""
+    until: float = 0.0
+    """When the last message was said that is in the summary, and how many of that time are in it."""
+    until_count: int = 0
+    partner: str = ""
+    """The `HandOver` whose agent has the conversation now, by its name."""
+    sessions: dict[str, str] = {}
+    """The sessions at agents that this one was handed over to."""
+
+    def unsummarized(self, history: Sequence[Said]) -> list[Said]:
+        """Return what was said since the summary."""
+        same = [said for said in history if said.at == self.until][self.until_count :]
+        return [*same, *(said for said in history if said.at > self.until)]
+
+    def summarized(self, said: Sequence[Said]) -> None:
+        """Note that these, the next ones, are in the summary."""
+        last = said[-1].at
+        again = self.until_count if last == self.until else 0
+        self.until, self.until_count = last, again + sum(each.at == last for each in said)
+
+
+class ThinkingAgent(ChatAgent):
+    """A chat agent that answers with a language model. Its docstring is what the model is told.
+
+    Every field may also stand in the body of a subclass, as `tools = (Weather, look_up)`.
+    """
+
+    model: Ref[Model] | None = None
+    """The model; without one it is the first model of the node."""
+    tools: Sequence[ToolSource | HandOver] = ()
+    """What the model may use: see `think`, and `hand_over`."""
+    instructions: str = ""
+    """What the model is told; without them it is the docstring of the class."""
+    answer: Any = str
+    """The type of the answers; of others than `str` the user gets JSON, as a whole."""
+    budget: Budget = Budget()
+    """The most that a turn may use."""
+    session_budget: Budget | None = None
+    """The most that all turns of a session may use."""
+    history_tokens: int = 8_000
+    """Tokens of what was said before, as they are estimated; what is older goes into a summary."""
+    limits: ToolLimits = ToolLimits()
+    """The limits of the calls of tools."""
+    max_tokens: int | None = None
+    temperature: float | None = None
+
+    spent: Property[Spent] = prop(
+        default=Spent(), read_only=True, doc="What all turns have used since the agent has started."
+    )
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        for name in ThinkingAgent.__annotations__.keys() & vars(cls).keys() - {"spent"}:
+            if isinstance(getattr(cls, name), list):
+                setattr(cls, name, tuple(getattr(cls, name)))
+            cls.__annotations__ = {**vars(cls).get("__annotations__", {})}
+            cls.__annotations__.setdefault(name, ThinkingAgent.__annotations__[name])
+        super().__init_subclass__(**options)
+
+    @asynccontextmanager
+    async def lifespan(self) -> AsyncGenerator[None]:
+        """Read what sessions there are. A subclass that has a lifespan of its own enters this one in it."""
+        self._unkept: dict[str, Spent] = {}
+        async with super().lifespan():
+            yield
+
+    # ---- to override
+
+    def instructions_for(self, turn: ChatTurn) -> str:
+        """Return what the model is told in this turn: `instructions`, or the docstring of the class."""
+        return self.instructions or type(self).__contract__.doc
+
+    def tools_for(self, turn: ChatTurn) -> Sequence[ToolSource | HandOver]:
+        """Return what the model may use in this turn: `tools`."""
+        return self.tools
+
+    async def summarize(self, older: Sequence[Message], summary: str, account: Account) -> str:
+        """Return the summary of a conversation that becomes too long: of a summary, and what was said since.
+
+        One request to the model. An empty text is no summary: what is older is then left out.
+        """
+        text = f"Summary of what was before: {summary}\n\n" if summary else ""
+        thought = await think(
+            self._model(),
+            text + transcript_of(older),
+            instructions=SUMMARIZE,
+            budget=account,
+            max_tokens=SUMMARY_TOKENS,
+        )
+        return thought.answer
+
+    # ---- one turn
+
+    async def reply(self, turn: ChatTurn) -> None:
+        """Answer a message: by the agent that has the conversation, or by thinking."""
+        kept = msgspec.convert(turn.memory.get(MEMORY, {}), Kept)
+        kept.spent += self._unkept.pop(turn.session, Spent())
+        account = Account(left_of(self.budget, self.session_budget, kept.spent))
+        try:
+            await self._answer(turn, kept, account)
+        except BaseException:
+            self._unkept[turn.session] = kept.spent + account.spent  # the memory of this turn is not kept
+            if len(self._unkept) > REMEMBERED:
+                del self._unkept[next(iter(self._unkept))]
+            raise
+        finally:
+            self.spent += account.spent
+        kept.spent += account.spent
+        turn.memory[MEMORY] = msgspec.to_builtins(kept)
+
+    async def _answer(self, turn: ChatTurn, kept: Kept, account: Account) -> None:
+        sources = self.tools_for(turn)
+        over = {each.name: each for each in sources if isinstance(each, HandOver)}
+        if kept.partner in over and await self._pass_on(turn, kept, over.pop(kept.partner), "") is None:
+            return
+        kept.partner = ""
+        messages = [*await self._said_before(turn, kept, account)]
+        messages.append(UserMessage(prompt_of(turn), await files_of(turn)))
+        while True:
+            thought = await self._think(turn, account, messages, sources, list(over.values()))
+            asked = thought.asked
+            if asked is None:
+                if self.answer is not str:
+                    await turn.say(msgspec.json.encode(thought.answer).decode())
+                return
+            reason = str(asked.arguments.get("reason", ""))
+            if asked.name == hand_back.name:
+                await turn.use(hand_back, reason=reason)
+                return
+            why = await self._pass_on(turn, kept, over.pop(asked.name), reason)
+            if why is None:
+                return
+            messages += [*thought.messages, *_refused(thought, why)]
+
+    async def _think(
+        self,
+        turn: ChatTurn,
+        account: Account,
+        messages: Sequence[Message],
+        sources: Sequence[Any],
+        over: Sequence[HandOver],
+    ) -> Thought[Any]:
+        back = [hand_back] if HANDED_OVER in turn.metadata else []
+        return await think(
+            self._model(),
+            "",
+            history=messages,
+            instructions=self.instructions_for(turn),
+            tools=[each for each in sources if not isinstance(each, HandOver)],
+            ending=[*(each.tool for each in over), *back],
+            answer=self.answer,
+            budget=account,
+            say=turn.say,
+            use=turn.use,
+            find=self.find,
+            limits=self.limits,
+            max_tokens=self.max_tokens,
+            temperature=self.temperature,
+        )
+
+    async def _pass_on(self, turn: ChatTurn, kept: Kept, to: HandOver, reason: str) -> str | None:
+        """Have another agent answer; return why it has handed back unanswered, None if it has answered."""
+        ref: Ref[Any] = to.agent if isinstance(to.agent, Ref) else self.find(to.agent)
+        passed = await pass_on(turn, ref, kept.sessions.get(to.name), reason)
+        if passed.session is not None:
+            kept.sessions[to.name] = passed.session
+        kept.partner = to.name if passed.back is None else ""
+        return None if passed.back is None or passed.said else passed.back
+
+    async def _said_before(self, turn: ChatTurn, kept: Kept, account: Account) -> list[Message]:
+        """Return what was said before, within the bound; what is too old goes into the summary."""
+        said = kept.unsummarized(turn.history)
+        messages = messages_of(said)
+        if tokens_of(messages) > self.history_tokens:
+            place = first_kept(messages, self.history_tokens // 2)
+            kept.summary = await self.summarize(messages[:place], kept.summary, account)
+            kept.summarized(said[:place])
+            messages = messages[place:]
+        if kept.summary:
+            messages.insert(0, UserMessage(f"[Summary of what we said before: {kept.summary}]"))
+        return messages
+
+    def _model(self) -> Ref[Model]:
+        return self.find(Model) if self.model is None else self.model
+
+
+def _refused(thought: Thought[Any], why: str) -> list[Message]:
+    """Return the results of an answer that wanted a hand-over which came to nothing."""
+    last: Any = thought.messages[-1]
+    return [
+        ToolMessage(
+            each.id, each.name, error=f"handed back: {why}" if each is thought.asked else "not called"
+        )
+        for each in last.tools
+    ]

@@ -1,0 +1,65 @@
+"""Structured answers: the schema that a model gets for a type, and its text as a value of that type."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Any, Final
+
+import msgspec
+
+from lmos_actors.protocol.td import schema_of, type_name
+
+_FENCE: Final = re.compile(r"\A\s*```[a-z]*\s*\n(.*?)\n?\s*```\s*\Z", re.DOTALL)
+"""Code marks around all of an answer: many models write them around JSON, whatever they are asked."""
+
+_MEMBER: Final = "answer"
+"""The member of an object that holds an answer which is none: providers take the schema of an object only."""
+
+
+class NotAnAnswer(ValueError):
+    """The text of a model is no answer of the wanted type; the text of this says why, to the model."""
+
+
+class AnswerForm:
+    """The form of the answers that a type describes; of `str` every text is one that is not empty."""
+
+    def __init__(self, wanted: Any) -> None:
+        self.is_text = wanted is str
+        self.schema: dict[str, Any] | None = None
+        if self.is_text:
+            return
+        schema = schema_of(wanted)  # which also refuses what msgspec cannot decode
+        self._wrapped = schema.get("type") != "object"
+        self._decoder: Any = msgspec.json.Decoder(wanted)
+        self._name = type_name(wanted)
+        self.schema = schema
+        if self._wrapped:
+            self.schema = {"type": "object", "properties": {_MEMBER: schema}, "required": [_MEMBER]}
+
+    def read(self, text: str) -> Any:
+        """Return the value that a text stands for. Raises NotAnAnswer."""
+        if self.is_text:
+            if not text.strip():
+                raise NotAnAnswer("Your answer is empty. Answer the user.")
+            return text
+        marked = _FENCE.match(text)
+        try:
+            data = (marked[1] if marked else text).encode()
+            if self._wrapped:
+                data = msgspec.json.decode(data, type=dict[str, msgspec.Raw])[_MEMBER]
+            return self._decoder.decode(data)
+        except KeyError:
+            why = f"it has no member {_MEMBER!r}"
+        except (msgspec.DecodeError, RecursionError) as error:
+            why = str(error)
+        raise NotAnAnswer(
+            f"Your answer is no {self._name} in JSON that meets the schema: {why}. "
+            "Answer again, with the JSON alone."
+        )
+
+
+@lru_cache(maxsize=256)
+def form_of(wanted: Any) -> AnswerForm:
+    """Return the form of the answers of a type. Raises TypeError for a type without a schema."""
+    return AnswerForm(wanted)

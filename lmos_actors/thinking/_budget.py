@@ -1,0 +1,158 @@
+"""Budgets: what a turn, or a session, may use; and the account of what it has used.
+
+A step is refused before it is made, and not noticed afterwards. What a request to a model will cost is not
+known before: its input is estimated, at four characters a token, and its output is bounded by `max_tokens`.
+So a budget of tokens is exceeded by as much as the provider counts differently, and by no more.
+"""
+
+from __future__ import annotations
+
+from math import inf
+from operator import add, sub
+from typing import TYPE_CHECKING, Annotated, Final
+
+import trio
+from msgspec import Meta, Struct
+from msgspec.json import encode
+from msgspec.structs import astuple
+
+from lmos_actors.llm import ModelMessage, ToolMessage, UserMessage
+
+from ._failures import BUDGET_EXCEEDED, thinking_failure
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from lmos_actors.errors import ActionFailed
+    from lmos_actors.llm import Message, ModelRequest, Usage
+
+CHARACTERS: Final = 4
+"""Characters of a token, as they are estimated."""
+
+FILE_TOKENS: Final = 1_500
+"""Tokens of a file, as they are estimated."""
+
+Bound = Annotated[int, Meta(ge=1)] | None
+
+
+class Budget(Struct, frozen=True, omit_defaults=True):
+    """The most that may be used; None is no bound.
+
+    `tokens` are those of all requests to models, `calls` the number of these requests, `tools` the number of
+    calls of tools, `seconds` the time that all takes.
+    """
+
+    tokens: Bound = 200_000
+    calls: Bound = 32
+    tools: Bound = 128
+    seconds: Annotated[float, Meta(gt=0)] | None = 300.0
+
+
+class Spent(Struct, frozen=True, omit_defaults=True):
+    """What has been used, in the units of a `Budget`."""
+
+    tokens: int = 0
+    calls: int = 0
+    tools: int = 0
+    seconds: float = 0.0
+
+    def __add__(self, other: Spent) -> Spent:
+        return Spent(*map(add, astuple(self), astuple(other)))
+
+    def __sub__(self, other: Spent) -> Spent:
+        return Spent(*map(sub, astuple(self), astuple(other)))
+
+
+class Account:
+    """A budget, and what has been used of it, for one or several calls of `think`; its time begins now."""
+
+    def __init__(self, budget: Budget) -> None:
+        self.budget = budget
+        self._tokens = self._calls = self._tools = 0
+        self._began = trio.current_time()
+
+    @property
+    def deadline(self) -> float:
+        """When its time is over, by `trio.current_time()`; infinite without a bound."""
+        return inf if self.budget.seconds is None else self._began + self.budget.seconds
+
+    @property
+    def spent(self) -> Spent:
+        """What has been used by now."""
+        return Spent(self._tokens, self._calls, self._tools, trio.current_time() - self._began)
+
+    @property
+    def is_last_call(self) -> bool:
+        """Whether no further request to the model is allowed after the next one."""
+        return self.budget.calls is not None and self._calls + 1 >= self.budget.calls
+
+    def admit_call(self, request: ModelRequest) -> int | None:
+        """Count a request that is to be made; return the tokens that are left for its output.
+
+        Raises ActionFailed: it would take more than is left.
+        """
+        budget = self.budget
+        if budget.calls is not None and self._calls >= budget.calls:
+            raise self.exceeded(f"{budget.calls} requests to the model")
+        left = None
+        if budget.tokens is not None:
+            left = budget.tokens - self._tokens - tokens_of_request(request)
+            if left < 1:
+                raise self.exceeded(f"{budget.tokens} tokens")
+        self._calls += 1
+        return left
+
+    def settle_call(self, request: ModelRequest, answer: ModelMessage, usage: Usage) -> None:
+        """Count the tokens of a request that was made, those of the provider or else estimated ones."""
+        self._tokens += usage.tokens or tokens_of_request(request) + tokens_of((answer,))
+
+    def admit_tool(self) -> bool:
+        """Count a call of a tool that is to be made; return False where it is one too many."""
+        if self.budget.tools is not None and self._tools >= self.budget.tools:
+            return False
+        self._tools += 1
+        return True
+
+    def exceeded(self, what: str) -> ActionFailed:
+        """Return the failure of a turn that needs more."""
+        return thinking_failure(BUDGET_EXCEEDED, f"the budget of {what} is used up")
+
+
+def left_of(budget: Budget, whole: Budget | None, spent: Spent) -> Budget:
+    """Return the budget of a turn in a session that has one of its own, and has `spent` some of that.
+
+    Raises ActionFailed if the session has nothing left.
+    """
+    if whole is None:
+        return budget
+    found: dict[str, float | None] = {}
+    for name in Budget.__struct_fields__:
+        most, allowed = getattr(whole, name), getattr(budget, name)
+        rest = inf if most is None else most - getattr(spent, name)
+        if rest <= 0 and name != "tools":
+            text = f"the budget of the session, {most:g} {name}, is used up; begin a new session"
+            raise thinking_failure(BUDGET_EXCEEDED, text)
+        least = min(rest, inf if allowed is None else allowed)
+        found[name] = None if least == inf else least
+    return Budget(**found)  # type: ignore[arg-type] # whole numbers but for the seconds
+
+
+def tokens_of(messages: Iterable[Message]) -> int:
+    """Estimate the tokens of messages."""
+    characters = files = 0
+    for message in messages:
+        if isinstance(message, UserMessage):
+            characters += len(message.text)
+            files += len(message.files)
+        elif isinstance(message, ModelMessage):
+            characters += len(message.text) + sum(len(each.text) for each in message.reasoning)
+            characters += len(encode(message.tools)) if message.tools else 0
+        elif isinstance(message, ToolMessage):  # pyright: ignore[reportUnnecessaryIsInstance]
+            characters += len(message.error) if message.error else len(encode(message.result))
+    return characters // CHARACTERS + files * FILE_TOKENS
+
+
+def tokens_of_request(request: ModelRequest) -> int:
+    """Estimate the tokens of all that a model gets."""
+    more = len(request.instructions) + len(encode(request.tools)) + len(encode(request.answer))
+    return more // CHARACTERS + tokens_of(request.messages)

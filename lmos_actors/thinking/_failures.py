@@ -1,0 +1,21 @@
+"""The failures of thinking: answers to a request (`ActionFailed`) with a code, beside those of models."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from lmos_actors.errors import ActionFailed
+
+BUDGET_EXCEEDED: Final = "BUDGET_EXCEEDED"
+"""The next step would take more than the `Budget` of the turn, or of the session, allows."""
+
+ANSWER_INVALID: Final = "ANSWER_INVALID"
+"""The model has given no answer of the wanted type, or an empty one, and again when it was told why."""
+
+ANSWER_REFUSED: Final = "ANSWER_REFUSED"
+"""The model does not want to answer."""
+
+
+def thinking_failure(code: str, message: str, **more: Any) -> ActionFailed:
+    """Return the failure of a turn, to be raised."""
+    return ActionFailed({"code": code, "message": message, **more})

@@ -1,0 +1,147 @@
+"""Hand-over: another chat agent answers the rest of a conversation, until it hands it back.
+
+The agent that hands over stays between: what its user says goes to the other agent, and what that answers
+comes back as it is made. So the user has one session, whose history is whole, and neither agent needs to know
+where the other one runs. The other agent finds in `turn.metadata` that the conversation was handed over; it
+hands it back by the tool `hand_back`.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+import msgspec
+
+from lmos_actors.actors import Agent, Ref
+from lmos_actors.errors import ActionFailed, AgentError
+from lmos_actors.facades import (
+    ChatAgent,
+    ChatPart,
+    MediaPiece,
+    TextChunk,
+    Tool,
+    ToolCalled,
+    ToolReturned,
+    TurnBegan,
+    tool_of,
+)
+
+from ._tools import proper_name
+
+if TYPE_CHECKING:
+    from lmos_actors.facades import ChatTurn
+
+HANDED_OVER: Final = "handed_over"
+"""The member of the metadata of a message to an agent that a conversation was handed over to."""
+
+
+@attrs.frozen
+class HandOver:
+    """A tool of a thinking agent that hands the conversation over; made by `hand_over`."""
+
+    agent: Ref[Any] | type[ChatAgent]
+    name: str
+    description: str
+
+    @property
+    def tool(self) -> Tool:
+        """What the model gets of it; it is not called as others are."""
+        return attrs.evolve(_offered, name=self.name, description=self.description)
+
+
+def hand_over(
+    agent: Ref[Any] | type[ChatAgent], *, name: str | None = None, description: str | None = None
+) -> HandOver:
+    """Return the tool that hands a conversation over to a chat agent, a ref or a class.
+
+    The model knows it by its `name`, `hand_over_to_` and that of the agent by default, and by `description`,
+    which says when to use it. Raises TypeError for what is no agent.
+    """
+    given: Any = agent
+    if isinstance(agent, Ref):
+        called = str(agent.path).rpartition("/")[2]
+    elif isinstance(given, type) and issubclass(given, Agent):
+        called = agent.__name__
+        description = description or f"Hand the conversation over to {called}: {agent.__contract__.doc}"
+    else:
+        raise TypeError(f"hand_over takes a ref or the class of a chat agent, not {agent!r}")
+    text = description or f"Hand the conversation over to {called}, who answers from now on."
+    return HandOver(agent, proper_name(name or f"hand_over_to_{called}"), text)
+
+
+def _hand_over(reason: str = "") -> str:
+    return reason
+
+
+def _hand_back(reason: str = "") -> str:
+    """Give the conversation back to the one who handed it over, when you are done or cannot help."""
+    return "handed back"
+
+
+_offered: Final = tool_of(_hand_over, name="hand_over")
+hand_back: Final = tool_of(_hand_back, name="hand_back")
+"""The tool by which an agent gives a conversation back: `await turn.use(hand_back)`."""
+
+
+@attrs.define
+class PassedOn:
+    """What became of a message that was passed on to another agent."""
+
+    session: str | None
+    said: bool = False
+    back: str | None = None
+    """Why the other agent has handed the conversation back; None: it has not."""
+
+
+async def pass_on(turn: ChatTurn, ref: Ref[Any], session: str | None, reason: str) -> PassedOn:
+    """Pass a message on to another chat agent, and its answer to the user.
+
+    An agent that is not there, or fails before it has said anything, hands back. Raises ActionFailed where
+    it breaks off in its answer.
+    """
+    passed = PassedOn(session)
+    metadata = {**turn.metadata, HANDED_OVER: {"reason": reason}}
+    parts = [await _embedded(turn, part) for part in turn.parts] or None
+    hidden = ""
+    try:
+        async with ref.stream(ChatAgent.chat, turn.text, session, parts, metadata, new=True) as items:
+            async for item in items:
+                if isinstance(item, TurnBegan):
+                    passed.session = item.session
+                elif isinstance(item, ToolCalled) and item.name == hand_back.name:
+                    hidden, passed.back = item.id, str(item.arguments.get("reason") or "it is done")
+                elif isinstance(item, TextChunk):
+                    passed.said = True
+                    await turn.say(item.text)
+                    for piece in item.parts:
+                        await turn.say(piece)
+                elif isinstance(item, ToolCalled | ToolReturned | MediaPiece) and item_id(item) != hidden:
+                    await turn.show(item)
+    except AgentError as error:
+        if passed.said:
+            raise error if isinstance(error, ActionFailed) else _broken_off() from None
+        passed.back = f"it cannot answer now ({type(error).__name__})"
+    return passed
+
+
+def item_id(item: ToolCalled | ToolReturned | MediaPiece) -> str:
+    """Return the id of the call that an item belongs to, empty for none."""
+    return "" if isinstance(item, MediaPiece) else item.id
+
+
+def _broken_off() -> ActionFailed:
+    return ActionFailed({"code": "TOOL_ERROR", "message": "the agent that answers has broken off"})
+
+
+async def _embedded(turn: ChatTurn, part: ChatPart) -> ChatPart:
+    """Return a part with its content, where that is a file of this session, which others cannot read."""
+    media = part.media
+    if media is None or media.storage_ref is None:
+        return part
+    try:
+        data = b64encode(await turn.read(part)).decode()
+    except LookupError:
+        return part
+    return msgspec.structs.replace(part, media=msgspec.structs.replace(media, data=data, storage_ref=None))

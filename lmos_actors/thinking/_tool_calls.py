@@ -1,0 +1,183 @@
+"""Calls of tools: the requests of one answer of a model, carried out side by side.
+
+What it keeps true:
+
+- **Each request has one result, and the results are in the order of the requests**, whatever happens to a
+  tool: a model that misses one cannot go on.
+- **The model is told of a failure, and of no more than others may know.** A failure that a tool declares, and
+  a refusal of the runtime, it gets in words; of an exception that nobody declared it gets nothing.
+- **What may have happened is not repeated in silence.** After a tool whose outcome is not known the model
+  gets told so, and the same call of the same turn is not carried out again, unless a repeat does no more.
+- **Only what was offered is called.** A result that asks for other tools is data as any other.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import attrs
+import trio
+from msgspec import Meta, Struct
+from msgspec.json import encode
+
+from lmos_actors.errors import (
+    ActionFailed,
+    AgentDied,
+    AgentUnavailable,
+    DeadlineExceeded,
+    Forbidden,
+    InvalidInput,
+    LmosActorsError,
+    MailboxFull,
+    NotAllowed,
+    NotFound,
+    OutcomeUnknown,
+    RateLimited,
+    ToolFailed,
+    Unauthorized,
+    nearest,
+)
+from lmos_actors.llm import ToolMessage
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+    from lmos_actors.facades import Tool
+    from lmos_actors.llm import ToolRequest
+
+    from ._budget import Account
+
+SHOWN: Final = 200
+"""Characters of unreadable arguments that the model gets back."""
+
+
+class ToolLimits(Struct, frozen=True, omit_defaults=True):
+    """Limits of the calls of tools.
+
+    At most `concurrency` tools are called at once, each has `seconds`, and of each result the model gets at
+    most `result_bytes`.
+    """
+
+    concurrency: Annotated[int, Meta(ge=1)] = 8
+    seconds: Annotated[float, Meta(gt=0)] = 30.0
+    result_bytes: Annotated[int, Meta(ge=1)] = 32_768
+
+
+class ToolCalls:
+    """The calls of tools in one turn; `use` calls one with arguments by name, as `turn.use` does."""
+
+    def __init__(
+        self,
+        tools: Mapping[str, Tool],
+        account: Account,
+        limits: ToolLimits,
+        use: Callable[..., Awaitable[Any]] | None,
+    ) -> None:
+        self._tools = {name: _limited(tool, limits) for name, tool in tools.items()}
+        self._account = account
+        self._use = use
+        self._room = trio.CapacityLimiter(limits.concurrency)
+        self._unknown: set[bytes] = set()
+        """The calls of which it is not known what became of them."""
+
+    async def carry_out(self, requests: Sequence[ToolRequest]) -> list[ToolMessage]:
+        """Carry out the requests of one answer; return their results, in the order of the requests."""
+        results: list[ToolMessage | None] = [None] * len(requests)
+
+        async def one(place: int, request: ToolRequest) -> None:
+            async with self._room:
+                results[place] = await self._result(request)
+
+        async with trio.open_nursery() as nursery:
+            for place, request in enumerate(requests):
+                why = self._refused(request)
+                if why is None:
+                    nursery.start_soon(one, place, request)
+                else:
+                    results[place] = ToolMessage(request.id, request.name, error=why)
+        return [result for result in results if result is not None]
+
+    def _refused(self, request: ToolRequest) -> str | None:
+        """Return why a request is not carried out; None if it is to be."""
+        name = request.name
+        if name not in self._tools:
+            near = nearest(name, self._tools)
+            hint = f", did you mean {near!r}?" if near else f"; there are: {', '.join(self._tools) or 'none'}"
+            return f"there is no tool {name!r}{hint}"
+        if request.unreadable:
+            return f"the arguments are no JSON object: {request.unreadable[:SHOWN]}"
+        if _key(request) in self._unknown:
+            return "not called again: what became of the same call before is not known"
+        if not self._account.admit_tool():
+            return f"not called: the budget of {self._account.budget.tools} calls of tools is used up"
+        return None
+
+    async def _result(self, request: ToolRequest) -> ToolMessage:
+        tool = self._tools[request.name]
+        try:
+            if self._use is None:
+                result = await tool.call(request.arguments)
+            else:
+                result = await self._use(tool, **request.arguments)
+        except ToolFailed as error:
+            if not tool.repeatable and _is_unknown(error.__cause__):
+                self._unknown.add(_key(request))
+            return ToolMessage(request.id, request.name, error=_reason_for_model(error))
+        return ToolMessage(request.id, request.name, result)
+
+
+def _limited(tool: Tool, limits: ToolLimits) -> Tool:
+    """Return a tool with a deadline, and with results that are cut where they are too long."""
+
+    async def call(given: Mapping[str, Any]) -> Any:
+        with trio.move_on_after(limits.seconds):
+            return _cut(await tool.call(given), limits.result_bytes)
+        late = DeadlineExceeded(tool.name, limits.seconds)
+        raise ToolFailed(tool.name, str(late)) from late
+
+    return attrs.evolve(tool, call=call)
+
+
+def _key(request: ToolRequest) -> bytes:
+    return encode((request.name, request.arguments), order="sorted")
+
+
+def _cut(result: Any, most: int) -> Any:
+    """Return a result, or the beginning of its text where it has more bytes than that."""
+    written = result.encode() if isinstance(result, str) else encode(result)
+    if len(written) <= most:
+        return result
+    return f"{written[:most].decode(errors='ignore')} ... [cut: {most} of {len(written)} bytes]"
+
+
+def _is_unknown(error: BaseException | None) -> bool:
+    """Return whether what failed so may have happened, or in part."""
+    if isinstance(error, AgentDied):
+        return error.started
+    return isinstance(error, OutcomeUnknown | DeadlineExceeded)
+
+
+def _reason_for_model(error: ToolFailed) -> str:
+    """Return why a tool failed, in words for a model."""
+    cause = error.__cause__
+    if cause is None:
+        return error.reason
+    if isinstance(cause, OutcomeUnknown | AgentDied) and _is_unknown(cause):
+        return (
+            "OutcomeUnknown: the tool broke off, and may have done its work or not. "
+            "Do not simply repeat it: find out, or say that it is not known."
+        )
+    if isinstance(cause, DeadlineExceeded):
+        return f"no answer within {cause.seconds:g} s: it was broken off, and may have done its work or not"
+    if isinstance(cause, ActionFailed):
+        return str(cause)
+    if isinstance(cause, Forbidden | Unauthorized | NotAllowed):
+        return f"{type(cause).__name__}: you may not use this. {cause}"
+    if isinstance(cause, InvalidInput):
+        return f"its arguments are not right: {cause}"
+    if isinstance(cause, AgentDied | AgentUnavailable | MailboxFull | NotFound | RateLimited):
+        return "the tool is busy or not there now; it has not begun"
+    if not isinstance(cause, LmosActorsError):  # a mistake in a function, of which nobody else would hear
+        logging.getLogger("lmos_actors").error("the tool %r failed", error.tool, exc_info=cause)
+    return "the tool failed"

@@ -1,0 +1,211 @@
+"""Tools of a model: what can be one, under which name, and what a model gets of it.
+
+A source of tools is a function, a `Tool`, an agent by its ref or its class, some of its actions
+(`(ref, Orders.find)`), or a thing that was consumed without a class. Of an agent the actions with one output
+become tools, by its class or its description. A chat agent is one tool: the model says something, and gets
+the answer. The names are those of the functions and actions; where two are the same, that of the agent
+stands before them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
+
+import attrs
+import msgspec
+
+from lmos_actors.actors import STREAM, Action, Agent, Ref, Turn, contract_of
+from lmos_actors.bindings import ConsumedThing
+from lmos_actors.errors import ActionFailed, ToolFailed
+from lmos_actors.facades import ChatAgent, Tool, TurnBegan, TurnDone, tool_of
+from lmos_actors.llm import ToolOffer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from lmos_actors.actors import Contract
+
+ToolSource: TypeAlias = Tool | Callable[..., Any] | Ref[Any] | type[Agent] | ConsumedThing | tuple[Any, ...]
+"""What can be a tool: see the essay of this file."""
+
+Find: TypeAlias = Callable[[type[Agent]], Ref[Any]]
+"""Finds an agent of a class: `self.find` of an agent."""
+
+LONGEST_NAME: Final = 64
+"""Characters of the name of a tool: providers take no more."""
+
+_OTHERS: Final = re.compile(r"[^a-zA-Z0-9_-]")
+
+_NO_NOTE: Final = "Sent as it is, also beyond 2^53."
+"""What schemas say of integers, for readers with doubles; models would take it for a hint."""
+
+
+@attrs.frozen
+class _Named:
+    """A tool, and the name of its agent; empty where there is none."""
+
+    tool: Tool
+    agent: str = ""
+
+
+def tools_of(sources: Sequence[ToolSource], find: Find | None = None) -> dict[str, Tool]:
+    """Return the tools that some sources stand for, by name.
+
+    `find` finds agents that are given by their class. An agent of which nothing is known now, as it has not
+    started yet, has no tools. Raises TypeError for what is no source, ValueError for two functions of the
+    same name.
+    """
+    found = [each for source in sources for each in _named(source, find)]
+    counts: dict[str, int] = {}
+    for each in found:
+        counts[each.tool.name] = counts.get(each.tool.name, 0) + 1
+    tools: dict[str, Tool] = {}
+    for each in found:
+        name = each.tool.name
+        if counts[name] > 1 and each.agent:
+            name = f"{each.agent}_{name}"
+        name = proper_name(name)
+        if name in tools:
+            raise ValueError(f"two tools are named {name!r}: use tool_of(..., name=...) for one of them")
+        tools[name] = each.tool if name == each.tool.name else attrs.evolve(each.tool, name=name)
+    return tools
+
+
+def proper_name(name: str) -> str:
+    """Return a name that all providers take: letters, digits, `_` and `-`, 64 at most."""
+    return _OTHERS.sub("_", name)[:LONGEST_NAME]
+
+
+def offer_of(tool: Tool) -> ToolOffer:
+    """Return what a model gets of a tool."""
+    return ToolOffer(tool.name, tool.description, _without_notes(tool.schema))
+
+
+def _without_notes(schema: Any) -> Any:
+    if isinstance(schema, dict):
+        members: dict[str, Any] = schema  # pyright: ignore[reportUnknownVariableType]
+        return {
+            name: _without_notes(each)
+            for name, each in members.items()
+            if name != "description" or each != _NO_NOTE
+        }
+    return list(map(_without_notes, schema)) if isinstance(schema, list) else schema  # pyright: ignore
+
+
+# ---- sources
+
+
+def _named(source: Any, find: Find | None) -> Iterator[_Named]:
+    if isinstance(source, Tool):
+        yield _Named(source)
+    elif isinstance(source, type) and issubclass(source, Agent):
+        yield from _of_agent(_found(source, find), source.__contract__)
+    elif isinstance(source, Ref):
+        ref: Ref[Any] = source  # pyright: ignore[reportUnknownVariableType]
+        yield from _of_agent(ref, contract_of(ref))
+    elif isinstance(source, ConsumedThing):
+        yield from _of_thing(source)
+    elif isinstance(source, tuple) and len(source) > 1:  # pyright: ignore[reportUnknownArgumentType]
+        parts: tuple[Any, ...] = source  # pyright: ignore[reportUnknownVariableType]
+        first, *handles = parts
+        ref = _found(first, find) if isinstance(first, type) else first
+        yield from (_Named(tool_of(ref, handle), _name_of(ref)) for handle in handles)
+    elif callable(cast("object", source)) and not isinstance(source, type):
+        yield _Named(tool_of(source))
+    else:
+        hint = (
+            "; write the class and the action: (Orders, Orders.find)"
+            if hasattr(cast("object", source), "options")
+            else ""
+        )
+        raise TypeError(
+            f"a tool is a function, a Tool, an agent's class, a ref or (ref, handle), not {source!r}{hint}"
+        )
+
+
+def _found(cls: Any, find: Find | None) -> Ref[Any]:
+    if find is None:
+        raise TypeError(
+            f"{cls.__name__} is a class: give find=self.find, or the ref self.find({cls.__name__})"
+        )
+    return find(cls)
+
+
+def _name_of(ref: Any) -> str:
+    return str(ref.path).rpartition("/")[2]
+
+
+def _of_agent(ref: Ref[Any], contract: Contract | None) -> Iterator[_Named]:
+    if contract is None:
+        return
+    name = _name_of(ref)
+    chats = ChatAgent.__contract__.actions
+    if all(contract.actions.get(each) is handle for each, handle in chats.items()):
+        yield _Named(chat_tool(ref, proper_name(name), contract), name)
+    for wire, handle in contract.actions.items():
+        op = contract.table[wire]
+        if op.untyped and op.kind != STREAM:
+            yield _Named(_untyped_tool(ref, wire, handle), name)
+        elif isinstance(handle, Turn | Action) and not op.streams and chats.get(wire) is not handle:
+            yield _Named(tool_of(cast("Any", ref), cast("Any", handle)), name)
+
+
+def chat_tool(ref: Ref[Any], name: str, contract: Contract) -> Tool:
+    """Return a chat agent as a tool: a conversation of one message, of which nothing is kept."""
+
+    async def ask(message: str) -> str:
+        session = answer = ""
+        async with ref.stream(ChatAgent.chat, message) as items:
+            async for item in items:
+                if isinstance(item, TurnBegan):
+                    session = item.session
+                elif isinstance(item, TurnDone):
+                    answer = item.text
+        await ref.invoke(ChatAgent.forget, session)
+        return answer
+
+    return attrs.evolve(tool_of(ask, name=name), description=contract.doc or f"Ask {contract.title}.")
+
+
+def _untyped_tool(ref: Ref[Any], name: str, handle: Any) -> Tool:
+    """Return an action of an agent that is known by its names: it takes any object."""
+    return _tool(name, "", {"type": "object"}, partial(_invoke, ref, handle))
+
+
+async def _invoke(ref: Any, handle: Any, given: Mapping[str, Any]) -> Any:
+    return await ref.invoke(handle, **given)
+
+
+def _of_thing(thing: ConsumedThing) -> Iterator[_Named]:
+    """Return the actions of a description with one output. Raises TypeError for a thing without one."""
+    described = thing.description
+    if described is None:
+        raise TypeError(f"{thing!r} has no description that says what it can do: consume it by its URL")
+    name = proper_name(described.title or thing.path)
+    for wire, action in (described.actions or {}).items():
+        if described.streams_of(wire) is None:
+            schema = action.input or {"type": "object"}
+            call = partial(_invoke_thing, thing, wire, has_input=action.input is not None)
+            tool = _tool(wire, action.description or "", schema, call)
+            yield _Named(attrs.evolve(tool, repeatable=bool(action.safe or action.idempotent)), name)
+
+
+async def _invoke_thing(thing: ConsumedThing, name: str, given: Mapping[str, Any], *, has_input: bool) -> Any:
+    return await (thing.invoke(name, dict(given)) if has_input else thing.invoke(name))
+
+
+def _tool(name: str, description: str, schema: dict[str, Any], invoke: Callable[..., Any]) -> Tool:
+    """Return a tool whose arguments are checked where they go."""
+
+    async def call(given: Mapping[str, Any]) -> Any:
+        try:
+            return msgspec.to_builtins(await invoke(given), str_keys=True)
+        except ActionFailed as error:
+            raise ToolFailed(name, str(error)) from error
+        except Exception as error:
+            raise ToolFailed(name, f"{type(error).__name__}: {error}") from error
+
+    return Tool(name, description, schema, call)
