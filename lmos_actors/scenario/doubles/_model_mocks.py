@@ -105,6 +105,11 @@ def shown_request(request: Request) -> dict[str, Any]:
     return shown
 
 
+def brief_input(asked: Any) -> Any:
+    """Return what a failure shows of the input of a model."""
+    return shown_request(model_request(asked, USER)) if is_mapping(asked) and "messages" in asked else asked
+
+
 def tokens_in(value: Any) -> int:
     """Return how many tokens plain data has, by its length: no provider has counted them."""
     return -(-len(json.dumps(value, ensure_ascii=False)) // CHARACTERS)

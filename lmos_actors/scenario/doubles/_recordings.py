@@ -6,8 +6,6 @@ one agent of one of its runs, with its requests, answers and other effects.
 
 from __future__ import annotations
 
-import json
-from difflib import SequenceMatcher
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
@@ -18,6 +16,7 @@ from lmos_actors.files import FileError, Mistake, did_you_mean, is_list, is_mapp
 from ..judge import CUT_SHORT, LogFile
 from ..model import Replay
 from ..values import same
+from ._differences import distance
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -33,8 +32,8 @@ LISTENING: Final = ("subscribe", "subscribe to all")
 ANSWER: Final = "answer"
 """The type of what answers on a relay, unless it is said."""
 
-COMPARED: Final = 100
-"""Most recorded requests compared with an unrecorded one, and most characters of each."""
+COMPARED: Final = 500
+"""Most recorded requests compared with an unrecorded one."""
 
 
 @attrs.define
@@ -309,15 +308,10 @@ def fits(recorded: Any, asked: Any, *, allow_missing: bool = False) -> bool:
 
 
 def most_similar(exchanges: Iterator[Exchange], asked: Any) -> Exchange | None:
-    """Return the exchange whose input is most like one, None if there are none."""
-    text = _text(asked)
+    """Return the exchange whose input differs least from one, None if there are none."""
     best: tuple[float, Exchange] | None = None
     for exchange, _ in zip(exchanges, range(COMPARED), strict=False):
-        likeness = SequenceMatcher(None, text, _text(exchange.input), autojunk=False).ratio()
-        if best is None or likeness > best[0]:
-            best = likeness, exchange
+        apart = distance(exchange.input, asked)
+        if best is None or apart < best[0]:
+            best = apart, exchange
     return best[1] if best is not None else None
-
-
-def _text(value: Any) -> str:
-    return json.dumps(value, sort_keys=True)[:COMPARED]

@@ -28,7 +28,8 @@ from lmos_actors.reports import Failure
 
 from .._untyped import untyped_class
 from ..model import USER
-from ..values import exception_class, show
+from ..values import exception_class, is_shown_whole, show
+from ._differences import differences, listing
 from ._recordings import LISTENING, fits, most_similar, recorded_agent_of
 
 if TYPE_CHECKING:
@@ -104,6 +105,8 @@ class ReplayScript:
         self.paths = paths
         self.recorded = recorded
         self.manner: ReplayManner = NEAR
+        self.brief: Callable[[Any], Any] = _whole
+        """What of an input is shown of a request that is not in the recording."""
         self._entry = entry
         self._recording = recording
         self._place = place
@@ -156,13 +159,19 @@ class ReplayScript:
         if alike:
             saw = f"it was recorded {_times(len(alike))}, and has been asked more often"
         elif near is not None:
-            used = ", which has been used" if near.line in self._used else ""
-            saw = f"the nearest is {show(near.input)} ({self._line(near)}){used}"
+            saw = self._nearest(near, shown)
         else:
             there = dict.fromkeys(f"{e.verb} {e.affordance}" for e in self.recorded.exchanges)
             saw = f"recorded are {', '.join(list(there)[:5]) or 'no requests'}"
-        expected = f"a recorded {what} {show(shown)} from {sender}"
+        expected = f"a recorded {what} {show(self.brief(shown))} from {sender}"
         self._failures.append(self._more(expected, saw))
+
+    def _nearest(self, near: Exchange, shown: Any) -> str:
+        """Return the nearest recorded request as text: as a whole, or by what differs where it is long."""
+        used = ", which has been used" if near.line in self._used else ""
+        if is_shown_whole(near.input) and is_shown_whole(shown):
+            return f"the nearest is {show(near.input)} ({self._line(near)}){used}"
+        return f"the nearest is at {self._line(near)}{used}: {listing(differences(near.input, shown))}"
 
     def _line(self, exchange: Exchange) -> str:
         return f"{self._recording.name}:{exchange.line}"
@@ -233,6 +242,10 @@ class NearReplayManner:
 
 
 NEAR: Final = NearReplayManner()
+
+
+def _whole(value: Any) -> Any:
+    return value
 
 
 def _times(count: int) -> str:

@@ -57,9 +57,13 @@ def _mock_contract(name: str, entry: Mock) -> type:
 
 
 def _replay_contract(name: str, entry: Replay, recording: Recording) -> type:
+    made = contract_of(name, entry, recording)  # which knows whether it is in the recording
+    if entry.speaks == "model":
+        from lmos_actors.llm import Model
+
+        return Model
     if entry.speaks != "omnia":
-        return contract_of(name, entry, recording)
-    contract_of(name, entry, recording)  # which knows whether it is in the recording
+        return made
     from ..doubles._chat_mocks import ChatReplay
 
     return ChatReplay

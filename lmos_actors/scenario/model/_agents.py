@@ -202,10 +202,11 @@ class Replay(Supervised, frozen=True, kw_only=True, tag_field="from", tag="repla
     """An agent that answers as `agent` did in a recorded message log. A request that is not in it fails.
 
     With `use` it stands for that class, and `run --update-recordings` can record it anew from the real one.
-    One that speaks `omnia` is a chat agent, one that speaks `relay` is on the hub of the file.
+    One that speaks `omnia` is a chat agent, one that speaks `relay` is on the hub of the file, one that
+    speaks `model` is a language model.
     """
 
-    speaks: Literal["lmos", "omnia", "relay"] = "lmos"
+    speaks: Literal["lmos", "omnia", "relay", "model"] = "lmos"
     log: Name
     agent: Name | None = None
     use: Name | None = None

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from ..doubles import (
     MockScript,
     ReplayScript,
+    is_model,
     log_path,
     mock_class,
     recorded_agent_of,
@@ -71,6 +72,11 @@ def _mock_class(name: str, cls: type[Agent], script: MockScript) -> type[Agent]:
 
 
 def _replay_class(name: str, cls: type[Agent], script: ReplayScript, speaks: str) -> type[Agent]:
+    if speaks == "model" or is_model(cls):
+        from ..doubles._model_mocks import brief_input  # few files need it
+
+        script.brief = brief_input
+        return replay_class(cls, script)
     if speaks == "lmos":
         return replay_class(cls, script)
     if speaks == "relay":

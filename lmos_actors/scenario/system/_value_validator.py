@@ -191,7 +191,7 @@ class ValueValidator:
         entry = self.names.agents.get(name)
         cls = self.names.classes.get(name)
         untyped = isinstance(entry, (Mock, Replay)) and entry.use is None and not self.names.is_of_tree(name)
-        is_model = isinstance(entry, Mock) and entry.speaks == "model"
+        is_model = isinstance(entry, Mock | Replay) and entry.speaks == "model"
         if cls is None or (untyped and not is_model) or not isinstance(points_to, type):
             return
         if is_model and issubclass(points_to, cls):

@@ -33,4 +33,4 @@ from ._schemas import (
     misfits as misfits,
     unknown_members as unknown_members,
 )
-from ._values import holds as holds, same as same, show as show
+from ._values import holds as holds, is_shown_whole as is_shown_whole, same as same, show as show

@@ -11,11 +11,20 @@ _LONGEST = 200
 
 def show(value: object) -> str:
     """Write a value for people, cut when long."""
-    try:
-        text = json.dumps(value, ensure_ascii=False)
-    except (TypeError, ValueError):
-        text = repr(value)
+    text = _text(value)
     return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
+
+
+def is_shown_whole(value: object) -> bool:
+    """Return whether a value is short enough to be shown as a whole."""
+    return len(_text(value)) <= _LONGEST
+
+
+def _text(value: object) -> str:
+    try:
+        return json.dumps(value, ensure_ascii=False)
+    except (TypeError, ValueError):
+        return repr(value)
 
 
 def same(left: object, right: object) -> bool:

@@ -8,7 +8,7 @@ from msgspec import UNSET
 
 from lmos_actors.files import did_you_mean
 
-from ...doubles import on_hub
+from ...doubles import is_model, on_hub
 from ...model import (
     USER,
     Bridge,
@@ -37,6 +37,9 @@ if TYPE_CHECKING:
     from ...system._value_validator import ValueValidator
 
 _ANSWERS: Final = ("output", "reply", "fail", "crash")
+_OF_OTHERS: Final = ("omnia", "relay")
+"""What is spoken by agents that stand for no class."""
+
 _MESSAGE: Final = "message"
 """The action of the rules of a mock that speaks Omnia's protocol."""
 _WHEN: Final = ("action", "from", "after", "contains", "equals", "match")
@@ -63,13 +66,23 @@ class DoubleValidator:
                 for index, rule in enumerate(entry.rules):
                     self._rule(name, rule, (*path, "rules", index))
                 self._reached(entry, path)
-            elif isinstance(entry, Replay) and entry.speaks != "lmos" and entry.use is not None:
+            elif isinstance(entry, Replay) and entry.speaks == "model" and self._is_no_model(name, path):
+                pass
+            elif isinstance(entry, Replay) and entry.speaks in _OF_OTHERS and entry.use is not None:
                 why = f'a replay that speaks {entry.speaks} stands for no class: leave out "use"'
                 self.names.report((*path, "use"), why, "shape", key=True)
             elif isinstance(entry, Replay) and entry.use is None:
                 for key in ("args", "state"):
                     if getattr(entry, key):
                         self.names.report((*path, key), f'"{key}" needs "use"', "shape", key=True)
+
+    def _is_no_model(self, name: str, path: DataPath) -> bool:
+        """Return whether what is to be a language model stands for another class, and report it."""
+        cls: Any = self.names.classes.get(name)
+        wrong = cls is not None and not is_model(cls)
+        if wrong:
+            self.names.report((*path, "speaks"), f"{cls.__name__} is no language model")
+        return wrong
 
     def _bridge(self, entry: Bridge, path: DataPath) -> None:
         """Check that a bridge leads to a chat agent, or to an agent that others reach."""

@@ -9,7 +9,7 @@ from msgspec import UNSET
 
 from lmos_actors.files import did_you_mean
 
-from ...doubles import tools_after
+from ...doubles import is_model, tools_after
 from ...model import Called, Done, Progressed
 
 if TYPE_CHECKING:
@@ -74,10 +74,8 @@ class ModelMockValidator:
 
     def mock(self, name: str, entry: Mock, path: DataPath) -> None:
         """Check what it stands for, and that its rules wait for no tool that it does not call."""
-        from lmos_actors.llm import Model  # few files need it
-
         cls: Any = self.names.classes.get(name)
-        if cls is not None and not issubclass(cls, Model):
+        if cls is not None and not is_model(cls):
             why = f'what takes the place of "{name}" is a {cls.__name__}, a language model is none'
             self.names.report((*path, "speaks"), why)
         called = _called(entry)

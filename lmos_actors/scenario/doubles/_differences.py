@@ -1,0 +1,139 @@
+"""Differences between what was recorded and what has been asked, by path. Pure functions.
+
+Lists of things that have names, such as the tools that a model is offered, are compared by name: a tool that
+has been added does not make all that come after it differ. Of long texts the part around the first difference
+is shown.
+"""
+
+from __future__ import annotations
+
+from difflib import SequenceMatcher
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+
+from lmos_actors._core import HIDDEN
+from lmos_actors.files import is_list, is_mapping
+
+from ..values import same, show
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+NOTHING: Final = object()
+"""Stands for what is on one side only."""
+
+SHOWN: Final = 3
+"""Most differences that are shown; the others are counted."""
+
+LONGEST: Final = 60
+"""Most characters of a text that are shown."""
+
+BEFORE: Final = 20
+"""Characters of a long text that are shown before its first difference."""
+
+COMPARED: Final = 200
+"""Most characters of a text that are compared to find the most similar one."""
+
+
+@attrs.frozen
+class Difference:
+    """One difference, at a path such as `$.tools[look_up].description`; `NOTHING` where there is none."""
+
+    path: str
+    recorded: Any
+    asked: Any
+
+    def __str__(self) -> str:
+        if self.recorded is NOTHING:
+            return f"at {self.path} nothing is recorded, and asked was {show(self.asked)}"
+        if self.asked is NOTHING:
+            return f"at {self.path} recorded is {show(self.recorded)}, and nothing was asked"
+        if isinstance(self.recorded, str) and isinstance(self.asked, str):
+            recorded, asked = _around(self.recorded, self.asked)
+        else:
+            recorded, asked = show(self.recorded), show(self.asked)
+        return f"at {self.path} recorded is {recorded}, and asked was {asked}"
+
+
+def differences(recorded: Any, asked: Any, path: str = "$") -> Iterator[Difference]:
+    """Find where two values differ, in the order of the recorded one; what is hidden fits anything."""
+    if isinstance(recorded, str) and recorded == HIDDEN:
+        return
+    if is_mapping(recorded) and is_mapping(asked):
+        yield from _by_key(recorded, asked, lambda key: f"{path}.{key}")
+    elif is_list(recorded) and is_list(asked):
+        one, other = _by_name(recorded), _by_name(asked)
+        if one is not None and other is not None:
+            yield from _by_key(one, other, lambda key: f"{path}[{key}]")
+        else:
+            yield from _by_key(
+                dict(enumerate(recorded)), dict(enumerate(asked)), lambda key: f"{path}[{key}]"
+            )
+    elif not same(recorded, asked):
+        yield Difference(path, recorded, asked)
+
+
+def _by_key(recorded: Mapping[Any, Any], asked: Mapping[Any, Any], place: Any) -> Iterator[Difference]:
+    for key, value in recorded.items():
+        if key in asked:
+            yield from differences(value, asked[key], place(key))
+        else:
+            yield Difference(place(key), value, NOTHING)
+    for key, value in asked.items():
+        if key not in recorded:
+            yield Difference(place(key), NOTHING, value)
+
+
+def _by_name(values: list[Any]) -> dict[str, Any] | None:
+    """Return things by their names; None where not all have one, or two have the same."""
+    found: dict[str, Any] = {}
+    for value in values:
+        name = value.get("name") if is_mapping(value) else None
+        if not isinstance(name, str) or name in found or "role" in value:
+            return None
+        found[name] = value
+    return found
+
+
+def distance(recorded: Any, asked: Any) -> float:
+    """Return how far apart two values are: what differs, each from 0 for equal texts, and its size."""
+    return sum(_weight(found) for found in differences(recorded, asked))
+
+
+def _weight(found: Difference) -> float:
+    if isinstance(found.recorded, str) and isinstance(found.asked, str):
+        one, other = found.recorded[:COMPARED], found.asked[:COMPARED]
+        return 1.0 - 0.9 * SequenceMatcher(None, one, other, autojunk=False).ratio()
+    return float(_size(found.recorded) + _size(found.asked))
+
+
+def _size(value: Any) -> int:
+    if value is NOTHING:
+        return 0
+    if is_mapping(value):
+        return 1 + sum(map(_size, value.values()))
+    return 1 + sum(map(_size, value)) if is_list(value) else 1
+
+
+def listing(found: Iterable[Difference]) -> str:
+    """Return the first differences as text, and how many more there are."""
+    every = list(found)
+    more = f"; and {len(every) - SHOWN} more" if len(every) > SHOWN else ""
+    return "; ".join(map(str, every[:SHOWN])) + more
+
+
+def _around(one: str, other: str) -> tuple[str, str]:
+    """Return two texts around the place at which they begin to differ."""
+    if len(one) <= LONGEST and len(other) <= LONGEST:
+        return show(one), show(other)
+    alike = next(
+        (place for place, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1]), None
+    )
+    begin = max(0, (min(len(one), len(other)) if alike is None else alike) - BEFORE)
+    return _cut(one, begin), _cut(other, begin)
+
+
+def _cut(text: str, begin: int) -> str:
+    part = text[begin : begin + LONGEST]
+    return show(("…" if begin else "") + part + ("…" if begin + LONGEST < len(text) else ""))
