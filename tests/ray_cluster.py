@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from contextlib import contextmanager
 from importlib.util import find_spec
+from itertools import count
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,27 +18,40 @@ needs_ray = pytest.mark.skipif(
     find_spec("ray") is None and os.environ.get("LMOS_ACTORS_RAY") != "required",
     reason="ray is not installed here: pip install 'lmos-actors[ray]'",
 )
+_numbers = count(2)
 
 
 @contextmanager
-def cluster(raylets: int = 1) -> Generator[Any]:
-    """Run a cluster for a block. Its `address` is for `RayPlace`.
+def cluster(*processors: int) -> Generator[Any]:
+    """Run a cluster for a block, one machine for each number of processors. Its `address` is for `RayPlace`.
 
-    A single raylet has two processors; of several the first, to which a launcher is connected, has none, so
-    that processes which want some run on the others, which may be killed.
+    The first machine is the head, to which a launcher is connected. Where it has none, processes that want
+    some run on the others, which may be killed. The head has the address of this machine, each of the others
+    one of its own: 127.0.0.2, 127.0.0.3, ...
     """
     os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_MODE": "disabled"}
     from ray.cluster_utils import Cluster
 
-    node: dict[str, Any] = {
-        "num_cpus": 2 if raylets == 1 else 0,
-        "object_store_memory": 80 << 20,
-        "include_dashboard": False,
-    }
-    running: Any = Cluster(initialize_head=True, head_node_args=node)
+    head = {**_machine(processors[0]), "include_dashboard": False}
+    running: Any = Cluster(initialize_head=True, head_node_args=head)
     try:
-        for _ in range(raylets - 1):
-            running.add_node(num_cpus=8, object_store_memory=80 << 20)
+        for each in processors[1:]:
+            add_machine(running, each)
         yield running
     finally:
         running.shutdown()
+
+
+def add_machine(running: Any, processors: int) -> None:
+    """Add a machine to a cluster that runs; in the main thread, as Ray takes a signal."""
+    address = f"127.0.0.{next(_numbers)}"
+    running.add_node(**_machine(processors), node_ip_address=address)
+
+
+def _machine(processors: int) -> dict[str, Any]:
+    return {"num_cpus": processors, "object_store_memory": 80 << 20}
+
+
+def parent_of(pid: int) -> int:
+    """Return the process that has started another one: of a worker of Ray its raylet."""
+    return int(Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[1])

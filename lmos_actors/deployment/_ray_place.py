@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import socket
 import threading
 import time
@@ -36,7 +37,7 @@ import trio
 from lmos_actors.errors import ConfigError, StartFailed
 
 from ._control import AlreadyRunning
-from ._ray_worker import SHIPPED, RayReplica
+from ._ray_worker import SHIPPED, RayReplica, version
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Sequence
@@ -201,6 +202,7 @@ class RayPlace:
         """Be connected to the cluster for a block. Raise ConfigError, AlreadyRunning."""
         await self._reach()
         await trio.to_thread.run_sync(self._connect)
+        _take_sigterm_again()
         try:
             await self._mark()
             yield
@@ -222,17 +224,36 @@ class RayPlace:
 
     async def _reach(self) -> None:
         """Raise ConfigError where nobody listens: Ray would try for minutes, and cannot be interrupted."""
-        if self._address == "auto":
-            return
-        host, _, port = self._address.removeprefix("ray://").rpartition(":")
+        address = await trio.to_thread.run_sync(self._named)
+        host, _, port = address.removeprefix("ray://").rpartition(":")
         try:
             if not (host and port.isdecimal()):
-                raise OSError("it is written HOST:PORT")
+                raise OSError("an address is written HOST:PORT")
             with trio.fail_after(REACHED):
                 await (await trio.open_tcp_stream(host, int(port))).aclose()
         except (OSError, trio.TooSlowError) as error:
-            why = str(error) or f"no connection within {REACHED:g} s"
-            raise ConfigError(f"no Ray answers at {self._address!r}: {why}", "--on") from None
+            raise self._no_ray(str(error) or f"no connection within {REACHED:g} s") from None
+
+    def _named(self) -> str:
+        """Return the address that is meant: of "auto" what Ray finds. Raise ConfigError."""
+        if self._address == "auto":
+            find = import_module("ray._private.services").get_ray_address_from_environment
+            try:
+                self._address = find("auto", None)
+            except ConnectionError:
+                raise ConfigError(
+                    "no Ray runs on this machine: start it by `ray start --head`, or name one by "
+                    "ray://HOST:10001 or in RAY_ADDRESS",
+                    "--on",
+                ) from None
+        return self._address
+
+    def _no_ray(self, why: str) -> ConfigError:
+        return ConfigError(
+            f"no Ray answers at {self._address!r} ({why}): start it by `ray start --head`, or name another "
+            "by ray://HOST:10001 or in RAY_ADDRESS",
+            "--on",
+        )
 
     def _connect(self) -> None:
         logging.getLogger("ray").setLevel(logging.ERROR)
@@ -246,13 +267,11 @@ class RayPlace:
                 configure_logging=False,
             )
         except ConnectionError as error:
-            raise ConfigError(
-                f"no Ray answers at {self._address!r}: start it by `ray start --head`, or name another "
-                f"({error})",
-                "--on",
-            ) from None
+            raise self._no_ray(str(error)) from None
         except Exception as error:
-            raise ConfigError(f"Ray at {self._address!r}: {error}", "--on") from None
+            hint = ": install the same version of both here and there" if "ersion" in str(error) else ""
+            why = " ".join(str(error).split())
+            raise ConfigError(f"Ray at {self._address!r}: {why}{hint}", "--on") from None
 
     async def _mark(self) -> None:
         """Be the launcher of this namespace; wait for one that has just ended.
@@ -305,11 +324,13 @@ class RayPlace:
             actor = await trio.to_thread.run_sync(options.remote)
             with trio.move_on_after(self._placed) as scope:
                 words, files = self._shipped(order.arguments)
-                host, pid = await _answer(actor.begin.remote(words, files, dict(order.environment)))
+                environment = dict(order.environment)
+                host, pid = await _answer(actor.begin.remote(words, files, environment, version()))
                 return RayProcess(self._ray, actor, f"{pid}@{host}", self._do_aside)
             assert scope.cancelled_caught
             self._do_aside(partial(_killed, self._ray, actor))
         except self._ray.exceptions.RayError as error:
+            self._do_aside(partial(_killed, self._ray, actor))
             raise StartFailed(order.name, f"Ray: {_said_of(error)}") from None
         raise StartFailed(order.name, await trio.to_thread.run_sync(self._no_room, order))
 
@@ -330,9 +351,11 @@ class RayPlace:
 
     def _no_room(self, order: Order) -> str:
         free = self._ray.available_resources().get("CPU", 0)
+        alive = [node["Resources"].get("CPU", 0) for node in self._ray.nodes() if node["Alive"]]
         return (
             f"the cluster has had no room for {self._placed:g} s: it wants {order.processors or 0} "
-            f"processors, and {free:g} are free on all machines together"
+            f"processors of one machine (`limits`); the largest has {max(alive, default=0):g}, and {free:g} "
+            "are free on all machines together"
         )
 
     # ---- what an earlier launcher has left
@@ -376,6 +399,14 @@ def _no_news_of_ray() -> None:
     The supervisors of processes say in lines of their own what has ended.
     """
     vars(import_module("ray._private.worker"))["_worker_logs_enabled"] = False
+
+
+def _take_sigterm_again() -> None:
+    """Have Python take SIGTERM alone: Ray puts a handler before it that prints the stack of this process."""
+    if threading.current_thread() is threading.main_thread():
+        handler = signal.getsignal(signal.SIGTERM)
+        if handler is not None:  # else it is that of a program in C
+            signal.signal(signal.SIGTERM, handler)
 
 
 def _said_of(error: Exception) -> str:

@@ -23,7 +23,7 @@ import threading
 import time
 import traceback
 from contextlib import suppress
-from importlib import import_module
+from importlib import import_module, metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -44,6 +44,11 @@ MOST_BYTES: Final = 1 << 20
 
 SHIPPED: Final = "file:"
 """Begins a word in the place of which the path of a file is put that came with the order."""
+
+
+def version() -> str:
+    """Return the version of this package that is installed here."""
+    return metadata.version("lmos-actors")
 
 
 class Stream:
@@ -100,13 +105,23 @@ class RayReplica:
         self._raylet = os.getppid()
 
     def begin(
-        self, words: Sequence[str], files: Sequence[tuple[str, bytes]], environment: Mapping[str, str]
+        self,
+        words: Sequence[str],
+        files: Sequence[tuple[str, bytes]],
+        environment: Mapping[str, str],
+        launcher: str,
     ) -> tuple[str, int]:
         """Begin, unless that was done; return the address of the machine and the number of the process.
 
-        `words` are those of the command `lmos-actors serve`, `files` what comes with them.
+        `words` are those of the command `lmos-actors serve`, `files` what comes with them, `launcher` is the
+        version of this package that the launcher has. Raise RuntimeError where this is another one.
         """
         host = str(import_module("ray").util.get_node_ip_address())
+        if launcher != version():
+            raise RuntimeError(
+                f"lmos-actors {version()} is installed on {host}, and the launcher has {launcher}: "
+                "install the same version on all machines"
+            )
         with self._lock:
             if not self._streams:
                 folder = Path(tempfile.mkdtemp(prefix="lmos-"))

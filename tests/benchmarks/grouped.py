@@ -1,5 +1,6 @@
 """The agents of `groups.py`, in a file that imports nothing else."""
 
+import os
 from time import perf_counter as clock
 
 from lmos_actors import Agent, AgentUnavailable, NotFound, OutcomeUnknown, Ref, action
@@ -12,6 +13,11 @@ class Clerk(Agent):
     def echo(self, text: str) -> str:
         """Return a text."""
         return text
+
+    @action(safe=True)
+    def pid(self) -> int:
+        """Return the number of its process."""
+        return os.getpid()
 
 
 class Desk(Agent):

@@ -10,6 +10,7 @@ import json
 import os
 import re
 import resource
+import shutil
 import signal
 import sys
 import tempfile
@@ -24,9 +25,8 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from lmos_actors import open_node
-from tests.benchmarks import wire
+from tests.benchmarks import grouped, wire
 from tests.benchmarks.grouped import Desk
-from tests.source import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
@@ -42,6 +42,7 @@ KILLS = 20
 FORKED: dict[str, str] = {}
 ANEW = {"PYTHONHASHSEED": "random"}
 PATIENCE = "5m"
+AGENTS = Path(grouped.__file__)
 
 
 class Running:
@@ -82,9 +83,8 @@ class Running:
 
 def deployment(groups: Mapping[str, Mapping[str, Any]], environment: Mapping[str, str]) -> dict[str, Any]:
     """Return a deployment of these groups, whose agents have the names of their classes."""
-    here = "tests/benchmarks/grouped.py"
     agents: dict[str, dict[str, Any]] = {
-        name: {"from": "agent", "use": f"{here}:{name.rstrip('0123456789').capitalize()}"}
+        name: {"from": "agent", "use": f"{AGENTS.name}:{name.rstrip('0123456789').capitalize()}"}
         for group in groups.values()
         for name in group.get("agents", ())
     }
@@ -100,36 +100,42 @@ def deployment(groups: Mapping[str, Mapping[str, Any]], environment: Mapping[str
     }
 
 
+def project_of(data: Mapping[str, Any], folder: Path) -> Path:
+    """Write a project with a deployment and its agents; return the file of the deployment."""
+    folder.mkdir()
+    (folder / "pyproject.toml").touch()
+    shutil.copy(AGENTS, folder)
+    file = folder / "measured.json"
+    file.write_text(json.dumps(data))
+    return file
+
+
 @asynccontextmanager
-async def running(data: Mapping[str, Any]) -> AsyncGenerator[Running]:
-    """Run a deployment for the block, which begins before anything is ready."""
+async def running(data: Mapping[str, Any], *options: str) -> AsyncGenerator[Running]:
+    """Run a deployment for the block, which begins before anything is ready. `options` are those of `up`."""
     with tempfile.TemporaryDirectory() as folder:
-        file = ROOT / f"measured-{os.getpid()}.json"  # the root of the project, from which classes are named
-        file.write_text(json.dumps(data))
-        words = [sys.executable, "-m", "lmos_actors", "up", str(file), "--state", folder, "--json"]
-        try:
-            async with trio.open_nursery() as nursery:
-                process = await trio.lowlevel.open_process(words, stdout=PIPE)
-                try:
-                    found = Running(process)
-                    nursery.start_soon(found.read)
-                    yield found
-                finally:
-                    process.terminate()
-                    with trio.CancelScope(shield=True):
-                        await process.wait()
-        finally:
-            file.unlink()
+        file = project_of(data, Path(folder, "project"))
+        words = (sys.executable, "-m", "lmos_actors", "up", file, "--state", folder, "--json", *options)
+        async with trio.open_nursery() as nursery:
+            process = await trio.lowlevel.open_process(list(map(str, words)), stdout=PIPE)
+            try:
+                found = Running(process)
+                nursery.start_soon(found.read)
+                yield found
+            finally:
+                process.terminate()
+                with trio.CancelScope(shield=True):
+                    await process.wait()
 
 
 # ---- what is measured
 
 
-async def ready(count: int, environment: Mapping[str, str]) -> tuple[float, float]:
+async def ready(count: int, environment: Mapping[str, str], *options: str) -> tuple[float, float]:
     """Return the seconds from the command to all groups being ready, and the processor time to the end."""
     groups = {f"g{number}": {"agents": [f"clerk{number}"]} for number in range(count)}
     before, began = resource.getrusage(resource.RUSAGE_CHILDREN), clock()
-    async with running(deployment(groups, environment)) as found:
+    async with running(deployment(groups, environment), *options) as found:
         await found.is_ready.wait()
         taken = clock() - began
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -179,9 +185,9 @@ async def desk_of(found: Running) -> AsyncGenerator[Ref[Desk]]:
         yield desk
 
 
-async def call() -> list[float]:
+async def call(*options: str) -> list[float]:
     """Return the rates of questions across groups; the first round warms up."""
-    async with running(deployment(_desk_and_clerk(1), FORKED)) as found, desk_of(found) as desk:
+    async with running(deployment(_desk_and_clerk(1), FORKED), *options) as found, desk_of(found) as desk:
         return [await desk.invoke(Desk.rate, ASKS) for _ in range(ROUNDS + 1)][1:]
 
 

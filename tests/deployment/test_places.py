@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from contextlib import aclosing, asynccontextmanager
+from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,6 +14,7 @@ import trio
 
 from lmos_actors.deployment import LineSplitter, LocalPlace, Order, RayPlace
 from lmos_actors.errors import ConfigError, StartFailed
+from lmos_actors.scenario import launch_plan, load_deployment
 from tests.ray_cluster import cluster, needs_ray
 
 if TYPE_CHECKING:
@@ -48,7 +51,13 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def ray() -> Iterator[Any]:
-    with cluster() as running:
+    with cluster(2) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def ray_of_two() -> Iterator[Any]:
+    with cluster(2, 2) as running:
         yield running
 
 
@@ -205,19 +214,88 @@ async def test_a_cluster_has_one_launcher_of_a_name(request: pytest.FixtureReque
 async def test_a_cluster_without_room(request: pytest.FixtureRequest, tmp_path: Path) -> None:
     address = request.getfixturevalue("ray").address
     place = RayPlace(address, tmp_path, tmp_path / "desk.yaml", "crowded", placed=2.0)
+    missing = (
+        r"no room for 2 s: it wants 64 processors of one machine \(`limits`\); the largest has 2, and 2 are"
+    )
     async with place.opened():
-        with pytest.raises(StartFailed, match=r"no room for 2 s: it wants 64 processors, and 2 are free"):
+        with pytest.raises(StartFailed, match=missing):
             await place.start(Order(name="a/1", arguments=("serve",), processors=64))
         assert list(await place.left()) == []
 
 
 @needs_ray
 @pytest.mark.matrix
-async def test_no_cluster(tmp_path: Path) -> None:
-    place = RayPlace("127.0.0.1:1", tmp_path, tmp_path / "desk.yaml", "desk")
-    with pytest.raises(ConfigError, match="Ray"):
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "ray://127.0.0.1:1", "nowhere"])
+@pytest.mark.parametrize("is_variable", [False, True])
+async def test_no_cluster_at_an_address(
+    address: str, is_variable: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RAY_ADDRESS", address if is_variable else "")
+    place = RayPlace("auto" if is_variable else address, tmp_path, tmp_path / "desk.yaml", "desk")
+    with pytest.raises(
+        ConfigError, match=f"no Ray answers at '{address}' .*: start it by `ray start --head`"
+    ):
         async with place.opened():
             pass
+
+
+def test_ray_is_not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(ConfigError, match=re.escape("pip install 'lmos-actors[ray]'")):
+        RayPlace("auto", tmp_path, tmp_path / "desk.yaml", "desk")
+
+
+@needs_ray
+@pytest.mark.matrix
+async def test_another_version_of_ray(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ray's own check, as it comes out where this process says that it has another version."""
+    place = made("ray", request, tmp_path)
+    monkeypatch.setattr("ray.__version__", "2.0.0")
+    with pytest.raises(ConfigError, match=r"Version mismatch: .* Ray: 2\.0\.0 .*: install the same version"):
+        async with place.opened():
+            pass
+
+
+@needs_ray
+@pytest.mark.matrix
+async def test_another_version_of_the_package_on_a_worker(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = made("ray", request, tmp_path)
+    async with place.opened():
+        monkeypatch.setattr(metadata, "version", lambda name: "99.0")
+        with pytest.raises(StartFailed, match=r"the launcher has 99\.0: install the same version on all"):
+            await place.start(order(tmp_path))
+        assert list(await place.left()) == []
+
+
+@needs_ray
+@pytest.mark.matrix
+@pytest.mark.parametrize(
+    ("key", "value", "refusal"),
+    [
+        ("listen", "ws://127.0.0.1:7000", 'listens at "ws://127.0.0.1:7000", which no other machine reaches'),
+        ("store", "sqlite:kept.db", "keeps its state in a file of one machine"),
+        ("directory", "names.db", "keeps its directory in a file of one machine"),
+    ],
+)
+async def test_a_group_of_one_machine_is_refused_on_several(
+    key: str, value: str, refusal: str, tmp_path: Path, ray_of_two: Any
+) -> None:
+    group = {"listen": "ws://0.0.0.0:0", "insecure": True, "agents": ["weather"], key: value}
+    file = tmp_path / "desk.json"
+    agents = {"weather": {"from": "agent", "use": "weather.py:Weather"}}
+    (tmp_path / "weather.py").write_text(AGENT, encoding="utf-8")
+    (tmp_path / "pyproject.toml").write_text("", encoding="utf-8")
+    text = {"lmos": "deployment/v1", "name": "desk", "agents": agents, "groups": {"desk": group}}
+    file.write_text(json.dumps(text), encoding="utf-8")
+    plan = launch_plan(load_deployment(str(file), classes=False).deployment, str(file))
+    place = RayPlace(ray_of_two.address, tmp_path, file, "desk")
+    async with place.opened():
+        with pytest.raises(ConfigError, match=f'the group "desk" {refusal}.*and Ray runs it on any machine'):
+            place.check(plan)
 
 
 OTHER = """

@@ -12,7 +12,6 @@ import signal
 import subprocess
 import sys
 from contextlib import aclosing, asynccontextmanager, suppress
-from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -25,11 +24,12 @@ from lmos_actors.errors import ConfigError, LmosActorsError
 from lmos_actors.scenario import launch_plan, load_deployment
 from tests.deployment import fleet as agents
 from tests.deployment.fleet import Counter, Fleet, Weather
-from tests.ray_cluster import cluster, needs_ray
+from tests.ray_cluster import cluster, needs_ray, parent_of
 from tests.redis_server import RedisServer, needs_redis
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterator
+    from pathlib import Path
 
     from lmos_actors import Ref
 
@@ -83,7 +83,7 @@ pytestmark = [
 
 @pytest.fixture
 def ray() -> Iterator[Any]:
-    with cluster(raylets=3) as running:
+    with cluster(0, 8, 8) as running:
         yield running
 
 
@@ -154,11 +154,6 @@ async def answers_elsewhere(fleet: Fleet, pid: int) -> None:
             if await fleet.counter.invoke(Counter.pid) != pid:
                 return
         await fleet.go_on()
-
-
-def parent_of(pid: int) -> int:
-    """Return the process that has started another one: of a worker of Ray its raylet."""
-    return int(Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[1])
 
 
 def urls_of(launcher: Launcher, pid: int) -> tuple[str, ...]:
@@ -288,13 +283,16 @@ async def test_the_launcher_is_killed_and_the_next_one_waits(
     await until(first, "ready")
     first.kill()
     await first.wait()
-    second = await trio.lowlevel.open_process(words, env=env, stdout=subprocess.PIPE)
+    said = tmp_path / "said"
+    with said.open("wb") as errors:
+        second = await trio.lowlevel.open_process(words, env=env, stdout=subprocess.PIPE, stderr=errors)
     try:
         await until(second, "ready")
         second.terminate()
         assert await second.wait() == 0
     finally:
         second.kill()
+    assert said.read_text(encoding="utf-8") == ""  # of Ray, either
 
 
 async def test_what_a_worker_alone_cannot_import_is_named(

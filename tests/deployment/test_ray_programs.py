@@ -26,7 +26,7 @@ def test_agents_and_programs_of_ray_use_each_other(tmp_path: Path) -> None:
     for block in page:
         if block.title is not None and block.title.endswith(".py"):
             (tmp_path / block.title).write_text(block.body, encoding="utf-8")
-    with cluster() as running:
+    with cluster(2) as running:
         environment = {**os.environ, "RAY_ADDRESS": running.address}
         ran = subprocess.run(
             [sys.executable, "main.py"],
