@@ -11,7 +11,14 @@ from trio.lowlevel import checkpoint, enable_ki_protection
 
 from lmos_actors.actors import RUNNING, PoolLink, Ref, load_of
 from lmos_actors.bindings import is_connected, is_down, reached
-from lmos_actors.errors import AgentUnavailable, ConfigError, ConnectFailed, NotFound, TransportError
+from lmos_actors.errors import (
+    AgentUnavailable,
+    ConfigError,
+    ConnectFailed,
+    NotFound,
+    OutcomeUnknown,
+    TransportError,
+)
 
 from ._search_results import ResultRejected, checked_result, jsonpath_of
 
@@ -43,6 +50,12 @@ AWAITED_SECONDS: Final = 60.0
 
 CONNECT_SECONDS: Final = 10.0
 """Limit for the first connection to an agent elsewhere, in seconds."""
+
+WAITING_SECONDS: Final = 5.0
+"""Seconds after which a request to the agent of a key has the node looked up that runs it by now."""
+
+ON_THE_WAY: Final = 1.0
+"""Seconds in which an answer may still come of a node that runs the agent no more: it was sent before."""
 
 NEVER: Final = float("-inf")
 
@@ -193,7 +206,10 @@ def _members(link: Any) -> Sequence[Slot]:
 class KnownReplicas:
     """Remote replicas that match one query, as of the last look-up."""
 
-    __slots__ = ("_done", "_lookup", "_pause", "at", "failure", "query", "replicas", "seen", "why")
+    __slots__ = (
+        "_awaited", "_done", "_is_watching", "_lookup", "_pause", "at", "failure", "query", "replicas",
+        "seen", "why",
+    )  # fmt: skip
 
     def __init__(self, lookup: Lookup, query: AgentQuery) -> None:
         self.query = query
@@ -209,6 +225,9 @@ class KnownReplicas:
         self._lookup = lookup
         self._done: trio.Event | None = None
         self._pause = SOON
+        self._awaited: dict[trio.CancelScope, Replica] = {}
+        """Those that are asked for an answer, by the scope of each request; some are known no more."""
+        self._is_watching = False
 
     @property
     def asked(self) -> str:
@@ -291,6 +310,49 @@ class KnownReplicas:
         for replica in before.values():
             if self.replicas.get(replica.id) is not replica:
                 replica.drop()
+        self._end_superseded()
+
+    # ---- answers of an agent that one node at a time runs
+
+    async def answer_of(self, replica: Replica, ask: Callable[[], Awaitable[Any]]) -> Any:
+        """Return an answer of the agent of a key elsewhere.
+
+        Raise OutcomeUnknown once another node has been granted its lease: what this one has not answered by
+        then it does not answer any more. So a caller without a deadline need not wait until the connection
+        to a node that is cut off counts as gone.
+        """
+        if not self._is_watching and not self._lookup.rt.ended:
+            self._is_watching = True
+            self._lookup.start_soon(self._watch, name=f"successors of {self.query.shown}")
+        with trio.CancelScope() as scope:
+            self._awaited[scope] = replica
+            try:
+                return await ask()
+            finally:
+                del self._awaited[scope]
+        why = "another node runs the agent by now, and the one that was asked has not answered"
+        raise OutcomeUnknown(replica.link.path, why)
+
+    async def _watch(self) -> None:
+        """Look again and again who runs the agent, as long as requests wait for long."""
+        try:
+            while before := set(self._awaited):
+                await trio.sleep(WAITING_SECONDS)
+                if before & self._awaited.keys():
+                    await self.look_up()
+        finally:
+            self._is_watching = False
+
+    def _end_superseded(self) -> None:
+        """Have requests wait no more, or not for long, for one whose agent another node runs by now."""
+        newest: dict[str, int] = {}
+        for each in self.replicas.values():
+            if each.key is not None:
+                newest[each.key] = max(each.epoch, newest.get(each.key, 0))
+        ends = trio.current_time() + ON_THE_WAY
+        for scope, asked in self._awaited.items():
+            if asked.key is not None and newest.get(asked.key, 0) > asked.epoch:
+                scope.deadline = min(scope.deadline, ends)
 
     def forget(self, replica: Replica) -> None:
         """Remove a replica that turned out to be gone."""

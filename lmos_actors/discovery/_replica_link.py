@@ -11,7 +11,8 @@ What it keeps true:
 - **Choosing never waits for a directory** where replicas are known: what is older than `FRESH_SECONDS` is
   looked up in the background. A request waits only where none is known, or all known ones failed.
 - **A node that is cut off refuses nothing.** So the agent of an id is looked up again, in the background,
-  when a request to it was given up or has an unknown outcome: the next one goes to who runs it then.
+  when a request to it was given up or has an unknown outcome: the next one goes to who runs it then. It is
+  looked up, too, while a request waits for long, which ends once another node runs the agent (`answer_of`).
 - **Replicas that are known to be down come last, not never**, as they may be back.
 - **Keys stay with their replica.** By `key`, rendezvous hashing (Thaler and Ravishankar 1998) ranks all
   replicas for each key, the same in every process and whatever their order, so that one that comes or goes
@@ -373,16 +374,21 @@ class ReplicaLink:
     ) -> Any:
         """See `Link`: looking up and connecting count."""
 
+        async def ask_it(replica: Replica, link: Any, left: float | None) -> Any:
+            if self._known is None or replica.key is None or replica.is_near:
+                return await link.ask(key, args, kwargs, left, attempt)
+            return await self._known.answer_of(replica, lambda: link.ask(key, args, kwargs, left, attempt))
+
         async def send(replica: Replica, left: float | None) -> Any:
             link = replica.link
             if attempt is None or attempt.key is None:
-                return await link.ask(key, args, kwargs, left, attempt)
+                return await ask_it(replica, link, left)
             if not link.keeps_answers(key):
                 if self.takes_named_keys or attempt.begun_by is not None:
                     raise NotAllowed(no_answers(self.path))
                 attempt.key = None  # that node keeps none, so this is the only attempt
             try:
-                return await link.ask(key, args, kwargs, left, attempt)
+                return await ask_it(replica, link, left)
             except OutcomeUnknown:
                 if self._query.id is None:  # all that an id finds is one agent
                     attempt.begun_by = replica.agent

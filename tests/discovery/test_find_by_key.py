@@ -15,6 +15,7 @@ from lmos_actors import (
     ChildSpec,
     Node,
     NotFound,
+    OutcomeUnknown,
     Ref,
     StartFailed,
     SupervisorSpec,
@@ -50,6 +51,13 @@ class Still(Till, serial=True):
     @action
     async def stand_still(self) -> None:
         await trio.sleep_forever()
+
+
+class Slow(Till):
+    @action(snapshot_safe=True)
+    async def sell_slowly(self) -> int:
+        await trio.sleep(8)
+        return self.sell()
 
 
 class Other(Agent, durable=True):
@@ -180,6 +188,56 @@ def test_after_a_request_that_was_given_up_the_next_one_goes_to_the_node_that_ru
             with trio.fail_after(1):
                 assert await till.invoke(Still.sell) == 2
             nursery.cancel_scope.cancel("the story is told")
+
+    play(story)
+
+
+@pytest.mark.parametrize("view", ["id", "name"])
+def test_a_request_without_a_deadline_ends_once_another_node_runs_the_agent(view: str) -> None:
+    """Its node stands still: it answers nothing, and its connection stays open."""
+
+    async def story(shop: Shop) -> None:
+        await shop.open_till(0, Still)
+        till = shop.looker.find(Still, id="1") if view == "id" else shop.looker.find(Still)
+        assert await till.invoke(Still.sell) == 1
+        skew_clock(shop.shops[0].find(Still, "till"), rate=0.001)
+        ends: list[tuple[float, str]] = []
+
+        async def wait() -> None:
+            with pytest.raises(OutcomeUnknown, match="another node runs the agent by now") as caught:
+                await till.invoke(Still.stand_still)
+            ends.append((trio.current_time(), caught.value.agent))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(wait)
+            await trio.sleep(60)
+            assert ends == [], "a request may take long"
+            await shop.open_till(1, Still)
+            granted = trio.current_time()
+        assert 0 < ends[0][0] - granted < 7
+        if view == "id":  # else it stays with the one that it has found
+            assert await till.invoke(Still.sell) == 2
+
+    play(story)
+
+
+def test_a_request_is_answered_while_the_agent_moves_in_order() -> None:
+    async def story(shop: Shop) -> None:
+        await shop.open_till(0, Slow)
+        till = shop.looker.find(Slow, id="1")
+        answers: list[int] = []
+
+        async def wait() -> None:
+            answers.append(await till.invoke(Slow.sell_slowly))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(wait)
+            await trio.sleep(1)
+            await shop.shops[0].drain()
+            await shop.close_till(0)
+            await shop.open_till(1, Slow)
+        assert answers == [1]
+        assert await till.invoke(Slow.sell) == 2
 
     play(story)
 
