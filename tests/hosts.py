@@ -144,6 +144,9 @@ def _refusal() -> str:
 
 
 def needs_hosts() -> None:
-    """Skip a test, by name, where the machine allows no network namespaces."""
+    """Skip a test, by name, where the machine allows no network namespaces; or fail, if they are required."""
     if why := _refusal():
-        pytest.skip(f"no network namespaces here: {why}")
+        why = f"no network namespaces here: {why}"
+        if os.environ.get("LMOS_ACTORS_HOSTS") == "required":
+            pytest.fail(why)
+        pytest.skip(why)

@@ -15,6 +15,7 @@ import struct
 import sys
 import time
 from collections import deque
+from contextlib import suppress
 
 TUNSETIFF = 0x400454CA
 IFF_TAP, IFF_NO_PI = 0x0002, 0x1000
@@ -37,7 +38,8 @@ def carry(seconds: float, first: int, second: int) -> None:
             waiting.append((time.monotonic() + seconds, target, os.read(source, 65_536)))
         while waiting and waiting[0][0] <= time.monotonic():
             _, target, frame = waiting.popleft()
-            os.write(target, frame)
+            with suppress(OSError):  # at the other end the cable is not plugged in yet: the frame is lost
+                os.write(target, frame)
 
 
 if __name__ == "__main__":
