@@ -265,7 +265,7 @@ async def test_another_version_of_the_package_on_a_worker(
 ) -> None:
     place = made("ray", request, tmp_path)
     async with place.opened():
-        monkeypatch.setattr(metadata, "version", lambda name: "99.0")
+        monkeypatch.setattr(metadata, "version", lambda _: "99.0")
         with pytest.raises(StartFailed, match=r"the launcher has 99\.0: install the same version on all"):
             await place.start(order(tmp_path))
         assert list(await place.left()) == []
