@@ -320,6 +320,7 @@ class RayPlace:
             num_cpus=order.processors or 0,
             scheduling_strategy="SPREAD",
         )
+        actor: Any = None
         try:
             actor = await trio.to_thread.run_sync(options.remote)
             with trio.move_on_after(self._placed) as scope:
@@ -389,7 +390,7 @@ class RayPlace:
 
 def _killed(ray: Any, actor: Any) -> None:
     """Have Ray end the worker of an actor at once. Blocks until Ray has heard it."""
-    with suppress(ray.exceptions.RayError, ValueError):
+    with suppress(ray.exceptions.RayError, ValueError):  # ValueError: there is none
         ray.kill(actor)
 
 
