@@ -13,7 +13,13 @@ from ._doubles import (
     double_of as double_of,
     on_each_end as on_each_end,
 )
-from ._edge import Edge as Edge, Going as Going, TraceMembers as TraceMembers, Watch as Watch
+from ._edge import (
+    Edge as Edge,
+    Going as Going,
+    Inquiry as Inquiry,
+    TraceMembers as TraceMembers,
+    Watch as Watch,
+)
 from ._parking import park_among as park_among, wake_all as wake_all
 from ._population import (
     AgentQuery as AgentQuery,

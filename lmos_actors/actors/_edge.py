@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol, TypedDict
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from types import TracebackType
 
     from .messages._mailbox import Envelope, Mark
@@ -52,6 +53,21 @@ class Going(Protocol):
     ) -> None: ...
 
 
+class Inquiry(Protocol):
+    """One request of an agent to a service that is no agent, such as the provider of a language model."""
+
+    @property
+    def records(self) -> bool:
+        """Whether it is recorded as a span, so that attributes are of use."""
+        ...
+
+    def ended(
+        self, outcome: str, amounts: Mapping[str, int], attributes: Mapping[str, Any], *, failed: bool
+    ) -> None:
+        """Note its end: in a word, with what it took by kind, and attributes of the span. Only once."""
+        ...
+
+
 class Edge(Protocol):
     """The observer that measures requests and records them as spans. Set by the node; never raises."""
 
@@ -70,6 +86,13 @@ class Edge(Protocol):
 
     def goes(self, op: Operation, path: str, way: str, /) -> Going:
         """Look at a request that the code that runs now sends."""
+        ...
+
+    def asks(self, model: str, name: str, attributes: Mapping[str, Any], /) -> Inquiry:
+        """Look at a request that the code that runs now sends to a language model.
+
+        `model` is what it is counted as, `name` and `attributes` are those of its span.
+        """
         ...
 
     def mark(self, mark: Mark | None, /) -> Mark | None:

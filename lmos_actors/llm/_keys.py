@@ -95,23 +95,35 @@ class Fields(Protocol):
 def check_fields(model: Fields) -> None:
     """Check the fields of a client, as far as they can be wrong. Raises ConfigError, which shows no key."""
     name = type(model).__name__
-    called: object = model.model
-    if not isinstance(called, str) or not called:
-        raise ConfigError(f"must be the name of a model, not {called!r}", f"{name}.model")
+    _check_name(model.model, f"{name}.model")
     _check_place(model.url, model.key, name)
-    whole = {"max_tokens": (model.max_tokens, 1), "retries": (model.retries, 0)}
-    for field, (value, least) in whole.items():
+    for field, least in (("max_tokens", 1), ("retries", 0)):
+        value = getattr(model, field)
         if type(value) is not int or value < least:
             raise ConfigError(f"must be a whole number of at least {least}, not {value!r}", f"{name}.{field}")
     for field in ("connect_seconds", "idle_seconds"):
         value = getattr(model, field)
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
+        if not _is_number(value) or not 0 < value < math.inf:
             raise ConfigError(f"must be a number of seconds above 0, not {value!r}", f"{name}.{field}")
-    heat: object = model.temperature
-    if heat is not None and (
-        isinstance(heat, bool) or not isinstance(heat, int | float) or not 0 <= heat <= 2
-    ):
+    heat: Any = model.temperature
+    if heat is not None and not (_is_number(heat) and 0 <= heat <= 2):
         raise ConfigError(f"must be a number from 0 to 2, not {heat!r}", f"{name}.temperature")
+    _check_options(model.options, f"{name}.options")
+
+
+def _check_name(value: object, path: str) -> None:
+    if not isinstance(value, str) or not value:
+        raise ConfigError(f"must be the name of a model, not {value!r}", path)
+
+
+def _check_options(value: Any, path: str) -> None:
+    names: list[Any] = list(value) if type(value) is dict else [None]
+    if not all(isinstance(name, str) for name in names):
+        raise ConfigError("must be a dict of members of requests, by name", path)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _check_place(url: object, key: object, name: str) -> None:

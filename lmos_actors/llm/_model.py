@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator  # noqa: TC003 -- types of actions are read
 from contextlib import aclosing
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, ClassVar, Final
 
 import msgspec
 from msgspec import Meta
@@ -22,6 +22,7 @@ from lmos_actors.errors import ConfigError, ForbiddenCall
 from ._failures import NO_MODEL, model_failure
 from ._limits import CHARACTERS_OF_A_TOKEN, RequestLimits
 from ._messages import Message, ModelEnd, ModelItem, ModelRequest, ToolOffer
+from ._observed import UNOBSERVED, Unobserved, observed
 
 MAX_REQUESTS: Final = 4_096
 """Requests of one model at once, those that wait included."""
@@ -40,11 +41,18 @@ class Model(Agent, mailbox=MailboxOptions(size=MAX_REQUESTS)):
     `requests_per_minute`, or requests with more than `tokens_per_minute` tokens; None does not limit. The
     others wait in order, at most 4,096 together. Those that cannot begin before their caller's deadline fail
     at once: MODEL_BUSY, with `retry_after` in seconds.
+
+    A node with `metrics` counts requests and tokens, one with `tracing` has a span for each request; what is
+    said is in spans only with `record_prompts`.
     """
+
+    provider_name: ClassVar[str] = ""
+    """What spans call the provider; empty: the name of the class."""
 
     concurrency: int = CONCURRENCY
     requests_per_minute: int | None = None
     tokens_per_minute: int | None = None
+    record_prompts: bool = False
 
     def __attrs_post_init__(self) -> None:
         for name in ("concurrency", "requests_per_minute", "tokens_per_minute"):
@@ -54,7 +62,7 @@ class Model(Agent, mailbox=MailboxOptions(size=MAX_REQUESTS)):
             if type(value) is not int or value < 1:
                 path = f"{type(self).__name__}.{name}"
                 raise ConfigError(f"must be a whole number of at least 1, not {value!r}", path)
-        waiting = max(1, MAX_REQUESTS - self.concurrency)
+        waiting = max(1, MAX_REQUESTS - self.concurrency - 2)  # so that the last run is there to be refused
         self._limits = RequestLimits(
             self.concurrency, waiting, self.requests_per_minute, self.tokens_per_minute
         )
@@ -80,14 +88,24 @@ class Model(Agent, mailbox=MailboxOptions(size=MAX_REQUESTS)):
         request = ModelRequest(messages, instructions, tools or [], answer, max_tokens, temperature)
         limits = self._limits
         expected = _tokens_in(request) if limits.counts_tokens else 0
-        async with (
-            limits.admitted(expected, self._deadline()) as admission,
-            aclosing(self.respond(request)) as items,
-        ):
-            async for item in items:
-                if type(item) is ModelEnd:
-                    limits.settle(admission, item.usage.tokens or expected)
-                yield item  # noqa: ASYNC119 -- the runtime closes what it runs
+        with self._observed(request) as seen:
+            async with (
+                limits.admitted(expected, self._deadline()) as admission,
+                aclosing(self.respond(request)) as items,
+            ):
+                async for item in items:
+                    if type(item) is ModelEnd:
+                        limits.settle(admission, item.usage.tokens or expected)
+                    seen.take(item)
+                    yield item  # noqa: ASYNC119 -- the runtime closes what it runs
+
+    def _observed(self, request: ModelRequest) -> Unobserved:
+        edge, cls = self._place().rt.edge, type(self)
+        if edge is None:
+            return UNOBSERVED
+        named = getattr(self, "model", None)
+        model = named if isinstance(named, str) and named else cls.__name__
+        return observed(edge, self.provider_name or cls.__name__, model, request, prompts=self.record_prompts)
 
     def _deadline(self) -> float | None:
         """Return when the caller of this request gives up, in the clock's seconds, if that is known."""

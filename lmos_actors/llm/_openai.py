@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator  # noqa: TC003 -- types of actions are read
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import attrs
 
@@ -28,10 +28,12 @@ class OpenAIModel(Model):
 
     What may pass is tried again up to `retries` times, before the first item and within the caller's
     deadline. `connect_seconds` bounds the time to connect, `idle_seconds` the silence between two pieces of
-    an answer. `record_prompts` puts prompts and answers into spans, for nodes with `tracing`.
+    an answer.
 
     Raises ConfigError, without the extra `llm` too; its start raises ForbiddenCall on virtual time.
     """
+
+    provider_name: ClassVar[str] = "openai"
 
     model: str
     key: str | None = "env:OPENAI_API_KEY"

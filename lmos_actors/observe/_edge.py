@@ -17,7 +17,7 @@ from ._metrics import Metrics
 from ._request_counts import CANCELLED, status_class
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from types import TracebackType
 
     from opentelemetry.trace import Span
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from lmos_actors.supervision import Supervisor
 
     from ._metrics import MetricsOptions, Traffic
+    from ._model_counts import ModelCounts
     from ._request_counts import Key, RequestCounts
     from ._tracing import Spans
 
@@ -67,6 +68,12 @@ class NodeEdge:
                 trace = recorded_trace(self._rt, trace, origin)
         sent = None if self._metrics is None else self._metrics.sent
         return OutboundRequest(WatchedRequest(_key(op, way), sent, self._spans, span), trace)
+
+    def asks(self, model: str, name: str, attributes: Mapping[str, Any], /) -> WatchedInquiry:
+        """See `Edge`."""
+        span = None if self._spans is None else self._spans.start_inquiry_span(name, attributes)
+        models = None if self._metrics is None else self._metrics.models
+        return WatchedInquiry(model, models, self._spans, span)
 
     def mark(self, mark: Mark | None, /) -> Mark | None:
         """See `Edge`."""
@@ -147,6 +154,35 @@ class WatchedRequest:
             self._request_counts.take(self._key, status, trio.current_time() - self._since)
         if self._spans is not None and self._span is not None:
             self._spans.end(self._span, error)
+
+
+class WatchedInquiry:
+    """A request to a language model; see `Inquiry`."""
+
+    __slots__ = ("_model", "_models", "_since", "_span", "_spans")
+
+    def __init__(
+        self, model: str, models: ModelCounts | None, spans: Spans | None, span: Span | None
+    ) -> None:
+        self._model = model
+        self._models = models
+        self._spans = spans
+        self._span = span
+        self._since = trio.current_time()
+
+    @property
+    def records(self) -> bool:
+        """See `Inquiry`."""
+        return self._span is not None and self._span.is_recording()
+
+    def ended(
+        self, outcome: str, amounts: Mapping[str, int], attributes: Mapping[str, Any], *, failed: bool
+    ) -> None:
+        """See `Inquiry`."""
+        if self._models is not None:
+            self._models.take(self._model, outcome, trio.current_time() - self._since, amounts)
+        if self._spans is not None and self._span is not None:
+            self._spans.end_inquiry(self._span, attributes, outcome if failed else None)
 
 
 class OutboundRequest:

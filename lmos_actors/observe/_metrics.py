@@ -1,4 +1,4 @@
-"""Metrics of a node: its agents by class, its requests in both directions, its connections."""
+"""Metrics of a node: its agents by class, its requests in both directions, its models, its connections."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from lmos_actors.errors import ConfigError
 
 from ._census import OUTCOMES, AgentCensus
 from ._exposition import END, OPENMETRICS, Family, Sample, encode_families, media_type_for
+from ._model_counts import ModelCounts
 from ._request_counts import RequestCounts
 
 if TYPE_CHECKING:
@@ -112,6 +113,7 @@ class Metrics:
         self.options = options
         self.received = RequestCounts(options.buckets, options.label_sets)
         self.sent = RequestCounts(options.buckets, options.label_sets)
+        self.models = ModelCounts(options.buckets, options.label_sets)
         self.census = AgentCensus(root, options.classes, options.agents)
         self._rt = rt
         self._traffic = traffic
@@ -180,6 +182,7 @@ class Metrics:
         yield from _of_connections(self._traffic())
         yield from self.received.families(PREFIX, "Requests that came in over connections")
         yield from self.sent.families(f"{PREFIX}client_", "Requests to agents elsewhere")
+        yield from self.models.families(f"{PREFIX}model_")
 
 
 def _of_agents(census: Census) -> Iterator[Family]:

@@ -29,7 +29,7 @@ from lmos_actors.errors import ConfigError, LmosActorsError
 from ._request_counts import status_number
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from opentelemetry.context import Context
     from opentelemetry.trace import Span
@@ -107,6 +107,27 @@ class Spans:
         except Exception as error:
             self._report_failure(error)
             return None, None
+
+    def start_inquiry_span(self, name: str, attributes: Mapping[str, Any]) -> Span | None:
+        """Start the span of a request that the running code sends to a service that is no agent."""
+        try:
+            mark = self.mark(current_mark(self._rt))
+            above = None if mark is None or mark[2] is None else _context(mark[2])
+            return self._tracer.start_span(name, above, SpanKind.CLIENT, attributes, start_time=self._now())
+        except Exception as error:
+            self._report_failure(error)
+            return None
+
+    def end_inquiry(self, span: Span, attributes: Mapping[str, Any], error: str | None) -> None:
+        """End such a span, with more attributes; `error` is the type of what went wrong, if anything."""
+        try:
+            span.set_attributes(attributes)
+            if error is not None:
+                span.set_attribute("error.type", error)
+                span.set_status(Status(StatusCode.ERROR))
+            span.end(self._now())
+        except Exception as bug:
+            self._report_failure(bug)
 
     def end(self, span: Span, error: BaseException | None) -> None:
         """End a span."""
