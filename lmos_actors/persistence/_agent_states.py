@@ -36,7 +36,6 @@ import trio
 
 from lmos_actors.actors import (
     FIND_REF,
-    ExitReason,
     KeyedRequests,
     OutputGate,
     needs_name,
@@ -176,7 +175,9 @@ class AgentStates:
     def _end_agent(self, slot: Slot, error: LeaseLost) -> None:
         """End the incarnation of an agent whose lease is lost; nothing where it is being started."""
         if slot.agent is not None:
-            slot.die(ExitReason("error", error=error))
+            slot.lose_lease(error)
+            if slot.suspended:
+                self.resume_later(slot)
 
     async def _wait_for_lease(self, slot: Slot, state: _AgentState) -> None:
         """Wait for the lease of a suspended agent, and start it again."""

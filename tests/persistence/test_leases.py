@@ -336,6 +336,39 @@ def test_a_holder_that_is_cut_off_ends_in_time_and_waits_until_it_can_have_the_l
     play(story)
 
 
+def test_a_store_that_is_away_for_a_minute_ends_no_supervisor() -> None:
+    """It takes the leases of all agents at once, which is no crash loop of theirs."""
+
+    async def main() -> None:
+        store = SimulatedStore(SimulatedDisk(RandomStream(1), lambda: 0.01, shared=True))
+        ends: list[Down] = []
+
+        async def watch(counter: Ref[Counter], *, task_status: trio.TaskStatus[None]) -> None:
+            async with counter.monitor() as downs:
+                task_status.started()
+                async for down in downs:
+                    ends.append(down)
+
+        async with open_node(store=store) as node, trio.open_nursery() as nursery:  # with the usual limits
+            children = [ChildSpec(f"counter-{i}", Counter, key=f"key-{i}") for i in range(10)]
+            counters = [await node.start_child(child) for child in children]
+            for counter in counters:
+                await counter.invoke(Counter.add)
+                await nursery.start(watch, counter)
+            store.is_cut_off = True
+            await trio.sleep(60)
+            with pytest.raises(AgentUnavailable, match="its store fails"):
+                await counters[0].invoke(Counter.add)
+            store.is_cut_off = False
+            for counter in counters:
+                await counter.ready()
+                assert (await counter.invoke(Counter.add), epoch_of(counter)) == (2, 2)
+            assert [type(down.reason.error) for down in ends] == [LeaseLost] * 10
+            nursery.cancel_scope.cancel()
+
+    simulate(main)
+
+
 def test_an_agent_that_is_stopped_while_it_waits_for_its_lease_does_not_keep_it() -> None:
     async def story(two: Pair) -> None:
         first = await two.nodes[0].start_child(spec())

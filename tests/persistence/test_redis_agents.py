@@ -104,6 +104,30 @@ async def test_agents_wait_for_a_server_that_is_away_and_go_on(tmp_path: Path) -
         server.kill()
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+async def test_a_node_rides_out_a_server_that_is_away_for_longer_than_its_leases(tmp_path: Path) -> None:
+    server = RedisServer(tmp_path, "--appendfsync", "always")
+    try:
+        async with open_node(store=server.url()) as node:  # with the usual limits of restarts
+            specs = [ChildSpec(f"till-{i}", Till, key=str(i)) for i in range(8)]
+            tills = [await node.start_child(spec) for spec in specs]
+            for till in tills:
+                assert await till.invoke(Till.sell) == 1
+            server.kill()
+            await trio.sleep(15)  # the leases end, of agents that do nothing
+            with pytest.raises(AgentUnavailable, match="its store fails") as caught:
+                await tills[0].invoke(Till.sell)
+            assert caught.value.retry_in is not None
+            server.start()
+            with trio.fail_after(30):
+                for till in tills:
+                    await till.ready()
+                    assert await till.invoke(Till.sell) == 2
+    finally:
+        server.kill()
+
+
 async def test_a_server_that_comes_back_empty_ends_the_node(tmp_path: Path) -> None:
     server = RedisServer(tmp_path, "--appendonly", "no")
     try:

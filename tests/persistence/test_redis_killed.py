@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 import trio
 
-from lmos_actors import AgentDied, AgentUnavailable, ChildSpec, SupervisorSpec, open_node
+from lmos_actors import AgentDied, AgentUnavailable, ChildSpec, open_node
 from lmos_actors.persistence import AsyncStore, records_of, store_of
 from tests.matrix import few_or_all
 from tests.persistence.killed_agents import Counter
@@ -87,9 +87,8 @@ async def test_agents_lose_nothing_and_count_nothing_twice_when_the_server_is_ki
                 known, since = n, 0
                 answers[i] += 1
 
-    root = SupervisorSpec("root", (), max_restarts=1_000_000)
     with trio.fail_after(500):
-        async with open_node(root, store=server.url()) as node, trio.open_nursery() as nursery:
+        async with open_node(store=server.url()) as node, trio.open_nursery() as nursery:
             for i in answers:
                 spec = ChildSpec(f"counter-{i}", Counter, key=str(i))
                 nursery.start_soon(ask, i, await node.start_child(spec))

@@ -1772,6 +1772,17 @@ class Slot:
         self.ensure_extra().suspended = True
         self._end(ExitReason("shutdown", "its store fails"))
 
+    def lose_lease(self, error: Exception) -> None:
+        """End the incarnation of a durable agent by an error that is no fault of its own.
+
+        It is reported as a crash is, and no end in the supervisor's plan either: a store that is away for a
+        while takes the leases of all agents at once. Nothing if it ends already.
+        """
+        if self.state >= ENDING:
+            return
+        self.ensure_extra().suspended = True
+        self.die(ExitReason("error", error=error))
+
     @property
     def suspended(self) -> bool:
         """Whether it has ended because its store fails."""

@@ -1,10 +1,12 @@
-"""Deployments whose Redis server comes back empty: they say that state is lost, and do not begin anew."""
+"""Deployments whose Redis server is away, or comes back empty: they go on, or say that state is lost."""
 
 from __future__ import annotations
 
 import json
 import os
 import shutil
+import signal
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -44,6 +46,8 @@ groups:
   counters: {agents: [counter], store: "STORE", max_restarts: 1}
 launcher: {max_restarts: 0}
 """
+
+PATIENT = "max_restarts: 100, backoff: {initial: 0.5s, max: 1s}}"
 
 WAIT = 40.0
 KNOWN = Path(".lmos/shop/stores")
@@ -91,9 +95,12 @@ def until(command: RunningCommand, **wanted: Any) -> dict[str, Any]:
 
 
 def added(project: Path, url: str) -> int:
-    """Add one, and return the total."""
-    call = called(["call", f"{url.replace('ws://', 'http://')}/agents/counter", "add"], project, timeout=WAIT)
-    assert call.returncode == 0, call.stderr
+    """Add one, and return the total; while the lease of a killed process lasts, try again."""
+    words = ["call", f"{url.replace('ws://', 'http://')}/agents/counter", "add"]
+    end = time.monotonic() + WAIT
+    while (call := called(words, project, timeout=WAIT)).returncode:
+        assert "holds the lease" in call.stderr, call.stderr
+        assert time.monotonic() < end
     total: int = json.loads(call.stdout)["output"]
     return total
 
@@ -146,6 +153,35 @@ def test_another_server_at_the_address_is_refused(project: Path, server: RedisSe
     broken = called(["up", "shop.yaml"], project, timeout=WAIT)
     assert broken.returncode == 2
     assert "--new-stores forgets them" in broken.stderr
+
+
+@needs_redis
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+def test_a_deployment_with_pauses_rides_out_a_server_that_is_away(project: Path, server: RedisServer) -> None:
+    """A process that is killed meanwhile cannot start either, as it finds no store."""
+    text = SHOP.replace("STORE", server.url("shop")).replace("max_restarts: 1}", PATIENT)
+    (project / "shop.yaml").write_text(text, encoding="utf-8")
+    with started(["up", "shop.yaml"], project) as running:
+        ready = until(running, event="process", state="ready")
+        assert added(project, ready["urls"][0]) == 1
+        server.kill()
+        os.kill(pid_of(project), signal.SIGKILL)
+        for _ in range(4):  # beyond the usual limit of restarts
+            why = until(running, event="process", state="restarting")["why"]
+        assert "it cannot be reached" in why
+        server.start()
+        ready = until(running, event="process", state="ready")
+        assert added(project, ready["urls"][0]) == 2
+        assert called(["down"], project, timeout=WAIT).returncode == 0
+        running.communicate(WAIT)
+
+
+def pid_of(project: Path) -> int:
+    """Return the process of the group."""
+    shown = called(["status", "shop.yaml", "--json"], project, timeout=WAIT)
+    pid: int = json.loads(shown.stdout)["groups"]["counters"]["replicas"][0]["pid"]
+    return pid
 
 
 def test_known_stores_are_kept(tmp_path: Path) -> None:
