@@ -144,12 +144,13 @@ class ThinkingAgent(ChatAgent):
     async def reply(self, turn: ChatTurn) -> None:
         """Answer a message: by the agent that has the conversation, or by thinking."""
         kept = msgspec.convert(turn.memory.get(MEMORY, {}), Kept)
-        kept.spent += self._unkept.pop(turn.session, Spent())
+        unkept = self._unkept.pop(turn.session, Spent())
+        kept.spent += unkept
         account = Account(left_of(self.budget, self.session_budget, kept.spent))
         try:
             await self._answer(turn, kept, account)
         except BaseException:
-            self._unkept[turn.session] = kept.spent + account.spent  # the memory of this turn is not kept
+            self._unkept[turn.session] = unkept + account.spent  # the memory of this turn is not kept
             if len(self._unkept) > REMEMBERED:
                 del self._unkept[next(iter(self._unkept))]
             raise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterable
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -38,11 +39,12 @@ class Script(Model):
             if callable(answer):
                 answer = answer(request)
             if isinstance(answer, AsyncGenerator):
-                async for item in answer:
-                    yield item
+                async with aclosing(answer):
+                    async for item in answer:
+                        yield item  # noqa: ASYNC119 -- the runtime closes what it runs
                 return
             for item in items_of(answer):
-                yield item
+                yield item  # noqa: ASYNC119
         finally:
             log.open -= 1
 

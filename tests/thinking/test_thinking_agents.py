@@ -1,37 +1,41 @@
-"""Thinking agents as their callers see them: answers, tools, history, budgets, failures."""
+"""Thinking agents as their callers see them: answers, tools, history, files, budgets, failures."""
 
 from __future__ import annotations
 
-from typing import Any
+from base64 import b64encode
+from typing import TYPE_CHECKING, Any
 
+import pytest
 import trio
+from msgspec import Struct
 
 from lmos_actors import ActionFailed, Agent, Progress, action, open_node, simulate
 from lmos_actors.facades import (
+    ChatMedia,
+    ChatPart,
+    ChatTurn,
     TextChunk,
     ToolCalled,
     ToolReturned,
 )
-from lmos_actors.llm import (
-    ModelEnd,
-    ModelMessage,
-    TextDelta,
-    ToolMessage,
-    UserMessage,
-)
-from lmos_actors.thinking import ThinkingAgent
+from lmos_actors.llm import ModelEnd, ModelFile, ModelMessage, TextDelta, ToolMessage, Usage, UserMessage
+from lmos_actors.testing import settle
+from lmos_actors.thinking import Account, Budget, Spent, ThinkingAgent, think
 from tests.thinking.models import Log, Script, answered, said, wants
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Sequence
+
+    from lmos_actors import Ref
+    from lmos_actors.llm import Message, ModelItem, ModelRequest
 
 
 class Weather(Agent, tool=True):
     """Knows the weather."""
 
-    asked: int = 0
-
     @action(safe=True)
     def forecast(self, city: str, days: int = 1) -> str:
         """Forecast the weather of a city."""
-        self.asked += 1
         return f"{city}: sun for {days}"
 
     @action
@@ -44,8 +48,6 @@ class Weather(Agent, tool=True):
 
 def look_up(number: int) -> dict[str, Any]:
     """Return an order by its number."""
-    if number != 17:
-        raise ActionFailed({"code": "UNKNOWN_ORDER", "message": f"there is no order {number}"})
     return {"number": number, "state": "sent"}
 
 
@@ -56,6 +58,10 @@ class Assistant(ThinkingAgent):
     """
 
     tools = (Weather, look_up)
+
+
+class Plain(ThinkingAgent):
+    """You talk."""
 
 
 def play(answers: Any, act: Any, *agents: Any, cls: type[ThinkingAgent] = Assistant, **fields: Any) -> Any:
@@ -113,3 +119,286 @@ def test_an_action_with_progress_is_a_tool() -> None:
     model, answer = play([wants("measure", city="Bonn"), "Warm."], answered, Weather)
     assert answer == "Warm."
     assert model.asked[1].messages[-1] == ToolMessage("1", "measure", 21.5)
+
+
+def test_text_of_several_rounds_is_parted() -> None:
+    answers = [[TextDelta("I look."), wants("look_up", number=17), ModelEnd("tools")], "It is sent."]
+    log, (_, items) = play(answers, said)
+    assert items[-1].text == "I look.\n\nIt is sent."
+    assert isinstance(log.asked[1].messages[1], ModelMessage)
+    assert log.asked[1].messages[1].text == "I look."
+
+
+def test_a_conversation_has_its_history() -> None:
+    async def talk(agent: Ref[Any]) -> None:
+        session, _ = await said(agent, "one")
+        await said(agent, "two", session)
+
+    log, _ = play(["1", "2"], talk)
+    assert log.asked[1].messages == [UserMessage("one"), ModelMessage("1"), UserMessage("two")]
+
+
+def test_a_long_conversation_is_summarised() -> None:
+    async def talk(agent: Ref[Any]) -> None:
+        session = None
+        for word in ("one", "two", "three", "four"):
+            session, _ = await said(agent, f"{word} " + "x" * 400, session)
+
+    def answer(request: ModelRequest) -> Any:
+        return "the sum of all" if request.instructions.startswith("Summarize") else "y" * 400
+
+    log, _ = play([answer], talk, cls=Plain, history_tokens=450)
+    summaries = [each for each in log.asked if each.instructions.startswith("Summarize")]
+    (summary,) = summaries
+    (text,) = summary.messages
+    assert isinstance(text, UserMessage)
+    assert text.text.startswith("user: one xxx")
+    assert "two" in text.text
+    assert "three" not in text.text
+    last = log.asked[-1].messages
+    assert last[0] == UserMessage("[Summary of what we said before: the sum of all]")
+    assert [each.text[:5] for each in last[1:] if not isinstance(each, ToolMessage)] == [
+        "three",
+        "yyyyy",
+        "four ",
+    ]
+
+
+def test_a_summary_goes_into_the_next_one_and_nothing_is_lost_or_twice_in_it() -> None:
+    class Counter(Plain):
+        """You talk."""
+
+        async def summarize(self, older: Sequence[Message], summary: str, account: Account) -> str:
+            words = [each.text.split()[0] for each in older if isinstance(each, UserMessage)]
+            return " ".join([summary, *words]).strip()
+
+    async def talk(agent: Ref[Any]) -> None:
+        session = None
+        for number in range(12):
+            session, _ = await said(agent, f"m{number} " + "x" * 400, session)
+
+    log, _ = play(["y" * 400], talk, cls=Counter, history_tokens=450)
+    last = log.asked[-1].messages
+    words = [
+        each.text.removeprefix("[Summary of what we said before: ")
+        for each in last
+        if isinstance(each, UserMessage)
+    ]
+    first, *rest = words
+    assert [*first.rstrip("]").split(), *(word.split()[0] for word in rest)] == [f"m{n}" for n in range(12)]
+    assert len(log.asked) == 12
+
+
+def test_what_is_older_may_just_be_left_out() -> None:
+    class Forgetful(Plain):
+        """You talk."""
+
+        async def summarize(self, older: Sequence[Message], summary: str, account: Account) -> str:
+            return ""
+
+    async def talk(agent: Ref[Any]) -> None:
+        session = None
+        for number in range(5):
+            session, _ = await said(agent, f"m{number} " + "x" * 400, session)
+
+    log, _ = play(["y" * 400], talk, cls=Forgetful, history_tokens=250)
+    assert [each.text[:2] for each in log.asked[-1].messages if isinstance(each, UserMessage)][-1] == "m4"
+    assert len(log.asked[-1].messages) <= 3
+
+
+def test_files_of_a_message_are_given_to_the_model() -> None:
+    image = ChatPart(
+        "image", media=ChatMedia("image/png", data=b64encode(b"cat").decode(), filename="cat.png")
+    )
+    link = ChatPart("file", media=ChatMedia("application/pdf", url="https://example.org/a.pdf"))
+    text = ChatPart("text", text="And this?")
+
+    async def talk(agent: Ref[Any]) -> None:
+        session, _ = await said(agent, "What is it?", parts=[image, link, text])
+        await said(agent, "Sure?", session)
+
+    log, _ = play(["A cat.", "Yes."], talk)
+    files = [
+        ModelFile("image/png", b"cat", name="cat.png"),
+        ModelFile("application/pdf", url="https://example.org/a.pdf"),
+    ]
+    assert log.asked[0].messages == [UserMessage("What is it?\n\nAnd this?", files)]
+    first = log.asked[1].messages[0]
+    assert first == UserMessage("What is it?\n[image: cat.png]\n[file: without a name]\nAnd this?")
+
+
+@pytest.mark.parametrize(
+    "media",
+    [
+        ChatMedia("image/png", data="?"),
+        ChatMedia("image/png", storage_ref="gone"),
+        ChatMedia("image/png"),
+        ChatMedia("image/png", data="AAAA" * (7 << 20)),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_the_mistake_of_the_caller(media: ChatMedia) -> None:
+    async def talk(agent: Ref[Any]) -> None:
+        with pytest.raises(ActionFailed, match="INVALID_MESSAGE"):
+            await said(agent, "hello", parts=[ChatPart("image", media=media)])
+
+    log, _ = play(["no"], talk)
+    assert log.asked == []
+
+
+class Plan(Struct):
+    """A plan."""
+
+    steps: list[str]
+
+
+class Planner(ThinkingAgent):
+    """You plan."""
+
+    answer = Plan
+
+
+def test_a_structured_answer_is_sent_as_a_whole() -> None:
+    log, (_, items) = play(["no plan", '```\n{"steps": ["go"]}\n```'], said, cls=Planner)
+    assert [type(item).__name__ for item in items] == ["TurnBegan", "TextChunk", "TurnDone"]
+    assert items[-1].text == '{"steps":["go"]}'
+    assert len(log.asked) == 2
+
+
+def test_fields_may_stand_in_the_class_and_be_given() -> None:
+    class Tuned(ThinkingAgent):
+        """Not this."""
+
+        instructions = "You are a pirate."
+        tools = [look_up]  # noqa: RUF012 -- a list, as people write it
+        budget = Budget(calls=3)
+        temperature = 0.5
+
+    log, _ = play([wants("look_up", number=1)], _exceeds, cls=Tuned)
+    assert len(log.asked) == 3
+    assert log.asked[0].instructions == "You are a pirate."
+    assert log.asked[0].temperature == 0.5
+    log, _ = play(
+        [wants("look_up", number=1)], _exceeds, cls=Tuned, budget=Budget(calls=2), instructions="Be."
+    )
+    assert len(log.asked) == 2
+    assert log.asked[0].instructions == "Be."
+
+
+async def _exceeds(agent: Ref[Any]) -> None:
+    with pytest.raises(ActionFailed, match="BUDGET_EXCEEDED"):
+        await said(agent)
+
+
+def test_tools_and_instructions_may_depend_on_the_turn() -> None:
+    class Careful(ThinkingAgent):
+        """You help."""
+
+        def tools_for(self, turn: ChatTurn) -> Sequence[Any]:
+            return [look_up] if turn.metadata.get("trusted") else []
+
+        def instructions_for(self, turn: ChatTurn) -> str:
+            return f"You talk with {turn.metadata.get('name', 'somebody')}."
+
+    async def talk(agent: Ref[Any]) -> None:
+        await said(agent)
+        await said(agent, metadata={"trusted": True, "name": "Ada"})
+
+    log, _ = play(["1"], talk, cls=Careful)
+    assert [[each.name for each in request.tools] for request in log.asked] == [[], ["look_up"]]
+    assert [each.instructions for each in log.asked] == ["You talk with somebody.", "You talk with Ada."]
+
+
+def test_a_loop_of_ones_own() -> None:
+    class Own(ThinkingAgent):
+        """You help."""
+
+        async def reply(self, turn: ChatTurn) -> None:
+            thought = await think(self.find(Script), turn.text, tools=[look_up], say=turn.say, use=turn.use)
+            await turn.say(f" ({thought.spent.calls})")
+
+    _, (_, items) = play([wants("look_up", number=17), "Sent."], said, cls=Own)
+    assert [type(item).__name__ for item in items[1:4]] == ["ToolCalled", "ToolReturned", "TextChunk"]
+    assert items[-1].text == "Sent. (2)"
+
+
+# ---- budgets
+
+
+USED = [TextDelta("x"), ModelEnd(usage=Usage(input_tokens=90, output_tokens=10))]
+
+
+def test_a_session_has_a_budget() -> None:
+    async def talk(agent: Ref[Any]) -> None:
+        session, _ = await said(agent)
+        for _ in range(2):
+            await said(agent, session=session)
+        with pytest.raises(
+            ActionFailed, match="budget of the session, 3 calls, is used up; begin a new session"
+        ):
+            await said(agent, session=session)
+        await said(agent)
+        assert await agent.read(ThinkingAgent.spent) == Spent(400, 4, 0, 0.0)
+
+    log, _ = play([USED], talk, session_budget=Budget(tokens=None, calls=3, tools=None, seconds=None))
+    assert len(log.asked) == 4
+
+
+def test_turns_that_fail_count_too() -> None:
+    async def talk(agent: Ref[Any]) -> None:
+        session, _ = await said(agent)
+        for _ in range(2):
+            with pytest.raises(ActionFailed, match="ANSWER_INVALID"):
+                await said(agent, session=session)
+        with pytest.raises(ActionFailed, match="BUDGET_EXCEEDED"):
+            await said(agent, session=session)
+
+    log, _ = play([USED, [ModelEnd()]], talk, session_budget=Budget(calls=5))
+    assert len(log.asked) == 5
+
+
+def test_turns_of_many_sessions_go_on_side_by_side() -> None:
+    def slow(request: ModelRequest) -> Any:
+        async def items() -> AsyncGenerator[ModelItem]:
+            await trio.sleep(10)
+            yield TextDelta("done")
+
+        return items()
+
+    async def talk(agent: Ref[Any]) -> float:
+        async with trio.open_nursery() as nursery:
+            for _ in range(60):
+                nursery.start_soon(said, agent)
+        return trio.current_time()
+
+    _, time = play([slow], talk)
+    assert time == pytest.approx(10)
+
+
+def test_a_caller_that_leaves_between_call_and_result_leaves_nothing_running() -> None:
+    running: list[str] = []
+
+    async def dig(city: str) -> str:
+        """Dig."""
+        running.append(city)
+        try:
+            await trio.sleep(100)
+        finally:
+            running.remove(city)
+        return "gold"
+
+    async def talk(agent: Ref[Any]) -> None:
+        async with agent.stream(ThinkingAgent.chat, "hello") as items:
+            async for item in items:
+                if isinstance(item, ToolCalled):
+                    break
+            await settle()
+            assert running
+        await settle()
+        assert not running
+        assert await answered(agent) == "ok"
+
+    play(
+        [[wants("dig", city="Bonn"), wants("dig", "2", city="Ulm"), ModelEnd("tools")], "ok"],
+        talk,
+        tools=(dig,),
+    )
