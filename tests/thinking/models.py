@@ -59,7 +59,7 @@ def items_of(answer: Any) -> Iterable[ModelItem]:
     return answer  # type: ignore[no-any-return]
 
 
-def wants(name: str, id: str = "1", **arguments: Any) -> ToolRequest:
+def wants(name: str, id: str = "1", /, **arguments: Any) -> ToolRequest:
     """The request for a tool."""
     return ToolRequest(id, name, arguments)
 

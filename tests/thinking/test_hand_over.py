@@ -1,0 +1,225 @@
+"""Hand-over: another agent has the conversation, hands it back, is not there, or breaks off."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lmos_actors import ActionFailed, open_node, simulate
+from lmos_actors.facades import ChatAgent, ChatMedia, ChatPart, ChatTurn, ToolCalled, ToolReturned, tool_of
+from lmos_actors.llm import ModelEnd, TextDelta, ToolMessage, UserMessage
+from lmos_actors.thinking import ThinkingAgent, hand_back, hand_over
+from lmos_actors.transport import MemoryNetwork
+from tests.thinking.models import Log, Script, answered, said, wants
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lmos_actors import Node, Ref
+
+
+def count(n: int) -> int:
+    """Count."""
+    return n
+
+
+class Billing(ChatAgent):
+    """Knows bills."""
+
+    crashes: bool = False
+
+    async def reply(self, turn: ChatTurn) -> None:
+        turn.memory["turns"] = turn.memory.get("turns", 0) + 1
+        if "crash" in turn.text:
+            await turn.say("I ")
+            raise RuntimeError("bug")
+        if "gone" in turn.text:
+            raise RuntimeError("bug")
+        if "fail" in turn.text:
+            await turn.say("I ")
+            raise ActionFailed({"code": "NO_BILL", "message": "there is none"})
+        if "thanks" in turn.text:
+            await turn.say("Good bye.")
+            await turn.use(hand_back)
+            return
+        if "weather" in turn.text:
+            await turn.use(hand_back, reason="not about bills")
+            return
+        if turn.parts:
+            await turn.say(f"{len(await turn.read(turn.parts[0]))} bytes. ")
+        await turn.use(tool_of(count), n=1)
+        reason = turn.metadata["handed_over"]["reason"]
+        await turn.say(f"Bill {turn.memory['turns']} ({reason}).")
+
+
+class Triage(ThinkingAgent):
+    """You find out what people want."""
+
+    tools = (hand_over(Billing, name="billing", description="For bills."),)
+
+
+OVER = wants("billing", reason="a bill")
+
+
+def play(answers: Sequence[Any], act: Any, *, billing: bool = True) -> Log:
+    log = Log()
+
+    async def main() -> None:
+        async with open_node() as node:
+            await node.start(Script, answers=tuple(answers), heard=log)
+            if billing:
+                await node.start(Billing)
+            await act(node, await node.start(Triage))
+            assert not log.open
+
+    simulate(main)
+    return log
+
+
+def test_the_other_agent_answers_from_then_on() -> None:
+    async def talk(node: Node, agent: Ref[Any]) -> None:
+        session, items = await said(agent, "my bill?")
+        assert items[-1].text == "Bill 1 (a bill)."
+        assert [type(item) for item in items[1:3]] == [ToolCalled, ToolReturned]
+        assert await answered(agent, "and the next?", session) == "Bill 2 ()."
+        history = await agent.invoke(ChatAgent.history, session)
+        assert [each.text for each in history] == [
+            "my bill?",
+            "Bill 1 (a bill).",
+            "and the next?",
+            "Bill 2 ().",
+        ]
+        assert await answered(agent, "my bill?") == "Bill 1 (a bill)."
+
+    log = play([OVER], talk)
+    assert len(log.asked) == 2
+    (offer,) = log.asked[0].tools
+    assert (offer.name, offer.description) == ("billing", "For bills.")
+
+
+def test_it_hands_back_when_it_is_done() -> None:
+    async def talk(node: Node, agent: Ref[Any]) -> None:
+        session, _ = await said(agent, "my bill?")
+        session, items = await said(agent, "thanks", session)
+        assert items[-1].text == "Good bye."
+        assert not any(isinstance(item, ToolCalled | ToolReturned) for item in items)
+        assert await answered(agent, "hello?", session) == "Hello!"
+        assert await answered(agent, "my bill?", session) == "Bill 3 (a bill)."
+
+    log = play([OVER, "Hello!", OVER], talk)
+    assert [each.text for each in log.asked[1].messages if isinstance(each, UserMessage)] == [
+        "my bill?",
+        "thanks",
+        "hello?",
+    ]
+
+
+def test_a_message_that_it_hands_back_is_answered_in_the_same_turn() -> None:
+    async def talk(node: Node, agent: Ref[Any]) -> None:
+        session, _ = await said(agent, "my bill?")
+        assert await answered(agent, "the weather?", session) == "Sunny."
+        assert await answered(agent, "the weather?") == "No idea."
+
+    log = play([OVER, "Sunny.", [OVER, wants("x", "2"), ModelEnd("tools")], "No idea."], talk)
+    assert log.asked[1].messages[-1] == UserMessage("the weather?")
+    assert log.asked[1].tools == []  # it may not come back to it in this turn
+    assert log.asked[3].messages[-2:] == [
+        ToolMessage("1", "billing", error="handed back: not about bills"),
+        ToolMessage("2", "x", error="not called"),
+    ]
+
+
+def test_an_agent_that_is_not_there_hands_back() -> None:
+    async def talk(node: Node, agent: Ref[Any]) -> None:
+        assert await answered(agent, "my bill?") == "Later, please."
+
+    log = play([OVER, "Later, please."], talk, billing=False)
+    assert log.asked[1].messages[-1] == ToolMessage(
+        "1", "billing", error="handed back: it cannot answer now (NotFound)"
+    )
+
+
+def test_an_agent_that_crashes() -> None:
+    async def talk(node: Node, agent: Ref[Any]) -> None:
+        session, _ = await said(agent, "my bill?")
+        with pytest.raises(ActionFailed, match="INTERNAL_ERROR"):
+            await said(agent, "crash", session)
+        with pytest.raises(ActionFailed, match="NO_BILL"):
+            await said(agent, "fail", session)
+        assert await answered(agent, "again", session) == "Bill 2 ()."
+        assert await answered(agent, "gone", session) == "I am back."
+        assert await answered(agent, "again", session) == "And here."
+
+    play([OVER, "I am back.", "And here."], talk)
+
+
+def test_files_go_with_it() -> None:
+    part = ChatPart("file", media=ChatMedia("text/plain", data="YWJj"))
+
+    async def talk(node: Node, agent: Ref[Any]) -> None:
+        assert await answered(agent, "my bill?", parts=[part]) == "3 bytes. Bill 1 (a bill)."
+
+    play([OVER], talk)
+
+
+def test_a_thinking_agent_hands_back_by_a_tool() -> None:
+    first, second = Log(), Log()
+
+    class Orders(ThinkingAgent):
+        """You know orders."""
+
+    class Front(ThinkingAgent):
+        """You are the front."""
+
+        tools = (hand_over(Orders),)
+
+    class FirstModel(Script):
+        pass
+
+    async def main() -> None:
+        async with open_node() as node:
+            over = wants("hand_over_to_Orders", reason="an order")
+            one = await node.start(FirstModel, answers=(over, "Bye."), heard=first)
+            back = [TextDelta("Sent. "), wants("hand_back", reason="done"), ModelEnd("tools")]
+            two = await node.start(Script, answers=("Which number?", back), heard=second)
+            await node.start(Orders, model=two)
+            front = await node.start(Front, model=one)
+            session, items = await said(front, "my order?")
+            assert items[-1].text == "Which number?"
+            assert await answered(front, "17", session) == "Sent. "
+            assert await answered(front, "thanks", session) == "Bye."
+            assert [[each.name for each in request.tools] for request in second.asked] == [["hand_back"]] * 2
+            assert [[each.name for each in request.tools] for request in first.asked] == [
+                ["hand_over_to_Orders"]
+            ] * 2
+            assert second.asked[1].messages[-1] == UserMessage("17")
+
+    simulate(main)
+
+
+def test_an_agent_elsewhere_has_the_conversation() -> None:
+    network, log = MemoryNetwork(), Log()
+
+    async def main() -> None:
+        async with (
+            open_node(listen="ws://far:80", network=network) as there,
+            open_node(network=network) as here,
+        ):
+            await there.start(Billing)
+            ref = await here.consume(Billing, "http://far/agents/billing")
+            model = await here.start(Script, answers=(wants("hand_over_to_billing"),), heard=log)
+            front = await here.start(
+                ThinkingAgent, model=model, tools=[hand_over(ref)], instructions="You help."
+            )
+            session, items = await said(front, "my bill?")
+            assert items[-1].text == "Bill 1 ()."
+            assert await answered(front, "again", session) == "Bill 2 ()."
+
+    simulate(main)
+
+
+def test_what_cannot_have_a_conversation() -> None:
+    with pytest.raises(TypeError, match="hand_over takes a ref or the class of a chat agent, not 17"):
+        hand_over(17)  # type: ignore[arg-type]
+    assert hand_over(Billing).description == "Hand the conversation over to Billing: Knows bills."
