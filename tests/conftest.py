@@ -5,12 +5,16 @@ from __future__ import annotations
 import gc
 import os
 import signal
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from lmos_actors.testing import virtual_clock as virtual_clock
 from tests.matrix import EXAMPLES, ask_everything, examples
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
 
 # No verdict may depend on how fast the machine is, so neither deadlines nor the check for slow generation.
 settings.register_profile("local", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -38,11 +42,41 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("ci" if os.environ.get("CI") else "local")
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """Let each worker of xdist begin in another place of a folder when the whole suite is collected.
+
+    Workers that begin in the same place compile the same modules, with their assertions, at the same time.
+    So each compiles a part, and finds the others' parts compiled.
+    """
+    report = yield
+    if isinstance(collector, pytest.Directory) and _is_whole(collector.config):
+        number, count = _worker()
+        start = len(report.result) * number // count
+        report.result = [*report.result[start:], *report.result[:start]]
+    return report
+
+
+def _is_whole(config: pytest.Config) -> bool:
+    return config.args_source is pytest.Config.ArgsSource.TESTPATHS
+
+
+def _worker() -> tuple[int, int]:
+    """Return the number of this worker of xdist, and how many there are."""
+    name = os.environ.get("PYTEST_XDIST_WORKER", "gw0")
+    return int(name.removeprefix("gw")), int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what takes long, and what is left to `--matrix`, unless it is asked for.
 
     Slow tests are left out of a run of the whole suite only: for them, to name their folder is to ask.
     """
+    if _is_whole(config):
+        items.sort(key=lambda item: item.path.parts)  # the order is the same in each worker
     marks = {mark for mark in ("long", "matrix", "slow") if not config.getoption(f"--{mark}")}
     left = [item for item in items if not marks.isdisjoint(mark.name for mark in item.iter_markers())]
     if left:

@@ -58,7 +58,7 @@ def servers() -> Iterator[Servers]:
         yield made
 
 
-@pytest.mark.parametrize("name", some(CASES, of=6))
+@pytest.mark.parametrize("name", some(CASES, of=11))
 def test_a_case_runs(name: str, servers: Servers, monkeypatch: pytest.MonkeyPatch) -> None:
     if name.startswith("redis") and PROGRAM is None and os.environ.get("LMOS_ACTORS_REDIS") != "required":
         pytest.skip("there is no redis-server here")

@@ -134,13 +134,18 @@ ONE: list[tuple[Sequence[str], int, str, str]] = [
         'fails {"detail": "x"}  (here)\nlmos-actors: TOOL_ERROR: the tool \'fails\' failed\n',
     ),
     (["-m", "where north"], 1, "", "lmos-actors: TOOL_ERROR: the tool 'where_am_i' failed\n"),
-    (["-m", "slow", "--within", "2s"], 124, "well, ", "lmos-actors: time limit: 2s have passed\n"),
 ]
 
 
 @pytest.mark.parametrize(("words", "code", "out", "err"), ONE, ids=[" ".join(each[0]) for each in ONE])
 def test_one_message(url: str, folder: Path, words: Sequence[str], code: int, out: str, err: str) -> None:
     assert chat(folder, url, *words) == (code, out, err)
+
+
+@pytest.mark.slow
+def test_a_message_is_answered_within_a_time_limit(url: str, folder: Path) -> None:
+    told = chat(folder, url, "-m", "slow", "--within", "2s")
+    assert told == (124, "well, ", "lmos-actors: time limit: 2s have passed\n")
 
 
 def test_frames_as_they_come(url: str, folder: Path) -> None:

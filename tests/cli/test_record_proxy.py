@@ -19,6 +19,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from tests.commands import started
+from tests.matrix import examples
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -264,7 +265,9 @@ WAYS: dict[str, Callable[[str], tuple[str, tuple[str, ...]]]] = {
 
 
 @pytest.mark.parametrize("way", WAYS)
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(word=TOKENS)
 def test_a_credential_never_stands_in_the_file(
     recorder: tuple[Path, tuple[str, int]], way: str, word: str

@@ -115,7 +115,7 @@ def test_without_permission_what_may_end_it_is_not_run() -> None:
 def test_a_fault_is_caught_by_its_cases_and_no_others(fault: str) -> None:
     patterns = FAULTS[fault].removesuffix("...")
     meant, turn = matching(patterns), crc32(fault.encode())
-    share = few_or_all(6, 1)  # of the other cases, one in so many
+    share = few_or_all(20, 1)  # of the other cases, one in so many
     card = card_of(
         fault,
         cases=tuple(

@@ -13,6 +13,7 @@ from lmos_actors.errors import ConfigError, ConnectFailed
 from lmos_actors.facades import RelayAnswer, RelayMember, RelayMessage, RelayPeer, Welcomed, open_relay
 from lmos_actors.transport import Refuse
 from tests.facades.relays import URL, WORLDS, Script, hub_with, ours, scripted
+from tests.matrix import examples
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -652,7 +653,7 @@ FRAMES = st.dictionaries(NAMES, VALUES, max_size=7) | st.fixed_dictionaries(
 
 @pytest.mark.slow
 @given(st.lists(FRAMES, max_size=20))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_whatever_a_relay_sends_the_agent_goes_on(frames: list[Any]) -> None:
     async def script(hub: Script) -> None:
         hub.welcome("mine", "receipts")

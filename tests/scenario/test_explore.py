@@ -40,6 +40,7 @@ from lmos_actors.scenario.model import (
     NumberRange,
     OffsetRange,
 )
+from tests.matrix import examples
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -430,7 +431,7 @@ def failures(draw: st.DrawFn) -> Callable[[Data], bool]:
 
 @pytest.mark.slow
 @given(number=st.integers(0, 40), fails=failures())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_shrinking_ends_and_still_fails(number: int, fails: Callable[[Data], bool]) -> None:
     data = with_schedule(SIMULATION, 1, drawn(number))
     if fails(data):
@@ -440,7 +441,7 @@ def test_shrinking_ends_and_still_fails(number: int, fails: Callable[[Data], boo
 
 @pytest.mark.slow
 @given(number=st.integers(0, 40), fails=failures(), ahead=st.integers(1, 8))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 def test_shrinking_does_not_depend_on_how_many_run_at_once(
     number: int, fails: Callable[[Data], bool], ahead: int
 ) -> None:

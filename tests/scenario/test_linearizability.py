@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from lmos_actors.scenario.judge import UNKNOWN, Operation, linearize, smallest_failing
+from tests.matrix import examples
 from tests.source import ROOT
 
 if TYPE_CHECKING:
@@ -131,7 +132,7 @@ def fewest(history: Sequence[Operation]) -> int:
     return min(sizes)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(history=histories(distinct=True, most=7))
 def test_the_history_shown_is_the_smallest(history: list[Operation]) -> None:
     if linearize(history, INITIAL):

@@ -12,6 +12,7 @@ import pytest
 from lmos_actors.cli import main
 from lmos_actors.scenario.format import load_scenario
 from lmos_actors.scenario.run import run_cell
+from tests.matrix import few_or_all
 from tests.source import ROOT
 
 if TYPE_CHECKING:
@@ -37,7 +38,15 @@ NOT_IN_REAL_TIME = NOT_OVER_A_WIRE | {
     "two-centres": "its network is simulated",
 }
 
-WIRE = {"gossip": {"peers": "100", "last": "peer/99", "lives": "105", "delivery": "stream"}}
+PEERS = few_or_all(60, 100)
+WIRE = {
+    "gossip": {
+        "peers": str(PEERS),
+        "last": f"peer/{PEERS - 1}",
+        "lives": str(PEERS + PEERS // 20),
+        "delivery": "stream",
+    }
+}
 """Settings that make a run shorter, or possible over a wire."""
 
 LIVE: dict[str, tuple[float, dict[str, str]]] = {

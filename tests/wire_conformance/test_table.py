@@ -31,13 +31,13 @@ def elsewhere() -> Iterator[str]:
 
 
 @pytest.mark.parametrize(
-    ("world", "row"), some(CELLS, of=3), ids=lambda value: value if isinstance(value, str) else value.title
+    ("world", "row"), some(CELLS, of=5), ids=lambda value: value if isinstance(value, str) else value.title
 )
 def test_in_one_process(world: str, row: Behaviour) -> None:
     assert WORLDS[world](row) == expected(row, world)
 
 
-@pytest.mark.parametrize("row", some(TABLE, of=3), ids=lambda row: row.title)
+@pytest.mark.parametrize("row", some(TABLE, of=5), ids=lambda row: row.title)
 def test_in_another_process(elsewhere: str, row: Behaviour) -> None:
     assert over_tcp(elsewhere, row) == expected(row, "tcp")
 

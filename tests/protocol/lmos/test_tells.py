@@ -679,7 +679,7 @@ class Shares(RuleBasedStateMachine):
 
 
 TestShares = Shares.TestCase
-TestShares.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestShares.settings = settings(max_examples=examples(60), stateful_step_count=30, deadline=None)
 
 TestBooks = Books.TestCase
 TestBooks.settings = settings(max_examples=examples(60), stateful_step_count=25, deadline=None)

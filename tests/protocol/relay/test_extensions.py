@@ -19,6 +19,7 @@ from lmos_actors.protocol.relay.extensions import (
     Semantic,
     Voting,
 )
+from tests.matrix import examples
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -534,7 +535,7 @@ def test_an_end_is_kept_before_it_is_announced() -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from("abcdef"), st.booleans(), st.booleans()), max_size=30))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_every_vote_ends_once_whatever_is_voted(votes: list[tuple[str, bool, bool]]) -> None:
     world = World(Voting)
     world.join(*"abcdef")
@@ -617,7 +618,7 @@ FRAMES = st.fixed_dictionaries(
 
 @pytest.mark.slow
 @given(st.lists(st.tuples(st.sampled_from("abc"), FRAMES), max_size=20))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_whatever_agents_send_the_hub_goes_on_and_its_counts_add_up(said: list[tuple[str, Any]]) -> None:
     world = World(Receipts, Presence, History, Semantic, Voting)
     world.join("a", "b", "c")

@@ -21,6 +21,7 @@ from lmos_actors.protocol.relay import (
     RelayMessage,
     Welcomed,
 )
+from tests.matrix import examples
 
 
 def hub(**options: Any) -> Hub:
@@ -281,7 +282,7 @@ FRAMES = st.one_of(
 )
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(
     st.lists(
         st.tuples(st.sampled_from(NAMES), FRAMES, st.sampled_from(("say", "leave", "come"))), max_size=30
