@@ -12,7 +12,7 @@ from msgspec import Struct
 from ._events import EventDecoder
 from ._failures import MODEL_CUT, REQUEST_REFUSED, model_failure
 from ._messages import ModelEnd, ModelMessage, Reasoning, TextDelta, ToolMessage, Usage
-from ._provider import PLACEHOLDER, KeyAuth, Provider, ProviderSays, body_of
+from ._provider import PLACEHOLDER, Provider, ProviderSays, body_of
 from ._texts import file_text, result_text, tool_request
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class AnthropicClient:
     def __init__(self, model: Fields, provider: Provider) -> None:
         self._model = model
         self.provider = provider
-        http = provider.http_client(KeyAuth(provider.key, "X-Api-Key"), model.max_tokens, model.concurrency)
+        http = provider.http_client(model.max_tokens, model.concurrency)
         self._sdk = anthropic.AsyncAnthropic(
             api_key=PLACEHOLDER, base_url=model.url, max_retries=0, http_client=http, open_telemetry=NO_SPANS
         )
@@ -82,9 +82,6 @@ def request_body(model: Fields, request: ModelRequest) -> dict[str, Any]:
     }
     if request.instructions:
         body["system"] = request.instructions
-    temperature = model.temperature if request.temperature is None else request.temperature
-    if temperature is not None:
-        body["temperature"] = temperature
     if request.tools:
         body["tools"] = [
             {
@@ -96,8 +93,10 @@ def request_body(model: Fields, request: ModelRequest) -> dict[str, Any]:
         ]
     if request.answer is not None:
         body["output_config"] = {"format": {"type": "json_schema", "schema": request.answer}}
-    if model.options:
-        body["extra_body"] = model.options
+    temperature = model.temperature if request.temperature is None else request.temperature
+    heat = {} if temperature is None else {"temperature": temperature}  # the SDK has no such argument
+    if heat or model.options:
+        body["extra_body"] = {**heat, **model.options}
     return body
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, Final, Protocol
 
+import msgspec
 import trio
 
 from lmos_actors.errors import ConfigError
@@ -116,10 +117,11 @@ def _check_name(value: object, path: str) -> None:
         raise ConfigError(f"must be the name of a model, not {value!r}", path)
 
 
-def _check_options(value: Any, path: str) -> None:
-    names: list[Any] = list(value) if type(value) is dict else [None]
-    if not all(isinstance(name, str) for name in names):
-        raise ConfigError("must be a dict of members of requests, by name", path)
+def _check_options(value: object, path: str) -> None:
+    try:
+        msgspec.convert(value, dict[str, Any])
+    except msgspec.ValidationError:
+        raise ConfigError("must be a dict of members of requests, by name", path) from None
 
 
 def _is_number(value: object) -> bool:

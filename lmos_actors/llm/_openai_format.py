@@ -20,7 +20,7 @@ from ._messages import (
     ToolMessage,
     Usage,
 )
-from ._provider import PLACEHOLDER, KeyAuth, Provider, ProviderSays, body_of
+from ._provider import PLACEHOLDER, Provider, ProviderSays, body_of
 from ._texts import file_text, result_text, tool_request
 
 if TYPE_CHECKING:
@@ -47,9 +47,7 @@ class OpenAIClient:
     def __init__(self, model: Fields, provider: Provider) -> None:
         self._model = model
         self.provider = provider
-        http = provider.http_client(
-            KeyAuth(provider.key, "Authorization", "Bearer "), model.max_tokens, model.concurrency
-        )
+        http = provider.http_client(model.max_tokens, model.concurrency)
         self._sdk = openai.AsyncOpenAI(
             api_key=PLACEHOLDER, base_url=model.url, max_retries=0, http_client=http
         )

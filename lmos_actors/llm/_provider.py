@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from contextlib import aclosing, asynccontextmanager, suppress
 from email.utils import parsedate_to_datetime
+from math import inf
 from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import urlsplit
 
@@ -70,19 +71,19 @@ FOREIGN: Final = frozenset({"anthropic", "httpcore2", "httpx2", "openai", "pydan
 
 
 class KeyAuth(httpx2.Auth):
-    """Puts the key into a request when it leaves."""
+    """Puts the key into a request when it leaves, in the header in which the SDK has put the placeholder."""
 
-    def __init__(self, key: ProviderKey, header: str, prefix: str = "") -> None:
+    def __init__(self, key: ProviderKey) -> None:
         self._key = key
-        self._header = header
-        self._prefix = prefix.encode()
 
     def auth_flow(self, request: httpx2.Request) -> Generator[httpx2.Request, httpx2.Response, None]:
-        """Set the header, or take the placeholder out."""
-        value = self._key.current
-        request.headers.pop(self._header, None)
-        if value is not None:
-            request.headers[self._header] = (self._prefix + value).decode("ascii")
+        """Set the header, or take it out if there is no key."""
+        key = self._key.current
+        for name, value in list(request.headers.items()):
+            if PLACEHOLDER in value:
+                del request.headers[name]
+                if key is not None:
+                    request.headers[name] = value.replace(PLACEHOLDER, key.decode("ascii"))
         yield request
 
 
@@ -175,7 +176,7 @@ class Provider:
         self._unreachable: str | None = None  # why it could not be reached, the last time
         self._next_try = 0.0
 
-    def http_client(self, auth: httpx2.Auth, most_tokens: int, connections: int) -> httpx2.AsyncClient:
+    def http_client(self, most_tokens: int, connections: int) -> httpx2.AsyncClient:
         """Return the HTTP client for an SDK. Blocks for some 20 ms, which certificates take."""
         most = TOKEN_BYTES * (most_tokens + 256)
 
@@ -184,7 +185,7 @@ class Provider:
                 response.stream = Body(response.stream, most)
 
         return httpx2.AsyncClient(
-            auth=auth,
+            auth=KeyAuth(self.key),
             headers={"accept-encoding": "identity"},
             event_hooks={"response": [bound]},
             timeout=httpx2.Timeout(self._waits.idle, connect=self._waits.connect, pool=None),
@@ -238,11 +239,11 @@ class Provider:
         wait = min(LONGEST_WAIT, FIRST_WAIT * 2.0 ** (tries - 1)) * (0.75 + 0.5 * self._draw())
         asked = problem.retry_after
         if asked is not None:
-            wait = max(wait, asked) if asked <= LONGEST_ASKED_WAIT else float("inf")
+            wait = asked if asked <= LONGEST_ASKED_WAIT else inf
             if problem.code == MODEL_BUSY:
                 self._pause(min(asked, LONGEST_ASKED_WAIT))
         late = deadline is not None and trio.current_time() + wait >= deadline
-        if not problem.passes or tries > self._waits.retries or wait == float("inf") or late:
+        if not problem.passes or tries > self._waits.retries or wait == inf or late:
             raise problem.failure() from None
         await trio.sleep(wait)
 
@@ -306,7 +307,7 @@ class Provider:
             return None
         with suppress(ValueError):
             seconds = float(text)
-            return seconds if 0 <= seconds < float("inf") else None
+            return seconds if 0 <= seconds < inf else None
         with suppress(ValueError, TypeError):
             return max(0.0, (parsedate_to_datetime(text) - self._now()).total_seconds())
         return None

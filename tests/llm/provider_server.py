@@ -60,6 +60,8 @@ class Reply:
     fault: Fault | None = None
     after: int = 0
     wait: float = 0.0
+    bytes_at_a_time: int = 0
+    """Of the stream of events; 0 sends each event at once."""
     until: trio.Event | None = None
     """Waited for before the first event."""
 
@@ -203,7 +205,9 @@ class ProviderServer:
                 break
             if reply.wait:
                 await trio.sleep(reply.wait)
-            await stream.send_all(http.send(h11.Data(data=event)) or b"")
+            size = reply.bytes_at_a_time or len(event)
+            for start in range(0, len(event), size):
+                await stream.send_all(http.send(h11.Data(data=event[start : start + size])) or b"")
         await stream.send_all(http.send(h11.EndOfMessage()) or b"")
         return True
 
@@ -239,14 +243,14 @@ class ProviderServer:
 
 @asynccontextmanager
 async def open_provider(
-    default: Reply | Callable[[Received], Reply] | None = None,
+    default: Reply | Callable[[Received], Reply] | None = None, port: int = 0
 ) -> AsyncIterator[ProviderServer]:
-    """Serve on a free port of loopback."""
+    """Serve on loopback, on a free port if none is named."""
     async with trio.open_nursery() as nursery:
         server = ProviderServer()
         if default is not None:
             server.default = default
-        listeners = await nursery.start(partial(trio.serve_tcp, server.serve, 0, host="127.0.0.1"))
+        listeners = await nursery.start(partial(trio.serve_tcp, server.serve, port, host="127.0.0.1"))
         server.port = listeners[0].socket.getsockname()[1]
         yield server
         nursery.cancel_scope.cancel()

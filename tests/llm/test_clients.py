@@ -2,60 +2,22 @@
 
 from __future__ import annotations
 
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
-
 import pytest
 
-from lmos_actors import ActionFailed, open_node
 from lmos_actors.llm import (
-    AnthropicModel,
-    Model,
     ModelEnd,
-    OpenAIModel,
+    ModelFile,
+    ModelMessage,
+    Reasoning,
     TextDelta,
+    ToolMessage,
     ToolOffer,
     ToolRequest,
     Usage,
     UserMessage,
 )
-from tests.llm.provider_server import ProviderServer, Reply, Tool, open_provider
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from lmos_actors import Node, Ref
-
-HI = [UserMessage("hi")]
-END = ModelEnd("stop", Usage(12, 5), "test-model-1")
-PROVIDERS = ("openai", "anthropic")
-
-
-async def start(node: Node, server: ProviderServer, provider: str, **options: Any) -> Ref[Model]:
-    """Start the client of a provider."""
-    named = {"model": "test", "key": None, **options}
-    if provider == "openai":
-        return await node.start(OpenAIModel, url=server.openai_url, **named)
-    return await node.start(AnthropicModel, url=server.anthropic_url, **named)
-
-
-@asynccontextmanager
-async def model_of(provider: str, **options: Any) -> AsyncIterator[tuple[ProviderServer, Ref[Model]]]:
-    """A server, and a client of it."""
-    async with open_provider() as server, open_node() as node:
-        yield server, await start(node, server, provider, **options)
-
-
-async def items(model: Ref[Model], messages: Any = HI, **request: Any) -> list[Any]:
-    """Return all items of an answer; a failure is the last one."""
-    found: list[Any] = []
-    try:
-        async with model.stream(Model.generate, messages, **request) as answer:
-            async for item in answer:
-                found.append(item)
-    except ActionFailed as failed:
-        found.append(failed)
-    return found
+from tests.llm.asking import END, HI, PROVIDERS, items, model_of
+from tests.llm.provider_server import Reply, Tool
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
@@ -84,3 +46,200 @@ async def test_tools_are_put_together_from_pieces(provider: str) -> None:
         ToolRequest("call-3", "a_list", {}, "[1]"),
         ModelEnd("tools", Usage(12, 5), "test-model-1"),
     ]
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+@pytest.mark.parametrize("size", [1, 7, 1_000])
+async def test_an_answer_is_the_same_however_its_bytes_are_cut(provider: str, size: int) -> None:
+    asked = (Tool("grüßen", ('{"wen": "Zoë', '"}')),)
+    async with model_of(provider) as (server, model):
+        server.reply(Reply(text=("Grüß", " dich\n"), tools=asked, bytes_at_a_time=size))
+        assert await items(model) == [
+            TextDelta("Grüß"),
+            TextDelta(" dich\n"),
+            ToolRequest("call-0", "grüßen", {"wen": "Zoë"}),
+            ModelEnd("tools", Usage(12, 5), "test-model-1"),
+        ]
+
+
+@pytest.mark.parametrize(
+    ("provider", "ends", "reason"),
+    [
+        ("openai", "length", "length"),
+        ("openai", "content_filter", "refused"),
+        ("openai", "one of later versions", "stop"),
+        ("anthropic", "max_tokens", "length"),
+        ("anthropic", "refusal", "refused"),
+        ("anthropic", "stop_sequence", "stop"),
+    ],
+)
+async def test_reasons_of_ends(provider: str, ends: str, reason: str) -> None:
+    async with model_of(provider) as (server, model):
+        server.reply(Reply(ends=ends))
+        assert (await items(model))[-1].reason == reason
+
+
+SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}}
+PICTURE, PDF = ModelFile("image/png", b"png"), ModelFile("application/pdf", b"pdf", name="a.pdf")
+TALK = [
+    UserMessage("See", [PICTURE, ModelFile("image/jpeg", url="https://x.example/a.jpg"), PDF]),
+    ModelMessage("Hm", [ToolRequest("1", "look", {"n": 1}), ToolRequest("2", "see", {}, "[1")], []),
+    ToolMessage("1", "look", {"found": True}),
+    ToolMessage("2", "see", error="not that"),
+    UserMessage("And", [ModelFile("text/plain", b"words", name="b.txt")]),
+]
+
+
+async def test_a_request_in_the_format_of_openai() -> None:
+    async with model_of("openai", temperature=0.5, max_tokens=100, options={"seed": 7}) as (server, model):
+        tools = [ToolOffer("look", "Look.", SCHEMA), ToolOffer("see")]
+        assert (await items(model, TALK, instructions="Be brief.", tools=tools, answer=SCHEMA))[-1] == END
+        await items(model, max_tokens=50, temperature=0.0)
+        await items(model, max_tokens=5_000)
+    (first, lower, higher) = (received.body for received in server.requests)
+    assert first == {
+        "model": "test",
+        "stream": True,
+        "stream_options": {"include_usage": True},
+        "max_tokens": 100,
+        "temperature": 0.5,
+        "seed": 7,
+        "messages": [
+            {"role": "system", "content": "Be brief."},
+            {
+                "role": "user",
+                "content": [
+                    {"type": "image_url", "image_url": {"url": "data:image/png;base64,cG5n"}},
+                    {"type": "image_url", "image_url": {"url": "https://x.example/a.jpg"}},
+                    {
+                        "type": "file",
+                        "file": {"filename": "a.pdf", "file_data": "data:application/pdf;base64,cGRm"},
+                    },
+                    {"type": "text", "text": "See"},
+                ],
+            },
+            {
+                "role": "assistant",
+                "content": "Hm",
+                "tool_calls": [
+                    {"id": "1", "type": "function", "function": {"name": "look", "arguments": '{"n":1}'}},
+                    {"id": "2", "type": "function", "function": {"name": "see", "arguments": "[1"}},
+                ],
+            },
+            {"role": "tool", "tool_call_id": "1", "content": '{"found":true}'},
+            {"role": "tool", "tool_call_id": "2", "content": "error: not that"},
+            {
+                "role": "user",
+                "content": [{"type": "text", "text": "b.txt:\nwords"}, {"type": "text", "text": "And"}],
+            },
+        ],
+        "tools": [
+            {"type": "function", "function": {"name": "look", "description": "Look.", "parameters": SCHEMA}},
+            {
+                "type": "function",
+                "function": {
+                    "name": "see",
+                    "description": "",
+                    "parameters": {"type": "object", "properties": {}},
+                },
+            },
+        ],
+        "response_format": {"type": "json_schema", "json_schema": {"name": "answer", "schema": SCHEMA}},
+    }
+    assert (lower["max_tokens"], lower["temperature"]) == (50, 0.0)
+    assert higher["max_tokens"] == 100
+
+
+async def test_a_request_in_the_format_of_anthropic() -> None:
+    async with model_of("anthropic", temperature=0.5, max_tokens=100, options={"top_k": 7}) as (
+        server,
+        model,
+    ):
+        tools = [ToolOffer("look", "Look.", SCHEMA), ToolOffer("see")]
+        assert (await items(model, TALK, instructions="Be brief.", tools=tools, answer=SCHEMA))[-1] == END
+    (first,) = (received.body for received in server.requests)
+    assert first == {
+        "model": "test",
+        "stream": True,
+        "max_tokens": 100,
+        "temperature": 0.5,
+        "top_k": 7,
+        "system": "Be brief.",
+        "messages": [
+            {
+                "role": "user",
+                "content": [
+                    {
+                        "type": "image",
+                        "source": {"type": "base64", "media_type": "image/png", "data": "cG5n"},
+                    },
+                    {"type": "image", "source": {"type": "url", "url": "https://x.example/a.jpg"}},
+                    {
+                        "type": "document",
+                        "source": {"type": "base64", "media_type": "application/pdf", "data": "cGRm"},
+                    },
+                    {"type": "text", "text": "See"},
+                ],
+            },
+            {
+                "role": "assistant",
+                "content": [
+                    {"type": "text", "text": "Hm"},
+                    {"type": "tool_use", "id": "1", "name": "look", "input": {"n": 1}},
+                    {"type": "tool_use", "id": "2", "name": "see", "input": {}},
+                ],
+            },
+            {
+                "role": "user",
+                "content": [
+                    {"type": "tool_result", "tool_use_id": "1", "content": '{"found":true}'},
+                    {
+                        "type": "tool_result",
+                        "tool_use_id": "2",
+                        "content": "error: not that",
+                        "is_error": True,
+                    },
+                    {"type": "text", "text": "b.txt:\nwords"},
+                    {"type": "text", "text": "And"},
+                ],
+            },
+        ],
+        "tools": [
+            {"name": "look", "description": "Look.", "input_schema": SCHEMA},
+            {"name": "see", "description": "", "input_schema": {"type": "object"}},
+        ],
+        "output_config": {"format": {"type": "json_schema", "schema": SCHEMA}},
+    }
+
+
+async def test_reasoning_goes_back_to_its_provider_with_what_it_has_signed() -> None:
+    async with model_of("anthropic") as (server, model):
+        server.reply(Reply(reasoning=("Let me", " see"), signature="s1", text=("Yes",)))
+        got = await items(model)
+        thoughts = [item for item in got if isinstance(item, Reasoning)]
+        assert thoughts == [Reasoning("Let me"), Reasoning(" see"), Reasoning(state="s1")]
+        hidden = [*thoughts, Reasoning(state="redacted:xyz"), Reasoning("of another model")]
+        await items(model, [*HI, ModelMessage("Yes", [], hidden), UserMessage("Sure?")])
+    assert server.requests[-1].body["messages"][1]["content"] == [
+        {"type": "thinking", "thinking": "Let me see", "signature": "s1"},
+        {"type": "redacted_thinking", "data": "xyz"},
+        {"type": "text", "text": "Yes"},
+    ]
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+@pytest.mark.parametrize(
+    ("file", "said"),
+    [
+        (ModelFile("video/mp4", b"", name="a.mp4"), "a.mp4 is of type video/mp4, which this provider"),
+        (ModelFile("text/plain", b"\xff", name="a.txt"), "a.txt is no text in UTF-8"),
+        (ModelFile("text/plain", url="https://x.example/a.txt"), "is a file by URL of type text/plain"),
+    ],
+)
+async def test_files_that_cannot_be_sent(provider: str, file: ModelFile, said: str) -> None:
+    async with model_of(provider) as (server, model):
+        (failed,) = await items(model, [UserMessage("See", [file])])
+        assert failed.code == "MODEL_REQUEST_REFUSED"
+        assert said in failed.detail
+        assert (await items(model))[-1] == END
+        assert len(server.requests) == 1

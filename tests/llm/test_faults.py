@@ -1,0 +1,370 @@
+"""What goes wrong with providers: refusals, cuts, silence, nonsense, keys, outages, callers that leave."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import trio
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+from lmos_actors import ActionFailed, ConfigError, DeadlineExceeded, StartFailed, open_node
+from lmos_actors.llm import AnthropicModel, Model, OpenAIModel
+from tests.llm.asking import END, HI, PROVIDERS, items, model_of, shown, start
+from tests.llm.provider_server import Received, Reply, open_provider
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+NO_QUOTA = Reply(status=429, error_type="insufficient_quota")
+BUSY_EVENT = Reply(fault="error event", error_type="rate_limit_error")
+BUSY = Reply(status=429, retry_after="0.01")
+FAULTS = [
+    pytest.param([BUSY], "Hello there|stop", 2, id="429, then an answer"),
+    pytest.param([BUSY] * 3, "|MODEL_BUSY", 3, id="429 to the end"),
+    pytest.param([Reply(status=500, retry_after="0")], "Hello there|stop", 2, id="500, then an answer"),
+    pytest.param([Reply(status=503, retry_after="0")] * 3, "|MODEL_UNAVAILABLE", 3, id="503 to the end"),
+    pytest.param(
+        [Reply(status=429, error_type="insufficient_quota")], "|MODEL_KEY_REFUSED", 1, id="no quota"
+    ),
+    pytest.param([Reply(status=400)], "|MODEL_REQUEST_REFUSED", 1, id="400"),
+    pytest.param([Reply(status=404)], "|MODEL_REQUEST_REFUSED", 1, id="404"),
+    pytest.param([Reply(status=413)], "|MODEL_REQUEST_REFUSED", 1, id="413"),
+    pytest.param([Reply(status=401)], "|MODEL_KEY_REFUSED", 1, id="401"),
+    pytest.param([Reply(status=403)], "|MODEL_KEY_REFUSED", 1, id="403"),
+    pytest.param([Reply(fault="cut")], "Hello there|stop", 2, id="cut before it began"),
+    pytest.param([Reply(fault="no end", after=6)], "Hello there|MODEL_CUT", 1, id="no end"),
+    pytest.param([Reply(fault="no end")], "|MODEL_MALFORMED", 1, id="nothing"),
+    pytest.param([Reply(fault="malformed")], "|MODEL_MALFORMED", 1, id="malformed from the start"),
+    pytest.param([Reply(fault="not an event stream")], "|MODEL_MALFORMED", 1, id="a page"),
+    pytest.param(
+        [Reply(fault="error event", error_type="rate_limit_error")] * 3,
+        "|MODEL_BUSY",
+        3,
+        id="busy, in an event",
+    ),
+]
+
+
+@pytest.fixture
+def _no_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have no wait between attempts, but where the provider asks for it."""
+    monkeypatch.setattr("lmos_actors.llm._provider.FIRST_WAIT", 0.0)
+
+
+@pytest.mark.usefixtures("_no_waits")
+@pytest.mark.parametrize("provider", PROVIDERS)
+@pytest.mark.parametrize(("replies", "answer", "asked"), FAULTS)
+async def test_faults(provider: str, replies: list[Reply], answer: str, asked: int) -> None:
+    if provider == "openai":  # whose second to last event has the end in it
+        replies = [Reply(**{**vars(r), "after": 3}) if r.after == 6 else r for r in replies]
+    async with model_of(provider) as (server, model):
+        server.reply(*replies)
+        assert shown(await items(model)) == answer
+        assert len(server.requests) == asked
+        assert (await items(model))[-1] == END
+
+
+AFTER_HELLO = {"openai": 2, "anthropic": 4}
+"""Events until the first text has come."""
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+@pytest.mark.parametrize(
+    ("fault", "code"), [("cut", "MODEL_CUT"), ("error event", "MODEL_CUT"), ("malformed", "MODEL_MALFORMED")]
+)
+async def test_nothing_is_asked_twice_once_an_item_has_come(provider: str, fault: Any, code: str) -> None:
+    async with model_of(provider) as (server, model):
+        server.reply(Reply(fault=fault, after=AFTER_HELLO[provider]))
+        assert shown(await items(model)) == f"Hello|{code}"
+        assert len(server.requests) == 1
+        assert (await items(model))[-1] == END
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+async def test_silence_is_bounded(provider: str) -> None:
+    async with model_of(provider, idle_seconds=0.05) as (server, model):
+        server.reply(Reply(fault="silent"), Reply(fault="silent", after=AFTER_HELLO[provider]))
+        before, after = (await items(model))[-1], (await items(model))[-1]
+        assert [before.code, after.code] == ["MODEL_UNAVAILABLE", "MODEL_CUT"]
+        assert "was silent for 0.05 s" in before.detail
+        await server.client_left(2)
+        assert (await items(model))[-1] == END
+        assert len(server.requests) == 3
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+async def test_an_answer_without_an_end_is_cut_off(provider: str) -> None:
+    async with model_of(provider, max_tokens=1) as (server, model):
+        server.reply(Reply(fault="endless"))
+        last = (await items(model))[-1]
+        assert last.code == "MODEL_MALFORMED"
+        assert "without an end" in last.detail
+        await server.client_left()
+        assert (await items(model))[-1] == END
+
+
+# ---- waits
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+async def test_no_attempt_waits_past_the_deadline_of_the_caller(provider: str) -> None:
+    async with model_of(provider) as (server, model):
+        server.reply(Reply(status=429, retry_after="30"))
+        began = trio.current_time()
+        (failed,) = await items(model.within(20))
+        assert (failed.code, failed.data) == ("MODEL_BUSY", {"retry_after": 30.0})
+        assert trio.current_time() - began < 5
+        assert len(server.requests) == 1
+        # the provider has asked all to wait, so the next one does not even ask
+        (failed,) = await items(model.within(20))
+        assert failed.code == "MODEL_BUSY"
+        assert 20 < failed.data["retry_after"] <= 30
+        assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("header", "least", "most"),
+    [
+        ("600", 600, 600),
+        ("Wed, 01 Jan 2125 00:00:00 GMT", 1e9, 1e10),
+        ("Sun, 01 Jan 2006 00:00:00 GMT", 0, 0),
+    ],
+)
+async def test_long_waits_are_left_to_the_caller(header: str, least: float, most: float) -> None:
+    async with model_of("openai", retries=0) as (server, model):
+        server.reply(Reply(status=429, retry_after=header))
+        (failed,) = await items(model)
+        assert failed.code == "MODEL_BUSY"
+        assert least <= failed.data["retry_after"] <= most
+
+
+@pytest.mark.parametrize("header", ["soon", "nan", "-1", "inf", ""])
+async def test_a_wait_that_is_none_is_not_passed_on(header: str) -> None:
+    async with model_of("openai", retries=0) as (server, model):
+        server.reply(Reply(status=429, retry_after=header))
+        (failed,) = await items(model)
+        assert failed.output == {
+            "code": "MODEL_BUSY",
+            "message": "127.0.0.1 (for test) answered 429: the provider says no",
+        }
+
+
+# ---- outages
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("provider", PROVIDERS)
+async def test_requests_fail_at_once_while_the_provider_is_down(provider: str) -> None:
+    async with open_node() as node:
+        async with open_provider() as server:
+            model = await start(node, server, provider)
+            assert (await items(model))[-1] == END
+            port = server.port
+        first = (await items(model))[-1]  # the connection that was kept is gone: this one is tried again
+        assert first.code == "MODEL_UNAVAILABLE"
+        assert "127.0.0.1 (for test) cannot be reached" in first.detail
+        began = trio.current_time()
+        failed = [(await items(model))[-1] for _ in range(50)]
+        assert {each.code for each in failed} == {"MODEL_UNAVAILABLE"}
+        assert all(0 <= each.data.get("retry_after", 0) <= 1 for each in failed)
+        assert trio.current_time() - began < 1.5
+        async with open_provider(port=port) as server:
+            if (last := (await items(model))[-1]) != END:
+                await trio.sleep(last.data["retry_after"])
+                assert (await items(model))[-1] == END
+            assert len(server.requests) == 1
+
+
+# ---- keys
+
+SECRET = "sk-5ecret-of-the-tests"
+
+
+@pytest.mark.usefixtures("_no_waits")
+@pytest.mark.parametrize("provider", PROVIDERS)
+async def test_the_key_is_sent_and_never_shown(
+    provider: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("KEY_OF_TESTS", SECRET)
+    caplog.set_level(logging.DEBUG)
+    spans = InMemorySpanExporter()
+    tracing = TracerProvider()
+    tracing.add_span_processor(SimpleSpanProcessor(spans))
+    reports: list[str] = []
+    async with open_provider() as server, open_node(tracing=tracing, metrics=True) as node:
+        model = await start(node, server, provider, key="env:KEY_OF_TESTS", record_prompts=True)
+        assert (await items(model))[-1] == END
+        assert server.requests[0].headers["authorization"] == f"Bearer {SECRET}"
+        said = f"the key {SECRET} is not liked"
+        for status in (401, 403, 400, 500, 429):
+            server.reply(*[Reply(status=status, retry_after="0", error=said)] * 3)
+            failed = (await items(model))[-1]
+            reports.append(f"{failed} {failed.output!r} {failed.__context__!r} {failed.__cause__!r}")
+            server._script.clear()
+        server.reply(Reply(fault="error event", after=AFTER_HELLO[provider], error=said))
+        reports += [str((await items(model))[-1]), node.dump(), await node.metrics(), node.tree()]
+    assert "MODEL_KEY_REFUSED" in reports[0]
+    assert "(env:KEY_OF_TESTS)" in reports[0]
+    assert "the key *** is not liked" in reports[2]
+    seen = "\n".join([*reports, caplog.text, *(span.to_json() for span in spans.get_finished_spans())])
+    assert len(caplog.text) > 1_000, "the SDK has written its log"
+    assert SECRET not in seen
+    assert not re.search("placeholder|set-when-sent", "\n".join(reports))
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+async def test_a_key_that_is_not_there_is_named(provider: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NO_SUCH_KEY", raising=False)
+    async with model_of(provider, key="env:NO_SUCH_KEY") as (server, model):
+        (failed,) = await items(model)
+        assert failed.code == "MODEL_KEY_REFUSED"
+        assert "env:NO_SUCH_KEY: the variable is not set" in failed.detail
+        assert server.requests == []
+        monkeypatch.setenv("NO_SUCH_KEY", SECRET)
+        assert (await items(model))[-1] == END
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+async def test_a_key_that_was_changed_is_read_again(provider: str, tmp_path: Path) -> None:
+    place, valid = tmp_path / "key", "the first one"
+
+    def answer(received: Received) -> Reply:
+        return Reply(status=200 if received.headers["authorization"] == f"Bearer {valid}" else 401)
+
+    place.write_text("the first one\n")
+    async with model_of(provider, key=f"file:{place}") as (server, model):
+        server.default = answer
+        assert (await items(model))[-1] == END
+        valid = "the second one"
+        assert (await items(model))[-1].code == "MODEL_KEY_REFUSED"
+        assert len(server.requests) == 2, "the same key is not tried again"
+        place.write_text("the second one\n")
+        assert (await items(model))[-1] == END
+        os.unlink(place)
+        valid = "a third one"
+        assert (await items(model))[-1].code == "MODEL_KEY_REFUSED"
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"key": SECRET}, "OpenAIModel.key: a reference to a secret is needed, env:NAME or file:PATH"),
+        ({"key": 7}, "OpenAIModel.key: a reference to a secret"),
+        ({"key": "env:K", "url": "http://models.example/v1"}, "OpenAIModel.key: credentials for"),
+        ({"url": "models.example"}, "OpenAIModel.url: must be the http or https URL of an endpoint"),
+        ({"url": "https://me:word@models.example"}, "OpenAIModel.url: must be the URL of an endpoint"),
+        ({"model": ""}, "OpenAIModel.model: must be the name of a model, not ''"),
+        ({"max_tokens": 0}, "OpenAIModel.max_tokens: must be a whole number of at least 1, not 0"),
+        ({"retries": -1}, "OpenAIModel.retries: must be a whole number of at least 0"),
+        ({"idle_seconds": 0}, "OpenAIModel.idle_seconds: must be a number of seconds above 0"),
+        ({"temperature": 3}, "OpenAIModel.temperature: must be a number from 0 to 2"),
+        ({"options": [1]}, "OpenAIModel.options: must be a dict of members of requests"),
+        ({"concurrency": 0}, "OpenAIModel.concurrency: must be a whole number of at least 1"),
+        ({"tokens_per_minute": 1.5}, "OpenAIModel.tokens_per_minute: must be a whole number"),
+    ],
+)
+def test_mistakes_are_named(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(said)) as found:
+        OpenAIModel(**{"model": "m", "key": None, **options})
+    assert SECRET not in str(found.value)
+    if "url" not in options or "key" not in options:
+        with pytest.raises(ConfigError, match=re.escape(said.replace("OpenAIModel", "AnthropicModel"))):
+            AnthropicModel(**{"model": "m", "key": None, **options})
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+async def test_the_extra_is_named_where_it_is_not_installed(
+    provider: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(__import__("sys").modules, provider, None)
+    monkeypatch.delitem(__import__("sys").modules, f"lmos_actors.llm._{provider}_format", raising=False)
+    async with open_provider() as server, open_node() as node:
+        with pytest.raises(StartFailed, match=r"need the extra llm: pip install 'lmos-actors\[llm\]'"):
+            await start(node, server, provider)
+
+
+# ---- callers that leave
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+async def test_a_caller_that_leaves_ends_the_request_at_the_provider(provider: str) -> None:
+    async with model_of(provider) as (server, model):
+        for times in (1, 2):
+            server.reply(Reply(fault="silent", after=AFTER_HELLO[provider]))
+            async with model.stream(Model.generate, HI) as answer:
+                async for item in answer:
+                    assert item.text == "Hello"
+                    break
+            await server.client_left(times)
+        server.reply(Reply(fault="silent"))
+        with pytest.raises(DeadlineExceeded):
+            await items(model.within(0.05))
+        await server.client_left(3)
+        await server.until(lambda: server.open_connections == 0)
+        assert (await items(model))[-1] == END
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+async def test_a_cancel_at_any_point_leaves_nothing_running(provider: str) -> None:
+    async with model_of(provider) as (server, model):
+        assert (await items(model))[-1] == END
+        resting = trio.lowlevel.current_statistics().tasks_living
+        ended = 0
+        for steps in range(0, 90, 3):
+            server.default = Reply(text=("a",) * 5, bytes_at_a_time=40)
+            with trio.CancelScope() as scope:
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(_cancel_after, steps, scope)
+                    await items(model)
+                    ended += 1
+                    nursery.cancel_scope.cancel()
+            await server.until(lambda: server.answering == 0)
+            server.default = Reply()
+            assert (await items(model))[-1] == END
+        assert 0 < ended < 30, "some were cancelled, and some were not"
+        assert server.open_connections <= 1
+        await trio.testing.wait_all_tasks_blocked()
+        assert trio.lowlevel.current_statistics().tasks_living <= resting + 1  # and that of a new connection
+
+
+async def _cancel_after(steps: int, scope: trio.CancelScope) -> None:
+    for _ in range(steps):
+        await trio.lowlevel.checkpoint()
+    scope.cancel()
+
+
+# ---- many
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+@pytest.mark.parametrize("number", [100, pytest.param(1_000, marks=pytest.mark.slow)])
+async def test_many_requests_share_one_client(provider: str, number: int) -> None:
+    async with model_of(provider, concurrency=20) as (server, model):
+        results: list[Any] = []
+
+        async def ask() -> None:
+            results.append((await items(model))[-1])
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(number):
+                nursery.start_soon(ask)
+        assert results == [END] * number
+        assert server.most_at_once <= 20
+        assert server.connections <= 20
+
+
+async def test_nothing_of_an_sdk_is_held_by_a_failure() -> None:
+    async with model_of("anthropic") as (server, model):
+        server.reply(Reply(status=400))
+        failed = (await items(model))[-1]
+        assert isinstance(failed, ActionFailed)
+        seen: BaseException | None = failed
+        while seen is not None:
+            assert not type(seen).__module__.startswith(("anthropic", "httpx2"))
+            seen = seen.__cause__ or seen.__context__
