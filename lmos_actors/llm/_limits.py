@@ -4,8 +4,9 @@ All requests to a model stand in one line, in the order in which they came. The 
 all limits allow it; nothing overtakes it, so a large request is not kept waiting by small ones. Those that
 wait are cancelled like all that their callers no longer want, and leave no gap in the line.
 
-In no 60 seconds begin more requests than the limit. How many tokens a request takes is known at its end: until
-then it counts with an estimate of its input, and what it takes in the end delays those that come after it.
+In no 60 seconds begin more requests than the limit. How many tokens a request takes is known at its end:
+until then it counts with an estimate of its input, and what it takes in the end delays those that come after
+it.
 """
 
 from __future__ import annotations
