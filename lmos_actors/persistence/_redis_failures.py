@@ -16,6 +16,13 @@ NO_REDIS: Final = "its answers are not those of a Redis server", "look at what l
 
 LOOK: Final = "look at the server, at its log and at the network"
 
+LOOK_WHY_CLOSED: Final = (
+    "look at its log and at its settings: it does so when it ends, with too many clients (maxclients), and "
+    "in protected mode to other machines, until it has a password (requirepass)"
+)
+
+PROTECTED: Final = "give it a password (requirepass), to which its URL refers by password=env:NAME"
+
 REPLICA: Final = "it is a replica, which takes no writes", "name the server that it follows"
 
 
@@ -42,6 +49,8 @@ def failure_of(name: str, error: Exception, seconds: float) -> StoreFailed | Unk
         return StoreInaccessible(name, *REPLICA)
     if isinstance(error, wrong.WrongTypeError):
         return StoreForeign(name, *NOT_OURS)
+    if text.startswith("DENIED "):
+        return StoreInaccessible(name, "in protected mode it answers its own machine only", PROTECTED)
     if text.startswith("OOM "):
         return StoreFull(name, "its memory is full (maxmemory)", "make room, or allow it more")
     if text.startswith("MISCONF "):
@@ -54,5 +63,7 @@ def failure_of(name: str, error: Exception, seconds: float) -> StoreFailed | Unk
             cause = cause.__cause__
         if isinstance(cause, StoreFailed):  # of its password
             return cause
-        return StoreFailed(name, f"it cannot be reached{f': {cause}' if str(cause or '') else ''}", LOOK)
+        if cause is None:
+            return StoreFailed(name, "it cannot be reached: it has closed the connection", LOOK_WHY_CLOSED)
+        return StoreFailed(name, f"it cannot be reached{f': {cause}' if str(cause) else ''}", LOOK)
     return StoreFailed(name, text or type(error).__name__, LOOK)

@@ -145,6 +145,10 @@ class Relay:
         self.port = 0
         self.cuts_after: int | None = None
         """Bytes of answers after which the connection is cut."""
+        self.delivers = trio.Event()
+        """Set to let through what was held, however late that is."""
+        self.delivered = trio.Event()
+        """Set once some of it was let through to the server."""
 
     @asynccontextmanager
     async def opened(self) -> AsyncGenerator[Relay]:
@@ -188,8 +192,12 @@ class Relay:
     ) -> None:
         with suppress(OSError, trio.BrokenResourceError, trio.ClosedResourceError):
             while data := await source.receive_some(65_536):
-                if flows is not self._flows:
-                    await trio.sleep_forever()  # half open: it was held
+                if flows is not self._flows:  # half open: it is held
+                    await self.delivers.wait()
+                    await sink.send_all(data)
+                    if not answers:
+                        self.delivered.set()
+                    continue
                 await flows.wait()
                 if answers and self.cuts_after is not None:
                     data, self.cuts_after = data[: self.cuts_after], max(self.cuts_after - len(data), 0)
@@ -244,6 +252,36 @@ async def test_a_half_open_connection_is_given_up(
             with suppress(StoreFailed):
                 await store.get("s", ["a"])
             assert await store.get("s", ["a"]) == [b"1"]
+
+
+async def test_a_commit_that_the_network_delivers_late_is_refused(
+    server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lmos_actors.persistence._redis_connections.ANSWER_SECONDS", 0.3)
+    async with Relay(server).opened() as relay:
+        store = store_at(relay.url)
+        async with store.opened():
+            await store.commit([PUT], "process")
+            relay.hold()
+            with pytest.raises(StoreFailed, match="has not answered"):
+                await store.commit([[Put("s", "a", b"late"), Put("s", "b", b"late")]], "process")
+            relay.go_on()
+            await store.commit([[Put("s", "a", b"2", b"1")]], "process")
+            before = server.send("INFO", "commandstats")
+            relay.delivers.set()
+            with trio.fail_after(10):
+                await relay.delivered.wait()
+                while calls_in(server.send("INFO", "commandstats")) == calls_in(before):  # noqa: ASYNC110
+                    await trio.sleep(0.01)
+            assert await store.get("s", ["a", "b"]) == [b"2", None]
+            await store.commit([[Put("s", "a", b"3", b"2")]], "process")
+
+
+def calls_in(stats: bytes) -> int:
+    """Return how many scripts a server has run."""
+    lines = stats.decode().splitlines()
+    (line,) = [line for line in lines if line.startswith("cmdstat_evalsha:")]
+    return int(line.partition("calls=")[2].partition(",")[0])
 
 
 # ---- the disk of the server
@@ -318,6 +356,22 @@ async def test_a_fail_over(server: RedisServer, tmp_path: Path, replicas: int) -
                         await live(relay.url)
     finally:
         replica.kill()
+
+
+async def test_a_server_that_becomes_a_replica_takes_no_commits_until_it_is_none(server: RedisServer) -> None:
+    """The one that a writer is connected to, while another one was promoted in its place."""
+    async with open_writer(store_at(server.url())) as writer:
+        await writer.submit(PUT).wait()
+        server.send("REPLICAOF", "127.0.0.1", "1")
+        with pytest.raises(StoreInaccessible, match=r"it is a replica.*name the server that it follows"):
+            await writer.submit([Put("s", "a", b"2", b"1")]).wait()
+        with pytest.raises(StoreInaccessible, match="it is a replica"):
+            writer.submit([Put("s", "a", b"2", b"1")])
+        server.send("REPLICAOF", "NO", "ONE")
+        with trio.fail_after(30):
+            await writer.ready()
+        assert await writer.get("s", ["a"]) == [b"1"]
+        await writer.submit([Put("s", "a", b"2", b"1")]).wait()
 
 
 async def test_a_commit_waits_for_replicas_and_each_failure_gives_its_connection_back(
@@ -430,6 +484,23 @@ async def test_what_is_no_redis_server_is_refused(answers: Any, monkeypatch: pyt
             async with open_writer(store_of(f"redis://127.0.0.1:{port}")):
                 pass
         assert "look at" in str(caught.value)
+        nursery.cancel_scope.cancel()
+
+
+async def test_protected_mode_is_named() -> None:
+    """A server without a password answers only its own machine; it says so, and closes the connection."""
+    denied = b"-DENIED Redis is running in protected mode because protected mode is enabled\r\n"
+
+    async def deny(stream: trio.SocketStream) -> None:
+        with suppress(OSError, trio.BrokenResourceError):
+            await stream.send_all(denied)
+
+    async with trio.open_nursery() as nursery:
+        listeners = await nursery.start(trio.serve_tcp, deny, 0)
+        port = listeners[0].socket.getsockname()[1]
+        with pytest.raises(StoreFailed, match="protected mode"), trio.fail_after(20):
+            async with open_writer(store_of(f"redis://127.0.0.1:{port}")):
+                pass
         nursery.cancel_scope.cancel()
 
 
