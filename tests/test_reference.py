@@ -440,6 +440,8 @@ HEADINGS = {
     "NeverWhen": "When",
     "When": "When a rule fits",
     "Below": "Bound",
+    "CountBounds": "Count bounds",
+    "CalledTool": "Called tool",
     "Chunk": "Parts of a reply",
     "Progressed": "Parts of a reply",
     "Waited": "Parts of a reply",

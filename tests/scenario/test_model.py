@@ -664,7 +664,7 @@ def test_the_schema_tells_what_a_thing_is_by_one_key_so_that_editors_offer_all_w
     assert words_offered(scenario["agents"], "from") == [
         ["agent", "pool", "mock", "replay", "bridge", "remote", "process"]
     ]
-    assert len(words_offered(scenario["checks"], "check")[0]) == 11
+    assert len(words_offered(scenario["checks"], "check")[0]) == 15
     assert words_offered(schema["$defs"]["Inject"], "kind") == [
         ["crash", "slow", "pause", "clock_skew", "restart", "full_disk", "slow_disk", *OF_NETWORK, *PROCESSES]
     ]

@@ -61,28 +61,31 @@ def differences(recorded: Any, asked: Any, path: str = "$") -> Iterator[Differen
     if isinstance(recorded, str) and recorded == HIDDEN:
         return
     if is_mapping(recorded) and is_mapping(asked):
-        yield from _by_key(recorded, asked, lambda key: f"{path}.{key}")
+        yield from _by_key(recorded, asked, path + ".{}")
     elif is_list(recorded) and is_list(asked):
         one, other = _by_name(recorded), _by_name(asked)
-        if one is not None and other is not None:
-            yield from _by_key(one, other, lambda key: f"{path}[{key}]")
-        else:
-            yield from _by_key(
-                dict(enumerate(recorded)), dict(enumerate(asked)), lambda key: f"{path}[{key}]"
-            )
+        if one is None or other is None:
+            one, other = _by_place(recorded), _by_place(asked)
+        yield from _by_key(one, other, path + "[{}]")
     elif not same(recorded, asked):
         yield Difference(path, recorded, asked)
 
 
-def _by_key(recorded: Mapping[Any, Any], asked: Mapping[Any, Any], place: Any) -> Iterator[Difference]:
+def _by_key(recorded: Mapping[str, Any], asked: Mapping[str, Any], place: str) -> Iterator[Difference]:
+    """Find the differences of members; `place` is their path, with `{}` for the key."""
     for key, value in recorded.items():
+        here = place.replace("{}", key)
         if key in asked:
-            yield from differences(value, asked[key], place(key))
+            yield from differences(value, asked[key], here)
         else:
-            yield Difference(place(key), value, NOTHING)
+            yield Difference(here, value, NOTHING)
     for key, value in asked.items():
         if key not in recorded:
-            yield Difference(place(key), NOTHING, value)
+            yield Difference(place.replace("{}", key), NOTHING, value)
+
+
+def _by_place(values: list[Any]) -> dict[str, Any]:
+    return {str(number): value for number, value in enumerate(values)}
 
 
 def _by_name(values: list[Any]) -> dict[str, Any] | None:

@@ -23,7 +23,12 @@ from ._expect import (
     percentile as percentile,
     waits_to_the_end as waits_to_the_end,
 )
-from ._judge import AgentDirectory as AgentDirectory, Judge as Judge, name_of as name_of
+from ._judge import (
+    AgentDirectory as AgentDirectory,
+    Judge as Judge,
+    StepAnswer as StepAnswer,
+    name_of as name_of,
+)
 from ._judges import TIMED as TIMED, Judges as Judges
 from ._linearizability import (
     UNKNOWN as UNKNOWN,

@@ -13,16 +13,21 @@ from lmos_actors.reports import CheckResult
 from ..model import (
     ALL_AGENTS,
     Always,
+    Answer,
     AnyCheck,
     Causal,
+    Compare,
     Converges,
     Eventually,
     Latency,
     Linearizable,
     Message,
     Never,
+    NoSecrets,
     Restarts,
+    Spending,
     Statistics,
+    Tools,
     Trace,
 )
 
@@ -97,6 +102,25 @@ class View(Protocol):
     def messages_of(self, step: str | None) -> Sequence[int]:
         """Return the numbers (`id` in the log) of the messages that a step has sent; None: all steps."""
         ...
+
+    def answers(self, step: str | None) -> Sequence[StepAnswer]:
+        """Return the answers of the runs of a step that a check looks at; None: of all steps."""
+        ...
+
+    def secrets(self, values: Sequence[str]) -> Mapping[str, str]:
+        """Return the secrets of the run by what they are of, and those that `values` refer to."""
+        ...
+
+
+@attrs.frozen
+class StepAnswer:
+    """The answer of one run of a step: what it has got, or the text of its error."""
+
+    step: str
+    value: Any = None
+    error: str | None = None
+    hidden: bool = False
+    """True if it is declared as secret: results do not show it."""
 
 
 class AgentDirectory:
@@ -238,8 +262,10 @@ def _about(check: AnyCheck) -> str:
         return _short(check.expr)
     if isinstance(check, Statistics):
         return f"{check.of} {check.counter}"
-    if isinstance(check, (Restarts, Latency)):
+    if isinstance(check, (Restarts, Latency, Tools, Spending, Answer)):
         return check.of
+    if isinstance(check, NoSecrets):
+        return ""
     if isinstance(check, Causal):
         return _message(check.after)
     if isinstance(check, Trace):
@@ -248,6 +274,7 @@ def _about(check: AnyCheck) -> str:
         return check.of if isinstance(check.of, str) else " ".join(check.of)
     if isinstance(check, Converges):
         return f"{check.of} {check.field}"
+    assert isinstance(check, Compare)
     return f"{check.metric} across {check.across}"
 
 

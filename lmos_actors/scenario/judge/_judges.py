@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ..formulas import NETWORK_COUNTS, AgentValues, CheckedNames, Columns
 from ..model import (
     Always,
+    Answer,
     Causal,
     Compare,
     Converges,
@@ -16,13 +17,19 @@ from ..model import (
     Latency,
     Linearizable,
     Never,
+    NoSecrets,
     Restarts,
+    Spending,
     Statistics,
+    Tools,
 )
+from ._answer_judges import AnswerJudge, NoSecretsJudge
 from ._count_judges import ConvergesJudge, CountJudge, DeadLetterJudge, LatencyJudge
 from ._expect import percentile
 from ._formula_judges import EventuallyJudge, FormulaJudge, HoldsJudge
 from ._judge import AgentDirectory, Judge, name_of
+from ._model_judges import SpendingJudge, ToolsJudge
+from ._model_talk import ModelTalk
 from ._register_judge import RegisterJudge
 from ._series import SeriesSampler
 from ._trace_judges import CausalJudge, TraceJudge
@@ -69,8 +76,9 @@ class Judges:
         agents = AgentValues(view.state, self._delivered, self._more, columns)
         context = (view, directory, agents, names)
         self._series = {name: SeriesSampler(name, declared, context) for name, declared in series.items()}
+        talk = ModelTalk(view, directory)
         self._judges = [
-            _judge(check, place(index), context)
+            _judge(check, place(index), context, talk)
             for index, check in enumerate(checks)
             if not isinstance(check, Compare)
         ]
@@ -235,7 +243,7 @@ class Judges:
         return judge.met_at
 
 
-def _judge(check: Any, place: str, context: JudgeContext) -> Judge:
+def _judge(check: Any, place: str, context: JudgeContext, talk: ModelTalk) -> Judge:
     view, directory, _, _ = context
     name = name_of(check)
     if isinstance(check, Always):
@@ -256,4 +264,12 @@ def _judge(check: Any, place: str, context: JudgeContext) -> Judge:
         return CausalJudge(check, name, place, directory)
     if isinstance(check, Linearizable):
         return RegisterJudge(check, name, place, view, directory)
+    if isinstance(check, Tools):
+        return ToolsJudge(check, name, place, talk)
+    if isinstance(check, Spending):
+        return SpendingJudge(check, name, place, talk)
+    if isinstance(check, Answer):
+        return AnswerJudge(check, name, place, view)
+    if isinstance(check, NoSecrets):
+        return NoSecretsJudge(check, name, place, talk, view)
     return TraceJudge(check, name, place, view, directory)

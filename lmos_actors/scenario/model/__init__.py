@@ -65,12 +65,15 @@ from ._cells import (
 )
 from ._checks import (
     Always as Always,
+    Answer as Answer,
     AnyCheck as AnyCheck,
     Below as Below,
     Bounded as Bounded,
+    CalledTool as CalledTool,
     Causal as Causal,
     Compare as Compare,
     Converges as Converges,
+    CountBounds as CountBounds,
     Eventually as Eventually,
     Formula as Formula,
     Latency as Latency,
@@ -78,9 +81,12 @@ from ._checks import (
     Measure as Measure,
     Message as Message,
     Never as Never,
+    NoSecrets as NoSecrets,
     Restarts as Restarts,
     Series as Series,
+    Spending as Spending,
     Statistics as Statistics,
+    Tools as Tools,
     Trace as Trace,
 )
 from ._deployment import (

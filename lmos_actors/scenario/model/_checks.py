@@ -8,7 +8,8 @@ from msgspec import UNSET, Meta, UnsetType, field
 
 from lmos_actors.files import Duration
 
-from ._base import Closed, Count, Expression, Name
+from ._agents import BearerText
+from ._base import Closed, Condition, Count, Data, Expression, Name, Scalar
 
 
 class Check(Closed, frozen=True, kw_only=True, tag_field="check"):
@@ -187,6 +188,90 @@ class Compare(Check, frozen=True, kw_only=True, tag="compare"):
     tolerance: Annotated[float, Meta(ge=0)] = 0.0
 
 
+class CountBounds(Closed, frozen=True, kw_only=True):
+    """Bounds of a whole number; at least one."""
+
+    equals: Count | UnsetType = UNSET
+    ge: Count | UnsetType = UNSET
+    le: Count | UnsetType = UNSET
+
+
+class CalledTool(Closed, frozen=True, kw_only=True):
+    """Calls of a tool with arguments that `match`. `failed`: those that had an error, instead of a result.
+
+    Without a bound it is to be called at least once.
+    """
+
+    tool: Name
+    match: dict[str, Condition | Scalar] = {}
+    failed: Literal[True] | UnsetType = UNSET
+    equals: Count | UnsetType = UNSET
+    ge: Count | UnsetType = UNSET
+    le: Count | UnsetType = UNSET
+
+
+ToolPattern: TypeAlias = Name | CalledTool
+ToolPatterns: TypeAlias = Annotated[tuple[ToolPattern, ...], Meta(min_length=1)]
+
+
+class Tools(Check, frozen=True, kw_only=True, tag="tools"):
+    """The tools that models have called, for each run of a step, or for an agent that asks them, or a model.
+
+    A call counts when its result has come back to the model. `called`: each of these; `in_order`: these,
+    with others between them; `never`: none of these; `only`: none but these. A tool that no model of the run
+    was offered fails the check.
+    """
+
+    of: Name
+    called: ToolPatterns | UnsetType = UNSET
+    in_order: ToolPatterns | UnsetType = UNSET
+    never: ToolPatterns | UnsetType = UNSET
+    only: Annotated[tuple[Name, ...], Meta(min_length=1)] | UnsetType = UNSET
+
+
+class Spending(Check, frozen=True, kw_only=True, tag="budget"):
+    """What models were asked for: for each run of a step, or in all by an agent, or from a model.
+
+    `calls` are requests to models, `tools` the calls of tools that they have asked for; tokens are as the
+    provider has counted them.
+    """
+
+    of: Name
+    tokens: CountBounds | None = None
+    input_tokens: CountBounds | None = None
+    output_tokens: CountBounds | None = None
+    calls: CountBounds | None = None
+    tools: CountBounds | None = None
+
+
+Words: TypeAlias = Annotated[tuple[Name, ...], Meta(min_length=1)]
+
+
+class Answer(Check, frozen=True, kw_only=True, tag="answer"):
+    """The answers of all runs of a step; of a stream, its texts together.
+
+    `schema` is a JSON Schema, for an answer that is a text for the JSON in it. `words` all stand in its text,
+    `any_of` one of them, `without` none, in whatever case. `match` looks into it.
+    """
+
+    of: Name
+    schema: Data | UnsetType = UNSET
+    words: Words | UnsetType = UNSET
+    any_of: Words | UnsetType = UNSET
+    without: Words | UnsetType = UNSET
+    match: dict[str, Condition | Scalar] = {}
+
+
+class NoSecrets(Check, frozen=True, kw_only=True, tag="secrets"):
+    """No secret stands in what steps were answered, or in what models were asked.
+
+    Secret are the values of fields and inputs that are declared so, what `args` refer to (`env:NAME`,
+    `file:PATH`), and what `values` do.
+    """
+
+    values: tuple[BearerText, ...] = ()
+
+
 AnyCheck: TypeAlias = (
     Never
     | Always
@@ -199,6 +284,10 @@ AnyCheck: TypeAlias = (
     | Converges
     | Linearizable
     | Compare
+    | Tools
+    | Spending
+    | Answer
+    | NoSecrets
 )
 
 # --- series

@@ -12,7 +12,7 @@ import trio
 from lmos_actors.reports import Failure
 
 from .._worlds import wait_until_idle
-from ..model import Simulation
+from ..model import Answer, NoSecrets, Simulation
 from ._faults import INJECTED
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from lmos_actors.files import DataPath, Document
 
     from ..format import Cell
-    from ..judge import Judges
+    from ..judge import Judges, StepAnswer
     from ..system import RemoteAccess
     from ._faults import Faults
     from ._hub import RunHub
@@ -53,6 +53,8 @@ class Run:
     at: str = ""
     failures: list[Failure] = attrs.Factory(list[Failure])
     latencies: dict[str, list[float]] = attrs.Factory(dict[str, list[float]])
+    answers: list[StepAnswer] = attrs.Factory(list["StepAnswer"])
+    """The answers that checks look at."""
     sent: dict[str | None, list[int]] = attrs.Factory(dict[Any, list[int]])
     """The numbers of the messages that a step has sent, by its id; of all steps under None."""
     faults: Faults | ProcessFaults | None = None
@@ -132,6 +134,13 @@ class Run:
         if step is not None:
             for name in (None, step) if step else (None,):
                 self.sent.setdefault(name, []).append(number)
+
+    def is_answer_judged(self, step: str | None) -> bool:
+        """Return whether a check looks at the answers of a step."""
+        return any(
+            isinstance(check, NoSecrets) or (isinstance(check, Answer) and check.of == step)
+            for check in self.cell.scenario.checks
+        )
 
     def fail(self, path: DataPath | None, what: str, expected: str, saw: str) -> None:
         """Record a failure."""

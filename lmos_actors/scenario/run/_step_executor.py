@@ -21,7 +21,7 @@ from lmos_actors.actors import Invocation, LocalCall, acting_as
 from lmos_actors.errors import AgentDied, AgentError, DeadlineExceeded, OutcomeUnknown, SourceFailed
 
 from .._worlds import wait_until_idle
-from ..judge import judge_error
+from ..judge import StepAnswer, judge_error
 from ..model import HUB, USER, FaultAt, Invoke, InvokeAt, Read, Stream, Write, WriteAt, fill_late, is_answered
 from ..values import pick
 from ._faults import FaultFailed
@@ -115,12 +115,21 @@ class StepExecutor:
         if request.call is None:  # else `_answer` has called it
             task_status.started()
         request.done = True
+        self._note_answer(step, path, request)
         self.run.watch.notify()
         if step.id is not None:
             # virtual time goes by whole microseconds, differences of floats do not
             self.run.latencies.setdefault(step.id, []).append(round(trio.current_time() - begin, 6))
         if request.error is None:
             self.save(step, path, answer_members(step, request), hidden=request.hidden)
+
+    def _note_answer(self, step: Any, path: DataPath, request: StepRequest) -> None:
+        """Keep an answer that a check looks at."""
+        if self.run.is_answer_judged(step.id):
+            name = step.id or f"{describe(step)} ({self.run.place(path)})"
+            value = request.value if request.items is None else list(request.items)
+            error = None if request.error is None else str(request.error)
+            self.run.answers.append(StepAnswer(name, value, error, request.hidden))
 
     async def _answer(
         self, step: Any, path: DataPath, request: StepRequest, status: trio.TaskStatus[None]
@@ -271,6 +280,7 @@ class StepExecutor:
         task_status.started()
         await self.perform(step, path, self._say(step, said, request), request)
         request.done = True
+        self._note_answer(step, path, request)
         self.run.watch.notify()
         if step_id is not None and is_answered(step):
             self.run.latencies.setdefault(step_id, []).append(round(trio.current_time() - begin, 6))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lmos_actors.errors import LmosActorsError
@@ -9,6 +10,7 @@ from lmos_actors.supervision import restarts_of
 
 from ..formulas import fields_known, state_of
 from ..model import ALL_AGENTS
+from ._secrets import secrets_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
     from lmos_actors.actors import Slot
 
     from ..formulas import AgentState
-    from ..judge import Cut
+    from ..judge import Cut, StepAnswer
     from ._run import Run
 
 
@@ -105,3 +107,14 @@ class RunView:
     def messages_of(self, step: str | None) -> Sequence[int]:
         """Return the numbers of the messages that a step has sent; None: all steps."""
         return self._run.sent.get(step, ())
+
+    def answers(self, step: str | None) -> Sequence[StepAnswer]:
+        """Return the answers of the runs of a step that a check looks at; None: of all steps."""
+        return [each for each in self._run.answers if step in (None, each.step)]
+
+    def secrets(self, values: Sequence[str]) -> Mapping[str, str]:
+        """Return the secrets of the run by what they are of, and those that `values` refer to."""
+        document, agents = self._run.document, self._run.agents
+        folder = Path() if document.path is None else document.path.parent
+        slots = [slot for name in agents.given for slot in agents.slots(name)]
+        return secrets_of(self._run.cell, folder, slots, values)

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import attrs
 
 from lmos_actors.errors import ConfigError
-from lmos_actors.files import is_mapping, mapped
+from lmos_actors.files import is_mapping, listed, mapped
 
 if TYPE_CHECKING:
     import ssl
@@ -183,6 +183,9 @@ def hide_secrets(document: Document, mistakes: Iterable[Mistake]) -> list[Mistak
             for key, value in mapped(entry).items():
                 if _may_be_secret(key, value):
                     lines |= _lines(document, ("agents", name, key))
+    for index, check in enumerate(listed(mapped(document.data).get("checks"))):
+        if mapped(check).get("check") == "secrets" and "values" in check:
+            lines |= _lines(document, ("checks", index, "values"))
     if not lines:
         return list(mistakes)
     from lmos_actors.security import redacted

@@ -14,6 +14,7 @@ from ._exceptions import (
     exception_class as exception_class,
     exception_names as exception_names,
 )
+from ._json_schema import schema_misfits as schema_misfits, schema_problems as schema_problems
 from ._paths import (
     path_problem as path_problem,
     pick as pick,

@@ -13,6 +13,7 @@ from ...model import (
     ALL_AGENTS,
     USER,
     Always,
+    Answer,
     Bounded,
     Causal,
     Compare,
@@ -25,21 +26,25 @@ from ...model import (
     Linearizable,
     Message,
     Never,
+    NoSecrets,
     Read,
     Restarts,
     Say,
     SayAt,
     Saying,
     Series,
+    Spending,
     Stream,
     Tell,
     TellAt,
+    Tools,
     Trace,
     Write,
     WriteAt,
     is_answered,
 )
 from ._condition_validator import contradiction, given
+from ._model_check_validator import ModelCheckValidator
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -87,6 +92,7 @@ class CheckValidator:
         self.series: list[str] = []
         self.instants: list[str] = []
         self.end: float | None = None
+        self.models = ModelCheckValidator(names, ids, _SENDING, _ANSWERED)
 
     def check(self) -> None:
         self._end()
@@ -219,6 +225,8 @@ class CheckValidator:
             self._linearizable(check, path)
         elif isinstance(check, Compare):
             self._compare(check, path)
+        elif isinstance(check, (Tools, Spending, Answer, NoSecrets)):
+            self.models.check(check, path)
 
     def _never(self, check: Never, path: DataPath) -> None:
         when, here = check.when, (*path, "when")

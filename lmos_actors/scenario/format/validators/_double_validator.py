@@ -79,10 +79,10 @@ class DoubleValidator:
     def _is_no_model(self, name: str, path: DataPath) -> bool:
         """Return whether what is to be a language model stands for another class, and report it."""
         cls: Any = self.names.classes.get(name)
-        wrong = cls is not None and not is_model(cls)
-        if wrong:
-            self.names.report((*path, "speaks"), f"{cls.__name__} is no language model")
-        return wrong
+        if cls is None or is_model(cls):
+            return False
+        self.names.report((*path, "speaks"), f"{cls.__name__} is no language model")
+        return True
 
     def _bridge(self, entry: Bridge, path: DataPath) -> None:
         """Check that a bridge leads to a chat agent, or to an agent that others reach."""

@@ -12,7 +12,7 @@ from msgspec import UNSET
 
 from lmos_actors.files import did_you_mean, mapped
 
-from ...model import PROCESS, USER, Asking, Compare, Latency, Say, Start, Stop
+from ...model import PROCESS, USER, Answer, Asking, Compare, Latency, Say, Start, Stop
 
 if TYPE_CHECKING:
     from lmos_actors.files import DataPath
@@ -77,7 +77,7 @@ class ProcessValidator:
             self._report((*path, "do"), f"there is no hub in world: process: {ELSEWHERE}")
 
     def _check(self, check: Any, path: DataPath) -> None:
-        if not isinstance(check, (Latency, Compare)):
+        if not isinstance(check, (Latency, Compare, Answer)):
             kind = str(check.__struct_config__.tag)
             self._report((*path, "check"), f'{OUTSIDE}, and "check: {kind}" looks into them: {ELSEWHERE}')
 

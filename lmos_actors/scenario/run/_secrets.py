@@ -1,0 +1,134 @@
+"""The secrets of a run: values that must stand in no answer, in no request to a model, and in no recording.
+
+Secret is what is declared so: fields of agents, and inputs of actions that steps give. So is what the
+arguments of the file refer to, as `env:NAME` or `file:PATH`: keys of models, above all.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+
+from lmos_actors._core import HIDDEN, plain
+from lmos_actors.actors import conceal, conceal_all
+from lmos_actors.errors import ConfigError, LmosActorsError
+from lmos_actors.files import inside, is_list, is_mapping
+from lmos_actors.security import Reference, SecretSource
+
+from ..model import Scenario
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from pathlib import Path
+
+    from ..format import Cell
+
+SHORTEST: Final = 4
+"""Fewest characters of a secret that is looked for: a shorter text stands anywhere by chance."""
+
+
+def secrets_of(cell: Cell, folder: Path, slots: Iterable[Any], values: Sequence[str]) -> dict[str, str]:
+    """Return the secrets of a run, by what they are of. Blocks on the disk.
+
+    `slots` are those of its agents, `values` are further references, relative to `folder` as all others.
+    """
+    found: dict[str, str] = {}
+
+    def add(name: str, texts: Iterable[str]) -> None:
+        for text in texts:
+            if len(text) >= SHORTEST and text not in found.values():
+                found[name if name not in found else f"{name} ({len(found)})"] = text
+
+    entries: dict[str, Any] = dict(cell.scenario.agents)
+    entries |= {entry.id: entry for entry in getattr(cell.scenario, "population", ())}
+    for name, entry in entries.items():
+        given = {**getattr(entry, "args", {}), **getattr(entry, "state", {})}
+        for reference in _references(given):
+            add(reference, _read(reference, folder))
+        contract: Any = cell.system.contract(name)
+        for key, value in given.items():
+            secrecy = 0 if contract is None else contract.hidden.get(key, 0)
+            add(f"{key} of {name}", _hidden(value, conceal(value, secrecy)))
+    for reference in values:
+        add(reference, _read(reference, folder))
+    if isinstance(cell.scenario, Scenario):
+        for step in _steps(cell.scenario.steps):
+            add(f"an input of {step.target}", _of_input(cell, step))
+    for slot in slots:
+        if slot.agent is not None:
+            for name, text in _of_agent(slot.agent):
+                add(f"{name} of {slot.path}", [text])
+    return found
+
+
+def _references(value: Any) -> Iterator[str]:
+    """Find the texts in plain data that refer to secrets."""
+    if isinstance(value, str) and value.startswith(("env:", "file:")):
+        yield value
+    for _, part in inside(value):
+        yield from _references(part)
+
+
+def _read(reference: str, folder: Path) -> Iterator[str]:
+    try:
+        read = SecretSource(Reference.parse(reference, folder)).read()
+    except ConfigError:
+        return
+    if read is not None:
+        yield from (line.strip() for line in bytes(read).decode("utf-8", "replace").splitlines())
+
+
+def _steps(steps: Iterable[Any]) -> Iterator[Any]:
+    """Yield the steps that give an input to an action, those inside others too."""
+    for step in steps:
+        yield from _steps(getattr(step, "steps", ()))
+        for branch in getattr(step, "branches", ()):
+            yield from _steps(branch)
+        if is_mapping(getattr(step, "input", None)):
+            yield step
+
+
+def _of_input(cell: Cell, step: Any) -> Iterator[str]:
+    """Return what of the input of a step is secret for the class that gets it."""
+    contract: Any = cell.system.contract(step.target)
+    op = None if contract is None else contract.table.get(step.action)
+    if op is None or op.secrecies is None:
+        return
+    try:
+        args, kwargs = op.spread(step.input)
+        bound = op.bind(args, kwargs)
+    except (LmosActorsError, TypeError):  # as the step expects
+        return
+    for value, shown in zip(bound, conceal_all(bound, op.secrecies), strict=True):
+        yield from _hidden(plain(value), plain(shown))
+
+
+def _of_agent(agent: Any) -> Iterator[tuple[str, str]]:
+    """Return the secret texts in the fields of an agent, with the names of the fields."""
+    hidden: dict[str, Any] = agent.__contract__.hidden
+    for field in attrs.fields(agent.__class__):
+        secrecy = hidden.get(field.name, 0)
+        if secrecy and field.name in agent.__dict__:
+            value = agent.__dict__[field.name]
+            for text in _hidden(plain(value), plain(conceal(value, secrecy))):
+                yield field.alias or field.name, text
+
+
+def _hidden(value: Any, shown: Any) -> Iterator[str]:
+    """Find the texts of a value that are hidden in what may be shown of it."""
+    if shown == HIDDEN:
+        yield from _texts(value)
+    elif is_mapping(value) and is_mapping(shown):
+        for key in value.keys() & shown.keys():
+            yield from _hidden(value[key], shown[key])
+    elif is_list(value) and is_list(shown):
+        for part, other in zip(value, shown, strict=False):
+            yield from _hidden(part, other)
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str) and value != HIDDEN:
+        yield value
+    for _, part in inside(value):
+        yield from _texts(part)
