@@ -20,6 +20,7 @@ import lmos_actors.conformance
 import lmos_actors.errors
 import lmos_actors.facades
 import lmos_actors.testing
+import lmos_actors.thinking
 import lmos_actors.types
 from lmos_actors.protocol import lmos, td
 from tests.source import ROOT
@@ -33,6 +34,7 @@ FACES: tuple[ModuleType, ...] = (
     lmos_actors.errors,
     lmos_actors.types,
     lmos_actors.facades,
+    lmos_actors.thinking,
     lmos_actors.testing,
     lmos_actors.conformance,
     td,

@@ -16,6 +16,7 @@ import lmos_actors
 import lmos_actors.errors
 import lmos_actors.facades
 import lmos_actors.testing
+import lmos_actors.thinking
 import lmos_actors.types
 from lmos_actors import (
     ActionFailed,
@@ -51,6 +52,7 @@ FACES = {
     "lmos_actors": vars(lmos_actors),
     "lmos_actors.types": vars(lmos_actors.types),
     "lmos_actors.facades": vars(lmos_actors.facades),
+    "lmos_actors.thinking": vars(lmos_actors.thinking),
     "lmos_actors.errors": {
         name: thing
         for name, thing in vars(lmos_actors.errors).items()

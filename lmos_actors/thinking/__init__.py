@@ -5,11 +5,6 @@ The public names are imported from here, as in `from lmos_actors.thinking import
 
 from ._agent import ThinkingAgent as ThinkingAgent
 from ._budget import Account as Account, Budget as Budget, Spent as Spent
-from ._failures import (
-    ANSWER_INVALID as ANSWER_INVALID,
-    ANSWER_REFUSED as ANSWER_REFUSED,
-    BUDGET_EXCEEDED as BUDGET_EXCEEDED,
-)
 from ._hand_over import HandOver as HandOver, hand_back as hand_back, hand_over as hand_over
 from ._think import Thought as Thought, think as think
 from ._tool_calls import ToolLimits as ToolLimits

@@ -11,6 +11,7 @@ from collections.abc import AsyncGenerator, Sequence  # noqa: TC003 -- types of 
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final
 
+import attrs
 import msgspec
 
 from lmos_actors.actors import Property, Ref, prop
@@ -18,7 +19,7 @@ from lmos_actors.facades import ChatAgent, ChatTurn
 from lmos_actors.llm import Model, ToolMessage, UserMessage
 
 from ._budget import Account, Budget, Spent, left_of, tokens_of
-from ._hand_over import HANDED_OVER, HandOver, hand_back, pass_on
+from ._hand_over import BACK, HANDED_OVER, HandOver, pass_on
 from ._history import files_of, first_kept, messages_of, prompt_of, transcript_of
 from ._think import think
 from ._tool_calls import ToolLimits
@@ -82,7 +83,7 @@ class ThinkingAgent(ChatAgent):
     """What the model may use: see `think`, and `hand_over`."""
     instructions: str = ""
     """What the model is told; without them it is the docstring of the class."""
-    answer: Any = str
+    answer: Any = attrs.field(default=str)
     """The type of the answers; of others than `str` the user gets JSON, as a whole."""
     budget: Budget = Budget()
     """The most that a turn may use."""
@@ -175,8 +176,8 @@ class ThinkingAgent(ChatAgent):
                     await turn.say(msgspec.json.encode(thought.answer).decode())
                 return
             reason = str(asked.arguments.get("reason", ""))
-            if asked.name == hand_back.name:
-                await turn.use(hand_back, reason=reason)
+            if asked.name == BACK.name:
+                await turn.use(BACK, reason=reason)
                 return
             why = await self._pass_on(turn, kept, over.pop(asked.name), reason)
             if why is None:
@@ -191,7 +192,7 @@ class ThinkingAgent(ChatAgent):
         sources: Sequence[Any],
         over: Sequence[HandOver],
     ) -> Thought[Any]:
-        back = [hand_back] if HANDED_OVER in turn.metadata else []
+        back = [BACK] if HANDED_OVER in turn.metadata else []
         return await think(
             self._model(),
             "",

@@ -68,7 +68,7 @@ class Account:
 
     def __init__(self, budget: Budget) -> None:
         self.budget = budget
-        self._tokens = self._calls = self._tools = 0
+        self._used = Spent()
         self._began = trio.current_time()
 
     @property
@@ -79,43 +79,50 @@ class Account:
     @property
     def spent(self) -> Spent:
         """What has been used by now."""
-        return Spent(self._tokens, self._calls, self._tools, trio.current_time() - self._began)
+        return self._used + Spent(seconds=trio.current_time() - self._began)
 
-    @property
-    def is_last_call(self) -> bool:
-        """Whether no further request to the model is allowed after the next one."""
-        return self.budget.calls is not None and self._calls + 1 >= self.budget.calls
+    def count(self, *, tokens: int = 0, calls: int = 0, tools: int = 0) -> None:
+        """Count what is used; `think` does so for its requests and tools."""
+        self._used += Spent(tokens, calls, tools)
 
-    def admit_call(self, request: ModelRequest) -> int | None:
-        """Count a request that is to be made; return the tokens that are left for its output.
 
-        Raises ActionFailed: it would take more than is left.
-        """
-        budget = self.budget
-        if budget.calls is not None and self._calls >= budget.calls:
-            raise self.exceeded(f"{budget.calls} requests to the model")
-        left = None
-        if budget.tokens is not None:
-            left = budget.tokens - self._tokens - tokens_of_request(request)
-            if left < 1:
-                raise self.exceeded(f"{budget.tokens} tokens")
-        self._calls += 1
-        return left
+def admit_call(account: Account, request: ModelRequest) -> int | None:
+    """Count a request that is to be made; return the tokens that are left for its output, None: no bound.
 
-    def settle_call(self, request: ModelRequest, answer: ModelMessage, usage: Usage) -> None:
-        """Count the tokens of a request that was made, those of the provider or else estimated ones."""
-        self._tokens += usage.tokens or tokens_of_request(request) + tokens_of((answer,))
+    Raises ActionFailed: it would take more than is left.
+    """
+    budget, spent, left = account.budget, account.spent, None
+    if budget.calls is not None and spent.calls >= budget.calls:
+        raise exceeded(f"{budget.calls} requests to the model")
+    if budget.tokens is not None:
+        left = budget.tokens - spent.tokens - tokens_of_request(request)
+        if left < 1:
+            raise exceeded(f"{budget.tokens} tokens")
+    account.count(calls=1)
+    return left
 
-    def admit_tool(self) -> bool:
-        """Count a call of a tool that is to be made; return False where it is one too many."""
-        if self.budget.tools is not None and self._tools >= self.budget.tools:
-            return False
-        self._tools += 1
-        return True
 
-    def exceeded(self, what: str) -> ActionFailed:
-        """Return the failure of a turn that needs more."""
-        return thinking_failure(BUDGET_EXCEEDED, f"the budget of {what} is used up")
+def settle_call(account: Account, request: ModelRequest, answer: ModelMessage, usage: Usage) -> None:
+    """Count the tokens of a request that was made, those of the provider or else estimated ones."""
+    account.count(tokens=usage.tokens or tokens_of_request(request) + tokens_of((answer,)))
+
+
+def is_last_call(account: Account) -> bool:
+    """Return whether no further request is allowed after the next one."""
+    return account.budget.calls is not None and account.spent.calls + 1 >= account.budget.calls
+
+
+def admit_tool(account: Account) -> bool:
+    """Count a call of a tool that is to be made; return False where it is one too many."""
+    if account.budget.tools is not None and account.spent.tools >= account.budget.tools:
+        return False
+    account.count(tools=1)
+    return True
+
+
+def exceeded(what: str) -> ActionFailed:
+    """Return the failure of a turn that needs more."""
+    return thinking_failure(BUDGET_EXCEEDED, f"the budget of {what} is used up")
 
 
 def left_of(budget: Budget, whole: Budget | None, spent: Spent) -> Budget:

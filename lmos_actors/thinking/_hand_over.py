@@ -3,7 +3,7 @@
 The agent that hands over stays between: what its user says goes to the other agent, and what that answers
 comes back as it is made. So the user has one session, whose history is whole, and neither agent needs to know
 where the other one runs. The other agent finds in `turn.metadata` that the conversation was handed over; it
-hands it back by the tool `hand_back`.
+hands it back by `await turn.use(hand_back)`.
 """
 
 from __future__ import annotations
@@ -75,14 +75,14 @@ def _hand_over(reason: str = "") -> str:
     return reason
 
 
-def _hand_back(reason: str = "") -> str:
+def hand_back(reason: str = "") -> str:
     """Give the conversation back to the one who handed it over, when you are done or cannot help."""
-    return "handed back"
+    return f"handed back: {reason}"
 
 
 _offered: Final = tool_of(_hand_over, name="hand_over")
-hand_back: Final = tool_of(_hand_back, name="hand_back")
-"""The tool by which an agent gives a conversation back: `await turn.use(hand_back)`."""
+BACK: Final = tool_of(hand_back)
+"""The tool by which an agent gives a conversation back."""
 
 
 @attrs.define
@@ -110,7 +110,7 @@ async def pass_on(turn: ChatTurn, ref: Ref[Any], session: str | None, reason: st
             async for item in items:
                 if isinstance(item, TurnBegan):
                     passed.session = item.session
-                elif isinstance(item, ToolCalled) and item.name == hand_back.name:
+                elif isinstance(item, ToolCalled) and item.name == BACK.name:
                     hidden, passed.back = item.id, str(item.arguments.get("reason") or "it is done")
                 elif isinstance(item, TextChunk):
                     passed.said = True

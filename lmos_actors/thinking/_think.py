@@ -49,7 +49,7 @@ from lmos_actors.llm import (
 )
 
 from ._answers import AnswerForm, NotAnAnswer, form_of
-from ._budget import CHARACTERS, Account, Budget, Spent
+from ._budget import CHARACTERS, Account, Budget, Spent, admit_call, exceeded, is_last_call, settle_call
 from ._failures import ANSWER_INVALID, ANSWER_REFUSED, BUDGET_EXCEEDED, thinking_failure
 from ._tool_calls import ToolCalls, ToolLimits
 from ._tools import offer_of, tools_of
@@ -164,7 +164,7 @@ async def think(
     prompts = [UserMessage(prompt, list(files))] if prompt or files else []
     with trio.CancelScope(deadline=account.deadline):
         return await loop.run(history, prompts)
-    raise account.exceeded(f"{account.budget.seconds} s")
+    raise exceeded(f"{account.budget.seconds} s")
 
 
 @attrs.frozen(kw_only=True)
@@ -205,7 +205,7 @@ class _Loop:
     def _next(self, messages: list[Message]) -> ModelRequest:
         """Return the request of the next round; the last one that the budget allows says so."""
         told = self.request.instructions
-        if self.account.is_last_call and self.request.tools:
+        if is_last_call(self.account) and self.request.tools:
             told = f"{told}\n\n{LAST_CALL}".strip()
         return msgspec.structs.replace(self.request, messages=messages, instructions=told)
 
@@ -232,7 +232,7 @@ class _Asking:
         Raises ActionFailed: the budget, the model's own failure, or that the model is not there.
         """
         for left in range(REPEATS, -1, -1):
-            room = self._account.admit_call(request)
+            room = admit_call(self._account, request)
             answer = _Answer(room)
             try:
                 await self._listen(_bounded(request, room), answer)
@@ -252,7 +252,7 @@ class _Asking:
                 raise model_failure(code, f"the model cannot be asked: {error}") from error
             finally:
                 if answer.began:
-                    self._account.settle_call(request, answer.message(), (answer.end or ModelEnd()).usage)
+                    settle_call(self._account, request, answer.message(), (answer.end or ModelEnd()).usage)
         raise AssertionError("the last repeat returns or raises")
 
     async def _listen(self, request: ModelRequest, answer: _Answer) -> None:

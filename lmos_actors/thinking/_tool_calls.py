@@ -40,6 +40,8 @@ from lmos_actors.errors import (
 )
 from lmos_actors.llm import ToolMessage
 
+from ._budget import admit_tool
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
@@ -109,7 +111,7 @@ class ToolCalls:
             return f"the arguments are no JSON object: {request.unreadable[:SHOWN]}"
         if _key(request) in self._unknown:
             return "not called again: what became of the same call before is not known"
-        if not self._account.admit_tool():
+        if not admit_tool(self._account):
             return f"not called: the budget of {self._account.budget.tools} calls of tools is used up"
         return None
 

@@ -114,7 +114,7 @@ def _named(source: Any, find: Find | None) -> Iterator[_Named]:
         ref = _found(first, find) if isinstance(first, type) else first
         yield from (_Named(tool_of(ref, handle), _name_of(ref)) for handle in handles)
     elif callable(cast("object", source)) and not isinstance(source, type):
-        yield _Named(tool_of(source))
+        yield _Named(tool_of(cast("Any", source)))
     else:
         hint = (
             "; write the class and the action: (Orders, Orders.find)"
