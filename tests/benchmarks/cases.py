@@ -22,6 +22,7 @@ from tests.benchmarks import (
     limits_wire,
     links,
     listening,
+    models,
     ours,
     relay,
     sessions,
@@ -250,6 +251,46 @@ def _chat_cases() -> Iterator[Case]:
     yield Case("chat-call", what, late_there, 3_000, 30, None, unit=" frames", less_is_better=True)
     what, memory = "turns of 100 callers, SQLite against memory", partial(chat.turns, None)
     yield Case("chat-turns", what, partial(chat.turns, "sqlite"), 5_000, 20, None, memory)
+
+
+_STARTS = tuple((sdk, f"lmos_actors.llm._{sdk}_format") for sdk in ("openai", "anthropic"))
+
+
+def _model_cases() -> Iterator[Case]:
+    """Language models, against the bare SDKs; requests at once; imports."""
+    for sdk in ("openai", "anthropic"):
+        what, first = f"to the first chunk, against the SDK of {sdk}", models.first_chunks
+        ours_, bare = partial(models.ours, sdk), partial(models.bare, sdk)
+        yield Case(
+            f"llm-first-{sdk}",
+            what,
+            partial(ours_, first),
+            200,
+            3,
+            None,
+            partial(bare, first),
+            unit=" ms",
+            less_is_better=True,
+        )
+        what, chunks = f"processor time a chunk, against the SDK of {sdk}", models.chunks
+        yield Case(
+            f"llm-chunks-{sdk}",
+            what,
+            partial(ours_, chunks),
+            20_000,
+            100,
+            1.25,
+            partial(bare, chunks),
+            unit=" us",
+            less_is_better=True,
+        )
+    yield Case("llm-1k", "chunks of 1,000 requests at once, scripted", models.crowd, 100_000, 1_000, None)
+    what, memory = "bytes per request that is being answered", models.request_memory
+    yield Case("llm-memory", what, memory, 1_000, 5, None, unit=" bytes", less_is_better=True)
+    for name, module in (("contract", "lmos_actors.llm"), *_STARTS):
+        what, code = f"to import {module}", f"import {module}"
+        imported = partial(models.import_time, code)
+        yield Case(f"llm-import-{name}", what, imported, 5, 1, None, unit=" ms", less_is_better=True)
 
 
 def _relay_cases() -> Iterator[Case]:
@@ -501,6 +542,7 @@ CASES = {
         *_redis_cases(),
         *_web_cases(),
         *_chat_cases(),
+        *_model_cases(),
         *_relay_cases(),
         Case(
             "codec-decode-unknown",

@@ -8,13 +8,14 @@ import sys
 
 import trio
 
-from tests.benchmarks import chat, limits_wire, relay, wire
+from tests.benchmarks import chat, limits_wire, models, relay, wire
 
 SERVERS = {
     "lines": limits_wire.serve_lines,
     "trio-websocket": limits_wire.serve_trio_websocket,
     "lmos": wire.serve,
     "omnia": chat.serve,
+    "provider": models.serve,
     "relay": relay.serve,
     "relay-bare": relay.serve_bare,
 }
