@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -250,6 +251,12 @@ def test_what_is_not_found_yet_cannot_be_found_while_it_is_away(folder: Path, wo
     assert answered(ran(folder, world, CUT, ask(), agents=hasty)) == ["DeadlineExceeded"]
 
 
+@cache
+def renewal(folder: Path, world: str) -> float:
+    """Return when a registration is renewed for the first time."""
+    return times(ran(folder, world, wait(TTL)), "sent", "partiallyUpdateThing", "weather")[0] - LATENCY
+
+
 @both
 @pytest.mark.parametrize("lasts", [5, 90])
 @pytest.mark.parametrize("one_way", [False, True])
@@ -258,8 +265,7 @@ def test_a_partition_in_a_renewal(
     folder: Path, world: str, lasts: float, after: float, one_way: bool
 ) -> None:
     """Cut when it is sent, under way, there, or when it is answered; the agent is registered in the end."""
-    usual = ran(folder, world, wait(TTL))
-    renewed = times(usual, "sent", "partiallyUpdateThing", "weather")[0] - LATENCY
+    renewed = renewal(folder, world)
     cut = inject("partition", id="cut", sides=[["directory"], ["weather"]], one_way=one_way)
     result = ran(folder, world, wait(renewed + after), cut, wait(lasts), TOTAL, HEAL, wait(2 * TTL), TOTAL)
     assert answered(result) == [1 if lasts > TTL else 2, 2]

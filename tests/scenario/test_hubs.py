@@ -323,7 +323,7 @@ def test_what_no_rule_fits_and_what_nothing_uses_fails(project: Project) -> None
 # ---- faults
 
 
-@pytest.mark.parametrize("world", WORLDS)
+@pytest.mark.parametrize("world", ["memory", "wire", pytest.param("websocket", marks=pytest.mark.slow)])
 def test_the_hub_crashes_and_everybody_comes_back(project: Project, world: str) -> None:
     steps = [
         ask("before", "How is it?", "weather-bot"),

@@ -14,6 +14,7 @@ import trio
 from lmos_actors import ConfigError
 from lmos_actors._core import Account, Budget, weight
 from lmos_actors.transport import Accept, Connection, ConnectionOptions, Ended, MemoryNetwork
+from tests.matrix import some
 from tests.transport.doors import CLOSE, END, GET, OK, Client, Door, chunked, open_door, post, upgrade
 from tests.transport.peer import BINARY, PING, TEXT, Peer, Recorder, closing, frame, mask, play
 
@@ -124,7 +125,7 @@ async def test_the_greediest_is_found_without_a_look_at_every_account(autojump_c
     assert most[10_000] <= 2 * most[100]
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", some(range(20), of=4))
 async def test_whatever_has_happened_it_is_about_the_greediest(autojump_clock: Any, seed: int) -> None:
     chance = random.Random(seed)
     budget = Budget(1_000_000)
