@@ -111,7 +111,7 @@ def _running(opened: Callable[[], AbstractAsyncContextManager[None]]) -> Generat
     def run() -> None:
         try:
             trio.run(live)
-        except BaseException as error:
+        except BaseException as error:  # noqa: ASYNC103 -- raised below, in the thread that waits
             begun.put(error)
 
     thread = threading.Thread(target=run, name="store in a server", daemon=True)  # Ctrl-C leaves it behind
