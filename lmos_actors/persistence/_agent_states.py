@@ -380,10 +380,11 @@ class _AgentState:
         """Have the lease, at a new epoch unless it is held already. Raises LeaseHeld, StoreFailed."""
         if self._lease is None or not self._lease.is_held:
             try:
-                self._lease = await self._states.leases.acquire(self.slot, self.key, wait)
+                self._lease = await self._states.leases.acquire(self.slot, self.key, wait, self._lease)
             except LeaseHeld as error:
                 self.held = error
                 raise
+        self._lease.make_up()
         self.held = None
 
     def check_lease(self) -> None:

@@ -20,6 +20,8 @@ What this file keeps true:
 - **Time only decides who waits.** A holder counts from when it has *sent* a renewal, less a margin; another
   node takes the lease once it has seen the same term for that time and the margin (`DRIFT`). Both count
   seconds on clocks of their own: no date is compared, so a clock that is set to another year changes nothing.
+- **A store that was away costs no wait.** Once it works again the renewals are made that were missed; and a
+  holder whose own lease has ended meanwhile, and was granted to nobody else, takes it again at once.
 - **No renewals without need.** A store that is not shared has one writer: its opening ends all that were
   before, so a lease lasts as long as the store is open, and a new node waits for nobody. No term is written.
 """
@@ -103,11 +105,14 @@ class Lease:
         self.check = check
         """What every commit of the agent depends on."""
         self.is_shared = leases.are_shared
+        self.is_overdue = False
+        """Whether it has ended as it was not renewed: nobody else has been granted it, as far as is known."""
         self._leases = leases
         self._ended = False
         self._slot = slot
         self._renewals = 0
         self._is_renewing = False
+        self._has_missed = False  # a renewal has failed since the last one that has not
         self._until = math.inf
         self._timers: list[Timer] = []
         if self.is_shared:
@@ -121,6 +126,7 @@ class Lease:
 
     def _extend(self, sent: float) -> None:
         """Let it last from when a renewal was sent."""
+        self._has_missed = False
         self._until = sent + world_seconds(self._slot, SECONDS * (1 - DRIFT))
         self._set_timers()
 
@@ -129,9 +135,19 @@ class Lease:
             timer.cancel()
         timers, pause = self._leases.rt.timers, world_seconds(self._slot, RENEWAL)
         self._timers = [
-            timers.call_at(self._until, partial(self.lose, "it could not be renewed in time")),
+            timers.call_at(self._until, self._overdue),
             timers.call_after(pause, self._renew),
         ]
+
+    def _overdue(self) -> None:
+        self.is_overdue = True
+        self.lose("it could not be renewed in time")
+
+    def make_up(self) -> None:
+        """Renew it now, if that has failed before; nothing if it is under way. Never blocks."""
+        if self._has_missed and not self._ended:
+            self._timers[1].cancel()
+            self._renew()
 
     def _renew(self) -> None:
         leases = self._leases
@@ -146,6 +162,8 @@ class Lease:
             self._is_renewing = leases.submit(
                 [self.check, Put(TERMS, self.key, term)], partial(self._renewed, sent)
             )
+            if not self._is_renewing:
+                self._miss()
 
     def _renewed(self, sent: float, error: StoreFailed | WriteConflict | None) -> None:
         self._is_renewing = False
@@ -155,6 +173,12 @@ class Lease:
             self.lose("another node has been granted it")
         elif error is None:
             self._extend(sent)
+        else:
+            self._miss()
+
+    def _miss(self) -> None:
+        self._has_missed = True
+        self._leases.make_up_later()
 
     def lose(self, why: str) -> None:
         """End it, and with it the incarnation that it was for. Never blocks."""
@@ -202,9 +226,14 @@ class Leases:
         self._ahead: dict[str, tuple[int, Check]] = {}  # newest grants, of which no agent has had one yet
         self._home = home
         self._closed = False
+        self._look: Timer | None = None  # at whether the store works again
 
-    async def acquire(self, slot: Slot, key: str, wait: float) -> Lease:
-        """Return the lease of an agent, at a new epoch. Raise LeaseHeld after `wait` seconds, StoreFailed."""
+    async def acquire(self, slot: Slot, key: str, wait: float, own: Lease | None = None) -> Lease:
+        """Return the lease of an agent, at a new epoch. Raise LeaseHeld after `wait` seconds, StoreFailed.
+
+        `own` is the one that it had before. If that is overdue, and still the newest, nobody is waited for.
+        """
+        mine = own.check.expect if own is not None and own.is_overdue else None
         began = since = trio.current_time()
         ahead = self._ahead.pop(key, None)
         if ahead is not None:
@@ -216,7 +245,8 @@ class Leases:
             if found != seen:
                 seen, since = found, now
             waited = clock_seconds(slot, now - began)
-            if self._is_free(found, clock_seconds(slot, now - since)):
+            is_mine = mine is not None and found[0] == mine
+            if is_mine or self._is_free(found, clock_seconds(slot, now - since)):
                 lease = await self._take(slot, key, found)
                 if lease is not None:
                     return lease
@@ -301,9 +331,24 @@ class Leases:
             return False
         return True
 
+    def make_up_later(self) -> None:
+        """Have the renewals that were missed made once the store works again. Never blocks."""
+        if self._look is None and not self._closed:
+            self._look = self.rt.timers.call_after(POLL, self._look_again)
+
+    def _look_again(self) -> None:
+        self._look = None
+        if self._writer.retry_in is not None:
+            self.make_up_later()
+            return
+        for lease in tuple(self.held):
+            lease.make_up()
+
     def close(self) -> None:
         """Release all leases, as the node ends and its agents have."""
         self._closed = True
+        if self._look is not None:
+            self._look.cancel()
         for lease in tuple(self.held):
             lease.release()
 

@@ -360,11 +360,31 @@ def test_a_store_that_is_away_for_a_minute_ends_no_supervisor() -> None:
             with pytest.raises(AgentUnavailable, match="its store fails"):
                 await counters[0].invoke(Counter.add)
             store.is_cut_off = False
+            back = trio.current_time()
             for counter in counters:
                 await counter.ready()
+                assert trio.current_time() - back < 6, "it waits for the store, and not for its own lease"
                 assert (await counter.invoke(Counter.add), epoch_of(counter)) == (2, 2)
             assert [type(down.reason.error) for down in ends] == [LeaseLost] * 10
             nursery.cancel_scope.cancel()
+
+    simulate(main)
+
+
+def test_renewals_that_come_while_the_store_is_away_are_made_up_for() -> None:
+    async def main() -> None:
+        store = SimulatedStore(SimulatedDisk(RandomStream(1), lambda: 0.01, shared=True))
+        async with open_node(store=store) as node:
+            counter = await node.start_child(spec())
+            for number in range(1, 21):
+                assert await counter.invoke(Counter.add) == number
+                store.is_cut_off = True
+                with pytest.raises(AgentDied, match="was not kept"):
+                    await counter.invoke(Counter.add)
+                await trio.sleep(3)  # about as long as from one renewal to the next
+                store.is_cut_off = False
+                await counter.ready()
+            assert epoch_of(counter) == 1
 
     simulate(main)
 
