@@ -19,6 +19,7 @@ import lmos_actors
 import lmos_actors.conformance
 import lmos_actors.errors
 import lmos_actors.facades
+import lmos_actors.llm
 import lmos_actors.testing
 import lmos_actors.thinking
 import lmos_actors.types
@@ -34,6 +35,7 @@ FACES: tuple[ModuleType, ...] = (
     lmos_actors.errors,
     lmos_actors.types,
     lmos_actors.facades,
+    lmos_actors.llm,
     lmos_actors.thinking,
     lmos_actors.testing,
     lmos_actors.conformance,

@@ -15,6 +15,7 @@ import pytest
 import lmos_actors
 import lmos_actors.errors
 import lmos_actors.facades
+import lmos_actors.llm
 import lmos_actors.testing
 import lmos_actors.thinking
 import lmos_actors.types
@@ -52,6 +53,7 @@ FACES = {
     "lmos_actors": vars(lmos_actors),
     "lmos_actors.types": vars(lmos_actors.types),
     "lmos_actors.facades": vars(lmos_actors.facades),
+    "lmos_actors.llm": vars(lmos_actors.llm),
     "lmos_actors.thinking": vars(lmos_actors.thinking),
     "lmos_actors.errors": {
         name: thing
