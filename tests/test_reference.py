@@ -42,6 +42,7 @@ from lmos_actors.scenario.model import (
     _base as _model_base,
     _checks as _model_checks,
     _deployment as _model_deployment,
+    _faults as _model_faults,
     _files as _model,
     _steps as _model_steps,
 )
@@ -467,7 +468,7 @@ SHARED = {
     _model_agents.Supervisor: set(_model_agents.Supervising.__struct_encode_fields__),
     _model_steps.Step: {"do", "id", "within"},
     _model_steps.Asking: {"as", "target", "error"},
-    _model_steps.Faulty: {"target", "pick"},
+    _model_faults.Faulty: {"target", "pick"},
     _model_steps.Timed: {"do", "at", "id"},
     _model_checks.Check: {"check", "name"},
 }
@@ -478,7 +479,7 @@ BASES = (
     _model_checks.Formula,
     _model_checks.Check,
     _model_steps.Step,
-    _model_steps.OnLinks,
+    _model_faults.OnLinks,
     _model_steps.Asking,
     _model_steps.TimedAsking,
 )
@@ -486,7 +487,7 @@ BASES = (
 
 STRUCTS = {
     thing.__name__: thing
-    for module in (_model_base, _model_agents, _model_steps, _model_checks, _model)
+    for module in (_model_base, _model_agents, _model_faults, _model_steps, _model_checks, _model)
     for thing in vars(module).values()
     if isinstance(thing, type) and issubclass(thing, _model_base.Closed) and thing not in BASES
 }

@@ -14,7 +14,7 @@ from lmos_actors.errors import ConfigError
 from lmos_actors.files import Duration, FileError, parse
 from lmos_actors.scenario import Scenario, fill_late, scenario_schema
 from lmos_actors.scenario.format import Resolved, resolve
-from lmos_actors.scenario.model import OF_NETWORK, AgentEntry, Root, Supervisor
+from lmos_actors.scenario.model import OF_NETWORK, OF_NODE, AgentEntry, Root, Supervisor
 from tests.matrix import some
 from tests.source import ROOT
 
@@ -666,7 +666,7 @@ def test_the_schema_tells_what_a_thing_is_by_one_key_so_that_editors_offer_all_w
     ]
     assert len(words_offered(scenario["checks"], "check")[0]) == 15
     assert words_offered(schema["$defs"]["Inject"], "kind") == [
-        ["crash", "slow", "pause", "clock_skew", "restart", "full_disk", "slow_disk", *OF_NETWORK, *PROCESSES]
+        ["crash", "slow", "pause", "clock_skew", "provider", *OF_NODE, *OF_NETWORK, *PROCESSES]
     ]
 
 

@@ -23,3 +23,4 @@ from ._replays import (
     replay_class as replay_class,
 )
 from ._rules import tools_after as tools_after
+from ._uses import USES as USES

@@ -6,6 +6,7 @@ file says otherwise. Delays are drawn from a stream of the mock's own.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import trio
@@ -19,6 +20,7 @@ from .._untyped import untyped_class
 from ..model import QUESTION, USER, Chunk, Done, Mock, Progressed, Rule, Waited
 from ..values import draw, exception_class, show
 from ._rules import Request, misfits, nearest
+from ._uses import note_use
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Mapping
@@ -119,6 +121,7 @@ class MockScript:
         self.paths = paths
         self._place = place
         self._used = [0] * len(entry.rules)
+        self._was_used: dict[int, None] = {}
         self._unfit = 0
         self._shown: list[Failure] = []
         self._wrong: list[Failure] = []
@@ -139,11 +142,16 @@ class MockScript:
             spent = rule.times is not UNSET and self._used[index] >= rule.times
             if not spent and not misfits(rule.when, request, self.paths):
                 self._used[index] += 1
+                self._was_used[index] = None
+                note_use(partial(self._give_back, index))
                 return rule
         self._unfit += 1
         if len(self._shown) < SHOWN:
             self._shown.append(self._no_rule(request, shown))
         return None
+
+    def _give_back(self, index: int) -> None:
+        self._used[index] -= 1
 
     def refuse(self, request: Request) -> None:
         """Take note of a request that nothing of the mock is for."""
@@ -200,7 +208,7 @@ class MockScript:
                 "no request came to it",
             )
             for index, rule in enumerate(self.entry.rules)
-            if not self._used[index] and rule.unused == "fails"
+            if index not in self._was_used and rule.unused == "fails"
         ]
 
 

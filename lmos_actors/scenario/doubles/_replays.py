@@ -8,7 +8,7 @@ requests that are not made, unless the file says otherwise. The replay sends not
 from __future__ import annotations
 
 import re
-from functools import partialmethod
+from functools import partial, partialmethod
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -31,6 +31,7 @@ from ..model import USER
 from ..values import exception_class, is_shown_whole, show
 from ._differences import differences, listing
 from ._recordings import LISTENING, fits, most_similar, recorded_agent_of
+from ._uses import note_use
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
@@ -111,6 +112,7 @@ class ReplayScript:
         self._recording = recording
         self._place = place
         self._used: set[int] = set()
+        self._was_used: set[int] = set()
         self._missed = 0
         self._failures: list[Failure] = []
 
@@ -132,6 +134,8 @@ class ReplayScript:
         for exchange in same:
             if exchange.line not in self._used and fits(exchange.input, shown, allow_missing=allow_missing):
                 self._used.add(exchange.line)
+                self._was_used.add(exchange.line)
+                note_use(partial(self._used.discard, exchange.line))
                 return exchange
         self._miss(f"{verb} {name}", same, shown, sender)
         raise ActionFailed(f"{verb} {name} is not in the recording of {self.name}")
@@ -201,7 +205,7 @@ class ReplayScript:
             found.append(self._more("nothing but what was recorded", f"{self._missed - SHOWN} more misses"))
         if not complete or self._entry.unused == "allowed":
             return found
-        unused = [e for e in self.recorded.exchanges if e.line not in self._used and e.counts]
+        unused = [e for e in self.recorded.exchanges if e.line not in self._was_used and e.counts]
         found += [
             Failure(
                 self._line(exchange),

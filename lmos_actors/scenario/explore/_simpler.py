@@ -41,7 +41,7 @@ _SEEDS: Final = range(1, 6)
 _UNITS: Final = (1_000_000, 100_000, 10_000, 1_000)
 _FIXED: Final = frozenset({"lmos", "name", "seeds", "agents", "population", "steps", "timeline", "stop"})
 """Keys of a file that no candidate lacks; what is in them is left out one by one."""
-_OF_FAULTS: Final = ("at", "do", "duration", "fault", "id", "kind", "sides", "target", "wait")
+_OF_FAULTS: Final = ("at", "do", "duration", "fault", "id", "kind", "sides", "status", "target", "wait")
 """Keys of faults that are kept: without a duration a fault would last to the end, and be another one."""
 _OF_TIMES: Final = ("duration", "down", "delay", "after", "every", "skew")
 """Keys of faults that are times, of which shorter ones are simpler."""

@@ -11,6 +11,7 @@ from msgspec import UNSET
 from lmos_actors.errors import ConfigError
 from lmos_actors.files import Duration, Offset
 
+from ..doubles import is_model
 from ..model import (
     DIRECTORY,
     INSTANT,
@@ -22,6 +23,7 @@ from ..model import (
     DrawnLatency,
     DrawnLoss,
     DrawnPartition,
+    DrawnProvider,
     DrawnRestart,
     DrawnSlow,
     DrawnSwizzle,
@@ -54,6 +56,7 @@ _SMALLEST_OFFSET: Final = 1_000
 _MOST_SWIZZLED: Final = 45
 """Nodes that have as many links among them as one swizzle may cut."""
 _SKEWS: Final = OffsetRange(min=Offset(-5.0), max=Offset(5.0))
+_STATUSES: Final = (429, 500, "cut", "slow", "malformed")
 _RATES: Final = NumberRange(min=0.5, max=2.0)
 
 
@@ -183,6 +186,10 @@ def _drawn_data(permit: Permit, stream: RandomStream) -> dict[str, Any]:
     data: dict[str, Any] = {"kind": kind, "target": _one_of(permit.whom, stream)}
     if isinstance(drawn, DrawnClockSkew):
         data |= _wrong_clock(drawn, stream)
+    if isinstance(drawn, DrawnProvider):
+        ways = _STATUSES if drawn.status is UNSET else (drawn.status,)
+        data["status"] = ways[stream.randrange(len(ways))]
+        data |= {"delay": text_of_time(_time(drawn.delay, stream))} if data["status"] == "slow" else {}
     if isinstance(drawn, DrawnSlow):
         data["factor"] = _number(drawn.factor, stream)
     if isinstance(drawn, DrawnCrash):
@@ -329,7 +336,12 @@ def _permits(cell: Cell, explore: Explore) -> Iterator[Permit]:
             whom = nodes if given is None else tuple(names.nodes_of(given))
             yield Permit(drawn, whom, nodes)
         else:
-            yield Permit(drawn, tuple(names.agents_of(given, slow=kind == "slow")))
+            whom = tuple(names.agents_of(given, slow=kind == "slow"))
+            if kind == "provider":
+                whom = tuple(name for name in whom if names.is_model(name))
+                if not whom:
+                    raise ConfigError('"kind: provider" is of language models, and there is none')
+            yield Permit(drawn, whom)
 
 
 class _Names:
@@ -350,6 +362,13 @@ class _Names:
         names = (*self._cell.system.paths, *self._counts) if given is None else given
         chosen = [name for name in names if not slow or self._timed.get(name.partition("/")[0], True)]
         yield from dict.fromkeys(agent for name in chosen for agent in self._single(name))
+
+    def is_model(self, name: str) -> bool:
+        """Return whether an agent is a language model."""
+        while name and name not in self._cell.system.classes:
+            name = name.rpartition("/")[0]
+        cls = self._cell.system.classes.get(name)
+        return cls is not None and is_model(cls)
 
     def _single(self, name: str) -> Iterator[str]:
         if name in self._counts:

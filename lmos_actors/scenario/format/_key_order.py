@@ -38,7 +38,7 @@ WORDS: Final = (
     "for",
     "fault", "with",
     "loss", "duplicate", "reorder", "corrupt", "bandwidth", "queue",
-     "writes", "down", "factor", "skew", "duration", "ref", "payload", "members", "deadline",
+     "writes", "down", "factor", "status", "skew", "duration", "ref", "payload", "members", "deadline",
     "quorum", "input", "streams", "items", "then", "value", "values", "file", "column", "unit",
     "take", "delay", "emit", "chunk", "call", "reasoning", "progress",
     "reply", "output", "done", "fail", "code", "message", "crash", "unused", "unfit",

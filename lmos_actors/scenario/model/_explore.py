@@ -9,7 +9,7 @@ from msgspec import UNSET, Meta, UnsetType, field
 from lmos_actors.files import Duration, Offset
 
 from ._base import Closed, Name
-from ._steps import How
+from ._faults import How, ProviderStatus
 
 
 class DurationRange(Closed, frozen=True, kw_only=True):
@@ -46,7 +46,8 @@ Whom: TypeAlias = Name | Annotated[tuple[Name, ...], Meta(min_length=1)]
 """Agents, populations, pools or nodes."""
 
 DrawnKind: TypeAlias = Literal[
-    "crash", "pause", "slow", "clock_skew", "restart", "partition", "latency", "loss", "disconnect", "swizzle"
+    "crash", "pause", "slow", "clock_skew", "provider", "restart", "partition", "latency", "loss",
+    "disconnect", "swizzle",
 ]  # fmt: skip
 """The kinds of faults that `explore` draws."""
 
@@ -82,6 +83,14 @@ class DrawnClockSkew(DrawnFault, frozen=True, kw_only=True, tag="clock_skew"):
 
     skew: Offsets | UnsetType = UNSET
     rate: Numbers | UnsetType = UNSET
+    duration: Span | UnsetType = UNSET
+
+
+class DrawnProvider(DrawnFault, frozen=True, kw_only=True, tag="provider"):
+    """The provider of a model fails; `status`: in each of the ways, unless given. `delay` is of `slow`."""
+
+    status: ProviderStatus | UnsetType = UNSET
+    delay: Span = DurationRange(min=Duration(0.1), max=Duration(30.0))
     duration: Span | UnsetType = UNSET
 
 
@@ -133,6 +142,7 @@ AnyDrawn: TypeAlias = (
     | DrawnPause
     | DrawnSlow
     | DrawnClockSkew
+    | DrawnProvider
     | DrawnRestart
     | DrawnPartition
     | DrawnLatency
@@ -146,6 +156,7 @@ DRAWN: dict[str, type[DrawnFault]] = {
     "pause": DrawnPause,
     "slow": DrawnSlow,
     "clock_skew": DrawnClockSkew,
+    "provider": DrawnProvider,
     "restart": DrawnRestart,
     "partition": DrawnPartition,
     "latency": DrawnLatency,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from msgspec import UNSET
 
-from ..model import NETWORK, ClockSkew, Crash, Disconnect, OnLinks, Restart, Slow, SlowDisk
+from ..model import NETWORK, ClockSkew, Crash, Disconnect, OnLinks, Provider, Restart, Slow, SlowDisk
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -60,6 +60,8 @@ def log_fields(fault: AnyFault) -> dict[str, object]:
     if isinstance(fault, OnLinks):
         return {} if fault.duration is UNSET else {"duration": float(fault.duration)}
     duration = {"duration": float(fault.duration)}
+    if isinstance(fault, Provider):
+        return {"status": fault.status, **duration}
     if isinstance(fault, ClockSkew):
         return {"skew": float(fault.skew), "rate": float(fault.rate), **duration}
     return {"factor": fault.factor, **duration} if isinstance(fault, Slow | SlowDisk) else {**duration}

@@ -47,6 +47,7 @@ from ..model import (
     OnLinks,
     Partition,
     Pause,
+    Provider,
     Restart,
     Slow,
     SlowDisk,
@@ -56,6 +57,7 @@ from ..model import (
 )
 from ..values import draw, exception_class
 from ._fault_log import ends_of_cut, log_fields, named_in_log
+from ._provider_faults import ProviderFault, ProviderFaults
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Sequence
@@ -139,6 +141,8 @@ class Faults:
         self._ends: dict[str, trio.Event] = {}
         self._paces: dict[Slot, tuple[float, list[float]]] = {}
         self._streams: dict[str, RandomStream] = {}
+        self.providers = ProviderFaults(find, self._stream)
+        """The faults of providers of models."""
 
     # ---- striking
 
@@ -169,7 +173,7 @@ class Faults:
             for supervisor in dict.fromkeys(map(supervisor_of, slots)):
                 await supervisor.settled()
 
-    def strike(self, fault: Crash | Slow | Pause | ClockSkew, id: str) -> tuple[Slot, ...]:
+    def strike(self, fault: Crash | Slow | Pause | ClockSkew | Provider, id: str) -> tuple[Slot, ...]:
         """Inject a fault now and return the affected slots. Raises FaultFailed before any change."""
         refs = self._choose(fault, id)
         if isinstance(fault, Crash):
@@ -185,6 +189,8 @@ class Faults:
             self._watch.record("fault", slot.path, fields)
         if isinstance(fault, Crash):
             self._crash(fault, injected, refs, slots)
+        elif isinstance(fault, Provider):
+            self._fail_providers(fault, injected, slots)
         else:
             self._impair(fault, injected, refs, slots)
         return slots
@@ -195,7 +201,7 @@ class Faults:
         self._in_force[injected] = None
         return injected
 
-    def _choose(self, fault: Crash | Slow | Pause | ClockSkew, id: str) -> list[Ref[Any]]:
+    def _choose(self, fault: Crash | Slow | Pause | ClockSkew | Provider, id: str) -> list[Ref[Any]]:
         pick = fault.pick
         if pick is None:
             assert fault.target is not None
@@ -249,6 +255,7 @@ class Faults:
     def record(self, kind: str, agent: str, fields: dict[str, Any]) -> None:
         """Take a record of the run: crashed agents may have ended or started again."""
         if kind == "started":
+            self.providers.started(agent)
             for injected in self._down.pop(agent, ()):
                 self._heal(injected, [agent] if agent in injected.left else [])
         elif kind in ("crashed", "stopped"):
@@ -266,6 +273,19 @@ class Faults:
                     self._heal(injected, [path])
             if not several:
                 del self._down[path]
+
+    # ---- providers of models
+
+    def _fail_providers(self, fault: Provider, injected: _InjectedFault, slots: Sequence[Slot]) -> None:
+        """Have the providers of models fail; they go on to when a node is killed meanwhile."""
+        until = trio.current_time() + fault.duration
+        failing = ProviderFault(fault, until)
+        for path in injected.targets:
+            self.providers.begin(path, failing)
+        injected.ends = {path: partial(self.providers.end, path, failing) for path in injected.targets}
+        clock: Any = trio.lowlevel.current_clock()
+        call_at = getattr(clock, "call_at", slots[0].rt.timers.call_at)
+        call_at(until, partial(self._undo, injected, injected.targets))
 
     # ---- pauses, slowings and wrong clocks
 

@@ -251,6 +251,8 @@ class RunEnvironment:
         if self._populations is not None:
             for index in range(len(self._populations)):
                 await node.start_supervisor(self._populations.spec_of(index, run.agents))
+        if isinstance(run.faults, Faults):
+            run.faults.providers.guard(_failing_models(run.cell.scenario))
 
     def _line(self, node: Node, name: str) -> HubLine:
         """Return the line of an agent of the file to the hub, or to the relay that its entry names."""
@@ -415,6 +417,12 @@ def _is_restarted(scenario: Scenario | Simulation) -> bool:
         kind_of_fault(fault) == "restart" and fault.of is UNSET and fault.pick is None
         for fault in faults_in(scenario)
     )
+
+
+def _failing_models(scenario: Scenario | Simulation) -> list[str]:
+    """Return the names of the models whose providers a fault of the file lets fail."""
+    found = [fault for fault in faults_in(scenario) if kind_of_fault(fault) == "provider"]
+    return list(dict.fromkeys(str(each.target or each.pick.of) for each in found))
 
 
 def _open_to_anyone(cell: Cell, names: Sequence[str]) -> Security:

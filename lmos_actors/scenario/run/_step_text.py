@@ -30,6 +30,7 @@ from ..model import (
     Partition,
     Pause,
     Pick,
+    Provider,
     Query,
     Repeat,
     Restart,
@@ -142,6 +143,15 @@ def fault_of(entry: FaultAt) -> AnyFault:
         given: dict[str, Any] = {} if entry.skew is UNSET else {"skew": entry.skew}
         given |= {} if entry.rate is UNSET else {"rate": entry.rate}
         return ClockSkew(target=entry.target, pick=entry.pick, duration=entry.duration, **given)
+    if entry.kind == "provider":
+        assert entry.status is not UNSET
+        return Provider(
+            target=entry.target,
+            pick=entry.pick,
+            status=entry.status,
+            delay=entry.delay,
+            duration=entry.duration,
+        )
     assert entry.factor is not UNSET
     if entry.kind == "slow_disk":
         return SlowDisk(factor=entry.factor, duration=entry.duration)
@@ -190,6 +200,8 @@ def _fault(fault: Any) -> str:
     words += [f"by {skew}"] if skew is not UNSET and skew else []
     words += [f"at rate {rate:g}"] if rate is not UNSET and rate != 1 else []
     duration = getattr(fault, "duration", UNSET)
+    status = getattr(fault, "status", UNSET)
+    words += [f"with status {status}"] if status is not UNSET else []
     words += [f"for {duration}"] if duration is not UNSET else []
     return " ".join(words)
 

@@ -8,6 +8,7 @@ from msgspec import UNSET
 
 from lmos_actors.files import Duration, Offset, did_you_mean, listed, mapped
 
+from ...doubles import is_model
 from ...model import (
     INSTANT,
     OF_NETWORK,
@@ -18,6 +19,7 @@ from ...model import (
     DrawnClockSkew,
     DrawnCrash,
     DrawnFault,
+    DrawnProvider,
     DrawnRestart,
     DrawnSwizzle,
     DurationRange,
@@ -28,6 +30,7 @@ from ...model import (
     OffsetRange,
     Partition,
     Pause,
+    Provider,
     Restart,
     Slow,
     Swizzle,
@@ -145,6 +148,8 @@ class ExploreValidator:
     def _likely(self, kind: str, path: DataPath) -> list[tuple[str, DataPath]]:
         """Return an agent on whom a kind of fault is drawn where the file does not say on whom."""
         names = [name for name in self.names.names if name not in self.names.remotes]
+        if kind == "provider":
+            names = [name for name in names if is_model(self.names.class_of(name) or object)] or names
         if kind == "slow":
             timed = [name for name in names if getattr(self.names.entry(name), "service_time", 0.0)]
             names = timed or names
@@ -160,7 +165,7 @@ class ExploreValidator:
             elif isinstance(value, Duration):
                 if value <= 0 and name not in ("after", "skew"):
                     self.names.report((*path, name), f'"{name}" is more than 0s', "shape")
-            elif isinstance(value, float | int) and not isinstance(value, bool):
+            elif isinstance(value, float | int) and not isinstance(value, bool) and name != "status":
                 self._number(value, name, (*path, name))
         if kind_of_drawn(drawn) == "disconnect" and getattr(drawn, "how", UNSET) in INSTANT:
             self._of_instant(drawn, path)
@@ -209,6 +214,8 @@ def _sample(drawn: DrawnFault, name: Any) -> Any:
         return Pause(target=name, duration=_SECOND)
     if isinstance(drawn, DrawnClockSkew):
         return _skewed(drawn, name)
+    if isinstance(drawn, DrawnProvider):
+        return Provider(target=name, status=500, duration=_SECOND)
     if kind == "slow":
         return Slow(target=name, factor=2.0, duration=_SECOND)
     if kind == "partition":

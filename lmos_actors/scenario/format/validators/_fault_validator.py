@@ -8,6 +8,7 @@ from msgspec import UNSET
 
 from lmos_actors.files import did_you_mean
 
+from ...doubles import is_model
 from ...model import (
     FAULT_KEYS,
     OF_NETWORK,
@@ -17,6 +18,7 @@ from ...model import (
     Crash,
     FaultAt,
     Pick,
+    Provider,
     Slow,
     kind_of_fault,
 )
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
 
 _KEYS = (
     "with", "restart", "factor", "duration", "writes", "down", "sides", "one_way", "between", "delay",
-    "share", "how", "of", "every", "skew", "rate",
+    "share", "how", "of", "every", "skew", "rate", "status",
 )  # fmt: skip
 
 
@@ -79,7 +81,9 @@ class FaultValidator:
             self._crash(fault, path)
         else:
             self._lasting(fault, path)
-        if kind == "slow":
+        if kind == "provider":
+            self._provider(fault, path)
+        elif kind == "slow":
             self._slowed(fault, path)
         elif kind == "clock_skew":
             self.store.check_world('"kind: clock_skew"', (*path, "kind"))
@@ -181,6 +185,21 @@ class FaultValidator:
     def _lasting(self, fault: Any, path: DataPath) -> None:
         if getattr(fault, "duration", UNSET) is not UNSET and fault.duration <= 0:
             self.names.report((*path, "duration"), "a fault of no duration does nothing", "shape")
+
+    def _provider(self, fault: Provider | FaultAt, path: DataPath) -> None:
+        """Report a fault of the provider of what is no language model, and a delay that has no effect."""
+        where: DataPath = (*path, "target") if fault.target is not None else (*path, "pick", "of")
+        name = fault.target if fault.target is not None else fault.pick.of if fault.pick is not None else ""
+        cls = self.names.class_of(name)
+        if cls is not None and not is_model(cls):
+            why = f'"{name}" is {cls.__name__}, which is no language model, and has no provider'
+            self.names.report(where, why)
+        if fault.delay is not UNSET and fault.status != "slow":
+            why = '"delay" is how late the pieces of an answer are with "status: slow"'
+            self.names.report((*path, "delay"), why, "shape", key=True)
+        problem = None if fault.delay is UNSET else problem_at(fault.delay, time=True)
+        if problem is not None:
+            self.names.report((*path, "delay", problem[0]), problem[1], "shape")
 
     def _slowed(self, fault: Slow | FaultAt, path: DataPath) -> None:
         """Report a slowdown of agents without a service time, on which it would have no effect."""

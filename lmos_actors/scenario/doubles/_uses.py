@@ -1,0 +1,19 @@
+"""Uses of rules and recordings that can be given back, where an answer did not come to its end."""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+USES: Final[ContextVar[list[Callable[[], None]] | None]] = ContextVar("lmos_actors_uses", default=None)
+"""What gives back the uses of this request, where somebody collects it."""
+
+
+def note_use(give_back: Callable[[], None]) -> None:
+    """Note the use of a rule or a recording for the request that is being answered."""
+    uses = USES.get()
+    if uses is not None:
+        uses.append(give_back)
