@@ -15,7 +15,7 @@ from lmos_actors.scenario import scenario_schema
 from ._app import json_text
 from .run._report_files import unwritten
 
-TEMPLATES: Final = ("weather", "gossip", "deploy")
+TEMPLATES: Final = ("weather", "gossip", "deploy", "assistant")
 LATER: Final = ("bridge",)
 
 _FOLDER = Path(__file__).parent / "templates"

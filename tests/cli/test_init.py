@@ -99,6 +99,9 @@ def test_a_project_is_right_as_it_is(tmp_path: Path, call: Callable[..., Ran], t
         ("weather", "weather.py", "self.asked.emit(city)", "pass"),
         ("gossip", "gossip.py", "self.text, self.knows = text, True", "self.text = text"),
         ("deploy", "desk.py", "CounterAgent(Agent, durable=True)", "CounterAgent(Agent)"),
+        ("assistant", "assistant.py", "tools = (Calendar, duration)", "tools = (duration,)"),
+        ("assistant", "assistant.py", "if hour in self.appointments:", "if False:"),
+        ("assistant", "assistant.py", "self.booked.emit(title)", "pass"),
     ],
 )  # fmt: skip
 def test_its_story_notices_when_an_agent_is_broken(
@@ -127,7 +130,7 @@ def test_the_readme_begins_with_an_environment_that_has_what_it_uses(
     assert commands(folder)[: len(ENVIRONMENT)] == ENVIRONMENT
     assert words <= {"lmos-actors", "pytest", "curl"}
     project = tomllib.loads((folder / "pyproject.toml").read_text())["project"]
-    assert project["dependencies"] == ["lmos-actors"]
+    assert project["dependencies"] == ["lmos-actors[llm]" if template == "assistant" else "lmos-actors"]
     assert "pytest>=9" in project["optional-dependencies"]["dev"]
     assert ".venv/" in (folder / ".gitignore").read_text().splitlines()
 
@@ -193,6 +196,24 @@ def served(folder: Path, words: list[str]) -> Iterator[str]:
         yield url
         process.terminate()
         process.communicate()
+
+
+@pytest.mark.slow
+def test_the_recording_of_a_model_is_made_anew_and_a_miss_says_what_differs(
+    tmp_path: Path, call: Callable[..., Ran]
+) -> None:
+    assert call("init", "fresh", "--template", "assistant").code == 0
+    folder = tmp_path / "fresh"
+    agents = folder / "agents/assistant.py"
+    was, now = "Return the hours that are free.", "Return the free hours."
+    agents.write_text(agents.read_text().replace(was, now))
+    once = ("run", "scenarios/recorded.yaml", "--check-determinism", "off")
+    missed = ours(folder, *once)
+    assert missed.code == 1
+    differs = f'at $.tools[free_hours].description recorded is "{was}", and asked was "{now}"'
+    assert differs in missed.out
+    assert ours(folder, *once, "--update-recordings").code == 0
+    assert ours(folder, *once).code == 0
 
 
 def test_the_code_of_templates_is_in_order(tmp_path: Path, call: Callable[..., Ran]) -> None:

@@ -24,7 +24,7 @@ def init(
 
     lmos-actors init my-agents
 
-    lmos-actors init my-agents --template gossip
+    lmos-actors init my-agents --template assistant
 
     Existing files are never overwritten.
 
@@ -34,7 +34,7 @@ def init(
         Where to write it; made if it does not exist.
     template
         weather: two agents, one of which crashes. gossip: a simulation of many agents of one class. \
-deploy: agents that run in several processes.
+deploy: agents that run in several processes. assistant: an agent that thinks with a language model.
     """
     from .._init import init_project
 
