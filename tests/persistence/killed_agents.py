@@ -129,8 +129,8 @@ class Batches(Agent, durable=True, serial=True):
         return self.n
 
 
-async def main(path: str) -> None:
-    async with open_node(store=f"sqlite:{path}") as node, trio.open_nursery() as nursery:
+async def main(store: str) -> None:
+    async with open_node(store=store) as node, trio.open_nursery() as nursery:
         refs = [await node.start_child(ChildSpec(f"counter-{i}", Counter)) for i in range(AGENTS)]
         for i, ref in enumerate(refs):
             n, numbers = await ref.invoke(Counter.look)

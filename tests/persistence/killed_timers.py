@@ -33,8 +33,8 @@ class Chain(Agent, durable=True):
         return self.n
 
 
-async def main(path: str) -> None:
-    async with open_node(store=f"sqlite:{path}") as node, trio.open_nursery() as nursery:
+async def main(store: str) -> None:
+    async with open_node(store=store) as node, trio.open_nursery() as nursery:
         refs = [await node.start_child(ChildSpec(f"chain-{i}", Chain)) for i in range(AGENTS)]
         for i, ref in enumerate(refs):
             n, due = await ref.invoke(Chain.begin)

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from lmos_actors.persistence import Conflict, Durability, Store, Write
 
     Make = Callable[[Path], Store]
+    Place = Callable[[Path], Store | str]
 
 T = TypeVar("T")
 
@@ -137,6 +138,25 @@ MARKS: dict[str, Any] = {"redis": needs_redis, "redis, one writer": [needs_redis
 KINDS = [pytest.param(kind, marks=MARKS.get(kind, ()), id=kind) for kind in STORES]
 every_store = pytest.mark.parametrize(
     "make", [pytest.param(STORES[each.values[0]], marks=each.marks, id=each.id) for each in KINDS]
+)
+
+
+def url_in_redis(folder: Path) -> str:
+    """Return the URL of a store of a folder in a real server, which one node at a time has, as with a file."""
+    prefix = hashlib.sha256(str(folder).encode()).hexdigest()[:16]
+    return shared_server().url(f"nodes-{prefix}", writers="one")
+
+
+PLACES: dict[str, Place] = {
+    "memory": lambda _: MemoryStore(),
+    "sqlite": lambda folder: f"sqlite:{folder / 'kept.db'}",
+    "redis": url_in_redis,
+}
+"""What nodes that come one after another are given to keep the same state, for each kind of store."""
+
+every_place = pytest.mark.parametrize(
+    "place",
+    [pytest.param(PLACES[kind], marks=needs_redis if kind == "redis" else (), id=kind) for kind in PLACES],
 )
 
 

@@ -33,13 +33,14 @@ from lmos_actors import (
     prop,
 )
 from lmos_actors.persistence import Delete, SqliteStore
-from tests.persistence.stores import StoreOfTest
+from tests.persistence.stores import StoreOfTest, every_place
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
     from pathlib import Path
 
     from lmos_actors.persistence import Store
+    from tests.persistence.stores import Place
 
 
 class Ledger(Agent, durable=True):
@@ -122,11 +123,12 @@ async def test_a_crash_gives_back_the_last_kept_state(autojump_clock: object) ->
         assert await ref.invoke(Ledger.is_restored)
 
 
-async def test_another_node_finds_the_state_of_the_first(tmp_path: Path) -> None:
-    path = tmp_path / "bank.db"
-    async with ledger_in(f"sqlite:{path}") as ref:
+@every_place
+async def test_another_node_finds_the_state_of_the_first(place: Place, tmp_path: Path) -> None:
+    path = place(tmp_path)
+    async with ledger_in(path) as ref:
         assert await ref.invoke(Ledger.add, 7) == 7
-    async with ledger_in(f"sqlite:{path}") as ref:
+    async with ledger_in(path) as ref:
         assert await ref.invoke(Ledger.get) == 7
         assert await ref.invoke(Ledger.is_restored)
 
@@ -368,8 +370,9 @@ async def test_a_stop_waits_for_what_is_on_its_way_to_the_store() -> None:
         assert heard.things == [2]
 
 
-async def test_a_key_finds_the_state_under_another_name(tmp_path: Path) -> None:
-    path = f"sqlite:{tmp_path / 'bank.db'}"
+@every_place
+async def test_a_key_finds_the_state_under_another_name(place: Place, tmp_path: Path) -> None:
+    path = place(tmp_path)
     async with open_node(store=path) as node:
         ref = await node.start_child(ChildSpec("a", Ledger, key="42"))
         await ref.invoke(Ledger.add, 1)
@@ -387,8 +390,9 @@ async def test_durable_agents_need_a_store_and_a_name(autojump_clock: object) ->
             await node.start(Ledger)
 
 
-async def test_another_class_at_a_key_is_refused(tmp_path: Path) -> None:
-    path = f"sqlite:{tmp_path / 'bank.db'}"
+@every_place
+async def test_another_class_at_a_key_is_refused(place: Place, tmp_path: Path) -> None:
+    path = place(tmp_path)
 
     class Other(Agent, durable=True):
         balance: int = 0
@@ -518,8 +522,9 @@ class Shop(Agent, durable=True):
         return repr(things)
 
 
-async def test_all_kinds_of_values_come_back(tmp_path: Path) -> None:
-    path = f"sqlite:{tmp_path / 'shop.db'}"
+@every_place
+async def test_all_kinds_of_values_come_back(place: Place, tmp_path: Path) -> None:
+    path = place(tmp_path)
     async with open_node(store=path) as node:
         ref = await node.start_child(ChildSpec("shop", Shop))
         await ref.invoke(Shop.fill)
@@ -617,8 +622,9 @@ class Journal(Agent, durable="journal", snapshot_every=4):
         self.record("charged")
 
 
-async def test_a_journal_is_applied_again(tmp_path: Path) -> None:
-    path = f"sqlite:{tmp_path / 'bank.db'}"
+@every_place
+async def test_a_journal_is_applied_again(place: Place, tmp_path: Path) -> None:
+    path = place(tmp_path)
     for life in range(3):
         async with open_node(store=path) as node:
             ref = await node.start_child(ChildSpec("bank", Journal))

@@ -26,12 +26,15 @@ from lmos_actors import (
 from lmos_actors.actors import set_service_time
 from lmos_actors.errors import StateMismatch, StoreFailed
 from lmos_actors.persistence import MemoryStore
+from tests.persistence.stores import every_place
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+    from pathlib import Path
 
     from lmos_actors.persistence import Conflict, Durability, Store, Write
     from lmos_actors.types import DurableTimer
+    from tests.persistence.stores import Place
 
 
 class Recorded(MemoryStore):
@@ -178,7 +181,7 @@ BOTH: tuple[Any, ...] = (Snapshots, Journal)
 
 
 @asynccontextmanager
-async def living(store: Store, cls: Any) -> AsyncGenerator[Ref[Any]]:
+async def living(store: Store | str, cls: Any) -> AsyncGenerator[Ref[Any]]:
     async with open_node(store=store) as node:
         yield await node.start_child(ChildSpec("desk", cls))
 
@@ -222,6 +225,24 @@ def test_timers_fire_once_late_rather_than_never_in_order(cls: Any) -> None:
             await have_none_left(desk)
 
     simulate(main)
+
+
+@pytest.mark.parametrize("cls", BOTH)
+@every_place
+async def test_timers_of_one_node_fire_in_the_next(place: Place, tmp_path: Path, cls: Any) -> None:
+    store = place(tmp_path)
+    async with living(store, cls) as desk:
+        await desk.invoke(cls.plan, 3600.0, "later")
+        await desk.invoke(cls.plan, 0.3, "soon")
+        await desk.invoke(cls.plan, 3600.0, "never")
+        await desk.invoke(cls.cancel, "never")
+    for _ in range(2):
+        async with living(store, cls) as desk:
+            with trio.fail_after(10):
+                while not (heard := (await desk.invoke(cls.look))[0]):  # noqa: ASYNC110
+                    await trio.sleep(0.02)
+            assert [each.split()[0] for each in heard] == ["soon"]
+            assert await desk.invoke(cls.left) == ["later", "soon"]
 
 
 @pytest.mark.parametrize("cls", BOTH)

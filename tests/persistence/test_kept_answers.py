@@ -27,12 +27,13 @@ from lmos_actors.actors import KEPT_ANSWERS, KEPT_SECONDS
 from lmos_actors.errors import KeyReused
 from lmos_actors.persistence import MemoryStore, _answers, records_of
 from lmos_actors.testing import open_test_node
-from tests.persistence.test_durable_agents import StoreOfTest
+from tests.persistence.stores import StoreOfTest, every_place
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from lmos_actors import Node
+    from tests.persistence.stores import Place
 
 
 class Receipt(msgspec.Struct):
@@ -84,10 +85,11 @@ async def test_a_repeat_gets_the_same_answer_and_is_not_carried_out(autojump_clo
         assert await shop.invoke(Shop.look) == 4
 
 
-async def test_another_node_finds_the_answer(tmp_path: Path) -> None:
-    receipts = []
+@every_place
+async def test_another_node_finds_the_answer(place: Place, tmp_path: Path) -> None:
+    store, receipts = place(tmp_path), []
     for _ in range(2):
-        async with open_node(store=f"sqlite:{tmp_path / 'shop.db'}") as node:
+        async with open_node(store=store) as node:
             shop = await node.start_child(ChildSpec("shop", Shop))
             receipts.append(await shop.retrying(key="order-1").invoke(Shop.order, "tea"))
             assert await shop.invoke(Shop.look) == 1
@@ -361,10 +363,11 @@ class Serial(Agent, durable=True, serial=True):
 
 
 @pytest.mark.slow
-async def test_journals_and_serial_classes_keep_answers_too(tmp_path: Path) -> None:
-    answers = []
+@every_place
+async def test_journals_and_serial_classes_keep_answers_too(place: Place, tmp_path: Path) -> None:
+    store, answers = place(tmp_path), []
     for _ in range(2):
-        async with open_node(store=f"sqlite:{tmp_path / 'shop.db'}") as node:
+        async with open_node(store=store) as node:
             journal = await node.start_child(ChildSpec("journal", Journal))
             serial = await node.start_child(ChildSpec("serial", Serial))
             one = [await journal.retrying(key=str(i)).invoke(Journal.order) for i in range(5)]
