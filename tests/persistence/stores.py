@@ -142,7 +142,7 @@ every_store = pytest.mark.parametrize(
 
 
 def url_in_redis(folder: Path) -> str:
-    """Return the URL of a store of a folder in a real server, which one node at a time has, as with a file."""
+    """Return the URL of a store in a real server, which one node at a time has, as with a file."""
     prefix = hashlib.sha256(str(folder).encode()).hexdigest()[:16]
     return shared_server().url(f"nodes-{prefix}", writers="one")
 
