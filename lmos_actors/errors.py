@@ -581,7 +581,8 @@ class StoreReplaced(StoreFailed):
 class StoreLost(StoreFailed):
     """A server has lost commits that it had confirmed: it, or a replica in its place, has older content.
 
-    What was computed from the lost content is wrong, so the node that meets this ends.
+    What was computed from the lost content is wrong, so the node that meets this ends. Or the server has not
+    the store that has to be there, by `id` in its URL: it was emptied, or is another server.
     """
 
     WAY_OUT = "look at the server and its log; a node that is started again goes on with what is left"
@@ -624,7 +625,8 @@ class LeaseHeld(LmosActorsError):
 class LeaseLost(LmosActorsError):
     """The node has lost the lease of an agent's key, so the agent has ended here; another node may run it.
 
-    `epoch` is the number of the lease. Nothing that the agent had not committed before is kept.
+    `epoch` is the number of the lease. Nothing that the agent had not committed before is kept. No restart is
+    counted for it: the agent stands by until the node can have the lease again.
     """
 
     def __init__(self, key: str, epoch: int, why: str) -> None:

@@ -171,6 +171,26 @@ async def test_a_process_that_ends_is_started_again_and_its_status_says_why() ->
 
 
 @on_virtual_time
+async def test_a_process_is_started_again_with_the_store_that_its_number_has_used() -> None:
+    """Not with that of another number, nor where nothing was said of one."""
+    store = "redis://10.0.0.5?prefix=a-$(replica)"
+    async with deployed(group("a", 2, store=store), group("b"), group("c", store=store)) as world:
+        await until(2)
+        for name, id in (("a/1", "1" * 16), ("b/1", "2" * 16)):
+            await world.place.last(name).say("store", id=id)
+        await until(3)
+        for name in ("a/1", "a/2", "b/1", "c/1"):
+            world.place.last(name).end(KILL)
+        await until(5)
+        given = {
+            order.name: order.arguments[order.arguments.index("--store-id") + 1]
+            for order in world.place.orders[4:]
+            if "--store-id" in order.arguments
+        }
+        assert given == {"a/1": "1" * 16, "c/1": "1" * 16}, "the group c has the same store"
+
+
+@on_virtual_time
 async def test_a_process_that_is_killed_by_somebody_else_is_started_again() -> None:
     async with deployed(group("a")) as world:
         await until(2)
