@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence  # noqa: TC003 -- types of an agent are read
 from contextlib import asynccontextmanager
+from inspect import cleandoc
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
@@ -119,7 +120,9 @@ class ThinkingAgent(ChatAgent):
 
     def instructions_for(self, turn: ChatTurn) -> str:
         """Return what the model is told in this turn: `instructions`, or the docstring of the class."""
-        return self.instructions or type(self).__contract__.doc
+        ours = type(self).__mro__
+        docs = (vars(each).get("__doc__") for each in ours[: ours.index(ThinkingAgent)])
+        return self.instructions or next((cleandoc(doc) for doc in docs if doc), "")
 
     def tools_for(self, turn: ChatTurn) -> Sequence[ToolSource | HandOver]:
         """Return what the model may use in this turn: `tools`."""
@@ -222,12 +225,12 @@ class ThinkingAgent(ChatAgent):
     async def _said_before(self, turn: ChatTurn, kept: Kept, account: Account) -> list[Message]:
         """Return what was said before, within the bound; what is too old goes into the summary."""
         said = kept.unsummarized(turn.history)
-        messages = messages_of(said)
-        if tokens_of(messages) > self.history_tokens:
-            place = first_kept(messages, self.history_tokens // 2)
-            kept.summary = await self.summarize(messages[:place], kept.summary, account)
+        if tokens_of(messages_of(said)) > self.history_tokens:
+            place = first_kept(said, self.history_tokens // 2)
+            kept.summary = await self.summarize(messages_of(said[:place]), kept.summary, account)
             kept.summarized(said[:place])
-            messages = messages[place:]
+            said = said[place:]
+        messages = messages_of(said)
         if kept.summary:
             messages.insert(0, UserMessage(f"[Summary of what we said before: {kept.summary}]"))
         return messages

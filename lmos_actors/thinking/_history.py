@@ -21,13 +21,18 @@ FILE_BYTES: Final = 20 << 20
 
 
 def messages_of(history: Sequence[Said]) -> list[Message]:
-    """Return what was said as messages for a model; of files their names alone."""
-    return [
-        UserMessage(_text(said.text, said.parts))
-        if said.role == "user"
-        else ModelMessage(_text(said.text, said.parts))
-        for said in history
-    ]
+    """Return what was said as messages for a model; of files their names alone.
+
+    Empty answers are left out, and so are those before the first message of the user: providers refuse them.
+    """
+    found: list[Message] = []
+    for said in history:
+        text = _text(said.text, said.parts)
+        if said.role == "user":
+            found.append(UserMessage(text))
+        elif text and found:
+            found.append(ModelMessage(text))
+    return found
 
 
 def prompt_of(turn: ChatTurn) -> str:
@@ -44,6 +49,8 @@ async def files_of(turn: ChatTurn) -> list[ModelFile]:
             continue
         name = media.filename or ""
         if media.url is not None:
+            if not media.url.startswith("https://"):
+                raise _invalid(f"the provider of the model reads files by https alone, not {media.url!r}")
             files.append(ModelFile(media.mime_type, url=media.url, name=name))
             continue
         try:
@@ -58,17 +65,17 @@ async def files_of(turn: ChatTurn) -> list[ModelFile]:
     return files
 
 
-def first_kept(messages: Sequence[Message], most: int) -> int:
+def first_kept(history: Sequence[Said], most: int) -> int:
     """Return the place of the first message that is kept, if those from there on may have so many tokens.
 
     It is that of a message of the user, as a conversation begins with one.
     """
-    place, tokens = len(messages), 0
-    for at in range(len(messages) - 1, -1, -1):
-        tokens += tokens_of((messages[at],))
+    place, tokens = len(history), 0
+    for at in range(len(history) - 1, -1, -1):
+        tokens += tokens_of((UserMessage(_text(history[at].text, history[at].parts)),))
         if tokens > most:
             break
-        if isinstance(messages[at], UserMessage):
+        if history[at].role == "user":
             place = at
     return place
 

@@ -15,7 +15,7 @@ its own: a model is an agent that anybody may ask. What this one keeps true:
 
 from __future__ import annotations
 
-from contextlib import aclosing, suppress
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Generic, cast
 
 import attrs
@@ -55,7 +55,7 @@ from ._tool_calls import ToolCalls, ToolLimits
 from ._tools import offer_of, tools_of
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from lmos_actors.actors import Ref
     from lmos_actors.facades import Tool
@@ -162,6 +162,8 @@ async def think(
         ending=frozenset(tool.name for tool in ending),
     )  # fmt: skip
     prompts = [UserMessage(prompt, list(files))] if prompt or files else []
+    if not prompts and not history:
+        raise ValueError("there is nothing to think about: give a prompt, files or a history")
     with trio.CancelScope(deadline=account.deadline):
         return await loop.run(history, prompts)
     raise exceeded(f"{account.budget.seconds} s")
@@ -211,7 +213,7 @@ class _Loop:
 
     def _read(self, message: ModelMessage) -> Any:
         """Return the answer. A model that has said all before it called tools need not say it again."""
-        return self.form.read(message.text or (self.asking.heard if self.form.is_text else ""))
+        return self.form.read(message.text or ("".join(self.asking.heard) if self.form.is_text else ""))
 
 
 class _Asking:
@@ -223,7 +225,7 @@ class _Asking:
         self._model = model
         self._account = account
         self._say = say
-        self.heard = ""
+        self.heard: list[str] = []
         """All text so far that was said as it came."""
 
     async def ask(self, request: ModelRequest) -> tuple[ModelMessage, ModelEnd]:
@@ -259,19 +261,20 @@ class _Asking:
         """Take an answer to its end; what is behind that is dropped, and not waited for long."""
         members = msgspec.structs.asdict(request).items()
         wanted: dict[str, Any] = {name: each for name, each in members if each not in (None, "", [])}
-        gap = "\n\n" if self.heard and not self.heard[-1].isspace() else ""
+        gap = "\n\n" if self.heard and not self.heard[-1][-1].isspace() else ""
         stream = self._model.stream(Model.generate, **wanted)
-        async with stream as items, aclosing(_converted(items)) as converted:
+        async with stream as items:
             with trio.CancelScope() as scope:
-                async for item in converted:
+                async for sent in items:
+                    item = sent if isinstance(cast("Any", sent), Struct) else _converted(sent)
                     if not answer.take(item):
                         break
                     if answer.end is not None:
                         scope.deadline = min(scope.deadline, trio.current_time() + END_SECONDS)
                     elif self._say is not None and isinstance(item, TextDelta) and item.text:
-                        text, gap = f"{gap}{item.text}", ""
-                        self.heard += text
-                        await self._say(text)
+                        self.heard.append(gap + item.text)
+                        gap = ""
+                        await self._say(self.heard[-1])
 
     async def _is_back(self) -> bool:
         """Wait until the model runs again; return whether it does."""
@@ -331,11 +334,9 @@ def _bounded(request: ModelRequest, room: int | None) -> ModelRequest:
     return msgspec.structs.replace(request, max_tokens=room if most is None else min(most, room))
 
 
-async def _converted(items: AsyncIterator[Any]) -> AsyncGenerator[ModelItem]:
-    """Yield items as they are, and plain data, of a model that is known by its names alone, as items."""
-    async for item in items:
-        try:
-            made = cast("Any", item if isinstance(item, Struct) else msgspec.convert(item, ModelItem))
-        except msgspec.ValidationError as error:
-            raise model_failure(MODEL_MALFORMED, f"the model has sent what is no item: {error}") from None
-        yield made
+def _converted(item: Any) -> ModelItem:
+    """Return plain data, of a model that is known by its names alone, as an item. Raises ActionFailed."""
+    try:
+        return msgspec.convert(item, cast("Any", ModelItem))  # type: ignore[no-any-return]
+    except msgspec.ValidationError as error:
+        raise model_failure(MODEL_MALFORMED, f"the model has sent what is no item: {error}") from None

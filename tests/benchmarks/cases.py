@@ -27,6 +27,7 @@ from tests.benchmarks import (
     relay,
     sessions,
     stories,
+    thinking,
     wire,
     worlds,
 )
@@ -293,6 +294,16 @@ def _model_cases() -> Iterator[Case]:
         yield Case(f"llm-import-{name}", what, imported, 5, 1, None, unit=" ms", less_is_better=True)
 
 
+def _thinking_cases() -> Iterator[Case]:
+    """1,000 conversations with a scripted model, against chat agents that say the same by themselves."""
+    what, limit = "chunks of 1,000 conversations with a model; with none", thinking.chunks_without_a_model
+    yield Case("think-1k", what, thinking.chunks, 100_000, 20, None, limit)
+    what, bytes_ = "bytes per conversation in its answer; with no model", thinking.bytes_without_a_model
+    memory = thinking.bytes_each
+    yield Case("think-bytes", what, memory, 2_000, 20, None, bytes_, unit=" bytes", less_is_better=True)
+    yield Case("think-turns", "turns with two requests and a tool", thinking.rounds, 500, 5, None)
+
+
 def _relay_cases() -> Iterator[Case]:
     """A hub of an AgentRelay with 1,000 agents, in a process of its own."""
     what = "deliveries of 100 broadcasts at once"
@@ -543,6 +554,7 @@ CASES = {
         *_web_cases(),
         *_chat_cases(),
         *_model_cases(),
+        *_thinking_cases(),
         *_relay_cases(),
         Case(
             "codec-decode-unknown",
