@@ -62,9 +62,10 @@ MORE: Final = 2.0
 class Launcher:
     """The groups of one deployment, and what is done with them.
 
-    `notice` is called at each state of a process and each step of a rolling restart. With a `token` its
-    processes know each other: in a directory of theirs nobody else changes their entries. A process whose
-    store is among `stores` refuses another one at its place.
+    `notice` is called at each state of a process and each step of a rolling restart, `say` with what it does
+    by itself, and why that has failed. With a `token` its processes know each other: in a directory of theirs
+    nobody else changes their entries. A process whose store is among `stores` refuses another one at its
+    place.
     """
 
     def __init__(
@@ -76,6 +77,7 @@ class Launcher:
         read: Callable[[Mapping[str, str]], LaunchPlan] | None = None,
         token: str | None = None,
         stores: KnownStores | None = None,
+        say: Callable[[str], object] = lambda text: None,
     ) -> None:
         self.plan = plan
         self.logs = logs
@@ -87,6 +89,7 @@ class Launcher:
         self._notice = notice
         self._read = read
         self._token = token
+        self._say = say
         self._stores = KnownStores() if stores is None else stores
         self._since = _now()
         self._lock = trio.Lock()
@@ -386,12 +389,17 @@ class Launcher:
         name, where = group.plan.name, group.whereabouts()
         if not group.is_behind() or self._followed.get(name) == where:
             return
-        with suppress(ActionFailed):  # it ends, or says itself why its processes do not come
-            async with self.at_work(f"restart --rolling {name}, as a directory has moved"):
+        doing = f"restart --rolling {name}, as a directory has moved"
+        try:
+            async with self.at_work(doing):
                 if group.is_behind():  # what was done before may have replaced its processes
                     self._followed[name] = where
-                    async for _ in self.restart_rolling(group):
-                        pass
+                    self._say(doing)
+                    async for line in self.restart_rolling(group):
+                        self._say(line)
+        except ActionFailed as error:
+            if not self.ending.is_set():
+                self._say(f"{doing}: {error.output}; `restart {name}` tries it again")
 
     # ---- another plan
 

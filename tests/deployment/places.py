@@ -230,6 +230,8 @@ class World:
     ref: Ref[LauncherAgent]
     seen: list[str]
     """The states of processes as they came: `0 weather/1 waiting`."""
+    said: list[str]
+    """What the launcher has said of what it does by itself."""
 
     def states(self) -> dict[str, str]:
         """Return the state of each process."""
@@ -276,10 +278,12 @@ async def deployed(
             if isinstance(change, ReplicaStatus):
                 states.append(f"{trio.current_time():g} {name}/{change.number} {change.state}")
 
-        launcher = Launcher(plan_of(*groups, **options), place, NoFiles(Path("nowhere")), notice)
+        said: list[str] = []
+        plan = plan_of(*groups, **options)
+        launcher = Launcher(plan, place, NoFiles(Path("nowhere")), notice, say=said.append)
         try:
             async with open_launcher(launcher, MemoryNetwork()) as node:
-                yield World(place, launcher, node.find(LauncherAgent, "control/launcher"), states)
+                yield World(place, launcher, node.find(LauncherAgent, "control/launcher"), states, said)
         except Exception as error:  # raised below, and not as a group of one
             failure = error
         running = place.running()

@@ -254,6 +254,7 @@ class _Up:
             read,
             token=controls.token(),
             stores=KnownStores(controls.stores, console.warned),
+            say=console.said,
         )
         self._node: Node | None = None
         self._reload = reload
