@@ -611,12 +611,13 @@ async def test_processes_follow_a_directory_that_has_moved_to_another_machine() 
 
 @on_virtual_time
 async def test_why_processes_do_not_follow_a_directory_is_said() -> None:
-    registry, front = group("registry", tells_address=True), group("front", hosts=("registry",))
+    registry = group("registry", tells_address=True)
+    front = group("front", needs={"registry": "ready"}, hosts=("registry",))
     first, second = (Script(url=f"ws://192.0.2.{number}:4711") for number in (1, 2))
     broken = Script(ready=None, ends=1, says="no module")
     scripts = {"registry/1": [first, second], "front/1": [Script(), broken]}
     async with deployed(registry, front, scripts=scripts) as world:
-        await until(2)
+        await until(3)
         world.place.last("registry/1").end(1)
         await until(20)
         doing = "restart --rolling front, as a directory has moved"
