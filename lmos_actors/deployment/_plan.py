@@ -35,7 +35,9 @@ class GroupPlan:
     hosts: tuple[str, ...] = ()
     """The groups whose directories it uses; their addresses are given to its processes."""
     tells_address: bool = False
-    """It hosts a directory at a free port: others are told where, and it is there again after a restart."""
+    """It hosts a directory at a free port, or at all addresses of a machine that its place chooses.
+
+    Others are told where, and it is there again after a restart."""
     ready: float = 30.0
     drain: float = 10.0
     order: Literal["start_first", "stop_first"] = "stop_first"

@@ -170,7 +170,9 @@ class Program:
             async for piece in self.process.stdout:
                 self.output += piece
                 *lines, rest = (rest + piece).split(b"\n")
-                self.said += [json.loads(line) for line in lines if line[:1] in (b"{", b"[", b'"')]
+                for line in lines:
+                    with suppress(ValueError):  # it is for people
+                        self.said.append(json.loads(line))
                 self._heard()
             await self.process.wait()
 
@@ -193,11 +195,7 @@ class RealReplica:
         assert await self.program.process.wait() == 0
 
     async def ask(self) -> str:
-        before = len(self.asker.said)
-        assert self.asker.process.stdin is not None
-        await self.asker.process.stdin.send_all(b"\n")
-        await self.world.wait(lambda: len(self.asker.said) > before)
-        return str(self.asker.said[-1])
+        return await self.world.ask(self.asker)
 
 
 class RealWorld:
@@ -227,7 +225,15 @@ class RealWorld:
         with self._hosts.slowed(host, 200):
             yield
 
-    async def run(self, host: int, *words: str, name: str = "") -> Program:
+    async def ask(self, asker: Program) -> str:
+        """Have a program ask the agent that it has found, and return the error."""
+        before = len(asker.said)
+        assert asker.process.stdin is not None
+        await asker.process.stdin.send_all(b"\n")
+        await self.wait(lambda: len(asker.said) > before)
+        return str(asker.said[-1])
+
+    async def run(self, host: int, *words: str, name: str = "", **environment: str) -> Program:
         """Start a program on a host."""
         command = self._hosts.command(host, *words)
         process = await trio.lowlevel.open_process(
@@ -236,15 +242,14 @@ class RealWorld:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             cwd=self._folder,
-            env={**os.environ, "TEST_HOST": name},
+            env={**os.environ, "TEST_HOST": name, **environment},
         )
         program = Program(process, self._heard)
         self.programs.append(program)
         self._nursery.start_soon(program.listen)
         return program
 
-    async def start_first(self) -> None:
-        """Start Redis, the registry and the client."""
+    async def start_redis(self) -> None:
         assert PROGRAM is not None
         redis = (
             PROGRAM,
@@ -259,6 +264,10 @@ class RealWorld:
         )
         server = await self.run(1, *redis)
         await self.wait(lambda: b"Ready to accept connections" in server.output)
+
+    async def start_first(self) -> None:
+        """Start Redis, the registry and the client."""
+        await self.start_redis()
         await self.serve(1, "--group", "registry")
         client = await self.run(4, sys.executable, "host_agents.py", "add", f"http://{REGISTRY}")
         self.answers = client.said

@@ -100,8 +100,25 @@ groups:
 
 def planned(file: Path, listen: str) -> LaunchPlan:
     """Return the plan of a file whose directory listens somewhere."""
-    file.write_text(MOVED.format(listen=f", listen: {listen!r}" if listen else ""), encoding="utf-8")
+    file.write_text(
+        MOVED.format(listen=f", insecure: true, listen: {listen!r}" if listen else ""), encoding="utf-8"
+    )
     return launch_plan(load_deployment(str(file), classes=False).deployment, str(file))
+
+
+@pytest.mark.parametrize(
+    ("listen", "tells"),
+    [
+        ("ws://127.0.0.1:7100", False),
+        ("ws://127.0.0.1:0", True),
+        ("ws://0.0.0.0:7100", True),
+        ("ws://[::]:7100", True),
+    ],
+)
+def test_others_are_told_where_a_directory_is_that_the_file_does_not_say(
+    tmp_path: Path, listen: str, tells: bool
+) -> None:
+    assert planned(tmp_path / "desk.yaml", listen).group("registry").tells_address is tells
 
 
 @pytest.mark.parametrize(

@@ -50,7 +50,7 @@ def _group_plan(deployment: Deployment, name: str, file: str, words: tuple[str, 
         environment=group.env,
         needs={need: what for need, what in needs_of(group).items() if need != name},
         hosts=tuple(host for host in _hosts_of(group) if host != name),
-        tells_address=bool(group.directory) and not _first_port(group),
+        tells_address=bool(group.directory) and _is_known_late(group),
         ready=float(group.ready),
         drain=float(group.drain.timeout + group.drain.spread),
         order=group.update.order,
@@ -91,11 +91,12 @@ def _hosts_of(group: Group) -> tuple[str, ...]:
     return tuple(dict.fromkeys(text for text in used if "://" not in text))
 
 
-def _first_port(group: Group) -> int:
-    """Return the first port at which a group listens; 0 is a free one."""
+def _is_known_late(group: Group) -> bool:
+    """Return whether a process has to say where it is: at a free port, or at all addresses of its machine."""
     from lmos_actors.transport import endpoint_of
 
-    return endpoint_of(filled_for(texts_of(group.listen)[0], 1)).port
+    endpoint = endpoint_of(filled_for(texts_of(group.listen)[0], 1))
+    return not endpoint.port or (group.public_url is None and endpoint.host in ("0.0.0.0", "::"))
 
 
 def is_alone(group: Group) -> bool:
