@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 from contextlib import contextmanager
 from importlib.util import find_spec
 from itertools import count
@@ -27,16 +28,19 @@ def cluster(*processors: int) -> Generator[Any]:
 
     The first machine is the head, to which a launcher is connected. Where it has none, processes that want
     some run on the others, which may be killed. The head has the address of this machine, each of the others
-    one of its own: 127.0.0.2, 127.0.0.3, ...
+    one of its own: 127.0.0.2, 127.0.0.3, ... `outside` is the address for what is not on one of them.
     """
     os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_MODE": "disabled"}
     from ray.cluster_utils import Cluster
 
-    head = {**_machine(processors[0]), "include_dashboard": False}
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    head = {**_machine(processors[0]), "include_dashboard": False, "ray_client_server_port": port}
     running: Any = Cluster(initialize_head=True, head_node_args=head)
     try:
         for each in processors[1:]:
             add_machine(running, each)
+        running.outside = f"ray://127.0.0.1:{port}"
         yield running
     finally:
         running.shutdown()

@@ -61,7 +61,10 @@ def ray_of_two() -> Iterator[Any]:
         yield running
 
 
-@pytest.fixture(params=["local", pytest.param("ray", marks=[needs_ray, pytest.mark.matrix])])
+KINDS = ["local", *(pytest.param(kind, marks=[needs_ray, pytest.mark.matrix]) for kind in ("ray", "ray://"))]
+
+
+@pytest.fixture(params=KINDS)
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     return made(request.param, request, tmp_path)
 
@@ -75,7 +78,8 @@ def made(kind: str, request: pytest.FixtureRequest, folder: Path) -> Place:
     file.write_text(FILE.format(name=name), encoding="utf-8")
     if kind == "local":
         return LocalPlace(folder / "records")
-    return RayPlace(request.getfixturevalue("ray").address, folder, file, name)
+    ray = request.getfixturevalue("ray")
+    return RayPlace(ray.address if kind == "ray" else ray.outside, folder, file, name)
 
 
 def order(folder: Path, *words: str) -> Order:
@@ -178,7 +182,7 @@ async def test_what_comes_with_an_order_is_there(place: Place, tmp_path: Path) -
         assert await seen.process.wait() == 0
 
 
-@pytest.mark.parametrize("kind", ["local", pytest.param("ray", marks=[needs_ray, pytest.mark.matrix])])
+@pytest.mark.parametrize("kind", KINDS)
 async def test_the_next_launcher_waits_for_what_is_left(
     kind: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
