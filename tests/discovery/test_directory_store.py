@@ -18,6 +18,8 @@ from lmos_actors import ActionFailed, StartFailed, open_node
 from lmos_actors.discovery import DirectoryOptions, ThingDirectory, directory_spec
 from lmos_actors.errors import StoreFailed, StoreFull
 from lmos_actors.persistence import Batch, Conflict, Durability, MemoryStore, SqliteStore
+from tests.persistence.stores import url_in_redis
+from tests.redis_server import needs_redis
 
 from .web import ask, directory, listening, patch, put, td
 
@@ -49,9 +51,10 @@ trio.run(main)
 
 
 @pytest.mark.slow
-def test_a_killed_process_loses_nothing_that_it_has_answered(tmp_path: Path) -> None:
-    path = tmp_path / "directory.db"
-    command = [sys.executable, "-c", PROGRAM, str(path)]
+@pytest.mark.parametrize("kind", ["file", pytest.param("redis", marks=needs_redis)])
+def test_a_killed_process_loses_nothing_that_it_has_answered(kind: str, tmp_path: Path) -> None:
+    path = url_in_redis(tmp_path) if kind == "redis" else str(tmp_path / "directory.db")
+    command = [sys.executable, "-c", PROGRAM, path]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
         assert process.stdout is not None
         answered = [process.stdout.readline().strip() for _ in range(100)]

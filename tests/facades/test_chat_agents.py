@@ -20,13 +20,14 @@ from lmos_actors.facades.chat import (
 )
 from lmos_actors.persistence import SessionOptions
 from tests.facades.desk import Desk, add
-from tests.persistence.stores import StoreOfTest
+from tests.persistence.stores import StoreOfTest, every_place
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
     from lmos_actors import Ref
+    from tests.persistence.stores import Place
 
 
 async def said(desk: Ref[Any], text: str, session: str | None = None) -> tuple[str, str]:
@@ -291,8 +292,9 @@ async def test_sessions_outlive_their_agent(store: str | None, tmp_path: Path) -
         assert await said(node.find(Desk, "desk"), "again", session) == (session, "2: again")
 
 
-async def test_sessions_outlive_their_process(tmp_path: Path) -> None:
-    store = f"sqlite:{tmp_path / 'chats.db'}"
+@every_place
+async def test_sessions_outlive_their_process(place: Place, tmp_path: Path) -> None:
+    store = place(tmp_path)
     async with open_node(store=store) as node:
         session, _ = await said(await node.start_child(ChildSpec("desk", Desk)), "hello")
         other, _ = await said(await node.start_child(ChildSpec("other", Desk)), "hello")

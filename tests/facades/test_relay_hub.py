@@ -18,6 +18,7 @@ from lmos_actors.persistence import SimulatedDisk, SimulatedStore
 from lmos_actors.protocol.relay.extensions import History
 from lmos_actors.security import Access, Bearer, Security
 from lmos_actors.transport import MemoryNetwork, TcpNetwork, connect
+from tests.persistence.stores import every_place
 from tests.transport.peer import TEXT, frame, mask
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from lmos_actors.conformance.wire import HttpAnswer
     from lmos_actors.node import Node
     from lmos_actors.persistence import Store
+    from tests.persistence.stores import Place
 
 HOST = "hub:80"
 COMMIT = 0.5
@@ -162,16 +164,17 @@ def test_agents_register_meet_and_talk() -> None:
     told(body)
 
 
-async def test_the_same_over_sockets(tmp_path: Path) -> None:
-    place = f"sqlite:{tmp_path / 'hub.db'}"
+@every_place
+async def test_the_same_over_sockets(place: Place, tmp_path: Path) -> None:
+    store = place(tmp_path)
     network = TcpNetwork()
-    async with open_node(listen="ws://127.0.0.1:0", relay=True, store=place) as node:
+    async with open_node(listen="ws://127.0.0.1:0", relay=True, store=store) as node:
         url = node.urls[0].removesuffix("/ws")
         one, two = await registered(network, "one", url), await registered(network, "two", url)
         async with opened(network, one[1], url=url) as first, opened(network, two[1], url=url) as second:
             first.say(to=["two"], payload=1)
             assert (await second.next())["payload"] == 1
-    async with open_node(listen="ws://127.0.0.1:0", relay=True, store=place) as node:
+    async with open_node(listen="ws://127.0.0.1:0", relay=True, store=store) as node:
         url = node.urls[0].removesuffix("/ws")
         async with opened(network, one[1], url=url) as first:  # the token outlives the process
             first.say(to=["one"], payload="me")
