@@ -10,10 +10,10 @@ import msgspec
 from msgspec import Struct
 
 from ._events import EventDecoder
-from ._failures import MODEL_CUT, REQUEST_REFUSED, model_failure
+from ._failures import REQUEST_REFUSED, model_failure
 from ._messages import ModelEnd, ModelMessage, Reasoning, TextDelta, ToolMessage, Usage
-from ._provider import PLACEHOLDER, Provider, ProviderSays, body_of
-from ._texts import file_text, result_text, tool_request
+from ._provider import PLACEHOLDER, BrokenOff, Provider, ProviderSays, body_of
+from ._texts import MOST_TOOLS, file_text, result_text, tool_request
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterator, Sequence
@@ -208,7 +208,8 @@ class Answer:
 
     def __init__(self) -> None:
         self._tool: _Block | None = None  # that is being asked for
-        self._arguments = ""
+        self._arguments: list[str] = []
+        self._tools = 0
         self._signature = ""
         self._input = self._output = self._cached = 0
         self._finished: str | None = None
@@ -239,7 +240,10 @@ class Answer:
 
     def _begin(self, block: _Block) -> ModelItem | None:
         if block.type == "tool_use":
-            self._tool, self._arguments = block, ""
+            self._tools += 1
+            if self._tools > MOST_TOOLS:
+                raise ValueError(f"it asks for more than {MOST_TOOLS} tools")
+            self._tool, self._arguments = block, []
         elif block.type == "redacted_thinking":
             return Reasoning(state=REDACTED + block.data)
         elif block.type == "text" and block.text:
@@ -251,14 +255,14 @@ class Answer:
             return TextDelta(delta.text)
         if delta.thinking:
             return Reasoning(delta.thinking)
-        self._arguments += delta.partial_json
+        self._arguments.append(delta.partial_json)
         self._signature += delta.signature
         return None
 
     def _block_end(self) -> ModelItem | None:
         if self._tool is not None:
             tool, self._tool = self._tool, None
-            return tool_request(tool.id, tool.name, self._arguments)
+            return tool_request(tool.id, tool.name, "".join(self._arguments))
         if self._signature:
             signature, self._signature = self._signature, ""
             return Reasoning(state=signature)
@@ -275,10 +279,8 @@ class Answer:
         self._output = max(self._output, usage.output_tokens or 0)
 
     def end(self) -> ModelEnd:
-        """Return the end. Raises ValueError, MODEL_CUT."""
+        """Return the end. Raises ValueError, BrokenOff."""
         if self._finished is None:
-            if self._begun:
-                raise model_failure(MODEL_CUT, "the answer ended before its end")
-            raise ValueError("there is no answer in it")
+            raise BrokenOff() if self._begun else ValueError("there is no answer in it")
         reason = REASONS.get(self._finished, "stop")
         return ModelEnd(reason, Usage(self._input, self._output, self._cached), self._model)

@@ -18,6 +18,9 @@ ANTHROPIC_URL: Final = "https://api.anthropic.com"
 
 NO_EXTRA: Final = "models of providers need the extra llm: pip install 'lmos-actors[llm]'"
 
+CLOSING: Final = 1.0
+"""Seconds that closing connections may take, whoever is cancelled meanwhile."""
+
 SHOWN: Final = 500
 """Characters of what a provider says that are shown."""
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import deque
 from contextlib import asynccontextmanager
+from math import inf
 from typing import TYPE_CHECKING, Final
 
 import trio
@@ -26,6 +27,10 @@ MINUTE: Final = 60.0
 
 CHARACTERS_OF_A_TOKEN: Final = 4
 """By which the tokens of a text are estimated: about right for English and for JSON."""
+
+
+TOKENS_OF_A_FILE: Final = 1_000
+"""As an estimate: about those of a picture, or of two pages."""
 
 
 class Admission:
@@ -50,7 +55,7 @@ class RequestLimits:
         self._tokens = tokens_per_minute
         self._line = trio.StrictFIFOLock()
         self._running = 0
-        self._freed = trio.Event()
+        self._changed = trio.Event()
         self._begun: deque[Admission] = deque()  # in the last minute
         self._begun_tokens = 0
         self._paused_until = 0.0
@@ -72,24 +77,24 @@ class RequestLimits:
                 MODEL_BUSY, f"{self._waiting} requests to this model wait already", retry_after=1.0
             )
         async with self._line:
-            while self._running >= self._concurrency:
-                self._freed = trio.Event()
-                await self._freed.wait()
             while (wait := self._seconds_until_free(tokens)) > 0:
                 self._check_deadline(wait, deadline)
-                await trio.sleep(wait)
+                self._changed = trio.Event()
+                with trio.move_on_after(wait):
+                    await self._changed.wait()
             admission = self._begin(tokens)
         try:
             yield admission
         finally:
             self._running -= 1
-            self._freed.set()
+            self._changed.set()
 
     def settle(self, admission: Admission, tokens: int) -> None:
         """Note how many tokens a request has taken."""
         if self._begun and admission.at >= self._begun[0].at:  # else it no longer counts
             self._begun_tokens += tokens - admission.tokens
             admission.tokens = tokens
+            self._changed.set()
 
     def pause(self, seconds: float) -> None:
         """Let no request begin for so long: the provider has asked for it."""
@@ -104,7 +109,12 @@ class RequestLimits:
         return admission
 
     def _seconds_until_free(self, tokens: int) -> float:
-        """Return the seconds until the first in the line may begin, 0 or less if it may now."""
+        """Return the seconds until the first in the line may begin, 0 or less if it may now.
+
+        It is `inf` where another one has to end before.
+        """
+        if self._running >= self._concurrency:
+            return inf
         now = trio.current_time()
         begun = self._begun
         while begun and begun[0].at <= now - MINUTE:
@@ -127,7 +137,7 @@ class RequestLimits:
         return 0.0
 
     def _check_deadline(self, wait: float, deadline: float | None) -> None:
-        if deadline is not None and trio.current_time() + wait >= deadline:
+        if deadline is not None and wait < inf and trio.current_time() + wait >= deadline:
             raise model_failure(
                 MODEL_BUSY,
                 f"the limits of this model let it begin in {wait:.1f} s, after its caller's deadline",

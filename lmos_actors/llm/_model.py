@@ -20,8 +20,8 @@ from lmos_actors.actors import Agent, MailboxOptions, action, current_request
 from lmos_actors.errors import ConfigError, ForbiddenCall
 
 from ._failures import NO_MODEL, model_failure
-from ._limits import CHARACTERS_OF_A_TOKEN, RequestLimits
-from ._messages import Message, ModelEnd, ModelItem, ModelRequest, ToolOffer
+from ._limits import CHARACTERS_OF_A_TOKEN, TOKENS_OF_A_FILE, RequestLimits
+from ._messages import Message, ModelEnd, ModelItem, ModelRequest, ToolOffer, UserMessage
 from ._observed import UNOBSERVED, Unobserved, observed
 
 MAX_REQUESTS: Final = 4_096
@@ -123,5 +123,9 @@ class Model(Agent, mailbox=MailboxOptions(size=MAX_REQUESTS)):
 
 
 def _tokens_in(request: ModelRequest) -> int:
-    """Estimate the tokens of a request, from its length."""
-    return len(msgspec.json.encode(request)) // CHARACTERS_OF_A_TOKEN + 1
+    """Estimate the tokens of a request: those of a text from its length, those of other files all alike."""
+    files = [file for message in request.messages if type(message) is UserMessage for file in message.files]
+    texts = sum(len(file.data) for file in files if file.mime_type.startswith("text/"))
+    spoken = [msgspec.structs.replace(m, files=[]) if type(m) is UserMessage else m for m in request.messages]
+    encoded = len(msgspec.json.encode(msgspec.structs.replace(request, messages=spoken)))
+    return (encoded + texts) // CHARACTERS_OF_A_TOKEN + TOKENS_OF_A_FILE * len(files) + 1

@@ -7,10 +7,11 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import attrs
+import trio
 
 from lmos_actors.errors import ConfigError
 
-from ._keys import NO_EXTRA, OPENAI_URL, ProviderKey, check_fields
+from ._keys import CLOSING, NO_EXTRA, OPENAI_URL, ProviderKey, check_fields
 from ._messages import ModelItem, ModelRequest  # noqa: TC001 -- types of actions are read
 from ._model import Model
 
@@ -57,7 +58,8 @@ class OpenAIModel(Model):
         try:
             yield
         finally:
-            await self._client.close()
+            with trio.move_on_after(CLOSING, shield=True):
+                await self._client.close()
 
     def _made_client(self) -> OpenAIClient:
         try:

@@ -10,7 +10,7 @@ import openai
 from msgspec import Struct
 
 from ._events import EventDecoder
-from ._failures import MODEL_CUT, REQUEST_REFUSED, model_failure
+from ._failures import REQUEST_REFUSED, model_failure
 from ._keys import OPENAI_URL
 from ._messages import (
     ModelEnd,
@@ -20,8 +20,8 @@ from ._messages import (
     ToolMessage,
     Usage,
 )
-from ._provider import PLACEHOLDER, Provider, ProviderSays, body_of
-from ._texts import file_text, result_text, tool_request
+from ._provider import PLACEHOLDER, BrokenOff, Provider, ProviderSays, body_of
+from ._texts import MOST_TOOLS, file_text, result_text, tool_request
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterator
@@ -36,9 +36,6 @@ REASONS: Final[dict[str, StopReason]] = {
     "function_call": "tools",
     "content_filter": "refused",
 }
-
-MOST_TOOLS: Final = 128
-"""Tool requests of one answer."""
 
 
 class OpenAIClient:
@@ -210,11 +207,22 @@ class _Chunk(Struct):
 _CHUNK: Final = msgspec.json.Decoder(_Chunk)
 
 
+class _Tool:
+    """A tool that is being asked for, in pieces."""
+
+    __slots__ = ("arguments", "id", "name")
+
+    def __init__(self) -> None:
+        self.id = ""
+        self.name: list[str] = []
+        self.arguments: list[str] = []
+
+
 class Answer:
     """One answer, chunk by chunk; tools come in pieces, and are asked for when they are whole."""
 
     def __init__(self) -> None:
-        self._tools: dict[int, list[str]] = {}  # id, name, arguments so far
+        self._tools: dict[int, _Tool] = {}
         self._finished: str | None = None
         self._refused = False
         self._usage = Usage()
@@ -246,22 +254,20 @@ class Answer:
             yield TextDelta(text)
         for piece in delta.tool_calls or ():
             index = len(self._tools) if piece.index is None else piece.index
-            kept = self._tools.setdefault(index, ["", "", ""])
+            tool = self._tools.setdefault(index, _Tool())
             if len(self._tools) > MOST_TOOLS:
                 raise ValueError(f"it asks for more than {MOST_TOOLS} tools")
-            kept[0] = piece.id or kept[0]
+            tool.id = piece.id or tool.id
             if piece.function is not None:
-                kept[1] += piece.function.name or ""
-                kept[2] += piece.function.arguments or ""
+                tool.name.append(piece.function.name or "")
+                tool.arguments.append(piece.function.arguments or "")
 
     def last_items(self) -> Iterator[ModelItem]:
-        """Return the tools that are asked for, and the end. Raises ValueError, MODEL_CUT."""
+        """Return the tools that are asked for, and the end. Raises ValueError, BrokenOff."""
         if self._finished is None:
-            if self._tools or self._model:
-                raise model_failure(MODEL_CUT, "the answer ended before its end")
-            raise ValueError("there is no answer in it")
-        for index, (number, name, arguments) in sorted(self._tools.items()):
-            yield tool_request(number or f"call-{index}", name, arguments)
+            raise BrokenOff() if self._tools or self._model else ValueError("there is no answer in it")
+        for index, tool in sorted(self._tools.items()):
+            yield tool_request(tool.id or f"call-{index}", "".join(tool.name), "".join(tool.arguments))
         reason = REASONS.get(self._finished, "stop")
         if self._refused:
             reason = "refused"

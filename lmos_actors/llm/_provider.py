@@ -38,6 +38,7 @@ from ._failures import (
     REQUEST_REFUSED,
     model_failure,
 )
+from ._keys import CLOSING
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator
@@ -60,8 +61,6 @@ LONGEST_ASKED_WAIT: Final = 60.0
 
 PAUSE: Final = 1.0
 """Seconds between two attempts to reach a provider that could not be reached."""
-
-CLOSING: Final = 1.0
 
 UNREADABLE: Final = (ValueError, RecursionError)
 """What is raised for answers that are of no known form."""
@@ -254,7 +253,7 @@ class Provider:
         cause = error.__cause__ if isinstance(error.__cause__, httpx2.TransportError) else error
         if isinstance(error, TooLong):
             return Problem(MODEL_MALFORMED, f"{self.name} sent an answer without an end: it was cut off")
-        if type(status) is int and status >= 400:
+        if type(status) is int and status >= 300:
             return self._refusal(status, error, begun)
         if isinstance(cause, httpx2.ConnectError | httpx2.ConnectTimeout):
             text = f"{self.name} cannot be reached: {self._shown(cause) or type(cause).__name__}"
@@ -346,6 +345,13 @@ def message_in(body: object) -> str:
 
 def _member(value: object, name: str) -> object:
     return value.get(name) if isinstance(value, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+
+
+class BrokenOff(httpx2.RemoteProtocolError):
+    """An answer has begun, and the bytes ended before it did."""
+
+    def __init__(self) -> None:
+        super().__init__("the answer ended before its end")
 
 
 class ProviderSays(Exception):

@@ -12,6 +12,9 @@ from ._messages import ToolRequest
 if TYPE_CHECKING:
     from ._messages import ModelFile, ToolMessage
 
+MOST_TOOLS: Final = 128
+"""Tool requests of one answer."""
+
 _TEXTS: Final = frozenset({"application/json", "application/xml", "application/yaml", "application/x-yaml"})
 
 

@@ -16,7 +16,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from lmos_actors import ActionFailed, ConfigError, DeadlineExceeded, StartFailed, open_node
 from lmos_actors.llm import AnthropicModel, Model, OpenAIModel
 from tests.llm.asking import END, HI, PROVIDERS, items, model_of, shown, start
-from tests.llm.provider_server import Received, Reply, open_provider
+from tests.llm.provider_server import Received, Reply, Tool, open_provider
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,6 +39,8 @@ FAULTS = [
     pytest.param([Reply(status=403)], "|MODEL_KEY_REFUSED", 1, id="403"),
     pytest.param([Reply(fault="cut")], "Hello there|stop", 2, id="cut before it began"),
     pytest.param([Reply(fault="no end", after=6)], "Hello there|MODEL_CUT", 1, id="no end"),
+    pytest.param([Reply(fault="no end", after=1)], "Hello there|stop", 2, id="no end, before it began"),
+    pytest.param([Reply(status=307)], "|MODEL_REQUEST_REFUSED", 1, id="307"),
     pytest.param([Reply(fault="no end")], "|MODEL_MALFORMED", 1, id="nothing"),
     pytest.param([Reply(fault="malformed")], "|MODEL_MALFORMED", 1, id="malformed from the start"),
     pytest.param([Reply(fault="not an event stream")], "|MODEL_MALFORMED", 1, id="a page"),
@@ -107,6 +109,14 @@ async def test_an_answer_without_an_end_is_cut_off(provider: str) -> None:
         assert "without an end" in last.detail
         await server.client_left()
         assert (await items(model))[-1] == END
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+async def test_so_many_tools_are_too_many(provider: str) -> None:
+    async with model_of(provider) as (server, model):
+        for number, end in ((128, "tools"), (129, "MODEL_MALFORMED")):
+            server.reply(Reply(tools=[Tool("look")] * number))
+            assert shown(await items(model)) == f"Hello there|{end}"
 
 
 # ---- waits

@@ -20,6 +20,7 @@ from lmos_actors.llm import (
     AnthropicModel,
     Model,
     ModelEnd,
+    ModelFile,
     ModelItem,
     ModelRequest,
     OpenAIModel,
@@ -99,6 +100,19 @@ def test_tokens_count_as_the_provider_counts_them() -> None:
 def test_a_request_above_the_limit_of_tokens_waits_for_a_free_minute() -> None:
     begun = times(ask_all(2, tokens_per_minute=5, tokens=1_000, seconds=1.0))
     assert begun == [("0", 0), ("1", 60)]
+
+
+def test_an_estimate_that_was_too_high_delays_nobody_after_the_end() -> None:
+    async def run() -> None:
+        async with open_node() as node:
+            model = await node.start(Slow, tokens_per_minute=1_500, tokens=10)
+            async with trio.open_nursery() as nursery:
+                for number in range(3):
+                    with_picture = UserMessage(f"{number}", [ModelFile("image/png", b"x" * 100_000)])
+                    nursery.start_soon(items, model, [with_picture])
+                    await trio.sleep(0.001)
+
+    assert times(run) == [("0", 0), ("1", 1), ("2", 2)]
 
 
 def test_a_wait_past_the_deadline_is_refused_at_once() -> None:
