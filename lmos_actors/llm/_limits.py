@@ -94,7 +94,6 @@ class RequestLimits:
         if self._begun and admission.at >= self._begun[0].at:  # else it no longer counts
             self._begun_tokens += tokens - admission.tokens
             admission.tokens = tokens
-            self._changed.set()
 
     def pause(self, seconds: float) -> None:
         """Let no request begin for so long: the provider has asked for it."""
