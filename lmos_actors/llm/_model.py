@@ -46,6 +46,9 @@ class Model(Agent, mailbox=MailboxOptions(size=MAX_REQUESTS)):
     said is in spans only with `record_prompts`.
     """
 
+    is_live: ClassVar[bool] = False
+    """Whether it asks a provider over the network, which is not there on virtual time."""
+
     provider_name: ClassVar[str] = ""
     """What spans call the provider; empty: the name of the class."""
 

@@ -34,6 +34,7 @@ class OpenAIModel(Model):
     Raises ConfigError, without the extra `llm` too; its start raises ForbiddenCall on virtual time.
     """
 
+    is_live: ClassVar[bool] = True
     provider_name: ClassVar[str] = "openai"
 
     model: str

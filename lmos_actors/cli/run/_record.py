@@ -5,15 +5,17 @@ from __future__ import annotations
 import sys
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+
+import attrs
 
 from lmos_actors.errors import ConfigError
-from lmos_actors.files import FileError
+from lmos_actors.files import FileError, mapped
 from lmos_actors.reports import failure_lines, run_line, worst
 from lmos_actors.scenario import REAL_LIMIT
 from lmos_actors.scenario.format import load_scenario
 from lmos_actors.scenario.judge import LogFile
-from lmos_actors.scenario.run import recordings_of, run_cell
+from lmos_actors.scenario.run import live_replays, recordings_of, run_cell
 
 from .._importing import importing
 from .._signals import signals
@@ -21,12 +23,16 @@ from ._report_files import replace_file, unwritten
 from ._select import selection
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from lmos_actors.scenario.format import Cell, Resolved
 
     from ._run import RunOptions
+
+
+REAL_TIME: Final = "websocket"
+"""The world in which agents run in real time."""
 
 
 def record_files(files: Sequence[str], options: RunOptions) -> int:
@@ -45,7 +51,7 @@ def _record_files(files: Sequence[str], options: RunOptions) -> int:
     codes: list[int] = []
     for file in files:
         read = partial(load_scenario, settings=options.settings, seeds=options.seeds, access=options.access)
-        load = partial(read, file, recording=True)
+        load = partial(_load, read, file, dict(options.settings or {}))
         loaded = importing(file, load, options.time_limit or REAL_LIMIT)
         if isinstance(loaded, int):
             codes.append(loaded)
@@ -64,13 +70,39 @@ def _record_files(files: Sequence[str], options: RunOptions) -> int:
     return worst(set(codes))
 
 
+def _load(read: Callable[..., Resolved], file: str, settings: dict[str, str]) -> Resolved:
+    """Read a file whose replays are to be recorded; models that ask a provider need a world of real time.
+
+    Raises ConfigError where the world is a key of the matrix, which is not to be changed.
+    """
+    resolved = read(file, recording=True, settings=settings)
+    data = mapped(resolved.document.data)
+    axes = mapped(data.get("matrix") or data.get("sweep"))
+    live = next((name for cell in resolved.cells for name in live_replays(cell)), None)
+    if live is not None:
+        if "world" in axes:
+            raise ConfigError(f"world is a key of the matrix: --set world={REAL_TIME} records {live}", file)
+        print(f"{file}: recorded in real time, as {live} asks a provider (world: {REAL_TIME})")
+        settings = {**settings, "world": REAL_TIME}
+        resolved = read(file, recording=True, settings=settings)
+    if "world" in settings and "world" not in axes:
+        resolved = attrs.evolve(resolved, cells=tuple(map(_without_world, resolved.cells)))
+    return resolved
+
+
+def _without_world(cell: Cell) -> Cell:
+    """Return a cell without the world that was set in its label, by which its recording is found."""
+    return attrs.evolve(cell, values={key: value for key, value in cell.values.items() if key != "world"})
+
+
 def _record(file: str, resolved: Resolved, cells: Sequence[Cell], options: RunOptions) -> int:
     logs: dict[Path, dict[str, tuple[str, ...]]] = {}
     if not any(recordings_of(resolved, cell) for cell in cells):
         raise ConfigError("has no agent from: replay, there is nothing to record", file)
     failed = False
     for cell in cells:
-        run = run_cell(resolved, cell, 1, real_limit=options.time_limit, on_stuck=_last_words)
+        limit = options.time_limit
+        run = run_cell(resolved, cell, 1, real_limit=limit, on_stuck=_last_words, hide_secrets=True)
         print(run_line(run, max(len(cell.label) for cell in cells), 1))
         for line in [] if run.ok else failure_lines(run):
             print(line)

@@ -8,7 +8,7 @@ from ._mocks import (
     on_hub as on_hub,
     stranger_contract as stranger_contract,
 )
-from ._models import is_model as is_model
+from ._models import is_live as is_live, is_model as is_model
 from ._recordings import (
     RecordedAgent as RecordedAgent,
     Recording as Recording,

@@ -16,7 +16,7 @@ from lmos_actors.files import FileError, Mistake, did_you_mean, is_list, is_mapp
 from ..judge import CUT_SHORT, LogFile
 from ..model import Replay
 from ..values import same
-from ._differences import distance
+from ._differences import distance, fits_around
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -292,12 +292,12 @@ def recorded_agent_of(name: str, entry: Replay, recording: Recording, label: str
 
 
 def fits(recorded: Any, asked: Any, *, allow_missing: bool = False) -> bool:
-    """Return whether an input is the recorded one; what is hidden in the log fits anything.
+    """Return whether an input is the recorded one; what is hidden in the log, also in a text, fits anything.
 
     `allow_missing`: the defaults of parameters are unknown, so members may be left out.
     """
-    if isinstance(recorded, str) and recorded == HIDDEN:
-        return True
+    if isinstance(recorded, str) and HIDDEN in recorded:
+        return recorded == HIDDEN or fits_around(recorded, asked)
     if is_mapping(recorded) and is_mapping(asked):
         if recorded.keys() != asked.keys() and not (allow_missing and recorded.keys() >= asked.keys()):
             return False

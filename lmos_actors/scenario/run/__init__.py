@@ -1,6 +1,6 @@
 """One run of one cell: its world, agents, steps, timeline and faults."""
 
-from ._doubles import recordings_of as recordings_of
+from ._doubles import live_replays as live_replays, recordings_of as recordings_of
 from ._log_header import log_header as log_header
 from ._node_names import NodeNames as NodeNames
 from ._runner import real_limit_of as real_limit_of, run_cell as run_cell

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from ..doubles import (
     MockScript,
     ReplayScript,
+    is_live,
     is_model,
     log_path,
     mock_class,
@@ -14,7 +15,7 @@ from ..doubles import (
     replay_class,
     replays_among,
 )
-from ..model import Mock, Replay
+from ..model import Mock, Replay, is_real
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -86,6 +87,16 @@ def _replay_class(name: str, cls: type[Agent], script: ReplayScript, speaks: str
     from ..doubles._chat_mocks import chat_replay_class  # few files need it
 
     return chat_replay_class(name, script)
+
+
+def live_replays(cell: Cell) -> tuple[str, ...]:
+    """Return the replays of a cell that stand for a model that asks a provider, where time is not real."""
+    if is_real(cell.scenario.world):
+        return ()
+    classes = cell.system.classes
+    return tuple(
+        name for name in replays_among(cell.scenario.agents) if name in classes and is_live(classes[name])
+    )
 
 
 def recordings_of(resolved: Resolved, cell: Cell) -> tuple[Path, ...]:

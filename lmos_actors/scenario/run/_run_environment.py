@@ -404,6 +404,11 @@ class RunEnvironment:
         assert self._run.judges is not None
         self._run.judges.judge_final_state(self._run.now())
 
+    def secrets(self) -> tuple[str, ...]:
+        """Return the secrets of the run, while its agents still exist."""
+        view = RunView(self._run, self._run.cell.system.paths)
+        return tuple(view.secrets(()).values())
+
     def end_simulation(self) -> None:
         """Kill the agents without recording it: what they would do while stopping is not part of the run."""
         assert self._node is not None

@@ -37,6 +37,7 @@ from ._log_header import log_header
 from ._remedies import remedy_for
 from ._run import Run, RunObserver
 from ._run_environment import RunEnvironment, is_crash_expected
+from ._secrets import without_secrets
 from ._step_log import StepLog
 from ._step_text import count_steps, describe, each_step
 from ._steps import Story
@@ -44,7 +45,7 @@ from ._timeline import Timeline, entries_of
 from ._watch import Watch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from lmos_actors.files import DataPath
     from lmos_actors.reports import CheckResult, Ended, FaultResult
@@ -74,6 +75,9 @@ class _RunState:
     guard: Guard
     doubles: Doubles
     on_start: Callable[[RunObserver], None]
+    hide_secrets: bool
+    secrets: tuple[str, ...] = ()
+    """The secrets that its log is not to have, with `hide_secrets`."""
     ended: Ended = "failed"
     completed: bool = False
     clock: trio.abc.Clock | None = None
@@ -108,6 +112,7 @@ def run_cell(
     on_start: Callable[[RunObserver], None] = lambda observer: None,
     on_stuck: Callable[[str, str], None] = lambda why, where: None,
     whole_log: bool = True,
+    hide_secrets: bool = False,
     stop: StopInstrument | None = None,
     states: StateSampler | None = None,
     speed: float = 1.0,
@@ -119,7 +124,8 @@ def run_cell(
     ends with 124; with 130 if it cannot be ended by Ctrl-C.
 
     `progress` is called with the steps done, or microseconds of a simulation; `on_start` once, with a
-    read-only view of the run. Without `whole_log` the result has only the last lines. `stop` takes a snapshot
+    read-only view of the run. Without `whole_log` the result has only the last lines; with `hide_secrets` no
+    secret stands in those that agents have handed on as if it were none. `stop` takes a snapshot
     at its stop point and ends the run there; the result is then incomplete. `states` takes digests of what
     the run reaches. Where the world's time is real,
     `speed` of its seconds go by in one while no task can run.
@@ -131,7 +137,7 @@ def run_cell(
     limit = real_limit_of(cell) if real_limit is None else real_limit
     guard = Guard(limit, lambda why, where: on_stuck(why, _stuck_at(state, where)))
     doubles = Doubles(cell, document, cell.system.paths)
-    state = _RunState(run, resolved.root, log, guard, doubles, on_start)
+    state = _RunState(run, resolved.root, log, guard, doubles, on_start, hide_secrets)
     began = perf_counter()
     try:
         with contextlib.redirect_stdout(sys.stderr), restoring_directory(), guard:
@@ -214,6 +220,8 @@ async def _run_in_environment(state: _RunState) -> None:
         await _run_story(state)
         if state.completed:
             await environment.judge_final_state()
+        if state.hide_secrets:
+            state.secrets = environment.secrets()
         if isinstance(run.cell.scenario, Simulation):
             environment.end_simulation()
     state.problems += state.doubles.failures(complete=state.completed)
@@ -360,7 +368,9 @@ def _result(state: _RunState, trial: int, real: float, whole_log: bool) -> RunRe
         state.ended = "failed"  # nothing passes by accident
         wanted = f"{whole} steps and checks" if any(whole) else "something to do, to check or to measure"
         failures.append(Failure("", "the run", wanted, f"{done}" if any(whole) else "nothing"))
-    lines = state.log.lines()
+    lines: Sequence[str] = state.log.lines()
+    if state.hide_secrets:
+        lines = without_secrets(lines, state.secrets)
     return RunResult(
         label=run.cell.label,
         values=run.cell.values,

@@ -6,9 +6,12 @@ arguments of the file refer to, as `env:NAME` or `file:PATH`: keys of models, ab
 
 from __future__ import annotations
 
+import hashlib
+import json
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
+import msgspec
 
 from lmos_actors._core import HIDDEN, plain
 from lmos_actors.actors import conceal, conceal_all
@@ -132,3 +135,52 @@ def _texts(value: Any) -> Iterator[str]:
         yield value
     for _, part in inside(value):
         yield from _texts(part)
+
+
+# --- logs without them
+
+_SHOWING: Final = ("input", "value", "output", "error", "data", "progress", "reason", "report")
+"""The members of records that tell of what agents have said."""
+
+
+def without_secrets(lines: Sequence[str], secrets: Iterable[str]) -> tuple[str, ...]:
+    """Return the lines of the log of a run with `***` in place of secrets, and with the digest of that."""
+    forms = {form for text in secrets for form in _forms(text)}
+    if not forms or not lines:
+        return tuple(lines)
+    longest_first = sorted(forms, key=len, reverse=True)
+    cleaned = [_line_without(line, longest_first) for line in lines[:-1]]
+    last = json.loads(lines[-1])
+    if "sha256" in last and cleaned != list(lines[:-1]):
+        whole = "".join(f"{line}\n" for line in cleaned)
+        last["sha256"] = hashlib.sha256(whole.encode()).hexdigest()
+    return (*cleaned, msgspec.json.encode(last).decode())
+
+
+def _forms(text: str) -> Iterator[str]:
+    """Return a text as it stands in others: as it is, and in JSON, once and twice."""
+    yield text
+    once = json.dumps(text, ensure_ascii=False)[1:-1]
+    yield once
+    yield json.dumps(once, ensure_ascii=False)[1:-1]
+    yield json.dumps(text)[1:-1]
+
+
+def _line_without(line: str, forms: Sequence[str]) -> str:
+    if not any(form in line for form in (*forms, *(json.dumps(form)[1:-1] for form in forms))):
+        return line
+    record = json.loads(line)
+    for member in _SHOWING:
+        if member in record:
+            record[member] = _value_without(record[member], forms)
+    return msgspec.json.encode(record).decode()
+
+
+def _value_without(value: Any, forms: Sequence[str]) -> Any:
+    if isinstance(value, str):
+        for form in forms:
+            value = value.replace(form, HIDDEN)
+        return value
+    if is_mapping(value):
+        return {key: _value_without(part, forms) for key, part in value.items()}
+    return [_value_without(part, forms) for part in value] if is_list(value) else value

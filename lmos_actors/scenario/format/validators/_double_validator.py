@@ -26,7 +26,7 @@ from ...system._hub_names import NO_VOTING, VOTE
 from ...system._value_validator import event_schema, input_schema, is_stream, output_schema
 from ...values import ANYTHING, exception_class, exception_names, misfits, problem_at
 from ._condition_validator import ConditionValidator
-from ._model_mock_validator import ModelMockValidator
+from ._model_validator import ModelValidator
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -52,9 +52,10 @@ class DoubleValidator:
         self.names = names
         self.validator = validator
         self.conditions = ConditionValidator(names)
-        self.models = ModelMockValidator(names, self.conditions)
+        self.models = ModelValidator(names, self.conditions)
 
     def check(self) -> None:
+        self.models.live()
         for name, entry in self.names.agents.items():
             path = self.names.places[name]
             if isinstance(entry, Bridge):

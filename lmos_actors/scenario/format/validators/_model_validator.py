@@ -1,4 +1,4 @@
-"""Validation of mocks that are language models."""
+"""Validation of language models: mocks that are some, and live ones on virtual time."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import UNSET
 
-from lmos_actors.files import did_you_mean
+from lmos_actors.files import did_you_mean, mapped
 
-from ...doubles import is_model, tools_after
-from ...model import Called, Done, Progressed
+from ...doubles import is_live, is_model, tools_after
+from ...model import WORLDS, Called, Done, Mock, Progressed, Replay, is_real
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from lmos_actors.files import DataPath
 
-    from ...model import Mock, Rule
+    from ...model import Rule
     from ...system._cell_names import CellNames
     from ._condition_validator import ConditionValidator
 
@@ -59,11 +59,16 @@ _END: Final[Mapping[str, Any]] = {
 }
 """The schema of what stands at the end of a reply."""
 
+_WAY_OUT: Final = (
+    "it asks a provider over the network, and there is none in world: {}; take a mock (from: mock, "
+    "speaks: model), a recording (from: replay, with this class in use), or world: websocket"
+)
+
 _ANSWERED: Final = re.compile(r"\$\.(?:tools|errors)\.([\w-]+)")
 
 
-class ModelMockValidator:
-    """Validates mocks that speak `model`; mistakes go to `names`."""
+class ModelValidator:
+    """Validates the language models of a file; mistakes go to `names`."""
 
     seen: Mapping[str, Any] = _SEEN
     """The schema of what rules see."""
@@ -71,6 +76,20 @@ class ModelMockValidator:
     def __init__(self, names: CellNames, conditions: ConditionValidator) -> None:
         self.names = names
         self.conditions = conditions
+
+    def live(self) -> None:
+        """Refuse models that ask a provider in a world without a network."""
+        world = self.names.cell.data.get("world", "memory")
+        if world in WORLDS and is_real(world):
+            return
+        given = mapped(self.names.cell.data.get("agents"))
+        for name, cls in self.names.classes.items():
+            entry = self.names.agents.get(name)
+            if is_live(cls) and not isinstance(entry, Mock | Replay):
+                of_tree = name not in given and name not in self.names.populations
+                path: DataPath = ("tree", "use") if of_tree else (*self.names.places[name], "use")
+                who = f'"{name}" of the tree' if of_tree else f'"{name}"'
+                self.names.report(path, f"{who} is {cls.__name__}, a live model: {_WAY_OUT.format(world)}")
 
     def mock(self, name: str, entry: Mock, path: DataPath) -> None:
         """Check what it stands for, and that its rules wait for no tool that it does not call."""
