@@ -166,6 +166,13 @@ FREE = frozenset(
         "progress",
         "payload",
         "type",
+        "words",
+        "any_of",
+        "without",
+        "called",  # tools are known once a model is offered them
+        "in_order",
+        "never",
+        "only",
     }
 )
 """Text that may be anything."""
@@ -363,7 +370,12 @@ FLIPS: list[tuple[str, str, str]] = [
     ("helpdesk.yaml", "cancelled, equals: 1", "cancelled, equals: 0"),
     ("helpdesk.yaml", "fault: {kind: crash, target: payments}", "fault: {kind: crash, target: orders}"),
     ("helpdesk.yaml", "$.tools.refund.amount: 8200", "$.tools.refund.amount: 8300"),
-    ("helpdesk.yaml", "contains: licence", "contains: license"),
+    ("helpdesk.yaml", "status: 500", "status: slow"),
+    ("helpdesk.yaml", "failed: true, equals: 1}", "equals: 1}"),
+    ("helpdesk.yaml", "calls: {le: 5}", "calls: {le: 3}"),
+    ("research.yaml", "without: [masons, Arta]", "without: ['2020']"),
+    ("research.yaml", "only: [search, read]", "only: [search]"),
+    ("journey.yaml", "{tool: getWeather, equals: 2}", "{tool: getWeather, equals: 1}"),
     ("helpdesk.yaml", "arguments: {number: 17}", "arguments: {number: '17'}"),
     ("helpdesk.yaml", "through: [desk, model, refunds, orders, payments, bank]", "through: [bank, desk]"),
     ("research.yaml", "rounds: 2", "rounds: 1"),
