@@ -15,7 +15,7 @@ import attrs
 import msgspec
 
 from lmos_actors.actors import Agent, Ref
-from lmos_actors.errors import ActionFailed, AgentError
+from lmos_actors.errors import ActionFailed, AgentError, AgentUnavailable
 from lmos_actors.facades import (
     ChatAgent,
     ChatPart,
@@ -28,9 +28,11 @@ from lmos_actors.facades import (
     tool_of,
 )
 
-from ._tools import proper_name
+from ._tools import REPEATS, is_back, proper_name
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
     from lmos_actors.facades import ChatTurn
 
 HANDED_OVER: Final = "handed_over"
@@ -104,29 +106,40 @@ async def pass_on(turn: ChatTurn, ref: Ref[Any], session: str | None, reason: st
     passed = PassedOn(session)
     metadata = {**turn.metadata, HANDED_OVER: {"reason": reason}}
     parts = [await _embedded(turn, part) for part in turn.parts] or None
+    for left in range(REPEATS, -1, -1):
+        try:
+            async with ref.stream(
+                ChatAgent.chat, turn.text, passed.session, parts, metadata, new=True
+            ) as items:
+                await _listen(turn, items, passed)
+        except AgentError as error:
+            if passed.said:
+                raise error if isinstance(error, ActionFailed) else _broken_off() from None
+            if isinstance(error, AgentUnavailable) and left and await is_back(ref):
+                continue
+            passed.back = f"it cannot answer now ({type(error).__name__})"
+        return passed
+    raise AssertionError("the last repeat returns or raises")
+
+
+async def _listen(turn: ChatTurn, items: AsyncIterator[Any], passed: PassedOn) -> None:
+    """Pass the items of an answer on, but for the tool by which the conversation is handed back."""
     hidden = ""
-    try:
-        async with ref.stream(ChatAgent.chat, turn.text, session, parts, metadata, new=True) as items:
-            async for item in items:
-                if isinstance(item, TurnBegan):
-                    passed.session = item.session
-                elif isinstance(item, ToolCalled) and item.name == BACK.name:
-                    hidden, passed.back = item.id, str(item.arguments.get("reason") or "it is done")
-                elif isinstance(item, TextChunk):
-                    passed.said = True
-                    await turn.say(item.text)
-                    for piece in item.parts:
-                        await turn.say(piece)
-                elif isinstance(item, ToolCalled | ToolReturned | MediaPiece) and item_id(item) != hidden:
-                    await turn.show(item)
-    except AgentError as error:
-        if passed.said:
-            raise error if isinstance(error, ActionFailed) else _broken_off() from None
-        passed.back = f"it cannot answer now ({type(error).__name__})"
-    return passed
+    async for item in items:
+        if isinstance(item, TurnBegan):
+            passed.session = item.session
+        elif isinstance(item, ToolCalled) and item.name == BACK.name:
+            hidden, passed.back = item.id, str(item.arguments.get("reason") or "it is done")
+        elif isinstance(item, TextChunk):
+            passed.said = True
+            await turn.say(item.text)
+            for piece in item.parts:
+                await turn.say(piece)
+        elif isinstance(item, ToolCalled | ToolReturned | MediaPiece) and _call_of(item) != hidden:
+            await turn.show(item)
 
 
-def item_id(item: ToolCalled | ToolReturned | MediaPiece) -> str:
+def _call_of(item: ToolCalled | ToolReturned | MediaPiece) -> str:
     """Return the id of the call that an item belongs to, empty for none."""
     return "" if isinstance(item, MediaPiece) else item.id
 

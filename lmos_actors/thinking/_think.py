@@ -15,7 +15,6 @@ its own: a model is an agent that anybody may ask. What this one keeps true:
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Generic, cast
 
 import attrs
@@ -52,7 +51,7 @@ from ._answers import AnswerForm, NotAnAnswer, form_of
 from ._budget import CHARACTERS, Account, Budget, Spent, admit_call, exceeded, is_last_call, settle_call
 from ._failures import ANSWER_INVALID, ANSWER_REFUSED, BUDGET_EXCEEDED, thinking_failure
 from ._tool_calls import ToolCalls, ToolLimits
-from ._tools import offer_of, tools_of
+from ._tools import REPEATS, is_back, offer_of, tools_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -74,12 +73,6 @@ else:
 
 LAST_CALL: Final = "You cannot call tools any more. Answer now, with what you know."
 """What stands behind the instructions of the last request that the budget allows."""
-
-REPEATS: Final = 2
-"""How often a request is made again, of which nothing was heard."""
-
-RESTART_SECONDS: Final = 10.0
-"""Seconds in which a model that is not running is waited for."""
 
 END_SECONDS: Final = 1.0
 """Seconds that a model has from its end to the end of its stream."""
@@ -242,7 +235,7 @@ class _Asking:
             except (AgentDied, AgentUnavailable) as error:
                 if answer.began:
                     raise model_failure(MODEL_CUT, "the model broke off in its answer") from error
-                if not left or not await self._is_back():
+                if not left or not await is_back(self._model):
                     raise model_failure(MODEL_UNAVAILABLE, "the model does not run") from error
             except NotFound as error:
                 raise model_failure(NO_MODEL, f"there is no model to ask: {error}") from error
@@ -275,13 +268,6 @@ class _Asking:
                         self.heard.append(gap + item.text)
                         gap = ""
                         await self._say(self.heard[-1])
-
-    async def _is_back(self) -> bool:
-        """Wait until the model runs again; return whether it does."""
-        with suppress(AgentError), trio.move_on_after(RESTART_SECONDS):
-            await self._model.ready()
-            return True
-        return False
 
 
 class _Answer:

@@ -11,15 +11,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 import attrs
 import msgspec
+import trio
 
 from lmos_actors.actors import STREAM, Action, Agent, Ref, Turn, contract_of
 from lmos_actors.bindings import ConsumedThing
-from lmos_actors.errors import ActionFailed, ToolFailed
+from lmos_actors.errors import ActionFailed, AgentDied, AgentError, AgentUnavailable, ToolFailed
 from lmos_actors.facades import ChatAgent, Tool, TurnBegan, TurnDone, tool_of
 from lmos_actors.llm import ToolOffer
 
@@ -36,6 +38,12 @@ Find: TypeAlias = Callable[[type[Agent]], Ref[Any]]
 
 LONGEST_NAME: Final = 64
 """Characters of the name of a tool: providers take no more."""
+
+REPEATS: Final = 2
+"""How often a request is made again that has not begun."""
+
+RESTART_SECONDS: Final = 10.0
+"""Seconds in which an agent that is restarting is waited for."""
 
 _OTHERS: Final = re.compile(r"[^a-zA-Z0-9_-]")
 
@@ -112,7 +120,7 @@ def _named(source: Any, find: Find | None) -> Iterator[_Named]:
         parts: tuple[Any, ...] = source  # pyright: ignore[reportUnknownVariableType]
         first, *handles = parts
         ref = _found(first, find) if isinstance(first, type) else first
-        yield from (_Named(tool_of(ref, handle), _name_of(ref)) for handle in handles)
+        yield from (_Named(_patient(tool_of(ref, handle), ref), _name_of(ref)) for handle in handles)
     elif callable(cast("object", source)) and not isinstance(source, type):
         yield _Named(tool_of(cast("Any", source)))
     else:
@@ -134,6 +142,31 @@ def _found(cls: Any, find: Find | None) -> Ref[Any]:
     return find(cls)
 
 
+async def is_back(ref: Ref[Any]) -> bool:
+    """Wait until an agent runs that is restarting; return whether it does."""
+    with suppress(AgentError), trio.move_on_after(RESTART_SECONDS):
+        await ref.ready()
+        return True
+    return False
+
+
+def _patient(tool: Tool, ref: Any) -> Tool:
+    """Return a tool that waits for an agent that is restarting, as its call has not begun."""
+
+    async def call(given: Mapping[str, Any]) -> Any:
+        for _ in range(REPEATS):
+            try:
+                return await tool.call(given)
+            except ToolFailed as error:
+                cause = error.__cause__
+                unbegun = isinstance(cause, AgentUnavailable | AgentDied) and not cause.started
+                if not unbegun or not await is_back(ref):
+                    raise
+        return await tool.call(given)
+
+    return attrs.evolve(tool, call=call)
+
+
 def _name_of(ref: Any) -> str:
     return str(ref.path).rpartition("/")[2]
 
@@ -148,9 +181,9 @@ def _of_agent(ref: Ref[Any], contract: Contract | None) -> Iterator[_Named]:
     for wire, handle in contract.actions.items():
         op = contract.table[wire]
         if op.untyped and op.kind != STREAM:
-            yield _Named(_untyped_tool(ref, wire, handle), name)
+            yield _Named(_patient(_untyped_tool(ref, wire, handle), ref), name)
         elif isinstance(handle, Turn | Action) and not op.streams and chats.get(wire) is not handle:
-            yield _Named(tool_of(cast("Any", ref), cast("Any", handle)), name)
+            yield _Named(_patient(tool_of(cast("Any", ref), cast("Any", handle)), ref), name)
 
 
 def chat_tool(ref: Ref[Any], name: str, contract: Contract) -> Tool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -356,6 +357,43 @@ def test_a_call_that_was_broken_off_is_not_repeated_unless_it_does_no_harm() -> 
             )
             assert sorted(calls) == ["fetch", "fetch", "mail"]
             assert thought.answer == "No."
+
+    simulate(main)
+
+
+def test_an_agent_that_is_restarting_is_waited_for() -> None:
+    class Till(Agent):
+        crashed: bool = False
+
+        @asynccontextmanager
+        async def lifespan(self) -> AsyncIterator[None]:
+            await trio.sleep(0.5)
+            yield
+
+        @action
+        def open(self) -> str:
+            """Open."""
+            return "open"
+
+        @action
+        def drop(self) -> str:
+            """Drop."""
+            raise RuntimeError("broken")
+
+    async def main() -> None:
+        async with open_node() as node:
+            model = await node.start(Script, answers=(wants("drop"), wants("open", "2"), "Open again."))
+            till = await node.start(Till)
+            thought = await think(model, "hello", tools=[(till, Till.drop, Till.open)])
+            assert thought.messages[4] == ToolMessage("2", "open", "open")
+            await node.root.terminate_child("till")
+            began = trio.current_time()
+            model = await node.start(Script, answers=(wants("open"), "Gone."))
+            thought = await think(model, "hello", tools=[(till, Till.open)])
+            assert thought.messages[2] == ToolMessage(
+                "1", "open", error="the tool is busy or not there now; it has not begun"
+            )
+            assert trio.current_time() - began <= 10
 
     simulate(main)
 
