@@ -10,8 +10,8 @@ The SDKs send requests, with all that belongs to them, and say what was refused.
    answers without an end. `Body` is no generator, counts bytes, and ends the generators below it.
 3. **Nothing is asked twice once an item has come.** Before that, what may pass by itself is tried again, with
    growing waits, as the provider asks (`Retry-After`), and never past the caller's deadline.
-4. **While nobody can be reached, requests fail at once.** After one that could not connect only one a second
-   tries, and does not try again; the first that succeeds ends that.
+4. **While nobody can be reached, requests fail at once.** After one that could not connect, however often it
+   tried, only one a second tries, and once; the first that succeeds ends that.
 5. **SDKs raise no exceptions of theirs past here**: those hold requests, and so headers.
 """
 
@@ -199,8 +199,8 @@ class Provider:
     ) -> AsyncGenerator[ModelItem]:
         """Answer a request by one attempt, or several. Raises failures of models."""
         tries, key_read_again = 0, False
+        self._check_reachable()
         while True:
-            self._check_reachable()
             self.key.value()  # read again if it has changed; fails if there is none
             begun = False
             try:
@@ -214,9 +214,8 @@ class Provider:
                 raise
             except Exception as error:
                 problem = self._problem_of(error, begun)
-            self._unreachable = problem.text if problem.unreachable else None
-            if problem.unreachable:
-                self._next_try = trio.current_time() + PAUSE
+            if not problem.unreachable:
+                self._unreachable = None
             if problem.code == KEY_REFUSED and not key_read_again and self.key.has_changed():
                 key_read_again = True
                 continue
@@ -243,6 +242,8 @@ class Provider:
                 self._pause(min(asked, LONGEST_ASKED_WAIT))
         late = deadline is not None and trio.current_time() + wait >= deadline
         if not problem.passes or tries > self._waits.retries or wait == inf or late:
+            if problem.unreachable:
+                self._unreachable, self._next_try = problem.text, trio.current_time() + PAUSE
             raise problem.failure() from None
         await trio.sleep(wait)
 

@@ -193,6 +193,29 @@ async def test_requests_fail_at_once_while_the_provider_is_down(provider: str) -
             assert len(server.requests) == 1
 
 
+@pytest.mark.parametrize("provider", PROVIDERS)
+async def test_a_provider_that_is_away_for_a_moment_is_tried_again(
+    provider: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lmos_actors.llm._provider.FIRST_WAIT", 0.2)
+    async with open_node() as node:
+        async with open_provider() as server:
+            model = await start(node, server, provider)
+            port = server.port
+        async with trio.open_nursery() as nursery:
+            got: list[Any] = []
+
+            async def ask() -> None:
+                got.extend(await items(model))
+
+            nursery.start_soon(ask)
+            await trio.testing.wait_all_tasks_blocked(0.02)  # it waits before its next attempt
+            async with open_provider(port=port) as server:
+                await server.until(lambda: len(server.requests) == 1)
+                await server.until(lambda: server.answering == 0)
+        assert got[-1] == END
+
+
 # ---- keys
 
 SECRET = "sk-5ecret-of-the-tests"
