@@ -11,12 +11,15 @@ import sys
 import tomllib
 import urllib.request
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import trio
 
 from lmos_actors.cli import main
-from tests.commands import called, started
+from tests.commands import called, started, surroundings
+from tests.llm.provider_server import Reply, Tool, open_provider
 from tests.matrix import few_or_all
 from tests.scenario.project import Ran
 from tests.source import ROOT
@@ -24,6 +27,8 @@ from tests.source import ROOT
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
+
+    from tests.llm.provider_server import Received
 
 TEMPLATES = sorted(path.name for path in (ROOT / "lmos_actors/cli/templates").iterdir() if path.is_dir())
 
@@ -214,6 +219,37 @@ def test_the_recording_of_a_model_is_made_anew_and_a_miss_says_what_differs(
     assert differs in missed.out
     assert ours(folder, *once, "--update-recordings").code == 0
     assert ours(folder, *once).code == 0
+
+
+@pytest.mark.slow
+async def test_a_live_model_of_a_project_is_recorded(tmp_path: Path, call: Callable[..., Ran]) -> None:
+    assert call("init", "live", "--template", "assistant").code == 0
+    folder = tmp_path / "live"
+    file = folder / "scenarios/recorded.yaml"
+    file.write_text(file.read_text().replace("agents.assistant:demo", "agents.assistant:tree"))
+
+    def reply(received: Received) -> Reply:
+        if received.body["messages"][-1]["role"] == "tool":
+            return Reply(text=("You are free ", "until 16."))
+        return Reply(text=(), tools=(Tool("free_hours"),))
+
+    async def run(*words: str, **environment: str) -> Ran:
+        command = ("run", "scenarios/recorded.yaml", "--check-determinism", "off", *words)
+        ended = await trio.to_thread.run_sync(
+            partial(called, command, folder, timeout=50, environment={**surroundings(), **environment})
+        )
+        return Ran(ended.returncode, ended.stdout, ended.stderr)
+
+    async with open_provider(reply) as server:
+        agents = folder / "agents/assistant.py"
+        live = f'key="env:OPENAI_API_KEY", url="{server.openai_url}"'
+        agents.write_text(agents.read_text().replace('key="env:OPENAI_API_KEY"', live))
+        recorded = await run("--update-recordings", OPENAI_API_KEY="sk-0123456789")
+        assert recorded.code == 0, recorded.text
+        assert len(server.requests) == 2
+    assert "sk-0123456789" not in (folder / "scenarios/model.jsonl").read_text()
+    played = await run()
+    assert played.code == 0, played.text
 
 
 def test_the_code_of_templates_is_in_order(tmp_path: Path, call: Callable[..., Ran]) -> None:
