@@ -20,6 +20,7 @@ import trio
 
 from lmos_actors import AgentUnavailable, NotFound, OutcomeUnknown, open_node
 from lmos_actors.deployment import Launcher, LogFiles, Order, RayPlace, UnixNetwork, open_launcher
+from lmos_actors.deployment._ray_worker import ORPHAN, POLL
 from lmos_actors.errors import ConfigError, LmosActorsError
 from lmos_actors.scenario import launch_plan, load_deployment
 from tests.deployment import fleet as agents
@@ -262,6 +263,18 @@ async def test_a_rolling_restart_under_a_fleet(ray: Any, redis: RedisServer, tmp
         assert fleet.outcomes["unknown"] == fleet.outcomes["not found"] == 0
 
 
+async def said_until(up: trio.Process, event: str) -> list[dict[str, Any]]:
+    """Return what a launcher says, until an event."""
+    assert up.stdout is not None
+    text = b""
+    async for piece in up.stdout:
+        text += piece
+        seen = [json.loads(line) for line in text.rpartition(b"\n")[0].splitlines()]
+        if any(each["event"] == event for each in seen):
+            return seen
+    raise AssertionError(text)
+
+
 async def test_the_launcher_is_killed_and_the_next_one_waits(
     ray: Any, redis: RedisServer, tmp_path: Path
 ) -> None:
@@ -269,30 +282,56 @@ async def test_the_launcher_is_killed_and_the_next_one_waits(
     words = [sys.executable, "-m", "lmos_actors", "up", str(file), "--on", "ray", "--json"]
     env = {**os.environ, "RAY_ADDRESS": ray.address, "XDG_RUNTIME_DIR": str(tmp_path)}
 
-    async def until(up: trio.Process, event: str) -> list[dict[str, Any]]:
-        assert up.stdout is not None
-        text = b""
-        async for piece in up.stdout:
-            text += piece
-            seen = [json.loads(line) for line in text.rpartition(b"\n")[0].splitlines()]
-            if any(each["event"] == event for each in seen):
-                return seen
-        raise AssertionError(text)
-
     first = await trio.lowlevel.open_process(words, env=env, stdout=subprocess.PIPE)
-    await until(first, "ready")
+    await said_until(first, "ready")
     first.kill()
     await first.wait()
     said = tmp_path / "said"
     with said.open("wb") as errors:
         second = await trio.lowlevel.open_process(words, env=env, stdout=subprocess.PIPE, stderr=errors)
     try:
-        await until(second, "ready")
+        await said_until(second, "ready")
         second.terminate()
         assert await second.wait() == 0
     finally:
         second.kill()
     assert said.read_text(encoding="utf-8") == ""  # of Ray, either
+
+
+async def test_what_a_killed_launcher_leaves_ends_by_itself_without_a_next_one(
+    ray: Any, redis: RedisServer, tmp_path: Path
+) -> None:
+    words = [
+        sys.executable,
+        "-m",
+        "lmos_actors",
+        "up",
+        str(project(tmp_path, redis)),
+        "--on",
+        "ray",
+        "--json",
+    ]
+    env = {**os.environ, "RAY_ADDRESS": ray.address, "XDG_RUNTIME_DIR": str(tmp_path)}
+    up = await trio.lowlevel.open_process(words, env=env, stdout=subprocess.PIPE)
+    try:
+        seen = await said_until(up, "ready")
+    except BaseException:
+        up.kill()
+        raise
+    urls = {each["name"]: each["urls"] for each in seen if each["event"] == "process" and each["urls"]}
+    async with open_node(lookup=urls["registry/1"][0].replace("ws", "http", 1)) as node:
+        counter = node.find(Counter, id="main")
+        await counter.ready()
+        pid = await counter.invoke(Counter.pid)
+        process = os.pidfd_open(pid)
+        up.kill()
+        await up.wait()
+        killed = trio.current_time()
+        assert await counter.invoke(Counter.add) == 1  # it works on for a while
+        with trio.fail_after(ORPHAN + 30):
+            await trio.lowlevel.wait_readable(process)
+        assert trio.current_time() - killed > ORPHAN - POLL
+        os.close(process)
 
 
 async def test_what_a_worker_alone_cannot_import_is_named(
