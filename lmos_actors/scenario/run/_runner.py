@@ -125,10 +125,9 @@ def run_cell(
 
     `progress` is called with the steps done, or microseconds of a simulation; `on_start` once, with a
     read-only view of the run. Without `whole_log` the result has only the last lines; with `hide_secrets` no
-    secret stands in those that agents have handed on as if it were none. `stop` takes a snapshot
-    at its stop point and ends the run there; the result is then incomplete. `states` takes digests of what
-    the run reaches. Where the world's time is real,
-    `speed` of its seconds go by in one while no task can run.
+    secret stands in those that agents have handed on as if it were none. `stop` takes a snapshot at its stop
+    point and ends the run there; the result is then incomplete. `states` takes digests of what the run
+    reaches. Where the world's time is real, `speed` of its seconds go by in one while no task can run.
     """
     log = TraceLog(run=log_header(resolved, cell, trial), keep=None if whole_log else TAIL)
     document = resolved.document_of(cell)
@@ -145,7 +144,6 @@ def run_cell(
     except BaseException as error:  # noqa: ASYNC103 -- what ended the run is its verdict
         if not _interrupted(error):
             _note_error(state, error)
-            state.problems += doubles.failures(complete=False)
         elif not guard.fired:
             raise KeyboardInterrupt from None
     if guard.interrupted and not guard.fired:  # the interrupted code has suppressed it
@@ -290,7 +288,12 @@ def _interrupted(error: BaseException) -> bool:
 
 
 def _note_error(state: _RunState, error: BaseException) -> None:
-    """Record an exception that ended the world as a failure."""
+    """Record an exception that ended the world as a failure, and what mocks and replays have to say."""
+    _note_end(state, error)
+    state.problems += state.doubles.failures(complete=False)
+
+
+def _note_end(state: _RunState, error: BaseException) -> None:
     if isinstance(error, trio.TrioInternalError):  # from a system task that an agent has started
         error = error.__cause__ or error
     if isinstance(error, StartFailed):
@@ -354,6 +357,11 @@ def _unwrap_single(error: BaseException) -> BaseException:
 _PACKAGE = Path(__file__).resolve().parents[2]
 
 
+def _log_lines(state: _RunState) -> Sequence[str]:
+    lines = state.log.lines()
+    return without_secrets(lines, state.secrets) if state.hide_secrets else lines
+
+
 def _result(state: _RunState, trial: int, real: float, whole_log: bool) -> RunResult:
     run, scenario = state.run, state.run.cell.scenario
     failures = [*run.failures, *state.problems]
@@ -368,9 +376,7 @@ def _result(state: _RunState, trial: int, real: float, whole_log: bool) -> RunRe
         state.ended = "failed"  # nothing passes by accident
         wanted = f"{whole} steps and checks" if any(whole) else "something to do, to check or to measure"
         failures.append(Failure("", "the run", wanted, f"{done}" if any(whole) else "nothing"))
-    lines: Sequence[str] = state.log.lines()
-    if state.hide_secrets:
-        lines = without_secrets(lines, state.secrets)
+    lines = _log_lines(state)
     return RunResult(
         label=run.cell.label,
         values=run.cell.values,
