@@ -11,20 +11,27 @@ from msgspec import Struct
 
 from lmos_actors import ActionFailed, Agent, Progress, action, open_node, simulate
 from lmos_actors.facades import (
+    ChatAgent,
     ChatMedia,
     ChatPart,
     ChatTurn,
+    OmniaOptions,
+    SessionOptions,
     TextChunk,
     ToolCalled,
     ToolReturned,
+    VoiceCall,
+    open_chat,
 )
 from lmos_actors.llm import ModelEnd, ModelFile, ModelMessage, TextDelta, ToolMessage, Usage, UserMessage
 from lmos_actors.testing import settle
 from lmos_actors.thinking import Account, Budget, Spent, ThinkingAgent, think
+from lmos_actors.transport import MemoryNetwork
 from tests.thinking.models import Log, Script, answered, said, wants
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
+    from pathlib import Path
 
     from lmos_actors import Ref
     from lmos_actors.llm import Message, ModelItem, ModelRequest
@@ -402,3 +409,111 @@ def test_a_caller_that_leaves_between_call_and_result_leaves_nothing_running() -
         talk,
         tools=(dig,),
     )
+
+
+# ---- what a chat agent is beside
+
+
+def test_history_begins_with_the_user_and_has_no_empty_answers() -> None:
+    class Short(ThinkingAgent):
+        """You talk."""
+
+        session_options = SessionOptions(messages=3)
+
+    class Silent(ThinkingAgent):
+        """You talk."""
+
+        async def reply(self, turn: ChatTurn) -> None:
+            if turn.text != "quiet":
+                await super().reply(turn)
+
+    async def talk(agent: Ref[Any]) -> None:
+        session, _ = await said(agent, "one")
+        await said(agent, "quiet", session)
+        await said(agent, "three", session)
+
+    log, _ = play(["yes"], talk, cls=Short)
+    assert log.asked[2].messages == [UserMessage("quiet"), ModelMessage("yes"), UserMessage("three")]
+    log, _ = play(["yes"], talk, cls=Silent)
+    texts = [each.text for each in log.asked[1].messages if not isinstance(each, ToolMessage)]
+    assert texts == ["one", "yes", "quiet", "three"]
+
+
+def test_a_url_that_is_not_https_is_not_given_to_a_provider() -> None:
+    part = ChatPart("image", media=ChatMedia("image/png", url="http://127.0.0.1/secret"))
+
+    async def talk(agent: Ref[Any]) -> None:
+        with pytest.raises(
+            ActionFailed, match="INVALID_MESSAGE: the provider of the model reads files"
+        ):
+            await said(agent, parts=[part])
+
+    log, _ = play(["no"], talk)
+    assert log.asked == []
+
+
+def test_instructions_are_those_of_the_nearest_class_that_has_some() -> None:
+    class Polite(Assistant):
+        pass
+
+    log, _ = play(["yes"], said, cls=Polite)
+    assert log.asked[0].instructions == "You help people.\n\nBe brief."
+    log, _ = play(["yes"], said, cls=ThinkingAgent)
+    assert log.asked[0].instructions == ""
+
+
+def test_uploaded_files_are_read(tmp_path: Path) -> None:
+    network, log = MemoryNetwork(), Log()
+
+    async def main() -> None:
+        omnia = OmniaOptions(uploads=str(tmp_path / "files"))
+        async with open_node(listen="ws://desk:80", omnia=omnia, network=network) as node:
+            await node.start(Script, answers=("A text.",), heard=log)
+            await node.start(Plain)
+            async with open_chat("ws://desk:80/agents/plain", network=network) as chat:
+                part = await chat.upload(b"the text", "text/plain", "a.txt")
+                assert (await chat.say("What is it?", parts=[part])).text == "A text."
+
+    simulate(main)
+    assert log.asked[0].messages == [
+        UserMessage("What is it?", [ModelFile("text/plain", b"the text", name="a.txt")])
+    ]
+
+
+def test_one_that_speaks_has_its_voice() -> None:
+    class Speaker(ThinkingAgent):
+        """You speak."""
+
+        async def talk(self, call: VoiceCall) -> None:
+            async for sound in call.sound:
+                thought = await think(self.find(Script), sound.decode(), say=call.say, use=call.use)
+                await call.understood(sound.decode())
+                assert thought.answer == "Hello."
+
+    async def talk(agent: Ref[Any]) -> list[str]:
+        async def sound() -> AsyncGenerator[bytes]:
+            yield b"hello"
+
+        async with agent.stream(ChatAgent.call, sound()) as items:
+            return [item.text async for item in items if isinstance(item, TextChunk)]
+
+    assert not ThinkingAgent.has_voice()
+    assert play(["Hello."], talk, cls=Speaker)[1] == ["Hello.", "hello"]
+
+
+def test_a_session_goes_on_after_a_restart_of_the_node(tmp_path: Path) -> None:
+    log = Log()
+
+    async def main() -> None:
+        session = None
+        for text in ("one", "two"):
+            async with open_node(store=f"sqlite:{tmp_path}/chats.db") as node:
+                await node.start(Script, answers=("yes",), heard=log)
+                agent = await node.start(Plain, session_budget=Budget(calls=2))
+                session, _ = await said(agent, text, session)
+                if text == "two":
+                    with pytest.raises(ActionFailed, match="BUDGET_EXCEEDED"):
+                        await said(agent, "three", session)
+
+    trio.run(main)
+    assert log.asked[1].messages == [UserMessage("one"), ModelMessage("yes"), UserMessage("two")]
