@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence  # noqa: TC003 -- types of an agent are read
 from contextlib import asynccontextmanager
-from inspect import cleandoc
+from inspect import cleandoc, get_annotations
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
@@ -102,11 +102,12 @@ class ThinkingAgent(ChatAgent):
     )
 
     def __init_subclass__(cls, **options: Any) -> None:
-        for name in ThinkingAgent.__annotations__.keys() & vars(cls).keys() - {"spent"}:
-            if isinstance(getattr(cls, name), list):
+        fields = get_annotations(ThinkingAgent, eval_str=True)  # their types, also where the subclass stands
+        own = {name: hint for name, hint in fields.items() if name in vars(cls)}
+        for name in own:
+            if isinstance(getattr(cls, name), list):  # as people write it
                 setattr(cls, name, tuple(getattr(cls, name)))
-            cls.__annotations__ = {**vars(cls).get("__annotations__", {})}
-            cls.__annotations__.setdefault(name, ThinkingAgent.__annotations__[name])
+        cls.__annotations__ = {**own, **vars(cls).get("__annotations__", {})}
         super().__init_subclass__(**options)
 
     @asynccontextmanager

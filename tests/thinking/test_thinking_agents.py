@@ -27,6 +27,7 @@ from lmos_actors.llm import ModelEnd, ModelFile, ModelMessage, TextDelta, ToolMe
 from lmos_actors.testing import settle
 from lmos_actors.thinking import Account, Budget, Spent, ThinkingAgent, think
 from lmos_actors.transport import MemoryNetwork
+from tests.commands import called
 from tests.thinking.models import Log, Script, answered, said, wants
 
 if TYPE_CHECKING:
@@ -291,6 +292,48 @@ def test_fields_may_stand_in_the_class_and_be_given() -> None:
     assert log.asked[0].instructions == "Be."
 
 
+@pytest.mark.slow
+def test_fields_may_be_given_by_a_file(tmp_path: Path) -> None:
+    """Of their types also where the body of a subclass has them, whose module does not know the types."""
+    (tmp_path / "desks.py").write_text(
+        "from lmos_actors.thinking import ThinkingAgent, Budget as Most\n"
+        "def look() -> str:\n"
+        "    return 'nothing'\n"
+        "class Desk(ThinkingAgent):\n"
+        "    'You help.'\n"
+        "    tools = (look,)\n"
+        "    budget = Most(calls=5)\n"
+    )
+    (tmp_path / "desk.yaml").write_text(
+        """\
+lmos: scenario/v1
+name: desk
+agents:
+  model:
+    from: mock
+    speaks: model
+    rules:
+      - {when: {contains: hello}, reply: [{call: {tool: look, arguments: {}}}]}
+      - {when: {after: look}, reply: [{call: {tool: look, arguments: {}}}]}
+  desk:
+    from: agent
+    use: desks:Desk
+    args: {budget: {calls: 2}, limits: {seconds: 5}}
+steps:
+  - do: stream
+    id: said
+    target: desk
+    action: chat
+    input: {content: hello}
+    error: {is: ActionFailed, contains: BUDGET_EXCEEDED}
+checks:
+  - {check: budget, of: said, calls: {equals: 2}}
+"""
+    )
+    done = called(["run", "desk.yaml"], tmp_path, timeout=30)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 async def _exceeds(agent: Ref[Any]) -> None:
     with pytest.raises(ActionFailed, match="BUDGET_EXCEEDED"):
         await said(agent)
@@ -443,9 +486,7 @@ def test_a_url_that_is_not_https_is_not_given_to_a_provider() -> None:
     part = ChatPart("image", media=ChatMedia("image/png", url="http://127.0.0.1/secret"))
 
     async def talk(agent: Ref[Any]) -> None:
-        with pytest.raises(
-            ActionFailed, match="INVALID_MESSAGE: the provider of the model reads files"
-        ):
+        with pytest.raises(ActionFailed, match="INVALID_MESSAGE: the provider of the model reads files"):
             await said(agent, parts=[part])
 
     log, _ = play(["no"], talk)

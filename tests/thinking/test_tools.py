@@ -192,6 +192,7 @@ def test_what_is_no_tool_says_why(source: Any, text: str) -> None:
         (ToolRequest("1", "add", unreadable='{"a": 1'), 'the arguments are no JSON object: {"a": 1'),
         (wants("add", a="one"), "its arguments are not right: Expected `int`, got `str` - at `$.a`"),
         (wants("add"), "its arguments are not right: Object missing required field `a`"),
+        (wants("add", a=1, self=2), "its arguments are not right: Object contains unknown field `self`"),
         (wants("add", a=1, c=2), "its arguments are not right: Object contains unknown field `c`"),
         (wants("look_up", number=4711), "UNKNOWN_ORDER: there is no order 4711"),
         (
@@ -455,7 +456,8 @@ def test_a_chat_agent_is_one_tool() -> None:
             poet = await node.start(Poet)
             thought = await think(model, "hello", tools=[poet])
             assert thought.messages[2] == ToolMessage("1", "poet", "Roses are red")
-            tool = tools_of([poet])["poet"]
+            ((name, tool),) = tools_of([poet]).items()
+            assert name == "poet"
             assert tool.description == "Writes poems."
             assert await poet.invoke(Poet.sessions) == []
 
