@@ -17,7 +17,19 @@ from msgspec import Struct
 
 from agents.travel import Seller
 from agents.weather import WeatherAgent
-from lmos_actors import Agent, ChildSpec, Pool, Property, Ref, SupervisorSpec, action, prop, sibling
+from lmos_actors import (
+    Agent,
+    ChildSpec,
+    Event,
+    Pool,
+    Property,
+    Ref,
+    SupervisorSpec,
+    action,
+    event,
+    prop,
+    sibling,
+)
 from lmos_actors.facades import ChatTurn  # noqa: TC001 -- likewise
 from lmos_actors.llm import OpenAIModel
 from lmos_actors.thinking import Budget, HandOver, ThinkingAgent, ToolLimits, ToolSource
@@ -38,11 +50,13 @@ class Clerk(Agent):
     """Books trips. A traveller always has the same clerk, whose third trip is a tenth cheaper."""
 
     seller: Ref[Seller]
+    asked: Event[str] = event(doc="The seller is asked for a trip to a town.")
     booked: dict[str, int] = attrs.field(factory=dict[str, int])
 
     @action(concurrency=4)
     async def book(self, traveller: str, town: str) -> Journey:
         """Book a trip for a traveller."""
+        self.asked.emit(town)
         price = await self.seller.invoke(Seller.sell, town)
         self.booked[traveller] = self.booked.get(traveller, 0) + 1
         if self.booked[traveller] % 3 == 0:

@@ -388,7 +388,7 @@ FLIPS: list[tuple[str, str, str]] = [
     ("journey.yaml", "$.tools.book.price: 180", "$.tools.book.price: 200"),
     ("journey.yaml", "times: 3", "times: 2"),
     ("journey.yaml", "crash: RuntimeError", "output: It is windy in Oslo."),
-    ("journey.yaml", "pick: {count: 3, of: clerks}", "pick: {count: 1, of: clerks}"),
+    ("journey.yaml", "crash, pick: {count: 3, of: clerks}", "crash, target: board"),
     ("journey.yaml", "equals: 11", "equals: 10"),
     ("journey.yaml", "equals: 9", "equals: 10"),
     ("journey.yaml", "cancelled, equals: 2", "cancelled, equals: 1"),
