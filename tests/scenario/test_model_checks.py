@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from lmos_actors.scenario.format import load_scenario
 from tests.scenario.project import Project
 from tests.scenario.thinkers import (
     LOOK_UP,
@@ -319,6 +320,24 @@ def test_where_nothing_is_secret_nothing_is_judged(project: Project, monkeypatch
 def test_what_is_wrong_in_a_check_is_said(project: Project, checks: dict[str, Any], found: str) -> None:
     said_of_it = mistakes(project, [ask()], agents(CAN), **checks)
     assert any(found in message for message in said_of_it), said_of_it
+
+
+def test_agents_that_are_tools_of_another_are_used(project: Project) -> None:
+    project.write(
+        "tooled_desk.py",
+        "from lmos_actors.thinking import ThinkingAgent\n"
+        "from thinking_desk import Desk, Orders\n"
+        "class Tooled(ThinkingAgent):\n"
+        "    tools = ((Orders, Orders.look_up),)\n",
+    )
+    cast = agents(CAN)
+    cast["desk"] = {"from": "agent", "use": "tooled_desk.py:Tooled", "args": {"model": "$(agents.model)"}}
+    step = {"do": "stream", "id": "ask", "target": "desk", "action": "chat"}
+    steps = [{**step, "input": {"content": "Where is my order?"}}]
+    result = passes(project, steps, cast, **tools(called=["look_up"]))
+    assert result.judged[0].saw == 'called: look_up {"number": 17}'
+    file = project.root / "story.yaml"
+    assert [note.message for note in load_scenario(file).notes] == []
 
 
 def test_a_step_and_an_agent_of_one_name_are_told_apart(project: Project) -> None:

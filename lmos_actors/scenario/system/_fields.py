@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import attrs
 
@@ -11,7 +11,7 @@ from lmos_actors.actors import Agent, mentions, shape_of
 from lmos_actors.supervision import hint_of, pointer_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from lmos_actors.actors import Shape
     from lmos_actors.supervision import Pointer
@@ -104,3 +104,19 @@ def _shape(hint: Any) -> Shape[Any] | None:
         return shape_of(hint) if hint is not None else None
     except TypeError:
         return None
+
+
+def classes_named_by(cls: Any) -> set[type]:
+    """Return the classes of agents that stand in the fields of a class: the tools of an agent that thinks."""
+    found: set[type] = set()
+    todo: list[Any] = [
+        field.default for field in attrs.fields(cls) if isinstance(field.default, tuple | list)
+    ]
+    for value in todo:
+        if isinstance(value, tuple | list):
+            todo.extend(cast("Iterable[Any]", value))
+        elif isinstance(value, type) and hasattr(value, "__contract__"):
+            found.add(value)
+        elif isinstance(getattr(value, "agent", None), type):  # a conversation is handed over to it
+            found.add(value.agent)
+    return found

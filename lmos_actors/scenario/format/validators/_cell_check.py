@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from lmos_actors.files import mapped
 
 from ...model import DIRECTORY
-from ...system._fields import acts_by_itself, discovers_agents
+from ...system._fields import acts_by_itself, classes_named_by, discovers_agents
 from ...system._identity_validator import IdentityValidator
 from ...system._value_validator import ValueValidator
 from ._check_validator import CheckValidator
@@ -77,10 +77,13 @@ def _check_unused(names: CellNames) -> None:
     Where an agent of the file looks for others, by class, topic or group, it may be these that it finds: then
     there is a warning, but not where they are in a directory to be found.
     """
+    named = tuple({each for cls in names.classes.values() for each in classes_named_by(cls)})
     around = [cls for cls in names.classes.values() if discovers_agents(cls)]
     for name, path in names.places.items():
         cls: Any = names.classes.get(name)
         if name in names.used or cls is None or acts_by_itself(cls) or names.is_of_tree(name):
+            continue
+        if issubclass(cls, named):
             continue
         here, key = (path, True) if path[0] == "agents" else ((*path, "id"), False)
         if around and DIRECTORY in names.places:
