@@ -1,0 +1,181 @@
+"""Requests to a model: one is made, listened to, and put together to a message.
+
+A request is made again where the model was not there, if nothing of its answer was heard: a model that is
+being restarted is waited for. What a model sends behind its end is dropped, and an answer without an end is
+taken for whole: its clients say themselves where one was cut.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import msgspec
+import trio
+from msgspec import Struct
+
+from lmos_actors.errors import (
+    ActionFailed,
+    AgentDied,
+    AgentError,
+    AgentUnavailable,
+    NotFound,
+    RemoteProtocolError,
+)
+from lmos_actors.llm import (
+    MODEL_CUT,
+    MODEL_MALFORMED,
+    MODEL_UNAVAILABLE,
+    NO_MODEL,
+    Model,
+    ModelEnd,
+    ModelItem,
+    ModelMessage,
+    ModelRequest,
+    Reasoning,
+    TextDelta,
+    ToolRequest,
+    model_failure,
+)
+
+from ._budget import CHARACTERS, Account, admit_call, settle_call
+from ._failures import BUDGET_EXCEEDED, thinking_failure
+from ._tools import REPEATS, is_back
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from lmos_actors.actors import Ref
+
+END_SECONDS: Final = 1.0
+"""Seconds that a model has from its end to the end of its stream."""
+
+MOST_CHARACTERS: Final = 4 << 20
+"""Characters of one answer of a model, where no budget says less."""
+
+MOST_DROPPED: Final = 64
+"""Items behind its end that are read of a model: it may have something to do there."""
+
+MOST_TOOLS: Final = 1_024
+"""Requests for tools in one answer of a model."""
+
+LEAST_MAXIMUM: Final = 4_096
+"""Tokens of output that every model can write. A provider refuses a `max_tokens` above what its model can."""
+
+
+class ModelRequests:
+    """The requests of one turn to a model."""
+
+    def __init__(
+        self, model: Ref[Model], account: Account, say: Callable[[str], Awaitable[None]] | None
+    ) -> None:
+        self._model = model
+        self._account = account
+        self._say = say
+        self.heard: list[str] = []
+        """All text so far that was said as it came."""
+
+    async def ask(self, request: ModelRequest) -> tuple[ModelMessage, ModelEnd]:
+        """Make a request, again where the model was not there; return its message and its end.
+
+        Raises ActionFailed: the budget, the model's own failure, or that the model is not there.
+        """
+        for left in range(REPEATS, -1, -1):
+            room = admit_call(self._account, request)
+            answer = ModelAnswer(room)
+            try:
+                await self._listen(_bounded(request, room), answer)
+                return answer.message(), answer.end or ModelEnd()
+            except (AgentDied, AgentUnavailable) as error:
+                if answer.began:
+                    raise model_failure(MODEL_CUT, "the model broke off in its answer") from error
+                if not left or not await is_back(self._model):
+                    raise model_failure(MODEL_UNAVAILABLE, "the model does not run") from error
+            except NotFound as error:
+                raise model_failure(NO_MODEL, f"there is no model to ask: {error}") from error
+            except ActionFailed:
+                raise
+            except AgentError as error:
+                code = MODEL_CUT if answer.began else MODEL_UNAVAILABLE
+                code = MODEL_MALFORMED if isinstance(error, RemoteProtocolError) else code
+                raise model_failure(code, f"the model cannot be asked: {error}") from error
+            finally:
+                if answer.began:
+                    settle_call(self._account, request, answer.message(), (answer.end or ModelEnd()).usage)
+        raise AssertionError("the last repeat returns or raises")
+
+    async def _listen(self, request: ModelRequest, answer: ModelAnswer) -> None:
+        """Take an answer to its end; what is behind that is dropped, and not waited for long."""
+        members = msgspec.structs.asdict(request).items()
+        wanted: dict[str, Any] = {name: each for name, each in members if each not in (None, "", [])}
+        gap = "\n\n" if self.heard and not self.heard[-1][-1].isspace() else ""
+        stream = self._model.stream(Model.generate, **wanted)
+        async with stream as items:
+            with trio.CancelScope() as scope:
+                async for sent in items:
+                    item = sent if isinstance(cast("Any", sent), Struct) else _converted(sent)
+                    if not answer.take(item):
+                        break
+                    if answer.end is not None:
+                        scope.deadline = min(scope.deadline, trio.current_time() + END_SECONDS)
+                    elif self._say is not None and isinstance(item, TextDelta) and item.text:
+                        self.heard.append(gap + item.text)
+                        gap = ""
+                        await self._say(self.heard[-1])
+
+
+class ModelAnswer:
+    """An answer of a model, put together from its items; `room` is how many tokens it may have."""
+
+    def __init__(self, room: int | None) -> None:
+        self._room = MOST_CHARACTERS if room is None else room * CHARACTERS
+        self._text: list[str] = []
+        self._tools: list[ToolRequest] = []
+        self._reasoning: list[Reasoning] = []
+        self._dropped = 0
+        self.began = False
+        self.end: ModelEnd | None = None
+
+    def take(self, item: ModelItem) -> bool:
+        """Take the next item; return whether to read on. Behind the end items are dropped.
+
+        Raises ActionFailed for an answer that is too long.
+        """
+        self.began = True
+        if self.end is not None:
+            self._dropped += 1
+            return self._dropped < MOST_DROPPED
+        if isinstance(item, ModelEnd):
+            self.end = item
+        elif isinstance(item, ToolRequest):
+            self._tools.append(item if item.id else msgspec.structs.replace(item, id=f"{len(self._tools)}"))
+        elif isinstance(item, Reasoning):
+            self._reasoning.append(item)
+            self._room -= len(item.text)
+        else:
+            self._text.append(item.text)
+            self._room -= len(item.text)
+        if self._room < 0 or len(self._tools) > MOST_TOOLS:
+            raise thinking_failure(
+                BUDGET_EXCEEDED, "the answer of the model is longer than the budget allows"
+            )
+        return True
+
+    def message(self) -> ModelMessage:
+        """Return what has come, as a message."""
+        return ModelMessage("".join(self._text), self._tools, self._reasoning)
+
+
+def _bounded(request: ModelRequest, room: int | None) -> ModelRequest:
+    """Return a request with an output of so many tokens at most, as far as that can be said."""
+    most = request.max_tokens
+    if room is None or (most is None and room > LEAST_MAXIMUM):
+        return request
+    return msgspec.structs.replace(request, max_tokens=room if most is None else min(most, room))
+
+
+def _converted(item: Any) -> ModelItem:
+    """Return plain data, of a model that is known by its names alone, as an item. Raises ActionFailed."""
+    try:
+        return msgspec.convert(item, cast("Any", ModelItem))  # type: ignore[no-any-return]
+    except msgspec.ValidationError as error:
+        raise model_failure(MODEL_MALFORMED, f"the model has sent what is no item: {error}") from None
