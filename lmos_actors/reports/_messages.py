@@ -11,6 +11,8 @@ import attrs
 from lmos_actors._core import plain, printable
 from lmos_actors.files import is_list, is_mapping, mapped
 
+from ._model_talk import asked, said
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
@@ -150,7 +152,9 @@ def what_of(record: Record) -> str:
     match record.kind:
         case "sent":
             words = [str(record.get("verb")), name]
-            words += [as_text(record.get("input"))] if "input" in record.fields else []
+            talk = asked(name, record.get("input"))
+            shown = as_text(record.get("input")) if talk is None else shorten(talk)
+            words += [shown] if "input" in record.fields else []
         case "answered" if "error" in record.fields:
             words = [name, "failed:", shorten(str(record.get("error")))]
         case "answered":
@@ -160,7 +164,8 @@ def what_of(record: Record) -> str:
         case "progress":
             words = [name, "goes on:", as_text(record.get("progress"))]
         case "item":
-            words = [name, "gives", as_text(record.get("value"))]
+            talk = said(name, record.get("value"))
+            words = [name, f"gives {as_text(record.get('value'))}" if talk is None else shorten(talk)]
         case "changed":
             words = [str(record.get("property") or ""), "is now", as_text(record.get("value"))]
         case "crashed" | "stopped":

@@ -770,3 +770,34 @@ async def test_everything_to_press_has_a_name(page: Page, folder: Path) -> None:
         wanted = [node for node in nodes if node.get("role", {}).get("value") in roles]
         assert wanted
         assert [node for node in wanted if not node.get("name", {}).get("value")] == []
+
+
+@pytest.mark.slow
+async def test_what_models_are_asked_and_say_is_told_in_few_words(page: Page, tmp_path: Path) -> None:
+    messages = [{"role": "user", "text": "Where?"}, {"role": "model"}]
+    got = {"role": "tool", "name": "look_up", "result": "shipped"}
+    call = {"type": "tool_request", "name": "look_up", "arguments": {"number": 17}}
+    of = {"affordance": "generate", "id": 1}
+    asks = {**of, "verb": "invoke", "from": "desk", "trace": 1}
+    log = (
+        line(1, "sent", "model", input={"messages": messages[:1]}, **asks),
+        line(2, "item", "model", value=call, **of),
+        line(3, "item", "model", value={"type": "end", "reason": "tools"}, **of),
+        line(4, "sent", "model", input={"messages": [*messages, got]}, **asks),
+        line(5, "item", "model", value={"type": "text", "text": "Here."}, **of),
+        line(6, "item", "model", value={"type": "other"}, **of),
+    )
+    made = run(log=log, logged=len(log))
+    (tmp_path / "talk.html").write_text(html_page([result(made)], title="talk"), encoding="utf-8")
+    await page.open(tmp_path / "talk.html", "#run=0&view=messages")
+    await page.until("document.querySelectorAll('.diagram [role=option]').length >= 6")
+    found = await page.run("document.querySelector('.diagram').textContent")
+    for text in (
+        'generate "Where?"',
+        'generate calls look_up {"number":17}',
+        "generate ends: tools",
+        'generate look_up = "shipped"',
+        'generate says "Here."',
+        'generate gives {"type":"other"}',
+    ):
+        assert text in found, found

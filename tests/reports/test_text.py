@@ -358,3 +358,50 @@ def test_every_key_is_documented() -> None:
 def test_a_record_has_its_own_members() -> None:
     assert Record(1, 0.5, "sent", "a", {"id": 3}).get("id") == 3
     assert Record(1, 0.5, "sent", "a", {}).get("id") is None
+
+
+USER = {"role": "user", "text": "Where is it?"}
+ASKED = {"role": "model", "tools": [{"id": "1", "name": "look_up", "arguments": {"number": 17}}]}
+GOT = {"role": "tool", "id": "1", "name": "look_up", "result": {"state": "shipped"}}
+FAILED = {"role": "tool", "id": "2", "name": "refund", "error": "not allowed"}
+
+
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
+        ({"messages": [USER]}, 'invoke generate "Where is it?" (1 message)'),
+        (
+            {"messages": [USER, ASKED, GOT, FAILED]},
+            'invoke generate look_up = {"state": "shipped"}, refund failed: not allowed (4 messages)',
+        ),
+        ({"messages": ["x"]}, 'invoke generate {"messages": ["x"]}'),
+        ({"messages": []}, 'invoke generate {"messages": []}'),
+    ],
+)
+def test_what_a_model_is_asked_is_told_in_few_words(fields: dict[str, Any], text: str) -> None:
+    more: dict[str, Any] = {"affordance": "generate", "verb": "invoke", "input": fields, "from": "desk"}
+    record = read_record(line(1, "sent", "model", 0.0, **more))
+    assert record is not None
+    assert message_text(record) == f"0.000000  desk -> model  {text}"
+
+
+@pytest.mark.parametrize(
+    ("item", "text"),
+    [
+        ({"type": "text", "text": "On its way."}, 'generate says "On its way."'),
+        ({"type": "reasoning", "text": "Hm."}, 'generate thinks "Hm."'),
+        ({"type": "tool_request", "name": "f", "arguments": {"a": 1}}, 'generate calls f {"a": 1}'),
+        ({"type": "tool_request", "name": "f", "unreadable": "{"}, 'generate calls f "{"'),
+        (
+            {"type": "end", "reason": "tools", "usage": {"input_tokens": 9, "output_tokens": 2}},
+            "generate ends: tools, 9 and 2 tokens",
+        ),
+        ({"type": "end"}, "generate ends: stop, 0 and 0 tokens"),
+        ({"type": "other"}, 'generate gives {"type": "other"}'),
+        ("a text", 'generate gives "a text"'),
+    ],
+)
+def test_what_a_model_says_is_told_in_few_words(item: Any, text: str) -> None:
+    record = read_record(line(1, "item", "model", 0.0, affordance="generate", value=item))
+    assert record is not None
+    assert message_text(record) == f"0.000000  model  {text}"

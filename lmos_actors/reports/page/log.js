@@ -63,7 +63,8 @@ class Log {
     const said = {
       sent: record.input, answered: record.value, event: record.data, progress: record.progress, item: record.value, changed: record.value,
     }[kind];
-    kept.said = said === undefined || said === null ? '' : cut(JSON.stringify(said), 90);
+    kept.said = said === undefined || said === null ? '' : cut(ofModel(kept.name, kind, said) || JSON.stringify(said), 90);
+    kept.isTalk = kind === 'item' && kept.said !== '' && ofModel(kept.name, kind, said) !== null;
     kept.reason = record.reason === undefined ? '' : String(record.reason);
     if (kind === 'network') Object.assign(kept, { what: record.what, to: record.to, bytes: record.bytes });
     if (record.sides || record.between) kept.whom = (record.sides || [record.between]).map((side) => side.join(', ')).join(' from ');
@@ -98,6 +99,25 @@ class Log {
   }
 }
 
+// What is asked of a language model, or what it gives; null for anything else.
+function ofModel(name, kind, said) {
+  if (name !== 'generate') return null;
+  if (kind === 'sent') {
+    const last = Array.isArray(said.messages) ? said.messages.at(-1) : null;
+    if (!last || !last.role) return null;
+    if (last.role !== 'tool') return JSON.stringify(last.text || '');
+    return last.error ? `${last.name} failed: ${last.error}` : `${last.name} = ${JSON.stringify(last.result)}`;
+  }
+  if (kind !== 'item') return null;
+  switch (said.type) {
+    case 'text': return `says ${JSON.stringify(said.text)}`;
+    case 'reasoning': return `thinks ${JSON.stringify(said.text || '')}`;
+    case 'tool_request': return `calls ${said.name} ${JSON.stringify(said.unreadable || said.arguments || {})}`;
+    case 'end': return `ends: ${said.reason || 'stop'}`;
+    default: return null;
+  }
+}
+
 // What a record says, in a few words.
 function told(record) {
   const name = record.name, failed = record.error ? `: ${record.error}` : '';
@@ -107,7 +127,7 @@ function told(record) {
     case 'answered': return record.error ? `${name} fails${failed}` : record.said ? `${name} = ${record.said}` : `${name} done`;
     case 'event': return `event ${name} ${record.said}`;
     case 'progress': return `${name} goes on: ${record.said}`;
-    case 'item': return `${name} gives ${record.said}`;
+    case 'item': return record.isTalk ? `${name} ${record.said}` : `${name} gives ${record.said}`;
     case 'changed': return `${name} is now ${record.said}`;
     case 'started': return `started${record.incarnation > 1 ? ` (#${record.incarnation})` : ''}`;
     case 'fault': return `fault ${name}${onNode(record)}${record.whom ? `: ${record.whom}` : ''}`;
