@@ -18,6 +18,7 @@ import pytest
 import trio
 
 from lmos_actors.cli import main
+from lmos_actors.facades import TextChunk, open_chat
 from tests.commands import called, started, surroundings
 from tests.llm.provider_server import Reply, Tool, open_provider
 from tests.matrix import few_or_all
@@ -221,35 +222,87 @@ def test_the_recording_of_a_model_is_made_anew_and_a_miss_says_what_differs(
     assert ours(folder, *once).code == 0
 
 
+KEY = "sk-0123456789"
+
+
+async def asked(folder: Path, *words: str, **environment: str) -> Ran:
+    """Call a command of a project that passes, while a provider of this process answers."""
+    given = {**surroundings(), **environment}
+    ended = await trio.to_thread.run_sync(partial(called, words, folder, timeout=100, environment=given))
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    return Ran(ended.returncode, ended.stdout, ended.stderr)
+
+
+def reply(received: Received) -> Reply:
+    """Ask for the tool, and say what it returns; of poems there is no end."""
+    messages = received.body["messages"]
+    if "poem" in str(messages[1]["content"]):
+        return Reply(text=("La ",), fault="endless", wait=0.01)
+    if messages[-1]["role"] == "tool":
+        return Reply(text=("You are free: ", messages[-1]["content"]))
+    return Reply(text=(), tools=(Tool("free_hours"),))
+
+
 @pytest.mark.slow
 async def test_a_live_model_of_a_project_is_recorded(tmp_path: Path, call: Callable[..., Ran]) -> None:
     assert call("init", "live", "--template", "assistant").code == 0
     folder = tmp_path / "live"
     file = folder / "scenarios/recorded.yaml"
     file.write_text(file.read_text().replace("agents.assistant:demo", "agents.assistant:tree"))
-
-    def reply(received: Received) -> Reply:
-        if received.body["messages"][-1]["role"] == "tool":
-            return Reply(text=("You are free ", "until 16."))
-        return Reply(text=(), tools=(Tool("free_hours"),))
-
-    async def run(*words: str, **environment: str) -> Ran:
-        command = ("run", "scenarios/recorded.yaml", "--check-determinism", "off", *words)
-        ended = await trio.to_thread.run_sync(
-            partial(called, command, folder, timeout=50, environment={**surroundings(), **environment})
-        )
-        return Ran(ended.returncode, ended.stdout, ended.stderr)
-
+    run = ("run", "scenarios/recorded.yaml", "--check-determinism", "off")
     async with open_provider(reply) as server:
         agents = folder / "agents/assistant.py"
         live = f'key="env:OPENAI_API_KEY", url="{server.openai_url}"'
         agents.write_text(agents.read_text().replace('key="env:OPENAI_API_KEY"', live))
-        recorded = await run("--update-recordings", OPENAI_API_KEY="sk-0123456789")
-        assert recorded.code == 0, recorded.text
+        await asked(folder, *run, "--update-recordings", OPENAI_API_KEY=KEY)
         assert len(server.requests) == 2
-    assert "sk-0123456789" not in (folder / "scenarios/model.jsonl").read_text()
-    played = await run()
-    assert played.code == 0, played.text
+    assert KEY not in (folder / "scenarios/model.jsonl").read_text()
+    await asked(folder, *run)
+
+
+def test_the_key_of_a_deployed_model_is_looked_for(tmp_path: Path, call: Callable[..., Ran]) -> None:
+    assert call("init", "office", "--template", "assistant").code == 0
+    folder = tmp_path / "office"
+    at_free_ports(folder / "office.yaml")
+
+    def looked(*words: str, **key: str) -> str:
+        environment = {name: value for name, value in surroundings().items() if name != "OPENAI_API_KEY"}
+        return called((*words, "office.yaml"), folder, timeout=50, environment={**environment, **key}).stdout
+
+    assert "fail  models: secret" in (missing := looked("doctor"))
+    assert "env:OPENAI_API_KEY: the variable is not set" in missing
+    assert "ok    models: secret" in looked("doctor", OPENAI_API_KEY=KEY)
+    exported = looked("export", "systemd", OPENAI_API_KEY=KEY)
+    assert '"models" needs OPENAI_API_KEY' in exported
+    assert KEY not in exported
+
+
+@pytest.mark.slow
+async def test_a_model_in_a_process_of_its_own(tmp_path: Path, call: Callable[..., Ran]) -> None:
+    """The office asks it over the network, and a caller that leaves ends the request at the provider."""
+    assert call("init", "office", "--template", "assistant").code == 0
+    folder, file = tmp_path / "office", tmp_path / "office/office.yaml"
+    url = at_free_ports(file)
+    async with open_provider(reply) as server:
+        text = file.read_text()
+        file.write_text(text.replace("gpt-5-mini,", f'gpt-5-mini, url: "{server.openai_url}",'))
+        try:
+            await asked(folder, "up", "office.yaml", "--detach", OPENAI_API_KEY=KEY)
+            async with open_chat(f"{url}/agents/assistant") as chat:
+                assert "16" in (await chat.say("When am I free?")).text
+            async with (
+                open_chat(f"{url}/agents/assistant") as chat,
+                chat.stream("A poem, please.") as items,
+            ):
+                async for item in items:
+                    if isinstance(item, TextChunk):
+                        break
+            with trio.fail_after(30):
+                await server.client_left()
+        finally:
+            with trio.CancelScope(shield=True):
+                await asked(folder, "down", "office.yaml")
+    assert {one.headers["authorization"] for one in server.requests} == {f"Bearer {KEY}"}
 
 
 def test_the_code_of_templates_is_in_order(tmp_path: Path, call: Callable[..., Ran]) -> None:

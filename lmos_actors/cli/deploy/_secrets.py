@@ -57,6 +57,9 @@ def secrets_of(deployment: Deployment, group: Group, file: Path, folder: Path) -
         for path in (entry.ca, entry.cert, entry.key):
             if path is not None:
                 found.files[file.parent / path] = None
+    for name in group.agents:  # keys of models, as in args: {key: env:OPENAI_API_KEY}
+        for text in _texts_in(getattr(deployment.agents.get(name), "args", None)):
+            found.add(text, folder)
     if group.security is not None:
         rules = folder / group.security
         try:
