@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lmos_actors.files import parse
+from lmos_actors.files import FileError, parse
 from lmos_actors.scenario import accepts
 from lmos_actors.scenario.format import load_scenario, resolve
 from lmos_actors.scenario.run import run_cell
@@ -272,3 +272,30 @@ def judge_shipped(world: str, more: list[dict[str, Any]], **keys: Any) -> None:
         first = next(step for step in result.step_results if step.what == "invoke desk.ask (next)")
         assert result.faults[-1].begin <= first.begin
         assert (result.faults[-1].end or 0) <= first.end  # it was held until then
+
+
+def test_what_looks_into_models_is_refused_and_answers_are_judged(project: Path) -> None:
+    asked = {**ASKED[0], "id": "asked"}
+    steps = [asked, inject("provider", target="weather", status=500, duration="1s")]
+    checks = [
+        {"check": "tools", "of": "asked", "never": ["x"]},
+        {"check": "budget", "of": "asked", "calls": {"le": 1}},
+        {"check": "secrets"},
+        {"check": "answer", "of": "asked", "words": ["grey"]},
+    ]
+    with pytest.raises(FileError) as refused:
+        load_scenario(written(project, steps, checks=checks))
+    found = [mistake.message for mistake in refused.value.mistakes]
+    inside = "in world: process steps are outside of the agents, and"
+    assert found[0].startswith(f'{inside} "kind: provider" is inside')
+    for message, kind in zip(found[1:], ("tools", "budget", "secrets"), strict=True):
+        assert message.startswith(f'{inside} "check: {kind}" looks into them')
+
+
+@pytest.mark.slow
+def test_answers_of_processes_are_judged(project: Path) -> None:
+    steps = [{**ASKED[0], "id": "asked"}]
+    check = {"check": "answer", "of": "asked", "words": ["grey in Bonn"]}
+    assert run(written(project, steps, checks=[check])).ok
+    broken = run(written(project, steps, checks=[{**check, "words": ["sunny"]}]))
+    assert [failure.what for failure in broken.failures] == ["check answer asked"]

@@ -24,8 +24,8 @@ import trio
 from msgspec import UNSET
 
 from lmos_actors.actors import answered, double_of
-from lmos_actors.errors import ActionFailed
-from lmos_actors.files import did_you_mean, is_mapping, mapped
+from lmos_actors.errors import ActionFailed, nearest
+from lmos_actors.files import is_mapping, mapped
 from lmos_actors.llm import ModelEnd, Reasoning, TextDelta, ToolRequest, Usage
 
 from ..model import USER, Called, Chunk, Done, Reasoned, Waited
@@ -179,8 +179,9 @@ class _ModelAnswer:
         offers = {tool["name"]: tool for tool in self.asked.get("tools") or ()}
         if call.unfit != "allowed":
             if call.tool not in offers:
-                near = did_you_mean(call.tool, list(offers))
-                saw = f"offered are {', '.join(offers) or 'no tools'}{near}"
+                near = nearest(call.tool, offers)
+                hint = f', did you mean "{near}"?' if near else ""
+                saw = f"offered are {', '.join(offers) or 'no tools'}{hint}"
                 self.script.wrong(self.rule, f'a tool "{call.tool}" that is offered', saw)
             else:
                 for problem in _unfit(call.arguments, mapped(offers[call.tool].get("schema"))):

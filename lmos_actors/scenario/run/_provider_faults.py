@@ -133,7 +133,7 @@ class _Guarded:
         if refusal is not None:
             raise refusal
         uses: list[Callable[[], None]] = []
-        token = USES.set(uses)
+        USES.set(uses)
         try:
             async with aclosing(self._op.fn(agent, *args)) as items:
                 async for item in items:
@@ -149,7 +149,7 @@ class _Guarded:
                         yield begun  # noqa: ASYNC119 -- likewise
                     raise cut
         finally:
-            USES.reset(token)
+            USES.set(None)  # not by a token: it may be closed by another task
 
 
 def _begun(item: Any) -> Any:
