@@ -20,7 +20,7 @@ from lmos_actors.facades import ChatAgent, ChatTurn
 from lmos_actors.llm import Model, ToolMessage, UserMessage
 
 from ._budget import Account, Budget, Spent, left_of, tokens_of
-from ._hand_over import BACK, HANDED_OVER, HandOver, pass_on
+from ._hand_over import BACK, HANDED_OVER, MOST_IN_A_ROW, HandOver, depth_of, pass_on
 from ._history import files_of, first_kept, messages_of, prompt_of, transcript_of
 from ._think import think
 from ._tool_calls import ToolLimits
@@ -167,6 +167,8 @@ class ThinkingAgent(ChatAgent):
     async def _answer(self, turn: ChatTurn, kept: Kept, account: Account) -> None:
         sources = self.tools_for(turn)
         over = {each.name: each for each in sources if isinstance(each, HandOver)}
+        if depth_of(turn) >= MOST_IN_A_ROW:
+            over.clear()
         if kept.partner in over and await self._pass_on(turn, kept, over.pop(kept.partner), "") is None:
             return
         kept.partner = ""

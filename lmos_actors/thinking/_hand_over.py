@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 HANDED_OVER: Final = "handed_over"
 """The member of the metadata of a message to an agent that a conversation was handed over to."""
 
+MOST_IN_A_ROW: Final = 4
+"""How often a message is handed on: two that hand over to each other would go on for ever."""
+
 
 @attrs.frozen
 class HandOver:
@@ -104,7 +107,7 @@ async def pass_on(turn: ChatTurn, ref: Ref[Any], session: str | None, reason: st
     it breaks off in its answer.
     """
     passed = PassedOn(session)
-    metadata = {**turn.metadata, HANDED_OVER: {"reason": reason}}
+    metadata = {**turn.metadata, HANDED_OVER: {"reason": reason, "depth": depth_of(turn) + 1}}
     parts = [await _embedded(turn, part) for part in turn.parts] or None
     for left in range(REPEATS, -1, -1):
         try:
@@ -120,6 +123,13 @@ async def pass_on(turn: ChatTurn, ref: Ref[Any], session: str | None, reason: st
             passed.back = f"it cannot answer now ({type(error).__name__})"
         return passed
     raise AssertionError("the last repeat returns or raises")
+
+
+def depth_of(turn: ChatTurn) -> int:
+    """Return how often a message has been handed over; what comes from outside may be anything."""
+    said: Any = turn.metadata.get(HANDED_OVER)
+    depth = said.get("depth") if isinstance(said, dict) else 0  # pyright: ignore
+    return depth if isinstance(depth, int) else 0
 
 
 async def _listen(turn: ChatTurn, items: AsyncIterator[Any], passed: PassedOn) -> None:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from lmos_actors import Node, Ref
+    from lmos_actors.llm import ModelRequest
 
 
 def count(n: int) -> int:
@@ -217,6 +218,43 @@ def test_an_agent_elsewhere_has_the_conversation() -> None:
             assert await answered(front, "again", session) == "Bill 2 ()."
 
     simulate(main)
+
+
+def test_agents_that_hand_over_to_each_other_come_to_an_end() -> None:
+    log = Log()
+
+    class Ping(ThinkingAgent):
+        """You hand over."""
+
+        def tools_for(self, turn: ChatTurn) -> list[Any]:
+            return [hand_over(Pong, name="over")]
+
+    class Pong(Ping):
+        """You hand over, too."""
+
+        def tools_for(self, turn: ChatTurn) -> list[Any]:
+            return [hand_over(self.find(Ping, "ping"), name="over")]
+
+    def answer(request: ModelRequest) -> Any:
+        names = [each.name for each in request.tools]
+        return [wants("over"), ModelEnd("tools")] if "over" in names else "It is me."
+
+    async def main() -> None:
+        async with open_node() as node:
+            await node.start(Script, answers=(answer,), heard=log)
+            ping, _ = await node.start(Ping), await node.start(Pong)
+            assert await answered(ping) == "It is me."
+            assert len(log.asked) == 5
+
+    simulate(main)
+
+
+@pytest.mark.parametrize("said_", [1, "x", {"depth": "x"}, {"depth": 10**9}, None, []])
+def test_metadata_from_outside_may_be_anything(said_: Any) -> None:
+    async def talk(node: Node, agent: Ref[Any]) -> None:
+        assert await answered(agent, metadata={"handed_over": said_}) == "Hello."
+
+    play(["Hello."], talk)
 
 
 def test_what_cannot_have_a_conversation() -> None:

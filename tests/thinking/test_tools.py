@@ -15,6 +15,7 @@ from lmos_actors import (
     ActionFailed,
     Agent,
     ChildSpec,
+    Pool,
     Secret,
     SupervisorSpec,
     action,
@@ -417,6 +418,19 @@ def test_secrets_in_results_are_not_told() -> None:
 
 
 # ---- where agents are
+
+
+def test_a_pool_is_a_tool() -> None:
+    async def main() -> None:
+        async with open_node() as node:
+            pool = await node.start_pool(Pool(Stock, 2, name="stocks"))
+            model = await node.start(Script, answers=(wants("look_up", article="cup"), "Three."))
+            for source in (pool, pool.within(5), pool.retrying()):
+                thought = await think(model, "hello", tools=[source])
+                assert thought.messages[2] == ToolMessage("1", "look_up", 3)
+                model = await node.start(Script, answers=(wants("look_up", article="cup"), "Three."))
+
+    simulate(main)
 
 
 class Desk(ThinkingAgent):
