@@ -1,17 +1,23 @@
-"""The key of a provider: read where its reference leads, and again when it changes; never shown."""
+"""The key of a provider: read where its reference leads, and again when it changes; never shown.
+
+`lmos_actors.security` is imported where a client is made: those who use the contract alone do without it.
+"""
 
 from __future__ import annotations
 
 import math
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
 import trio
 
+from lmos_actors._core import SecretBytes
 from lmos_actors.errors import ConfigError
-from lmos_actors.security import Reference, SecretBytes, SecretSource, in_the_clear, is_private, place_of
 
 from ._failures import KEY_REFUSED, model_failure
+
+if TYPE_CHECKING:
+    from lmos_actors.security import SecretSource
 
 OPENAI_URL: Final = "https://api.openai.com/v1"
 ANTHROPIC_URL: Final = "https://api.anthropic.com"
@@ -31,6 +37,8 @@ class ProviderKey:
     """The key of one provider, or none; `repr` shows the reference."""
 
     def __init__(self, reference: str | None) -> None:
+        from lmos_actors.security import Reference, SecretSource
+
         self._source = None if reference is None else SecretSource(Reference.parse(reference))
         self._value: SecretBytes | None = None
 
@@ -132,6 +140,8 @@ def _is_number(value: object) -> bool:
 
 
 def _check_place(url: object, key: object, name: str) -> None:
+    from lmos_actors.security import Reference, in_the_clear, is_private, place_of
+
     if not isinstance(url, str) or not url.startswith(("http://", "https://")):
         raise ConfigError(f"must be the http or https URL of an endpoint, not {url!r}", f"{name}.url")
     try:

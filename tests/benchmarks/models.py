@@ -11,6 +11,7 @@ import json
 import subprocess
 import sys
 import warnings
+from functools import partial
 from statistics import median
 from time import perf_counter as clock, process_time
 from typing import TYPE_CHECKING, Any
@@ -24,10 +25,12 @@ from tests.benchmarks.wire import resident
 from tests.llm.provider_server import Received, Reply, open_provider
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Callable
+    from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 
     from lmos_actors import Ref
     from lmos_actors.llm import ModelItem, ModelRequest
+
+    Texts = Callable[[int], AsyncIterator[str]]
 
 PIECE = "a few words, "
 LONG = 1 << 17
@@ -78,18 +81,7 @@ async def texts_of_anthropic(client: Any, count: int) -> AsyncIterator[str]:
             yield event.delta.text
 
 
-async def first_chunks(texts: Callable[[int], AsyncIterator[str]], n: int) -> float:
-    """Milliseconds to the first chunk, median of `n` answers."""
-    took: list[float] = []
-    for _ in range(n):
-        began, first = clock(), 0.0
-        async for _ in texts(2):
-            first = first or clock()
-        took.append(1_000 * (first - began))
-    return median(took)
-
-
-async def chunks(texts: Callable[[int], AsyncIterator[str]], n: int) -> float:
+async def chunks(texts: Texts, n: int) -> float:
     """Microseconds of processor time a chunk, of an answer of `n`."""
     async for _ in texts(10):
         pass
@@ -102,27 +94,40 @@ async def chunks(texts: Callable[[int], AsyncIterator[str]], n: int) -> float:
 
 def ours(sdk: str, measure: Any, n: int) -> float:
     """Measure a model as an agent."""
-
-    async def run() -> float:
-        with other_process("provider") as port:
-            async with open_node() as node:
-                cls: Any = OpenAIModel if sdk == "openai" else AnthropicModel
-                model = await node.start(cls, model="m", key=None, url=_url(sdk, port), max_tokens=LONG)
-                return await measure(lambda count: texts_of_ours(model, count), n)
-
-    return trio.run(run)
+    return _with_both(sdk, lambda ours, _: measure(ours, n))
 
 
 def bare(sdk: str, measure: Any, n: int) -> float:
     """Measure the SDK alone."""
+    return _with_both(sdk, lambda _, bare: measure(bare, n))
 
+
+def first_chunks(sdk: str, n: int) -> float:
+    """Time to the first chunk, as a multiple of that of the SDK alone: medians of `n`, taken in turns."""
+
+    async def measure(ours: Texts, bare: Texts) -> float:
+        took: tuple[list[float], list[float]] = [], []
+        for number in range(2 * n + 2):
+            began, first = clock(), 0.0
+            async for _ in (ours, bare)[number % 2](2):
+                first = first or clock()
+            if number > 1:
+                took[number % 2].append(first - began)
+        return median(took[0]) / median(took[1])
+
+    return _with_both(sdk, measure)
+
+
+def _with_both(sdk: str, measure: Callable[[Texts, Texts], Awaitable[float]]) -> float:
     async def run() -> float:
         with other_process("provider") as port:
-            client, texts = _bare_client(sdk, _url(sdk, port))
-            async with client:
+            url, cls = _url(sdk, port), OpenAIModel if sdk == "openai" else AnthropicModel
+            client, texts = _bare_client(sdk, url)
+            async with client, open_node() as node:
                 # an SDK leaves generators to the garbage collector after each answer
                 warnings.simplefilter("ignore", ResourceWarning)
-                return await measure(lambda count: texts(client, count), n)
+                model = await node.start(cls, model="m", key=None, url=url, max_tokens=LONG)
+                return await measure(partial(texts_of_ours, model), partial(texts, client))
 
     with warnings.catch_warnings():
         return trio.run(run)

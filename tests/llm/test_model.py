@@ -189,7 +189,11 @@ def test_a_live_model_is_refused_on_virtual_time(cls: type[Model]) -> None:
 
 
 def test_models_that_are_not_used_cost_no_import() -> None:
-    code = "import sys, lmos_actors.llm as llm; llm.OpenAIModel(model='m'); print(sorted(sys.modules))"
+    code = (
+        "import sys, lmos_actors; lmos_actors.open_node; assert 'lmos_actors.llm' not in sys.modules\n"
+        "import lmos_actors.llm; assert 'lmos_actors.security' not in sys.modules\n"
+        "lmos_actors.llm.OpenAIModel(model='m'); print(sorted(sys.modules))"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     for name in ("openai", "anthropic", "httpx2", "pydantic", "opentelemetry"):
         assert f"'{name}'" not in done.stdout
