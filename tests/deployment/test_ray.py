@@ -20,7 +20,6 @@ import trio
 
 from lmos_actors import AgentUnavailable, NotFound, OutcomeUnknown, open_node
 from lmos_actors.deployment import Launcher, LogFiles, Order, RayPlace, UnixNetwork, open_launcher
-from lmos_actors.deployment._ray_worker import ORPHAN, POLL
 from lmos_actors.errors import ConfigError, LmosActorsError
 from lmos_actors.scenario import launch_plan, load_deployment
 from tests.deployment import fleet as agents
@@ -33,6 +32,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from lmos_actors import Ref
+
+ORPHAN = 30.0  # seconds after which a process without a launcher drains, as the guide says
+POLL = 5.0  # a launcher asks as often
 
 DEPLOYMENT = """
 lmos: deployment/v1
