@@ -149,7 +149,7 @@ class ThinkingAgent(ChatAgent):
     async def reply(self, turn: ChatTurn) -> None:
         """Answer a message: by the agent that has the conversation, or by thinking."""
         kept = msgspec.convert(turn.memory.get(MEMORY, {}), Kept)
-        unkept = self._unkept.pop(turn.session, Spent())
+        unkept = self._unkept.get(turn.session, Spent())
         kept.spent += unkept
         account = Account(left_of(self.budget, self.session_budget, kept.spent))
         try:
@@ -161,6 +161,7 @@ class ThinkingAgent(ChatAgent):
             raise
         finally:
             self.spent += account.spent
+        self._unkept.pop(turn.session, None)
         kept.spent += account.spent
         turn.memory[MEMORY] = msgspec.to_builtins(kept)
 
