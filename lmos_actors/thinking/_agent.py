@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 import msgspec
 
-from lmos_actors.actors import Property, Ref, prop
+from lmos_actors.actors import Property, Ref, current_request, prop
 from lmos_actors.facades import ChatAgent, ChatTurn
 from lmos_actors.llm import Model, ToolMessage, UserMessage
 
-from ._budget import Account, Budget, Spent, left_of, tokens_of
-from ._hand_over import BACK, HANDED_OVER, MOST_IN_A_ROW, HandOver, depth_of, pass_on
+from ._budget import Account, Budget, Spent, is_last_call, left_of, tokens_of
+from ._hand_over import BACK, HANDED_OVER, MOST_IN_A_ROW, HandOver, depth_of, hand_overs, pass_on
 from ._history import files_of, first_kept, messages_of, prompt_of, transcript_of
 from ._think import think
 from ._tool_calls import ToolLimits
@@ -113,7 +113,7 @@ class ThinkingAgent(ChatAgent):
     @asynccontextmanager
     async def lifespan(self) -> AsyncGenerator[None]:
         """Read what sessions there are. A subclass that has a lifespan of its own enters this one in it."""
-        self._unkept: dict[str, Spent] = {}
+        self._unkept: dict[tuple[str | None, str], Spent] = {}  # by principal and session, which it names
         async with super().lifespan():
             yield
 
@@ -132,8 +132,11 @@ class ThinkingAgent(ChatAgent):
     async def summarize(self, older: Sequence[Message], summary: str, account: Account) -> str:
         """Return the summary of a conversation that becomes too long: of a summary, and what was said since.
 
-        One request to the model. An empty text is no summary: what is older is then left out.
+        One request to the model, unless the budget allows no more than one: that is for the answer. An empty
+        text is no summary: what is older is then left out.
         """
+        if is_last_call(account):
+            return summary
         text = f"Summary of what was before: {summary}\n\n" if summary else ""
         thought = await think(
             self._model(),
@@ -149,25 +152,27 @@ class ThinkingAgent(ChatAgent):
     async def reply(self, turn: ChatTurn) -> None:
         """Answer a message: by the agent that has the conversation, or by thinking."""
         kept = msgspec.convert(turn.memory.get(MEMORY, {}), Kept)
-        unkept = self._unkept.get(turn.session, Spent())
+        owner = current_request().principal, turn.session
+        unkept = self._unkept.get(owner, Spent())
         kept.spent += unkept
         account = Account(left_of(self.budget, self.session_budget, kept.spent))
         try:
             await self._answer(turn, kept, account)
         except BaseException:
-            self._unkept[turn.session] = unkept + account.spent  # the memory of this turn is not kept
+            self._unkept.pop(owner, None)  # so that it is the last one to be dropped
+            self._unkept[owner] = unkept + account.spent  # the memory of this turn is not kept
             if len(self._unkept) > REMEMBERED:
                 del self._unkept[next(iter(self._unkept))]
             raise
         finally:
             self.spent += account.spent
-        self._unkept.pop(turn.session, None)
         kept.spent += account.spent
         turn.memory[MEMORY] = msgspec.to_builtins(kept)
+        self._unkept.pop(owner, None)
 
     async def _answer(self, turn: ChatTurn, kept: Kept, account: Account) -> None:
         sources = self.tools_for(turn)
-        over = {each.name: each for each in sources if isinstance(each, HandOver)}
+        over = hand_overs(sources)
         if depth_of(turn) >= MOST_IN_A_ROW:
             over.clear()
         if kept.partner in over and await self._pass_on(turn, kept, over.pop(kept.partner), "") is None:

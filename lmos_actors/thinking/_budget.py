@@ -91,15 +91,21 @@ def admit_call(account: Account, request: ModelRequest) -> int | None:
 
     Raises ActionFailed: it would take more than is left.
     """
+    check_call(account)
     budget, spent, left = account.budget, account.spent, None
-    if budget.calls is not None and spent.calls >= budget.calls:
-        raise exceeded(f"{budget.calls} requests to the model")
     if budget.tokens is not None:
         left = budget.tokens - spent.tokens - tokens_of_request(request)
         if left < 1:
             raise exceeded(f"{budget.tokens} tokens")
     account.count(calls=1)
     return left
+
+
+def check_call(account: Account) -> None:
+    """Raise ActionFailed if no further request is allowed."""
+    most = account.budget.calls
+    if most is not None and account.spent.calls >= most:
+        raise exceeded(f"{most} requests to the model")
 
 
 def settle_call(account: Account, request: ModelRequest, answer: ModelMessage, usage: Usage) -> None:

@@ -31,7 +31,7 @@ from lmos_actors.facades import (
 from ._tools import REPEATS, is_back, proper_name
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Sequence
 
     from lmos_actors.facades import ChatTurn
 
@@ -90,6 +90,17 @@ BACK: Final = tool_of(hand_back)
 """The tool by which an agent gives a conversation back."""
 
 
+def hand_overs(sources: Sequence[Any]) -> dict[str, HandOver]:
+    """Return the agents that a conversation may be handed over to, by name. Raises ValueError."""
+    found: dict[str, HandOver] = {}
+    for each in sources:
+        if isinstance(each, HandOver):
+            if each.name in found:
+                raise ValueError(f"two tools are named {each.name!r}: use hand_over(..., name=...) for one")
+            found[each.name] = each
+    return found
+
+
 @attrs.define
 class PassedOn:
     """What became of a message that was passed on to another agent."""
@@ -129,7 +140,7 @@ def depth_of(turn: ChatTurn) -> int:
     """Return how often a message has been handed over; what comes from outside may be anything."""
     said: Any = turn.metadata.get(HANDED_OVER)
     depth = said.get("depth") if isinstance(said, dict) else 0  # pyright: ignore
-    return depth if isinstance(depth, int) else 0
+    return max(0, depth) if isinstance(depth, int) else 0
 
 
 async def _listen(turn: ChatTurn, items: AsyncIterator[Any], passed: PassedOn) -> None:

@@ -8,7 +8,7 @@ from lmos_actors.errors import ActionFailed
 from lmos_actors.facades.chat import INVALID_MESSAGE
 from lmos_actors.llm import ModelFile, ModelMessage, UserMessage
 
-from ._budget import tokens_of
+from ._budget import CHARACTERS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -70,10 +70,10 @@ def first_kept(history: Sequence[Said], most: int) -> int:
 
     It is that of a message of the user, as a conversation begins with one.
     """
-    place, tokens = len(history), 0
+    place, characters = len(history), 0
     for at in range(len(history) - 1, -1, -1):
-        tokens += tokens_of((UserMessage(_text(history[at].text, history[at].parts)),))
-        if tokens > most:
+        characters += len(_text(history[at].text, history[at].parts))
+        if characters // CHARACTERS > most:
             break
         if history[at].role == "user":
             place = at

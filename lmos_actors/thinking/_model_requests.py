@@ -58,6 +58,9 @@ MOST_DROPPED: Final = 64
 MOST_TOOLS: Final = 1_024
 """Requests for tools in one answer of a model."""
 
+CUT_OFF: Final = "the answer was cut off before them"
+"""Stands for the arguments of a tool that had not come when the answer was cut."""
+
 LEAST_MAXIMUM: Final = 4_096
 """Tokens of output that every model can write. A provider refuses a `max_tokens` above what its model can."""
 
@@ -148,12 +151,13 @@ class ModelAnswer:
             self.end = item
         elif isinstance(item, ToolRequest):
             self._tools.append(item if item.id else msgspec.structs.replace(item, id=f"{len(self._tools)}"))
+            self._room -= len(item.unreadable) or len(msgspec.json.encode(item.arguments))
         elif isinstance(item, Reasoning):
             self._reasoning.append(item)
-            self._room -= len(item.text)
+            self._room -= len(item.text) or 1  # what is empty may come without an end, too
         else:
             self._text.append(item.text)
-            self._room -= len(item.text)
+            self._room -= len(item.text) or 1
         if self._room < 0 or len(self._tools) > MOST_TOOLS:
             raise thinking_failure(
                 BUDGET_EXCEEDED, "the answer of the model is longer than the budget allows"
@@ -161,8 +165,12 @@ class ModelAnswer:
         return True
 
     def message(self) -> ModelMessage:
-        """Return what has come, as a message."""
-        return ModelMessage("".join(self._text), self._tools, self._reasoning)
+        """Return what has come, as a message. Of an answer that is cut the last tool may be, too."""
+        tools = self._tools
+        if tools and self.end is not None and self.end.reason == "length" and not tools[-1].arguments:
+            last = msgspec.structs.replace(tools[-1], unreadable=tools[-1].unreadable or CUT_OFF)
+            tools = [*tools[:-1], last]
+        return ModelMessage("".join(self._text), tools, self._reasoning)
 
 
 def _bounded(request: ModelRequest, room: int | None) -> ModelRequest:

@@ -7,7 +7,8 @@ its own: a model is an agent that anybody may ask. What this one keeps true:
   with a code. A model that says nothing, or not what it was asked for, is told so once. What it sends behind
   its end is dropped, and an answer without an end is taken for whole.
 - **It ends.** Each round is a request to the model, and requests, tokens, calls of tools and time have a
-  budget. Before the last request the model is told that it is the last one.
+  budget. Before the last request the model is told that it is the last one; tools that it still asks for are
+  not called.
 - **Nothing is left running.** There is no task but those of a nursery around the tools of one answer. Who
   leaves cancels the stream of the model, and so its request, and all tools.
 - **A request is made again only if nothing of its answer was heard**, as where the model was restarted.
@@ -30,7 +31,7 @@ from lmos_actors.llm import (
 )
 
 from ._answers import AnswerForm, NotAnAnswer, form_of
-from ._budget import Account, Budget, Spent, exceeded, is_last_call
+from ._budget import Account, Budget, Spent, check_call, exceeded, is_last_call
 from ._failures import ANSWER_INVALID, ANSWER_REFUSED, thinking_failure
 from ._model_requests import ModelRequests
 from ._tool_calls import ToolCalls, ToolLimits
@@ -111,6 +112,8 @@ async def think(
     """
     account = budget if isinstance(budget, Account) else Account(budget)
     known, form = tools_of(tools, find), form_of(cast("Any", answer))
+    if twice := known.keys() & {tool.name for tool in ending}:
+        raise ValueError(f"two tools are named {min(twice)!r}: one of them ends the thinking")
     loop = _Loop(
         asking=ModelRequests(model, account, say if form.is_text else None),
         calls=ToolCalls(known, account, limits, use),
@@ -151,6 +154,7 @@ class _Loop:
                 said.append(message)
             asked = next((each for each in message.tools if each.name in self.ending), None)
             if message.tools and asked is None:
+                check_call(self.account)  # else tools would have effects that no answer could name
                 said += await self.calls.carry_out(message.tools)
                 continue
             try:

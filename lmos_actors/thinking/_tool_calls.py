@@ -134,7 +134,11 @@ def _limited(tool: Tool, limits: ToolLimits) -> Tool:
 
     async def call(given: Mapping[str, Any]) -> Any:
         with trio.move_on_after(limits.seconds):
-            return _cut(await tool.call(given), limits.result_bytes)
+            result = await tool.call(given)
+            try:
+                return _cut(result, limits.result_bytes)
+            except (ValueError, TypeError) as error:
+                raise ToolFailed(tool.name, f"its result cannot be sent: {error}") from None
         late = DeadlineExceeded(tool.name, limits.seconds)
         raise ToolFailed(tool.name, str(late)) from late
 

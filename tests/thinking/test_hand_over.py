@@ -257,6 +257,23 @@ def test_metadata_from_outside_may_be_anything(said_: Any) -> None:
     play(["Hello."], talk)
 
 
+class Twice(ThinkingAgent):
+    """You find out what people want."""
+
+    tools = (hand_over(Billing, name="other"), hand_over(Triage, name="other"))
+
+
+def test_two_hand_overs_have_two_names() -> None:
+    async def main() -> str:
+        async with open_node() as node:
+            await node.start(Script, answers=("x",))
+            with pytest.raises(ActionFailed, match="INTERNAL_ERROR"):
+                await answered(await node.start(Twice))
+            return str(node.crash_reports[-1])
+
+    assert "two tools are named 'other'" in simulate(main)
+
+
 def test_what_cannot_have_a_conversation() -> None:
     with pytest.raises(TypeError, match="hand_over takes a ref or the class of a chat agent, not 17"):
         hand_over(17)  # type: ignore[arg-type]

@@ -10,6 +10,7 @@ import trio
 from msgspec import Meta, Struct
 
 from lmos_actors import ActionFailed, Agent, action, open_node, simulate
+from lmos_actors.facades import tool_of
 from lmos_actors.llm import (
     Model,
     ModelEnd,
@@ -20,6 +21,7 @@ from lmos_actors.llm import (
     Reasoning,
     TextDelta,
     ToolMessage,
+    ToolRequest,
     Usage,
     UserMessage,
     model_failure,
@@ -269,6 +271,25 @@ def test_a_type_without_a_schema_is_a_mistake() -> None:
             thinking(["{}"], answer=wanted)
 
 
+def test_a_tool_whose_arguments_were_cut_off_is_not_called() -> None:
+    calls: list[str] = []
+
+    def clear(place: str = "everything") -> None:
+        """Clear."""
+        calls.append(place)
+
+    log, _ = thinking([[ToolRequest("1", "clear"), ModelEnd("length")], "Fine."], tools=[clear])
+    result = log.asked[1].messages[-1]
+    assert isinstance(result, ToolMessage)
+    assert result.error == "the arguments are no JSON object: the answer was cut off before them"
+    assert not calls
+
+
+def test_a_tool_and_one_that_ends_have_different_names() -> None:
+    with pytest.raises(ValueError, match="two tools are named 'add': one of them ends the thinking"):
+        thinking(["x"], tools=[add], ending=[tool_of(add)])
+
+
 # ---- budgets
 
 
@@ -283,7 +304,7 @@ def test_a_thousand_calls_are_refused_before_they_are_made() -> None:
     log, failure = failing([wants("count", n=1)], "BUDGET_EXCEEDED", tools=[count], budget=Budget(calls=5))
     assert "5 requests" in str(failure)
     assert len(log.asked) == 5
-    assert len(calls) == 5
+    assert len(calls) == 4, "the last request was to have none"
     assert all("cannot call tools any more" not in request.instructions for request in log.asked[:4])
     assert "cannot call tools any more" in log.asked[4].instructions
 
@@ -341,6 +362,12 @@ def test_an_answer_without_an_end_is_broken_off() -> None:
 
         return items()
 
+    def empty(request: ModelRequest) -> Any:
+        return [TextDelta("")] * 100_000
+
+    failing([empty], "BUDGET_EXCEEDED", budget=Budget(tokens=1_000))
+    long = [wants("add", str(n), text="x" * 1_000) for n in range(100)]
+    failing([[*long, ModelEnd("tools")]], "BUDGET_EXCEEDED", budget=Budget(tokens=10_000))
     failing([endless], "BUDGET_EXCEEDED", budget=Budget(tokens=10_000))
     failing([endless], "BUDGET_EXCEEDED", budget=Budget(tokens=None))
 

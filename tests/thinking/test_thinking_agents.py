@@ -197,6 +197,26 @@ def test_a_summary_goes_into_the_next_one_and_nothing_is_lost_or_twice_in_it() -
     assert len(log.asked) == 12
 
 
+def test_messages_of_less_than_a_token_are_summarised_too() -> None:
+    async def talk(agent: Ref[Any]) -> None:
+        session = None
+        for _ in range(30):
+            session, _ = await said(agent, "ok?", session)
+
+    log, _ = play(["yes"], talk, cls=Plain, history_tokens=20)
+    assert sum(request.instructions.startswith("Summarize") for request in log.asked) > 1
+
+
+def test_the_only_request_of_a_budget_is_for_the_answer() -> None:
+    async def talk(agent: Ref[Any]) -> str:
+        session, _ = await said(agent, "one " + "x" * 400)
+        return await answered(agent, "two", session)
+
+    log, answer = play(["fine"], talk, cls=Plain, history_tokens=20, budget=Budget(calls=1))
+    assert answer == "fine"
+    assert log.asked[1].messages == [UserMessage("two")]
+
+
 def test_what_is_older_may_just_be_left_out() -> None:
     class Forgetful(Plain):
         """You talk."""

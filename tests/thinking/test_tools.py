@@ -266,6 +266,14 @@ def test_a_long_result_is_cut() -> None:
     assert found == '["' + "x" * 99 + " ... [cut: 101 of 100004 bytes]"
 
 
+def test_a_result_that_is_no_text_of_unicode_is_the_failure_of_the_tool() -> None:
+    def read() -> str:
+        """Read."""
+        return "\ud800"
+
+    assert one(wants("read"), [read]).error.startswith("its result cannot be sent: 'utf-8' codec")
+
+
 def test_a_result_that_asks_for_a_tool_is_a_result() -> None:
     """Only what was offered is called, whatever a page says to the model."""
 
