@@ -104,15 +104,19 @@ class Guide(ThinkingAgent):
     limits = ToolLimits(seconds=10)
 
     def tools_for(self, turn: ChatTurn) -> Sequence[ToolSource | HandOver]:
-        """Return the tools, and what the guide does for the traveller of this session."""
+        """Return the tools, and what the guide does for the traveller who is there.
+
+        That is whom the access list of the node names. Where callers have no names it is the session.
+        """
+        traveller = turn.principal or turn.session
 
         async def book(town: str) -> Journey:
             """Book a trip to a town for the traveller."""
-            return await self.clerks.invoke(Clerk.book, turn.session, town)
+            return await self.clerks.invoke(Clerk.book, traveller, town)
 
         async def my_journeys() -> list[Journey]:
             """Return what was booked for the traveller."""
-            return await self.board.invoke(Board.journeys_of, turn.session)
+            return await self.board.invoke(Board.journeys_of, traveller)
 
         return (*self.tools, (self.board, Board.popular_towns), book, my_journeys)
 

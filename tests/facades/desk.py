@@ -60,6 +60,9 @@ class Desk(ChatAgent):
             elif word == "show":
                 yield ChatPart("image", media=ChatMedia("image/png", data="AAAA"))
                 return
+            elif word == "who":
+                yield str(turn.principal)
+                return
             elif word == "history":
                 yield "; ".join(f"{said.role}: {said.text}" for said in turn.history)
                 return

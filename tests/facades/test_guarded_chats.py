@@ -104,6 +104,20 @@ def test_a_session_of_another_looks_like_an_unknown_one(secrets: Secrets) -> Non
     ]
 
 
+def test_an_agent_knows_who_talks_to_it(secrets: Secrets) -> None:
+    async def main() -> list[str]:
+        found: list[str] = []
+        async with opened_desk(security=rules(secrets), insecure=True) as (_, network):
+            for name in ("alice", "bob"):
+                async with chat_of(name, network, secrets) as chat:
+                    found.append((await chat.say("who")).text)
+        async with opened_desk() as (_, network), open_chat(f"{URL}/agents/desk", network=network) as chat:
+            found.append((await chat.say("who")).text)
+        return found
+
+    assert simulate(main) == ["alice", "bob", "None"]
+
+
 def test_nobody_watches_the_session_of_another(secrets: Secrets) -> None:
     async def main() -> None:
         guarded = opened_desk(security=rules(secrets), insecure=True)

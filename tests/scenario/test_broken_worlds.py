@@ -276,7 +276,7 @@ BREAKS = [
         "journey",
         "journey",
         ("if self.booked[traveller] % 3 == 0:", "if False:", "expect items ben"),
-        ("invoke(Clerk.book, turn.session, town)", 'invoke(Clerk.book, "ada", town)', "expect items ben"),
+        ("invoke(Clerk.book, traveller, town)", 'invoke(Clerk.book, "ada", town)', "expect items ben"),
         ("self.topic(TRIPS, Journey).publish(journey)", "pass", "stream guide.chat (nice)"),
         ("self.journeys += (journey,)", "pass", "expect"),
         ("self.asked.emit(town)", "pass", "stream guide.chat (unknown)"),

@@ -282,6 +282,7 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
                 is_new=not session.written,
                 has_client_tools=answers is not None,
                 read=partial(self._read_file, owner, id),
+                principal=owner or None,
                 new_id=self.new_id,
             )
             runner = partial(TurnRunner, turn=turn, reply=self.reply)

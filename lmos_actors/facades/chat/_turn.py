@@ -107,10 +107,13 @@ class ChatTurn:
         is_new: bool = False,
         has_client_tools: bool = False,
         read: Callable[[str], Awaitable[bytes]] | None = None,
+        principal: str | None = None,
         new_id: Callable[[], str],
     ) -> None:
         self.session = session
         self.text = text
+        self.principal = principal
+        """Who says it, by the access list: a session and metadata are what its caller says they are."""
         self.parts = tuple(parts)
         self.metadata = dict(metadata or {})
         self._history = history
