@@ -257,13 +257,13 @@ class Provider:
         if type(status) is int and status >= 300:
             return self._refusal(status, error, begun)
         if isinstance(cause, httpx2.ConnectError | httpx2.ConnectTimeout):
-            text = f"{self.name} cannot be reached: {self._shown(cause) or type(cause).__name__}"
+            text = f"{self.name} cannot be reached: {self._shown(cause)}"
             return Problem(MODEL_UNAVAILABLE, text, passes=self._unreachable is None, unreachable=True)
         if isinstance(cause, httpx2.TimeoutException):
             text = f"{self.name} was silent for {self._waits.idle:g} s"
             return Problem(MODEL_CUT if begun else MODEL_UNAVAILABLE, text)
         if isinstance(cause, httpx2.TransportError):
-            text = f"{self.name} broke the connection off: {self._shown(cause) or type(cause).__name__}"
+            text = f"{self.name} broke the connection off: {self._shown(cause)}"
             return Problem(MODEL_CUT if begun else MODEL_UNAVAILABLE, text, passes=not begun)
         if isinstance(error, ProviderSays):
             return self._told(error, begun)
@@ -298,7 +298,13 @@ class Provider:
         return Problem(REQUEST_REFUSED, text)
 
     def _shown(self, error: BaseException) -> str:
-        return self.key.without(message_in(getattr(error, "body", None)) or str(error))
+        text, seen = (
+            message_in(getattr(error, "body", None)) or str(error),
+            error.__cause__ or error.__context__,
+        )
+        while not text and seen is not None:  # as of certificates, which are named further below
+            text, seen = str(seen), seen.__cause__ or seen.__context__
+        return self.key.without(text or type(error).__name__)
 
     def _retry_after(self, error: Exception) -> float | None:
         headers: Any = getattr(getattr(error, "response", None), "headers", None)

@@ -10,6 +10,7 @@ from lmos_actors.llm import AnthropicModel, Model, ModelEnd, OpenAIModel, Usage,
 from tests.llm.provider_server import ProviderServer, open_provider
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import AsyncIterator
 
     from lmos_actors import Node, Ref
@@ -28,9 +29,11 @@ async def start(node: Node, server: ProviderServer, provider: str, **options: An
 
 
 @asynccontextmanager
-async def model_of(provider: str, **options: Any) -> AsyncIterator[tuple[ProviderServer, Ref[Any]]]:
+async def model_of(
+    provider: str, tls: ssl.SSLContext | None = None, **options: Any
+) -> AsyncIterator[tuple[ProviderServer, Ref[Any]]]:
     """A server, and a client of it."""
-    async with open_provider() as server, open_node() as node:
+    async with open_provider(tls=tls) as server, open_node() as node:
         yield server, await start(node, server, provider, **options)
 
 

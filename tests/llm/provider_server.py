@@ -18,7 +18,6 @@ import json
 from collections import deque
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -26,8 +25,10 @@ import h11
 import trio
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 
+Wire = trio.SocketStream | trio.SSLStream[trio.SocketStream]
 Fault = Literal["cut", "silent", "malformed", "endless", "error event", "no end", "not an event stream"]
 
 
@@ -80,6 +81,7 @@ class ProviderServer:
     """The server; see above."""
 
     port: int = 0
+    scheme: str = "http"
     default: Reply | Callable[[Received], Reply] = Reply()
     requests: list[Received] = field(default_factory=list)
     connections: int = 0
@@ -93,12 +95,12 @@ class ProviderServer:
     @property
     def openai_url(self) -> str:
         """The URL for clients of OpenAI's format."""
-        return f"http://127.0.0.1:{self.port}/v1"
+        return f"{self.scheme}://127.0.0.1:{self.port}/v1"
 
     @property
     def anthropic_url(self) -> str:
         """The URL for clients of Anthropic's format."""
-        return f"http://127.0.0.1:{self.port}"
+        return f"{self.scheme}://127.0.0.1:{self.port}"
 
     @property
     def answering(self) -> int:
@@ -124,7 +126,7 @@ class ProviderServer:
 
     # ---- connections
 
-    async def serve(self, stream: trio.SocketStream) -> None:
+    async def serve(self, stream: Wire) -> None:
         """Serve one connection."""
         self.connections += 1
         self.open_connections += 1
@@ -137,7 +139,7 @@ class ProviderServer:
             self._note()
             await trio.aclose_forcefully(stream)
 
-    async def _serve(self, stream: trio.SocketStream, http: h11.Connection) -> None:
+    async def _serve(self, stream: Wire, http: h11.Connection) -> None:
         while True:
             received = await _read(stream, http)
             if received is None:
@@ -155,7 +157,7 @@ class ProviderServer:
                 return
             http.start_next_cycle()
 
-    async def _watched(self, stream: trio.SocketStream, http: h11.Connection, received: Received) -> bool:
+    async def _watched(self, stream: Wire, http: h11.Connection, received: Received) -> bool:
         """Answer, and note if the client leaves meanwhile."""
         done = False
 
@@ -176,7 +178,7 @@ class ProviderServer:
             nursery.cancel_scope.cancel()
         return done
 
-    async def _answer(self, stream: trio.SocketStream, http: h11.Connection, received: Received) -> bool:
+    async def _answer(self, stream: Wire, http: h11.Connection, received: Received) -> bool:
         """Answer a request; return whether the connection is to be kept."""
         if self._script:
             reply = self._script.popleft()
@@ -211,9 +213,7 @@ class ProviderServer:
         await stream.send_all(http.send(h11.EndOfMessage()) or b"")
         return True
 
-    async def _fail(
-        self, stream: trio.SocketStream, http: h11.Connection, reply: Reply, anthropic: bool
-    ) -> bool:
+    async def _fail(self, stream: Wire, http: h11.Connection, reply: Reply, anthropic: bool) -> bool:
         async def send(event: bytes) -> None:
             await stream.send_all(http.send(h11.Data(data=event)) or b"")
 
@@ -243,20 +243,24 @@ class ProviderServer:
 
 @asynccontextmanager
 async def open_provider(
-    default: Reply | Callable[[Received], Reply] | None = None, port: int = 0
+    default: Reply | Callable[[Received], Reply] | None = None,
+    port: int = 0,
+    tls: ssl.SSLContext | None = None,
 ) -> AsyncIterator[ProviderServer]:
-    """Serve on loopback, on a free port if none is named."""
+    """Serve on loopback, on a free port if none is named; with `tls`, its URLs begin with https."""
     async with trio.open_nursery() as nursery:
-        server = ProviderServer()
+        server = ProviderServer(scheme="http" if tls is None else "https")
         if default is not None:
             server.default = default
-        listeners = await nursery.start(partial(trio.serve_tcp, server.serve, port, host="127.0.0.1"))
-        server.port = listeners[0].socket.getsockname()[1]
+        listener = (await trio.open_tcp_listeners(port, host="127.0.0.1"))[0]
+        server.port = listener.socket.getsockname()[1]
+        listeners = [listener] if tls is None else [trio.SSLListener(listener, tls)]
+        await nursery.start(trio.serve_listeners, server.serve, listeners)
         yield server
         nursery.cancel_scope.cancel()
 
 
-async def _read(stream: trio.SocketStream, http: h11.Connection) -> Received | None:
+async def _read(stream: Wire, http: h11.Connection) -> Received | None:
     head: h11.Request | None = None
     body = b""
     while True:
@@ -275,14 +279,14 @@ async def _read(stream: trio.SocketStream, http: h11.Connection) -> Received | N
             return None
 
 
-async def _send_json(stream: trio.SocketStream, http: h11.Connection, reply: Reply, anthropic: bool) -> None:
+async def _send_json(stream: Wire, http: h11.Connection, reply: Reply, anthropic: bool) -> None:
     error: dict[str, Any] = {"type": reply.error_type, "message": reply.error}
     said = {"type": "error", "error": error} if anthropic else {"error": {**error, "code": reply.error_type}}
     headers = [("retry-after", reply.retry_after)] if reply.retry_after is not None else []
     await _send(stream, http, reply.status, json.dumps(said).encode(), headers)
 
 
-async def _send_whole(stream: trio.SocketStream, http: h11.Connection, reply: Reply, anthropic: bool) -> None:
+async def _send_whole(stream: Wire, http: h11.Connection, reply: Reply, anthropic: bool) -> None:
     if reply.fault == "malformed":
         body = b'{"choices": [{'
     else:
@@ -291,7 +295,7 @@ async def _send_whole(stream: trio.SocketStream, http: h11.Connection, reply: Re
 
 
 async def _send(
-    stream: trio.SocketStream, http: h11.Connection, status: int, body: bytes, headers: list[tuple[str, str]]
+    stream: Wire, http: h11.Connection, status: int, body: bytes, headers: list[tuple[str, str]]
 ) -> None:
     known = [("content-type", "application/json"), ("content-length", str(len(body)))]
     out = http.send(h11.Response(status_code=status, headers=[*known, *headers])) or b""

@@ -5,10 +5,12 @@ from __future__ import annotations
 import logging
 import os
 import re
+import ssl
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import trio
+import trustme
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -214,6 +216,31 @@ async def test_a_provider_that_is_away_for_a_moment_is_tried_again(
                 await server.until(lambda: len(server.requests) == 1)
                 await server.until(lambda: server.answering == 0)
         assert got[-1] == END
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+async def test_over_tls_too_and_a_certificate_that_is_not_trusted_is_named(
+    provider: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    authority.issue_cert("127.0.0.1").configure_cert(tls)
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
+    async with model_of(provider, tls) as (server, model):
+        assert (await items(model))[-1] == END
+        server.reply(Reply(fault="silent", after=AFTER_HELLO[provider]))
+        async with model.stream(Model.generate, HI) as answer:
+            async for _ in answer:
+                break
+        await server.client_left()
+        assert (await items(model))[-1] == END
+        monkeypatch.delenv("SSL_CERT_FILE")
+        async with open_node() as node:
+            stranger = await start(node, server, provider, retries=0)
+            (failed,) = await items(stranger)
+    assert failed.code == "MODEL_UNAVAILABLE"
+    assert "cannot be reached: [SSL: CERTIFICATE_VERIFY_FAILED]" in failed.detail
 
 
 # ---- keys
