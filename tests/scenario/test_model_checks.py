@@ -228,12 +228,21 @@ def test_a_step_without_an_answer_is_not_judged(project: Project) -> None:
 
 
 SAFE = """\
-from lmos_actors import Agent, Ref, Secret, action
+from msgspec import Struct
+
+from lmos_actors import Agent, Property, Ref, Secret, action, prop
 from lmos_actors.llm import Model, TextDelta, UserMessage
+
+class Account(Struct):
+    name: str
+    pin: Secret[str] = "pin-4711"
+
 
 class Safe(Agent):
     model: Ref[Model]
     code: Secret[str]
+    word: Property[Secret[str]] = prop(default="open-up")
+    account: Account = Account("bob")
     key: str = ""
     leak: str = ""
 
@@ -247,7 +256,8 @@ class Safe(Agent):
             async for item in items:
                 if isinstance(item, TextDelta):
                     answer += item.text
-        return answer + (self.code if self.leak == "to the user" else "")
+        leaks = {"to the user": self.code, "a property": self.word, "a part": self.account.pin}
+        return answer + leaks.get(self.leak, "")
 """
 
 
@@ -273,9 +283,13 @@ def test_no_secret_is_in_an_answer(project: Project, world: str, monkeypatch: py
     project.write("safe_desk.py", SAFE)
     monkeypatch.setenv("SAFE_KEY", "sk-123456")
     result = passes(project, [TELL], safe(), world=world, **SECRETS)
-    assert result.judged[0].saw == "none of 3 in 1 answers and 1 requests to models"
+    assert result.judged[0].saw == "none of 5 in 1 answers and 1 requests to models"
     text = fails(project, [TELL], safe(leak="to the user"), world=world, **SECRETS)
     assert "code of safe is in the answer of invoke safe.ask" in text
+    text = fails(project, [TELL], safe(leak="a property"), world=world, **SECRETS)
+    assert "word of safe is in the answer of invoke safe.ask" in text
+    text = fails(project, [TELL], safe(leak="a part"), world=world, **SECRETS)
+    assert "account of safe is in the answer of invoke safe.ask" in text
     text = fails(project, [TELL], safe(leak="to the model"), world=world, **SECRETS)
     assert "an input of safe is in what safe asks model" in text
     text = fails(project, [TELL], safe(says="It is sk-123456."), world=world, **SECRETS)

@@ -109,13 +109,14 @@ def _of_input(cell: Cell, step: Any) -> Iterator[str]:
 
 def _of_agent(agent: Any) -> Iterator[tuple[str, str]]:
     """Return the secret texts in the fields of an agent, with the names of the fields."""
-    hidden: dict[str, Any] = agent.__contract__.hidden
+    contract = agent.__contract__
+    properties = {made.attribute: (wire, made.hidden) for wire, made in contract.properties.items()}
     for field in attrs.fields(agent.__class__):
-        secrecy = hidden.get(field.name, 0)
-        if secrecy and field.name in agent.__dict__:
-            value = agent.__dict__[field.name]
-            for text in _hidden(plain(value), plain(conceal(value, secrecy))):
-                yield field.alias or field.name, text
+        name, attribute = properties.get(field.name, (field.alias or field.name, field.name))
+        secrecy = max(contract.hidden.get(each, 0) for each in (field.name, attribute, field.alias))
+        value = agent.__dict__.get(attribute)
+        for text in _hidden(plain(value), plain(conceal(value, secrecy))) if secrecy else ():
+            yield name, text
 
 
 def _hidden(value: Any, shown: Any) -> Iterator[str]:
