@@ -20,7 +20,7 @@ from lmos_actors.facades import ChatAgent, ChatTurn
 from lmos_actors.llm import Model, ToolMessage, UserMessage
 
 from ._budget import Account, Budget, Spent, is_last_call, left_of, tokens_of
-from ._hand_over import BACK, HANDED_OVER, MOST_IN_A_ROW, HandOver, depth_of, hand_overs, pass_on
+from ._hand_over import BACK, HANDED_OVER, MOST_IN_A_ROW, HandOver, depth_of, hand_overs, note_of, pass_on
 from ._history import files_of, first_kept, messages_of, prompt_of, transcript_of
 from ._think import think
 from ._tool_calls import ToolLimits
@@ -179,7 +179,8 @@ class ThinkingAgent(ChatAgent):
             return
         kept.partner = ""
         messages = [*await self._said_before(turn, kept, account)]
-        messages.append(UserMessage(prompt_of(turn), await files_of(turn)))
+        text = "\n\n".join([each for each in (prompt_of(turn), note_of(turn)) if each])
+        messages.append(UserMessage(text, await files_of(turn)))
         while True:
             thought = await self._think(turn, account, messages, sources, list(over.values()))
             asked = thought.asked

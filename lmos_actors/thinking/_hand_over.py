@@ -9,10 +9,11 @@ hands it back by `await turn.use(hand_back)`.
 from __future__ import annotations
 
 from base64 import b64encode
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import attrs
 import msgspec
+from msgspec import Meta
 
 from lmos_actors.actors import Agent, Ref
 from lmos_actors.errors import ActionFailed, AgentError, AgentUnavailable
@@ -76,7 +77,13 @@ def hand_over(
     return HandOver(agent, proper_name(name or f"hand_over_to_{called}"), text)
 
 
-def _hand_over(reason: str = "") -> str:
+_Reason = Annotated[
+    str,
+    Meta(description="What the other agent has to know: it gets the last message only."),
+]
+
+
+def _hand_over(reason: _Reason = "") -> str:
     return reason
 
 
@@ -141,6 +148,13 @@ def depth_of(turn: ChatTurn) -> int:
     said: Any = turn.metadata.get(HANDED_OVER)
     depth = said.get("depth") if isinstance(said, dict) else 0  # pyright: ignore
     return max(0, depth) if isinstance(depth, int) else 0
+
+
+def note_of(turn: ChatTurn) -> str:
+    """Return what the agent that has handed a conversation over says of it, for the model; empty: nothing."""
+    said: Any = turn.metadata.get(HANDED_OVER)
+    reason: Any = said.get("reason") if isinstance(said, dict) else None  # pyright: ignore
+    return f"[Handed over to you: {reason}]" if reason and isinstance(reason, str) else ""
 
 
 async def _listen(turn: ChatTurn, items: AsyncIterator[Any], passed: PassedOn) -> None:

@@ -45,6 +45,9 @@ REPEATS: Final = 2
 RESTART_SECONDS: Final = 10.0
 """Seconds in which an agent that is restarting is waited for."""
 
+FORGET_SECONDS: Final = 1.0
+"""Seconds that removing the session of a chat agent may take, also while the caller is cancelled."""
+
 _OTHERS: Final = re.compile(r"[^a-zA-Z0-9_-]")
 
 _NO_NOTE: Final = "Sent as it is, also beyond 2^53."
@@ -191,13 +194,17 @@ def chat_tool(ref: Ref[Any], name: str, contract: Contract) -> Tool:
 
     async def ask(message: str) -> str:
         session = answer = ""
-        async with ref.stream(ChatAgent.chat, message) as items:
-            async for item in items:
-                if isinstance(item, TurnBegan):
-                    session = item.session
-                elif isinstance(item, TurnDone):
-                    answer = item.text
-        await ref.invoke(ChatAgent.forget, session)
+        try:
+            async with ref.stream(ChatAgent.chat, message) as items:
+                async for item in items:
+                    if isinstance(item, TurnBegan):
+                        session = item.session
+                    elif isinstance(item, TurnDone):
+                        answer = item.text
+        finally:
+            with trio.move_on_after(FORGET_SECONDS, shield=True), suppress(AgentError):
+                if session:
+                    await ref.invoke(ChatAgent.forget, session)
         return answer
 
     return attrs.evolve(tool_of(ask, name=name), description=contract.doc or f"Ask {contract.title}.")

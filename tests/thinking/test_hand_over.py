@@ -194,6 +194,7 @@ def test_a_thinking_agent_hands_back_by_a_tool() -> None:
             assert [[each.name for each in request.tools] for request in first.asked] == [
                 ["hand_over_to_Orders"]
             ] * 2
+            assert second.asked[0].messages == [UserMessage("my order?\n\n[Handed over to you: an order]")]
             assert second.asked[1].messages[-1] == UserMessage("17")
 
     simulate(main)

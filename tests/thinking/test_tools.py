@@ -484,3 +484,23 @@ def test_a_chat_agent_is_one_tool() -> None:
             assert await poet.invoke(Poet.sessions) == []
 
     simulate(main)
+
+
+class Slow(ChatAgent):
+    """Takes its time."""
+
+    async def reply(self, turn: ChatTurn) -> str:
+        await trio.sleep(100 if turn.text == "long" else 0)
+        raise ActionFailed({"code": "NO_IDEA", "message": "none"})
+
+
+@pytest.mark.parametrize("text", ["long", "short"])
+def test_a_chat_agent_that_does_not_answer_keeps_nothing_of_the_question(text: str) -> None:
+    async def main() -> None:
+        async with open_node() as node:
+            slow = await node.start(Slow)
+            with trio.move_on_after(5), pytest.raises(ToolFailed, match="NO_IDEA"):
+                await tools_of([slow])["slow"].call({"message": text})
+            assert await slow.invoke(Slow.sessions) == []
+
+    simulate(main)
