@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 import msgspec
 
-from lmos_actors.actors import Property, Ref, current_request, prop
+from lmos_actors.actors import Property, Ref, prop
 from lmos_actors.facades import ChatAgent, ChatTurn
 from lmos_actors.llm import Model, ToolMessage, UserMessage
 
@@ -152,7 +152,7 @@ class ThinkingAgent(ChatAgent):
     async def reply(self, turn: ChatTurn) -> None:
         """Answer a message: by the agent that has the conversation, or by thinking."""
         kept = msgspec.convert(turn.memory.get(MEMORY, {}), Kept)
-        owner = current_request().principal, turn.session
+        owner = turn.principal, turn.session
         unkept = self._unkept.get(owner, Spent())
         kept.spent += unkept
         account = Account(left_of(self.budget, self.session_budget, kept.spent))

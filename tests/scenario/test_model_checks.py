@@ -110,6 +110,22 @@ def test_what_of_the_calls_is_not_as_it_should_be(project: Project, check: dict[
         assert why in fails(project, [ask()], agents(TWO), **tools(**check))
 
 
+def test_ids_of_calls_may_come_again(project: Project) -> None:
+    def asked(number: int) -> dict[str, Any]:
+        return {"call": {"tool": "look_up", "arguments": {"number": number}, "id": "1"}}
+
+    twice = scripted(
+        {"when": {"contains": "order"}, "reply": [asked(404)]},
+        {"when": {"match": {"$.errors.look_up": {"contains": "NO_ORDER"}}}, "reply": [asked(17)]},
+        SHIPPED,
+    )
+    both = [
+        {"tool": "look_up", "match": {"$.number": 404}, "failed": True, "equals": 1},
+        {"tool": "look_up", "match": {"$.number": 17}, "equals": 1},
+    ]
+    passes(project, [ask()], agents(twice), **tools(called=both))
+
+
 def test_what_was_sent_counts_as_called_whatever_the_model_hears(project: Project) -> None:
     project.write(
         "hiding_desk.py",

@@ -121,7 +121,9 @@ class ModelTalk:
             self.is_full = True
             return
         asker, trace = str(fields.get("from")), fields.get("trace")
-        for message in messages:
+        for message in reversed(messages):  # ids may come again in later answers of the same turn
+            if message["role"] == "model":
+                break
             if message["role"] == "tool":
                 self._returned(asker, message)
         offered = tuple(str(mapped(tool).get("name")) for tool in asked.get("tools") or ())
@@ -148,7 +150,8 @@ class ModelTalk:
         request.characters += len(json.dumps(item, ensure_ascii=False))
         if kind == "tool_request":
             arguments = item.get("unreadable") or item.get("arguments", {})
-            call = ToolCallMade(str(item.get("id")), str(item.get("name")), arguments, now)
+            id = str(item.get("id") or len(request.calls))  # as `think` numbers them
+            call = ToolCallMade(id, str(item.get("name")), arguments, now)
             request.calls.append(call)
             self._calls[request.asker, call.id] = call
 
