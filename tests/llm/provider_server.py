@@ -61,6 +61,8 @@ class Reply:
     fault: Fault | None = None
     after: int = 0
     wait: float = 0.0
+    raw: Sequence[bytes] = ()
+    """What is sent in place of the stream of events, if anything."""
     bytes_at_a_time: int = 0
     """Of the stream of events; 0 sends each event at once."""
     until: trio.Event | None = None
@@ -193,7 +195,8 @@ class ProviderServer:
         if not received.body.get("stream"):
             await _send_whole(stream, http, reply, anthropic)
             return True
-        events = anthropic_events(reply) if anthropic else openai_events(reply)
+        made = anthropic_events if anthropic else openai_events
+        events = iter(reply.raw) if reply.raw else made(reply)
         kind = "text/html" if reply.fault == "not an event stream" else "text/event-stream"
         head = h11.Response(
             status_code=200, headers=[("content-type", kind), ("transfer-encoding", "chunked")]

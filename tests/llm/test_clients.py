@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import msgspec
 import pytest
 
 from lmos_actors.llm import (
@@ -243,3 +246,92 @@ async def test_files_that_cannot_be_sent(provider: str, file: ModelFile, said: s
         assert said in failed.detail
         assert (await items(model))[-1] == END
         assert len(server.requests) == 1
+
+
+def events(*data: object) -> Reply:
+    """Return an answer of these events, the last one without its end."""
+    return Reply(raw=[b"\n\n".join(b"data: " + msgspec.json.encode(each) for each in data)])
+
+
+def delta(finish: str | None = None, **members: object) -> dict[str, object]:
+    return {"choices": [{"index": 0, "delta": members, "finish_reason": finish}]}
+
+
+CALL = {"function": {"name": "look", "arguments": "{}"}}
+ODD = [
+    pytest.param(
+        [delta(reasoning_content="Hm"), delta("stop", content="Yes")],
+        [Reasoning("Hm"), TextDelta("Yes"), ModelEnd()],
+        id="reasoning of vLLM",
+    ),
+    pytest.param(
+        [delta(reasoning="Hm"), delta(reasoning={"text": "Hm"}), delta("stop", content="Yes")],
+        [Reasoning("Hm"), TextDelta("Yes"), ModelEnd()],
+        id="reasoning of others",
+    ),
+    pytest.param(
+        [delta(refusal="I will "), delta(refusal="not."), delta("stop")],
+        [TextDelta("I will "), TextDelta("not."), ModelEnd("refused")],
+        id="a refusal",
+    ),
+    pytest.param(
+        [delta("stop", tool_calls=[CALL])],
+        [ToolRequest("call-0", "look"), ModelEnd("tools")],
+        id="a tool without number and id, and the wrong reason",
+    ),
+    pytest.param(
+        [{"choices": [{"index": 1, "delta": {"content": "No"}}]}, delta("stop", content="Yes")],
+        [TextDelta("Yes"), ModelEnd()],
+        id="two answers",
+    ),
+    pytest.param(
+        [
+            {"choices": None, "model": None, "usage": None},
+            {"choices": [{"index": 0, "delta": None}]},
+            {**delta("stop", content=None), "usage": {"prompt_tokens": 3, "completion_tokens": None}},
+        ],
+        [ModelEnd("stop", Usage(3, 0))],
+        id="next to nothing",
+    ),
+]
+
+
+@pytest.mark.parametrize(("data", "wanted"), ODD)
+async def test_what_endpoints_with_the_format_of_openai_make_of_it(
+    data: list[Any], wanted: list[Any]
+) -> None:
+    async with model_of("openai") as (server, model):
+        server.reply(events(*data))
+        assert await items(model) == wanted
+
+
+async def test_blocks_of_anthropic_that_do_not_come_in_pieces() -> None:
+    hidden = {"type": "redacted_thinking", "data": "xyz"}
+    async with model_of("anthropic") as (server, model):
+        server.reply(
+            events(
+                {"type": "message_start", "message": {"model": "m-1"}},
+                {"type": "content_block_start", "index": 0, "content_block": hidden},
+                {"type": "content_block_stop", "index": 0},
+                {"type": "content_block_start", "index": 1, "content_block": {"type": "text", "text": "Yes"}},
+                {"type": "one of later versions", "delta": {"type": "news"}},
+                {"type": "content_block_stop", "index": 1},
+                {
+                    "type": "message_delta",
+                    "delta": {"stop_reason": "end_turn"},
+                    "usage": {"output_tokens": 7},
+                },
+            )
+        )
+        end = ModelEnd("stop", Usage(0, 7), "m-1")
+        assert await items(model) == [Reasoning(state="redacted:xyz"), TextDelta("Yes"), end]
+
+
+async def test_sounds_go_to_openai_alone() -> None:
+    spoken = [UserMessage(files=[ModelFile("audio/mpeg", b"mp3"), ModelFile("audio/x-wav", b"wav")])]
+    async with model_of("openai") as (server, model):
+        assert (await items(model, spoken))[-1] == END
+        parts = server.requests[0].body["messages"][0]["content"]
+    assert [part["input_audio"]["format"] for part in parts] == ["mp3", "wav"]
+    async with model_of("anthropic") as (server, model):
+        assert (await items(model, spoken))[-1].code == "MODEL_REQUEST_REFUSED"
