@@ -257,7 +257,10 @@ BREAKS = [
         ("sibling(\"orders\", Orders), hand_over(RefundDesk)", "sibling(\"orders\", Orders),",
          "that is offered"),
         ("await self.bank.invoke(Bank.transfer, refund.amount)", "pass", "expect items chair"),
-        ("return ORDERS[number]", "return ORDERS[17]", "expect items lamp"),
+        ("return ORDERS[number]", "return ORDERS[17]", "expect items misled"),
+        ("tools=(sibling(\"orders\", Orders), hand_over(RefundDesk))",
+         "tools=(sibling(\"orders\", Orders), sibling(\"payments\", Payments), hand_over(RefundDesk))",
+         "expect items misled"),
     ),
     *breaks(
         "research",
