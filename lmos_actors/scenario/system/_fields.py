@@ -109,14 +109,13 @@ def _shape(hint: Any) -> Shape[Any] | None:
 def classes_named_by(cls: Any) -> set[type]:
     """Return the classes of agents that stand in the fields of a class: the tools of an agent that thinks."""
     found: set[type] = set()
-    todo: list[Any] = [
-        field.default for field in attrs.fields(cls) if isinstance(field.default, tuple | list)
-    ]
+    fields: Iterable[Any] = attrs.fields(cls)
+    todo: list[Any] = [field.default for field in fields]
     for value in todo:
         if isinstance(value, tuple | list):
             todo.extend(cast("Iterable[Any]", value))
-        elif isinstance(value, type) and hasattr(value, "__contract__"):
-            found.add(value)
-        elif isinstance(getattr(value, "agent", None), type):  # a conversation is handed over to it
-            found.add(value.agent)
+            continue
+        named: Any = value if isinstance(value, type) else getattr(value, "agent", None)  # of a hand-over
+        if isinstance(named, type) and hasattr(named, "__contract__"):
+            found.add(named)
     return found
