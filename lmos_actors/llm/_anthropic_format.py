@@ -63,10 +63,13 @@ class AnthropicClient:
                 for data in events.feed(piece):
                     if (item := answer.item_of(data)) is not None:
                         yield item  # noqa: ASYNC119 -- closed by `Provider.answer`
+                if answer.is_complete:
+                    break
             for data in events.end():
                 if (item := answer.item_of(data)) is not None:
                     yield item  # noqa: ASYNC119 -- as above
             yield answer.end()  # noqa: ASYNC119 -- as above
+            await body.drain()
 
 
 # ---- requests
@@ -207,6 +210,7 @@ class Answer:
     """One answer, event by event; the arguments of a tool come in pieces."""
 
     def __init__(self) -> None:
+        self.is_complete = False
         self._tool: _Block | None = None  # that is being asked for
         self._arguments: list[str] = []
         self._tools = 0
@@ -232,6 +236,8 @@ class Answer:
             case "message_delta" if event.delta is not None:
                 self._finished = event.delta.stop_reason or self._finished
                 self._take_usage(event.usage)
+            case "message_stop":
+                self.is_complete = True
             case "error":
                 raise ProviderSays(event.error)
             case _:  # a ping, or one of later versions

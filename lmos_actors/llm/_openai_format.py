@@ -63,11 +63,14 @@ class OpenAIClient:
                 for data in events.feed(piece):
                     for item in answer.items_of(data):
                         yield item  # noqa: ASYNC119 -- closed by `Provider.answer`
+                if answer.is_complete:
+                    break
             for data in events.end():
                 for item in answer.items_of(data):
                     yield item  # noqa: ASYNC119 -- as above
             for item in answer.last_items():
                 yield item  # noqa: ASYNC119 -- as above
+            await body.drain()
 
 
 # ---- requests
@@ -222,6 +225,7 @@ class Answer:
     """One answer, chunk by chunk; tools come in pieces, and are asked for when they are whole."""
 
     def __init__(self) -> None:
+        self.is_complete = False
         self._tools: dict[int, _Tool] = {}
         self._finished: str | None = None
         self._refused = False
@@ -231,6 +235,7 @@ class Answer:
     def items_of(self, data: bytes) -> Iterator[ModelItem]:
         """Return the items of an event. Raises ProviderSays, ValueError or RecursionError."""
         if data == b"[DONE]":
+            self.is_complete = True
             return
         chunk = _CHUNK.decode(data)
         if chunk.error is not None:

@@ -62,6 +62,9 @@ LONGEST_ASKED_WAIT: Final = 60.0
 PAUSE: Final = 1.0
 """Seconds between two attempts to reach a provider that could not be reached."""
 
+DRAINING: Final = 0.25
+"""Seconds from the last event of an answer to the end of its body: some gateways never send that."""
+
 UNREADABLE: Final = (ValueError, RecursionError)
 """What is raised for answers that are of no known form."""
 
@@ -112,6 +115,12 @@ class Body(httpx2.AsyncByteStream):
         if self._left < 0:
             raise TooLong("the answer has no end")
         return piece
+
+    async def drain(self) -> None:
+        """Read what comes after the end of an answer, so that the connection is used again; not for long."""
+        with suppress(Exception), trio.move_on_after(DRAINING):
+            async for _ in self:
+                pass
 
     async def aclose(self) -> None:
         """Close the connection, unless the body has been read to its end."""

@@ -18,7 +18,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from lmos_actors import ActionFailed, ConfigError, DeadlineExceeded, StartFailed, open_node
 from lmos_actors.llm import AnthropicModel, Model, OpenAIModel
 from tests.llm.asking import END, HI, PROVIDERS, items, model_of, shown, start
-from tests.llm.provider_server import Received, Reply, Tool, open_provider
+from tests.llm.provider_server import Received, Reply, Tool, anthropic_events, open_provider, openai_events
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -100,6 +100,19 @@ async def test_silence_is_bounded(provider: str) -> None:
         await server.client_left(2)
         assert (await items(model))[-1] == END
         assert len(server.requests) == 3
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+async def test_a_connection_that_stays_open_after_the_answer_is_not_waited_for(provider: str) -> None:
+    count = len(list((openai_events if provider == "openai" else anthropic_events)(Reply())))
+    async with model_of(provider, idle_seconds=60) as (server, model):
+        server.reply(Reply(fault="silent", after=count))
+        with trio.fail_after(10):
+            assert (await items(model))[-1] == END
+            await server.client_left()
+        assert (await items(model))[-1] == END
+        assert (await items(model))[-1] == END
+        assert server.connections == 2, "one that was read to its end is used again"
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
