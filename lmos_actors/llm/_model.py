@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator  # noqa: TC003 -- types of actions are read
 from contextlib import aclosing
+from functools import cached_property
 from typing import Annotated, Any, ClassVar, Final
 
 import msgspec
@@ -65,10 +66,11 @@ class Model(Agent, mailbox=MailboxOptions(size=MAX_REQUESTS)):
             if type(value) is not int or value < 1:
                 path = f"{type(self).__name__}.{name}"
                 raise ConfigError(f"must be a whole number of at least 1, not {value!r}", path)
+
+    @cached_property
+    def _limits(self) -> RequestLimits:
         waiting = max(1, MAX_REQUESTS - self.concurrency - 2)  # so that the last run is there to be refused
-        self._limits = RequestLimits(
-            self.concurrency, waiting, self.requests_per_minute, self.tokens_per_minute
-        )
+        return RequestLimits(self.concurrency, waiting, self.requests_per_minute, self.tokens_per_minute)
 
     def respond(self, request: ModelRequest) -> AsyncGenerator[ModelItem]:
         """Answer a request. To be written by subclasses, as an async generator."""

@@ -213,6 +213,9 @@ class Told(Model):
 
     model: str = "told-2"
 
+    def __attrs_post_init__(self) -> None:
+        """Do without that of `Model`: it only checks."""
+
     async def respond(self, request: ModelRequest) -> AsyncGenerator[ModelItem]:
         match request.messages[-1]:
             case UserMessage("fail"):
