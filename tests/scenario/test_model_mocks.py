@@ -116,6 +116,10 @@ def test_a_tool_that_fails_is_for_a_rule_of_its_own(project: Project) -> None:
     passes(project, [ask(), said("Sorry.")], agents(scripted(asks, sorry)))
     assert "rule 2" in (text := fails(project, [ask()], agents(scripted(asks, SHIPPED))))
     assert "look_up has failed: NO_ORDER: no such order" in text
+    after = {"when": {"after": "look_up"}, "output": "It is on its way."}
+    text = fails(project, [ask()], agents(scripted(LOOK_UP, after), fault="no calls"))
+    assert "a rule for generate" in text
+    assert "look_up has failed: not today" in text
 
 
 @pytest.mark.parametrize(
