@@ -57,8 +57,8 @@ SHOWN: Final = 200
 class ToolLimits(Struct, frozen=True, omit_defaults=True):
     """Limits of the calls of tools.
 
-    At most `concurrency` tools are called at once, each has `seconds`, and of each result the model gets at
-    most `result_bytes`.
+    At most `concurrency` tools are called at once, each has `seconds`, and of each result or error the model
+    gets at most `result_bytes`.
     """
 
     concurrency: Annotated[int, Meta(ge=1)] = 8
@@ -78,6 +78,7 @@ class ToolCalls:
     ) -> None:
         self._tools = {name: _limited(tool, limits) for name, tool in tools.items()}
         self._account = account
+        self._most = limits.result_bytes
         self._use = use
         self._room = trio.CapacityLimiter(limits.concurrency)
         self._unknown: set[bytes] = set()
@@ -125,7 +126,8 @@ class ToolCalls:
         except ToolFailed as error:
             if not tool.repeatable and _is_unknown(error.__cause__):
                 self._unknown.add(_key(request))
-            return ToolMessage(request.id, request.name, error=_reason_for_model(error))
+            reason = _cut(_reason_for_model(error).encode(errors="replace").decode(), self._most)
+            return ToolMessage(request.id, request.name, error=reason)
         return ToolMessage(request.id, request.name, result)
 
 

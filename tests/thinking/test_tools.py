@@ -266,6 +266,15 @@ def test_a_long_result_is_cut() -> None:
     assert found == '["' + "x" * 99 + " ... [cut: 101 of 100004 bytes]"
 
 
+def test_a_long_error_is_cut() -> None:
+    def read() -> str:
+        """Read."""
+        raise ActionFailed({"code": "LONG", "message": "x" * 1_000})
+
+    error = one(wants("read"), [read], limits=ToolLimits(result_bytes=10)).error
+    assert error == "LONG: xxxx ... [cut: 10 of 1006 bytes]"
+
+
 def test_a_result_that_is_no_text_of_unicode_is_the_failure_of_the_tool() -> None:
     def read() -> str:
         """Read."""
