@@ -79,7 +79,7 @@ class ThinkingAgent(ChatAgent):
     """
 
     model: Ref[Model] | None = None
-    """The model; without one it is the first model of the node."""
+    """The model; without one it is the first of the node, or else of the directories of its `lookup`."""
     tools: Sequence[ToolSource | HandOver] = ()
     """What the model may use: see `think`, and `hand_over`."""
     instructions: str = ""
@@ -246,7 +246,9 @@ class ThinkingAgent(ChatAgent):
         return messages
 
     def _model(self) -> Ref[Model]:
-        return self.find(Model) if self.model is None else self.model
+        if self.model is not None:
+            return self.model
+        return self.find(Model, affordance=Model.generate.name)  # in directories by what it can, not by title
 
 
 def _refused(thought: Thought[Any], why: str) -> list[Message]:

@@ -10,6 +10,8 @@ import msgspec
 
 from lmos_actors.protocol.td import schema_of, type_name
 
+from ._tools import without_notes
+
 _FENCE: Final = re.compile(r"\A\s*```[a-z]*\s*\n(.*?)\n?\s*```\s*\Z", re.DOTALL)
 """Code marks around all of an answer: many models write them around JSON, whatever they are asked."""
 
@@ -18,7 +20,14 @@ _MEMBER: Final = "answer"
 
 
 class NotAnAnswer(ValueError):
-    """The text of a model is no answer of the wanted type; the text of this says why, to the model."""
+    """The text of a model is no answer of the wanted type: `to_model` asks it for another one.
+
+    The text of this says why, to the caller.
+    """
+
+    def __init__(self, why: str, to_model: str) -> None:
+        super().__init__(why)
+        self.to_model = to_model
 
 
 class AnswerForm:
@@ -29,7 +38,7 @@ class AnswerForm:
         self.schema: dict[str, Any] | None = None
         if self.is_text:
             return
-        schema = schema_of(wanted)  # which also refuses what msgspec cannot decode
+        schema = without_notes(schema_of(wanted))  # which also refuses what msgspec cannot decode
         self._wrapped = schema.get("type") != "object"
         self._decoder: Any = msgspec.json.Decoder(wanted)
         self._name = type_name(wanted)
@@ -41,7 +50,9 @@ class AnswerForm:
         """Return the value that a text stands for. Raises NotAnAnswer."""
         if self.is_text:
             if not text.strip():
-                raise NotAnAnswer("Your answer is empty. Answer the user.")
+                raise NotAnAnswer(
+                    "the model gave an empty answer, twice", "Your answer is empty. Answer the user."
+                )
             return text
         marked = _FENCE.match(text)
         try:
@@ -54,8 +65,9 @@ class AnswerForm:
         except (msgspec.DecodeError, RecursionError) as error:
             why = str(error)
         raise NotAnAnswer(
+            f"the model gave no {self._name} that meets the schema, twice: {why}",
             f"Your answer is no {self._name} in JSON that meets the schema: {why}. "
-            "Answer again, with the JSON alone."
+            "Answer again, with the JSON alone.",
         )
 
 

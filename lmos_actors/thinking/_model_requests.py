@@ -61,6 +61,9 @@ MOST_TOOLS: Final = 1_024
 CUT_OFF: Final = "the answer was cut off before them"
 """Stands for the arguments of a tool that had not come when the answer was cut."""
 
+NAME_ONE: Final = 'start one, such as OpenAIModel, or name it: model=sibling("model") in a tree'
+"""What to do where there is no model."""
+
 LEAST_MAXIMUM: Final = 4_096
 """Tokens of output that every model can write. A provider refuses a `max_tokens` above what its model can."""
 
@@ -94,7 +97,7 @@ class ModelRequests:
                 if not left or not await is_back(self._model):
                     raise model_failure(MODEL_UNAVAILABLE, "the model does not run") from error
             except NotFound as error:
-                raise model_failure(NO_MODEL, f"there is no model to ask: {error}") from error
+                raise model_failure(NO_MODEL, f"there is no model to ask: {error}; {NAME_ONE}") from error
             except ActionFailed:
                 raise
             except AgentError as error:

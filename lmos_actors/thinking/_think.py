@@ -165,7 +165,7 @@ class _Loop:
                 if repaired:
                     raise thinking_failure(ANSWER_INVALID, str(error)) from None
                 repaired = True
-                said.append(UserMessage(str(error)))
+                said.append(UserMessage(error.to_model))
                 continue
             return Thought(answer, tuple(said), self.account.spent - before, end.reason, asked)
 

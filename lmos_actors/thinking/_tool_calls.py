@@ -8,6 +8,9 @@ What it keeps true:
   a refusal of the runtime, it gets in words; of an exception that nobody declared it gets nothing.
 - **What may have happened is not repeated in silence.** After a tool whose outcome is not known the model
   gets told so, and the same call of the same turn is not carried out again, unless a repeat does no more.
+- **A model cannot crash an agent again and again.** A crash is a bug, and each one counts for the supervisor,
+  which gives up after a few. So after one the other calls of that answer to that agent are not carried out,
+  and after two none of the turn.
 - **Only what was offered is called.** A result that asks for other tools is data as any other.
 """
 
@@ -50,6 +53,12 @@ if TYPE_CHECKING:
 
     from ._budget import Account
 
+MOST_CRASHES: Final = 2
+"""Crashes of an agent in one turn; then it is not called again in that turn."""
+
+NOT_AGAIN: Final = "not called: its agent has crashed in this turn, which is a bug in it"
+"""What the model gets of a call after a crash."""
+
 SHOWN: Final = 200
 """Characters of unreadable arguments that the model gets back."""
 
@@ -66,6 +75,27 @@ class ToolLimits(Struct, frozen=True, omit_defaults=True):
     result_bytes: Annotated[int, Meta(ge=1)] = 32_768
 
 
+@attrs.define
+class _Crashes:
+    """The crashes of the agent of some tools in one turn, and its calls that are in progress."""
+
+    count: int = 0
+    is_new: bool = False
+    """Whether there was one in the present answer of the model."""
+    calls: set[trio.CancelScope] = attrs.field(factory=set)
+
+    def bar_calls(self) -> bool:
+        """Return whether the agent is not to be called now."""
+        return self.is_new or self.count >= MOST_CRASHES
+
+    def note(self) -> None:
+        """Note a crash: what waits for the agent is broken off, as it would begin once that is restarted."""
+        self.count += 1
+        self.is_new = True
+        for scope in self.calls:
+            scope.cancel("the agent has crashed in this turn")
+
+
 class ToolCalls:
     """The calls of tools in one turn; `use` calls one with arguments by name, as `turn.use` does."""
 
@@ -76,7 +106,8 @@ class ToolCalls:
         limits: ToolLimits,
         use: Callable[..., Awaitable[Any]] | None,
     ) -> None:
-        self._tools = {name: _limited(tool, limits) for name, tool in tools.items()}
+        self._crashes = {name: _Crashes() for name in {tool.agent or tool.name for tool in tools.values()}}
+        self._tools = {name: _limited(tool, limits, self._crashes_of(tool)) for name, tool in tools.items()}
         self._account = account
         self._most = limits.result_bytes
         self._use = use
@@ -87,6 +118,8 @@ class ToolCalls:
     async def carry_out(self, requests: Sequence[ToolRequest]) -> list[ToolMessage]:
         """Carry out the requests of one answer; return their results, in the order of the requests."""
         results: list[ToolMessage | None] = [None] * len(requests)
+        for crashes in self._crashes.values():
+            crashes.is_new = False
 
         async def one(place: int, request: ToolRequest) -> None:
             async with self._room:
@@ -100,6 +133,9 @@ class ToolCalls:
                 else:
                     results[place] = ToolMessage(request.id, request.name, error=why)
         return [result for result in results if result is not None]
+
+    def _crashes_of(self, tool: Tool) -> _Crashes:
+        return self._crashes[tool.agent or tool.name]
 
     def _refused(self, request: ToolRequest) -> str | None:
         """Return why a request is not carried out; None if it is to be."""
@@ -131,16 +167,29 @@ class ToolCalls:
         return ToolMessage(request.id, request.name, result)
 
 
-def _limited(tool: Tool, limits: ToolLimits) -> Tool:
-    """Return a tool with a deadline, and with results that are cut where they are too long."""
+def _limited(tool: Tool, limits: ToolLimits, crashes: _Crashes) -> Tool:
+    """Return a tool with limits: a deadline, results that are cut, and no calls of an agent that crashes."""
 
     async def call(given: Mapping[str, Any]) -> Any:
-        with trio.move_on_after(limits.seconds):
-            result = await tool.call(given)
+        if crashes.bar_calls():
+            raise ToolFailed(tool.name, NOT_AGAIN)
+        with trio.move_on_after(limits.seconds) as scope:
+            crashes.calls.add(scope)
+            try:
+                result = await tool.call(given)
+            except ToolFailed as error:
+                if isinstance(error.__cause__, AgentDied) and error.__cause__.started:
+                    crashes.note()
+                raise
+            finally:
+                crashes.calls.discard(scope)
             try:
                 return _cut(result, limits.result_bytes)
             except (ValueError, TypeError) as error:
                 raise ToolFailed(tool.name, f"its result cannot be sent: {error}") from None
+        if crashes.bar_calls():
+            unknown = OutcomeUnknown(tool.agent or tool.name, "it has crashed")
+            raise ToolFailed(tool.name, str(unknown)) from unknown
         late = DeadlineExceeded(tool.name, limits.seconds)
         raise ToolFailed(tool.name, str(late)) from late
 

@@ -92,18 +92,19 @@ def proper_name(name: str) -> str:
 
 def offer_of(tool: Tool) -> ToolOffer:
     """Return what a model gets of a tool."""
-    return ToolOffer(tool.name, tool.description, _without_notes(tool.schema))
+    return ToolOffer(tool.name, tool.description, without_notes(tool.schema))
 
 
-def _without_notes(schema: Any) -> Any:
+def without_notes(schema: Any) -> Any:
+    """Return a schema without what it says to others than models."""
     if isinstance(schema, dict):
         members: dict[str, Any] = schema  # pyright: ignore[reportUnknownVariableType]
         return {
-            name: _without_notes(each)
+            name: without_notes(each)
             for name, each in members.items()
             if name != "description" or each != _NO_NOTE
         }
-    return list(map(_without_notes, schema)) if isinstance(schema, list) else schema  # pyright: ignore
+    return list(map(without_notes, schema)) if isinstance(schema, list) else schema  # pyright: ignore
 
 
 # ---- sources
@@ -167,7 +168,7 @@ def _patient(tool: Tool, ref: Any) -> Tool:
                     raise
         return await tool.call(given)
 
-    return attrs.evolve(tool, call=call)
+    return attrs.evolve(tool, call=call, agent=str(ref.path))
 
 
 def _name_of(ref: Any) -> str:
@@ -207,7 +208,8 @@ def chat_tool(ref: Ref[Any], name: str, contract: Contract) -> Tool:
                     await ref.invoke(ChatAgent.forget, session)
         return answer
 
-    return attrs.evolve(tool_of(ask, name=name), description=contract.doc or f"Ask {contract.title}.")
+    doc = contract.doc or f"Ask {contract.title}."
+    return attrs.evolve(tool_of(ask, name=name), description=doc, agent=str(ref.path))
 
 
 def _untyped_tool(ref: Ref[Any], name: str, handle: Any) -> Tool:
@@ -230,7 +232,8 @@ def _of_thing(thing: ConsumedThing) -> Iterator[_Named]:
             schema = action.input or {"type": "object"}
             call = partial(_invoke_thing, thing, wire, has_input=action.input is not None)
             tool = _tool(wire, action.description or "", schema, call)
-            yield _Named(attrs.evolve(tool, repeatable=bool(action.safe or action.idempotent)), name)
+            again = bool(action.safe or action.idempotent)
+            yield _Named(attrs.evolve(tool, repeatable=again, agent=thing.path), name)
 
 
 async def _invoke_thing(thing: ConsumedThing, name: str, given: Mapping[str, Any], *, has_input: bool) -> Any:

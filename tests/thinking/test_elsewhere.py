@@ -12,6 +12,7 @@ from lmos_actors import ActionFailed, Agent, Pool, action, open_node, simulate
 from lmos_actors.actors import About
 from lmos_actors.facades import ChatMedia, ChatPart, TextChunk, open_chat
 from lmos_actors.llm import (
+    Model,
     ModelEnd,
     ModelFile,
     Reasoning,
@@ -171,6 +172,30 @@ def test_a_tool_is_found_by_capability_in_a_directory() -> None:
             assert await answered(await here.start(Finder)) == "Sent."
             assert log.asked[1].messages[-1] == ToolMessage("1", "look_up", "sent")
             assert orders.statistics().handled == 1
+
+    simulate(main)
+
+
+def test_a_model_without_a_name_is_found_in_a_directory() -> None:
+    """It is any model, of whichever class: directories know descriptions, and no classes."""
+    network = MemoryNetwork()
+
+    async def main() -> None:
+        async with (
+            open_node(listen="ws://hub:80", directory=True, network=network),
+            open_node(listen="ws://far:80", register="http://hub", network=network) as far,
+            open_node(lookup="http://hub", network=network) as here,
+        ):
+            await far.start(Orders)
+            desk = await here.start(Desk)
+            with pytest.raises(ActionFailed, match=r"NO_MODEL: .*model=sibling\(\"model\"\)"):
+                await answered(desk)
+            model = await far.start(Script, answers=("From afar.",))
+            await here.find(Model, affordance="generate").ready()
+            assert await answered(desk) == "From afar."
+            assert model.statistics().handled == 1
+            await here.start(Script, answers=("From here.",))
+            assert await answered(desk) == "From here."
 
     simulate(main)
 

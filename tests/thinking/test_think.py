@@ -426,3 +426,21 @@ def test_the_deadline_of_the_caller_ends_it() -> None:
             assert (trio.current_time(), log.open) == (pytest.approx(5, abs=0.1), 0)
 
     simulate(main)
+
+
+def test_schemas_for_models_have_no_notes_for_others() -> None:
+    class Rating(Struct):
+        stars: int | None = None
+
+    log, _ = thinking(['{"stars": 3}'], answer=Rating)
+    assert "2^53" not in str(log.asked[0].answer)
+    assert "stars" in str(log.asked[0].answer)
+
+
+def test_a_failed_answer_is_reported_in_words_for_the_caller() -> None:
+    _, failure = failing(["{}"], "ANSWER_INVALID", answer=int)
+    assert str(failure) == (
+        "ANSWER_INVALID: the model gave no int that meets the schema, twice: it has no member 'answer'"
+    )
+    _, failure = failing([[ModelEnd()]], "ANSWER_INVALID")
+    assert str(failure) == "ANSWER_INVALID: the model gave an empty answer, twice"

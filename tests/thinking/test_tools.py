@@ -351,6 +351,55 @@ def test_a_crash_after_the_effect_is_told_and_not_repeated() -> None:
     simulate(main)
 
 
+def test_an_agent_that_crashes_is_not_called_again_and_again() -> None:
+    """Else one answer of a model could take the whole node down: its supervisor gives up at the fourth."""
+
+    class Till(Agent):
+        counted: int = 0
+
+        @action
+        def count(self, number: int) -> int:
+            """Count."""
+            if number == 99:
+                return number
+            raise RuntimeError("a bug")
+
+        @action(concurrency=9, safe=True)
+        async def weigh(self, number: int) -> int:
+            """Weigh."""
+            await trio.sleep(1)
+            raise RuntimeError("a bug")
+
+    def calls(name: str, *numbers: int) -> Any:
+        return [*(wants(name, f"{number}", number=number) for number in numbers), ModelEnd("tools")]
+
+    async def main(name: str, most: int) -> None:
+        async with open_node() as node:
+            answers = [calls(name, *range(place, place + 20)) for place in range(0, 80, 20)]
+            model = await node.start(Script, answers=(*answers, calls("count", 99), "Sorry."))
+            till = await node.start(Till)
+            thought = await think(model, "hello", tools=[till])
+            assert thought.answer == "Sorry."
+            assert len(node.crash_reports) <= most
+            errors = [each.error for each in thought.messages if isinstance(each, ToolMessage)]
+            assert len(errors) == 81
+            assert all("OutcomeUnknown" in each or "has crashed in this turn" in each for each in errors)
+            assert await till.invoke(Till.count, 99) == 99
+
+    simulate(partial(main, "count", 2))
+    simulate(partial(main, "weigh", 2))
+
+    async def once() -> None:
+        """After one crash it may be called again, in the next answer."""
+        async with open_node() as node:
+            answers = (calls("count", 1), calls("count", 99), "99.")
+            model = await node.start(Script, answers=answers)
+            thought = await think(model, "hello", tools=[await node.start(Till)])
+            assert thought.messages[-2] == ToolMessage("99", "count", 99)
+
+    simulate(once)
+
+
 def test_a_call_that_was_broken_off_is_not_repeated_unless_it_does_no_harm() -> None:
     calls: list[str] = []
 

@@ -38,6 +38,8 @@ class Tool:
     """Calls it with named arguments, and returns its result. Raises ToolFailed."""
     repeatable: bool = False
     """Whether calling it twice does no more than calling it once: of a safe or idempotent action."""
+    agent: str = ""
+    """The path, or the address, of the agent that carries it out; empty for a function."""
 
 
 def tool_of(
