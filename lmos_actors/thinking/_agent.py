@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 import msgspec
+import trio
 
 from lmos_actors.actors import Property, Ref, prop
 from lmos_actors.facades import ChatAgent, ChatTurn
 from lmos_actors.llm import Model, ToolMessage, UserMessage
 
-from ._budget import Account, Budget, Spent, is_last_call, left_of, tokens_of
+from ._budget import Account, Budget, Spent, exceeded, is_last_call, left_of, tokens_of
 from ._hand_over import BACK, HANDED_OVER, MOST_IN_A_ROW, HandOver, depth_of, hand_overs, note_of, pass_on
 from ._history import files_of, first_kept, messages_of, prompt_of, transcript_of
 from ._think import think
@@ -175,8 +176,10 @@ class ThinkingAgent(ChatAgent):
         over = hand_overs(sources)
         if depth_of(turn) >= MOST_IN_A_ROW:
             over.clear()
-        if kept.partner in over and await self._pass_on(turn, kept, over.pop(kept.partner), "") is None:
-            return
+        if kept.partner in over:
+            partner = over.pop(kept.partner)
+            if await self._pass_on(turn, kept, account, partner, "") is None:
+                return
         kept.partner = ""
         messages = [*await self._said_before(turn, kept, account)]
         text = "\n\n".join([each for each in (prompt_of(turn), note_of(turn)) if each])
@@ -192,7 +195,7 @@ class ThinkingAgent(ChatAgent):
             if asked.name == BACK.name:
                 await turn.use(BACK, reason=reason)
                 return
-            why = await self._pass_on(turn, kept, over.pop(asked.name), reason)
+            why = await self._pass_on(turn, kept, account, over.pop(asked.name), reason)
             if why is None:
                 return
             messages += [*thought.messages, *_refused(thought, why)]
@@ -223,10 +226,15 @@ class ThinkingAgent(ChatAgent):
             temperature=self.temperature,
         )
 
-    async def _pass_on(self, turn: ChatTurn, kept: Kept, to: HandOver, reason: str) -> str | None:
+    async def _pass_on(
+        self, turn: ChatTurn, kept: Kept, account: Account, to: HandOver, reason: str
+    ) -> str | None:
         """Have another agent answer; return why it has handed back unanswered, None if it has answered."""
         ref: Ref[Any] = to.agent if isinstance(to.agent, Ref) else self.find(to.agent)
-        passed = await pass_on(turn, ref, kept.sessions.get(to.name), reason)
+        with trio.move_on_at(account.deadline) as scope:
+            passed = await pass_on(turn, ref, kept.sessions.get(to.name), reason)
+        if scope.cancelled_caught:
+            raise exceeded(f"{account.budget.seconds} s")
         if passed.session is not None:
             kept.sessions[to.name] = passed.session
         kept.partner = to.name if passed.back is None else ""

@@ -32,6 +32,9 @@ CHARACTERS: Final = 4
 FILE_TOKENS: Final = 1_500
 """Tokens of a file, as they are estimated."""
 
+REF_SECONDS: Final = 0.02
+"""Seconds by which the deadline of a ref may be early."""
+
 Bound = Annotated[int, Meta(ge=1)] | None
 
 
@@ -75,6 +78,11 @@ class Account:
     def deadline(self) -> float:
         """When its time is over, by `trio.current_time()`; infinite without a bound."""
         return inf if self.budget.seconds is None else self._began + self.budget.seconds
+
+    @property
+    def is_late(self) -> bool:
+        """Whether its time is over, as far as deadlines of refs are exact."""
+        return trio.current_time() + REF_SECONDS >= self.deadline
 
     @property
     def spent(self) -> Spent:

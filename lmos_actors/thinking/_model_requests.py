@@ -7,6 +7,7 @@ taken for whole: its clients say themselves where one was cut.
 
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
@@ -18,6 +19,7 @@ from lmos_actors.errors import (
     AgentDied,
     AgentError,
     AgentUnavailable,
+    DeadlineExceeded,
     NotFound,
     RemoteProtocolError,
 )
@@ -37,7 +39,7 @@ from lmos_actors.llm import (
     model_failure,
 )
 
-from ._budget import CHARACTERS, Account, admit_call, settle_call
+from ._budget import CHARACTERS, Account, admit_call, exceeded, settle_call
 from ._failures import BUDGET_EXCEEDED, thinking_failure
 from ._tools import REPEATS, is_back
 
@@ -101,6 +103,8 @@ class ModelRequests:
             except ActionFailed:
                 raise
             except AgentError as error:
+                if isinstance(error, DeadlineExceeded) and self._account.is_late:
+                    raise exceeded(f"{self._account.budget.seconds} s") from None
                 code = MODEL_CUT if answer.began else MODEL_UNAVAILABLE
                 code = MODEL_MALFORMED if isinstance(error, RemoteProtocolError) else code
                 raise model_failure(code, f"the model cannot be asked: {error}") from error
@@ -109,12 +113,19 @@ class ModelRequests:
                     settle_call(self._account, request, answer.message(), (answer.end or ModelEnd()).usage)
         raise AssertionError("the last repeat returns or raises")
 
+    def _limited(self) -> Ref[Model]:
+        """Return the model, limited to the time that is left: it refuses at once what would be late."""
+        model: Any = self._model
+        left = self._account.deadline - trio.current_time()
+        limited: Ref[Model] = model.within(left) if model._seconds is None and 0 < left < inf else model
+        return limited
+
     async def _listen(self, request: ModelRequest, answer: ModelAnswer) -> None:
         """Take an answer to its end; what is behind that is dropped, and not waited for long."""
         members = msgspec.structs.asdict(request).items()
         wanted: dict[str, Any] = {name: each for name, each in members if each not in (None, "", [])}
         gap = "\n\n" if self.heard and not self.heard[-1][-1].isspace() else ""
-        stream = self._model.stream(Model.generate, **wanted)
+        stream = self._limited().stream(Model.generate, **wanted)
         async with stream as items:
             with trio.CancelScope() as scope:
                 async for sent in items:

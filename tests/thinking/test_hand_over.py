@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import trio
 
 from lmos_actors import ActionFailed, open_node, simulate
 from lmos_actors.facades import ChatAgent, ChatMedia, ChatPart, ChatTurn, ToolCalled, ToolReturned, tool_of
 from lmos_actors.llm import ModelEnd, TextDelta, ToolMessage, UserMessage
-from lmos_actors.thinking import ThinkingAgent, hand_back, hand_over
+from lmos_actors.thinking import Budget, ThinkingAgent, hand_back, hand_over
 from lmos_actors.transport import MemoryNetwork
 from tests.thinking.models import Log, Script, answered, said, wants
 
@@ -256,6 +257,30 @@ def test_metadata_from_outside_may_be_anything(said_: Any) -> None:
         assert await answered(agent, metadata={"handed_over": said_}) == "Hello."
 
     play(["Hello."], talk)
+
+
+class Plain(ThinkingAgent):
+    """You find out what people want."""
+
+
+class Silent(ChatAgent):
+    """Says nothing."""
+
+    async def reply(self, turn: ChatTurn) -> None:
+        await trio.sleep_forever()
+
+
+def test_the_time_of_a_turn_holds_for_the_agent_that_answers() -> None:
+    async def main() -> float:
+        async with open_node() as node:
+            await node.start(Script, answers=(wants("hand_over_to_Silent"),))
+            await node.start(Silent)
+            front = await node.start(Plain, tools=(hand_over(Silent),), budget=Budget(seconds=20))
+            with pytest.raises(ActionFailed, match="BUDGET_EXCEEDED: the budget of 20 s is used up"):
+                await answered(front)
+            return trio.current_time()
+
+    assert simulate(main) == pytest.approx(20)
 
 
 class Twice(ThinkingAgent):

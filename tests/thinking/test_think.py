@@ -385,6 +385,20 @@ def test_time_has_a_budget() -> None:
     assert "10 s" in str(failure)
 
 
+def test_a_model_knows_when_the_time_is_over() -> None:
+    async def main() -> tuple[Any, float]:
+        async with open_node() as node:
+            model = await node.start(Script, answers=("Yes.",), requests_per_minute=1)
+            await think(model, "hello")
+            began = trio.current_time()
+            with pytest.raises(ActionFailed) as failure:
+                await think(model, "hello", budget=Budget(seconds=10))
+            return failure.value, trio.current_time() - began
+
+    failure, seconds = simulate(main)
+    assert (failure.code, failure.data["retry_after"], seconds) == ("MODEL_BUSY", 60.0, 0)
+
+
 def test_several_calls_share_an_account() -> None:
     log = Log()
 
