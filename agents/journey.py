@@ -94,7 +94,7 @@ class Guide(ThinkingAgent):
     """You help people to travel.
 
     Ask for the weather in each town that comes into question before you advise. Book when the traveller has
-    said yes, and say the price. If you are not told what became of a booking, look at my_journeys: do not
+    said yes, and say the price. If it is not known what became of a booking, look at my_journeys: do not
     book again what is there.
     """
 
