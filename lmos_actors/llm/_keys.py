@@ -86,7 +86,12 @@ class ProviderKey:
     def _read(self, source: SecretSource) -> None:
         read = source.read()
         lines = [] if read is None else [SecretBytes(line.strip()) for line in read.splitlines()]
-        self._value = next((line for line in lines if line and line.isascii()), None)
+        # what no header may have is shown by the error that says so
+        self._value = next((line for line in lines if line and _is_printable(line)), None)
+
+
+def _is_printable(line: bytes) -> bool:
+    return line.isascii() and line.decode("ascii").isprintable()
 
 
 class Fields(Protocol):

@@ -231,14 +231,13 @@ class ThinkingAgent(ChatAgent):
     ) -> str | None:
         """Have another agent answer; return why it has handed back unanswered, None if it has answered."""
         ref: Ref[Any] = to.agent if isinstance(to.agent, Ref) else self.find(to.agent)
-        with trio.move_on_at(account.deadline) as scope:
+        with trio.move_on_at(account.deadline):
             passed = await pass_on(turn, ref, kept.sessions.get(to.name), reason)
-        if scope.cancelled_caught:
-            raise exceeded(f"{account.budget.seconds} s")
-        if passed.session is not None:
-            kept.sessions[to.name] = passed.session
-        kept.partner = to.name if passed.back is None else ""
-        return None if passed.back is None or passed.said else passed.back
+            if passed.session is not None:
+                kept.sessions[to.name] = passed.session
+            kept.partner = to.name if passed.back is None else ""
+            return None if passed.back is None or passed.said else passed.back
+        raise exceeded(f"{account.budget.seconds} s")
 
     async def _said_before(self, turn: ChatTurn, kept: Kept, account: Account) -> list[Message]:
         """Return what was said before, within the bound; what is too old goes into the summary."""

@@ -82,7 +82,7 @@ class _Crashes:
     count: int = 0
     is_new: bool = False
     """Whether there was one in the present answer of the model."""
-    calls: set[trio.CancelScope] = attrs.field(factory=set)
+    calls: set[trio.CancelScope] = attrs.field(factory=set[trio.CancelScope])
 
     def bar_calls(self) -> bool:
         """Return whether the agent is not to be called now."""

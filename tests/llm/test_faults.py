@@ -306,6 +306,17 @@ async def test_a_key_that_is_not_there_is_named(provider: str, monkeypatch: pyte
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
+async def test_what_cannot_be_a_key_is_not_sent_and_not_shown(provider: str, tmp_path: Path) -> None:
+    place = tmp_path / "key"
+    place.write_bytes(SECRET.encode("utf-16-le"))
+    async with model_of(provider, key=f"file:{place}") as (server, model):
+        (failed,) = await items(model)
+        assert failed.code == "MODEL_KEY_REFUSED"
+        assert "is no key" in failed.detail
+        assert server.requests == []
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
 async def test_a_key_that_was_changed_is_read_again(provider: str, tmp_path: Path) -> None:
     place, valid = tmp_path / "key", "the first one"
 
