@@ -30,7 +30,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("thinking",),
     ("facades", "discovery"),
     ("bindings",),
-    ("llm",),
+    ("approvals", "llm"),
     ("supervision",),
     ("persistence",),
     ("actors",),

@@ -1,6 +1,6 @@
 """Agents, mailboxes and refs: what runs, what waits for it, and what points to it."""
 
-from ._agent import Agent as Agent, mentions as mentions
+from ._agent import Agent as Agent
 from ._blocking_work import Outside as Outside
 from ._current_request import current_request as current_request, is_agents_code as is_agents_code
 from ._descriptions import check_id as check_id, describe as describe
@@ -91,6 +91,7 @@ from .declaration._declarations import (
     every as every,
     prop as prop,
 )
+from .declaration._fields import mentions as mentions
 from .declaration._options import About as About
 from .durable._durable_timers import (
     DurableTimer as DurableTimer,

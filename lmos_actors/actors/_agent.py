@@ -11,9 +11,7 @@ from __future__ import annotations
 import sys
 from contextlib import asynccontextmanager
 from functools import partial
-from importlib import import_module
-from inspect import iscoroutinefunction, unwrap
-from types import CodeType
+from inspect import iscoroutinefunction
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -37,7 +35,7 @@ from ._blocking_work import outside_of
 from ._population import AgentQuery
 from .declaration._contract import Contract, compile_contract
 from .declaration._declarations import event, prop
-from .declaration._fields import check_defaults, check_members, collect_fields
+from .declaration._fields import check_defaults, check_members, collect_fields, import_log
 from .declaration._options import About, ClassOptions, check_behaviour, check_said
 from .durable._durable_timers import DurableTimer, timers_of_agent, turn_after_durably
 from .durable._kept_state import ephemeral, state_form
@@ -56,7 +54,7 @@ from .slot._slot_timers import send_after, turn_after
 from .slot._stash import behaviour_changed, check_stash, state_timeout, unstash
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
+    from collections.abc import AsyncGenerator, Callable, Coroutine
     from datetime import datetime
     from types import UnionType
 
@@ -78,27 +76,6 @@ P = ParamSpec("P")
 Ts = TypeVarTuple("Ts")
 
 
-def mentions(things: Iterable[object], names: frozenset[str]) -> bool:
-    """Return whether one of some functions, or a function inside it, has one of these names in its code."""
-    found = [getattr(unwrap(getattr(thing, "fget", thing)), "__code__", None) for thing in things]  # type: ignore[arg-type]
-    codes: list[CodeType] = [code for code in found if isinstance(code, CodeType)]
-    for code in codes:  # which grows by the functions inside
-        if not names.isdisjoint(code.co_names):
-            return True
-        codes += [inner for inner in code.co_consts if isinstance(inner, CodeType)]
-    return False
-
-
-def import_log(cls: type) -> None:
-    """Import what `self.log` needs, where a class seems to write a log.
-
-    It takes long, and the first line of a log would import it in the middle of a turn.
-    """
-    if mentions(vars(cls).values(), _LOG):
-        import_module("structlog")
-
-
-_LOG: Final = frozenset({"log"})
 _OPTIONS: Final = frozenset(field.name for field in attrs.fields(ClassOptions))
 
 
@@ -518,6 +495,28 @@ class Agent:
         virtual time.
         """
         return outside_of(self._place(), "to_process").to_process(fn, args)
+
+    # ---- people
+
+    def approve(
+        self, text: str, data: Any = None, /, *, key: str, expires: float = 86_400.0
+    ) -> Coroutine[Any, Any, bool]:
+        """Wait until a person has approved or refused something; return whether it is approved.
+
+        `text` says what, `data` is plain data beside it. `key` names the question among those of this agent:
+        asked again, as after a crash, it goes on waiting, or is answered by the decision that was kept. It is
+        in the node's store, in memory without one. `expires` seconds after it was first asked it is refused.
+
+        A cancel leaves the question waiting. Raises KeyReused if the key stands for another question,
+        ValueError, ConfigError if `approvals` is another agent's name, MailboxFull if too many wait;
+        RuntimeError in a `def` turn, and in the lifespan.
+        """
+        slot = self._place()
+        if slot.turns.slot is not None:
+            raise slot.turns.misuse("approve", of="self.")
+        if slot.rt.approvals is None:
+            raise RuntimeError("this node has nobody to ask: open it by open_node")
+        return slot.rt.approvals.ask(slot, text, data, key, expires)
 
     # ---- children
 

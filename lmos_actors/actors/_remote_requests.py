@@ -51,6 +51,10 @@ class Asker(Protocol):
         """The name of the authenticated client, None without authentication."""
         ...
 
+    def allows(self, agent: str, verb: Any, /) -> bool:
+        """Return whether the client may do that with an agent; see `Request`."""
+        ...
+
     def answered(self, far: Far, value: Any) -> None:
         """Send the value that the operation has returned."""
         ...
@@ -362,6 +366,7 @@ class Far(Ask):
             consumer=asker.label if request.consumer is None else request.consumer,
             principal=asker.principal,
             message_id=self.asked.message_id,
+            allows=asker.allows,
         )
 
     # ---- the run's side

@@ -158,6 +158,14 @@ class StateKeeping(Protocol):
         ...
 
 
+class Approver(Protocol):
+    """The way to people who approve what agents want to do; filled in by the node."""
+
+    async def ask(self, slot: Any, text: str, data: Any, key: str, expires: float) -> bool:
+        """Wait for the decision on a question of an agent; see `Agent.approve`."""
+        ...
+
+
 class AgentSupervisor(Protocol):
     """The supervisor under one incarnation of an agent, which ends with it; filled in by supervision."""
 
@@ -380,6 +388,7 @@ class Runtime:
     """Returns a ref to an agent of another node, by the address of that and the agent's id there."""
     spread: Spreading | None = None
     keeping: StateKeeping | None = None  # of nodes with a store
+    approvals: Approver | None = None
     seat_circles: SeatCircles
     full_slots: dict[Any, None]  # those in whose mailboxes messages wait for a seat
     files: Any = None  # those that chat clients have uploaded, filled in by the facade

@@ -30,6 +30,7 @@ from lmos_actors.supervision import (
     members_of,
 )
 
+from ._approvals import NodeApprovals, with_approvals
 from ._discovery import Discovery
 from ._network import Connections
 
@@ -141,8 +142,12 @@ async def open_stages(tree: SupervisorSpec | None, options: NodeOptions) -> Asyn
                 connections = lifecycle.connections = Connections(rt, options, nursery)
                 discovery = Discovery(rt, connections, options)
                 whole = discovery.with_hosted_directory(tree or SupervisorSpec("root"))
-                loop = lifecycle.root = _root(rt, connections.with_hub(whole), lifecycle)
+                whole = connections.with_hub(whole)
+                if options.approvals:
+                    whole = with_approvals(whole)
+                loop = lifecycle.root = _root(rt, whole, lifecycle)
                 root = Supervisor(loop)
+                rt.approvals = connections.approvals = NodeApprovals(rt, root, used=options.approvals)
                 connections.watch(root)
                 with diagnostics_for(root, rt):
                     try:

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from lmos_actors.supervision import Supervisor, SupervisorSpec
     from lmos_actors.transport import Accept, Endpoint, FrontDoor, Listener, Network, Refuse, Upgrade
 
+    from ._approvals import NodeApprovals
     from ._options import NodeOptions
 
 
@@ -129,6 +130,9 @@ def _no_routes(_server: LmosServer, _bases: Sequence[str], _security: Security, 
 
 class Connections:
     """The connections of one node, as a stage of its life; see the module docstring."""
+
+    approvals: NodeApprovals | None = None
+    """The way to people who approve; once the node has a root."""
 
     def __init__(self, rt: Runtime, options: NodeOptions, nursery: trio.Nursery) -> None:
         self._rt = rt
@@ -384,7 +388,12 @@ class Connections:
             report=self._report,
             tokens=tokens,
             shared=self.shared_token,
+            is_approvals=self._is_approvals,
+            operations=options.allow_operations,
         )
+
+    def _is_approvals(self, name: str) -> bool:
+        return self.approvals is not None and self.approvals.is_at(name)
 
     def _report(self, trouble: str) -> None:
         if self._rt.real:

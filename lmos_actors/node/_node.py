@@ -448,6 +448,8 @@ async def open_node(
     metrics: bool | MetricsOptions = False,
     tracing: bool | TracerProvider | None = None,
     store: Store | AsyncStore | str | None = None,
+    approvals: bool = False,
+    allow_operations: bool = False,
     omnia: bool | OmniaOptions = False,
     relay: bool | RelayOptions = False,
     bridges: Sequence[RelayBridge] = (),
@@ -481,6 +483,10 @@ async def open_node(
 
     `store` is where durable agents are kept: `"sqlite:PATH"`, a database that is made if there is none,
     `"redis://HOST"`, `"memory:"` for the life of the node, or a `Store` or an `AsyncStore`.
+
+    `approvals` starts the agent `approvals` with the node, and not with the first question of an agent
+    (`self.approve`). `allow_operations` lets clients on this machine decide approvals, on a node without
+    security; on others the lists `approve` of its access lists say who may.
 
     `omnia` serves its chat agents to clients of Omnia's chat protocol too, at the addresses of `listen`:
     True, or `OmniaOptions`. `relay` makes it a hub of an AgentRelay there, at `/arc`: True, or

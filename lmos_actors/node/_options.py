@@ -65,6 +65,8 @@ class NodeOptions:
     metrics: bool | MetricsOptions = False
     tracing: bool | TracerProvider | None = None
     store: Store | AsyncStore | str | None = None
+    approvals: bool = False
+    allow_operations: bool = False
     omnia: bool | OmniaOptions = False
     relay: bool | RelayOptions = False
     bridges: Sequence[RelayBridge] = ()
@@ -75,6 +77,7 @@ class NodeOptions:
         self._check_credentials()
         object.__setattr__(self, "endpoints", self._checked_endpoints())
         self._check_discovery()
+        self._check_operations()
         if isinstance(self.store, str):
             self._check_store(self.store)
 
@@ -120,7 +123,8 @@ class NodeOptions:
 
     def _check_no_server(self) -> None:
         for name in (
-            "public_url", "tls", "door", "security", "origins", "insecure", "omnia", "relay", "bridges",
+            "public_url", "tls", "door", "security", "origins", "insecure", "allow_operations", "omnia",
+            "relay", "bridges",
         ):  # fmt: skip
             if getattr(self, name) not in (None, (), [], False):
                 raise ConfigError("goes with listen=, which is not given", argument(name))
@@ -133,6 +137,20 @@ class NodeOptions:
         if not isinstance(security, Security):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ConfigError(f"must be a Security, not {type(security).__name__}", argument("security"))
         return attrs.evolve(security, origins=(*security.origins, *self.origins))
+
+    def _check_operations(self) -> None:
+        if not self.allow_operations:
+            return
+        if not self.effective_security().is_open:
+            raise ConfigError(
+                "goes with a node without schemes: here lists `approve` of its Security say who decides",
+                argument("allow_operations"),
+            )
+        if self.public_url is not None:
+            raise ConfigError(
+                "is for clients on this machine, and behind public_url= a proxy is for others: use security=",
+                argument("allow_operations"),
+            )
 
     def check_exposed(self) -> None:
         """Check that endpoints others can reach are unprotected only with `insecure`. Raises ConfigError."""

@@ -3,7 +3,8 @@
 What it keeps true:
 
 - **Default deny once there is a scheme.** An agent or verb without a list gets `default_list`:
-  `AUTHENTICATED` as soon as one scheme can identify a client, `ANYONE` only on a node without any.
+  `AUTHENTICATED` as soon as one scheme can identify a client, `ANYONE` only on a node without any. The
+  right `approve` has another one: nobody.
   An empty tuple admits no principal; it never means "not given".
 - **First match wins, in the order written**, as a reader of the file expects. No union of lists: adding a
   narrow pattern in front must be able to take a right away.
@@ -63,18 +64,29 @@ def _allow_list(written: AllowList | Sequence[str] | None) -> AllowList | None:
     return listed
 
 
+def _deciders(written: AllowList | Sequence[str] | None) -> AllowList | None:
+    if written == ANYONE:
+        raise ConfigError(
+            f"{ANYONE!r} may not decide approvals, as it has to be known who did: give {AUTHENTICATED!r}, "
+            "or a list of principals"
+        )
+    return _allow_list(written)
+
+
 @attrs.frozen(kw_only=True)
 class Access:
-    """Allow-lists of an agent: one each for reading, writing, invoking and subscribing.
+    """Allow-lists of an agent: for reading, writing, invoking, subscribing, and deciding its approvals.
 
     Each is `ANYONE`, `AUTHENTICATED`, or a tuple of principals and of `scope:x`; the empty tuple admits no
-    client. Default: `AUTHENTICATED` where the node has a scheme that authenticates, else `ANYONE`.
+    client. Default: `AUTHENTICATED` where the node has a scheme that authenticates, else `ANYONE`; of
+    `approve`, which is about what this agent asks approval for, nobody.
     """
 
     read: AllowList | None = attrs.field(default=None, converter=_allow_list)
     write: AllowList | None = attrs.field(default=None, converter=_allow_list)
     invoke: AllowList | None = attrs.field(default=None, converter=_allow_list)
     subscribe: AllowList | None = attrs.field(default=None, converter=_allow_list)
+    approve: AllowList | None = attrs.field(default=None, converter=_deciders)
 
     def of(self, verb: Verb) -> AllowList | None:
         """Return the list of a verb, None where none was given."""
@@ -122,15 +134,21 @@ class AccessRules:
 
     @staticmethod
     def _compiled(access: Access, default: AllowList) -> dict[Verb, AccessRule]:
+        lists: dict[Verb, AllowList | None] = {verb: access.of(verb) for verb in VERBS}
+        unnamed: dict[Verb, AllowList] = {"approve": ()}
         return {
-            verb: AccessRule.of(default if (allowed := access.of(verb)) is None else allowed)
-            for verb in VERBS
+            verb: AccessRule.of(unnamed.get(verb, default) if allowed is None else allowed)
+            for verb, allowed in lists.items()
         }
 
     def rule(self, agent: str, verb: Verb) -> AccessRule:
         """Return the rule for a verb of an agent. The name comes from a peer; it need not exist."""
         rules = self._rules_by_agent.get(agent)
         return (self._found(agent) if rules is None else rules)[verb]
+
+    def decides(self, principal: Principal) -> bool:
+        """Return whether a principal may decide approvals of any agent."""
+        return any(rules["approve"].admits(principal) for _, rules in self._patterns)
 
     def has_list(self, agent: str, verb: Verb) -> bool:
         """Return whether a list was written for a verb of an agent."""

@@ -80,6 +80,7 @@ class AccessFile(msgspec.Struct):
     write: AllowListFile | None = None
     invoke: AllowListFile | None = None
     subscribe: AllowListFile | None = None
+    approve: AllowListFile | None = None
 
 
 class RateFile(msgspec.Struct):

@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Final
 
 from lmos_actors.errors import ConfigError, Forbidden, RateLimited, Unauthorized
 
+from ._credentials import is_loopback
 from ._jwt import JwtVerifier
 from ._origins import Hosts, check_host, host_of, origin_of, own_origin, own_origin_at
 from ._rates import Buckets
@@ -86,12 +87,19 @@ def _in_no_pool(name: str) -> str | None:
     return None
 
 
+def _is_none(name: str) -> bool:
+    return False
+
+
 class Guard:
     """Access decisions of one node.
 
     `wall` returns Unix time. `hosts` are host names of the node besides those of `security`. Pages under
     `public_url` count as the node's own, whatever Host header a proxy sends. `storage_agents` are public
     names of agents whose actions read and write stored data: to invoke them takes `read` and `write` too.
+    `is_approvals` returns whether a public name is that of the agent whose actions decide approvals: it is
+    for those who may decide some, and checks itself which. With `operations` a node without schemes lets
+    clients on its own machine decide.
     `pool_of` returns the public name of the pool that an agent belongs to, else None: a pool's list also
     holds for its members. With `tokens` bearer tokens that were issued while the node runs are credentials
     too, also as the parameter `token` of an address, for clients that cannot set headers. `shared` is the
@@ -114,20 +122,22 @@ class Guard:
         report: Callable[[str], None] = _ignore_problem,
         tokens: IssuedTokens | None = None,
         shared: SharedToken | None = None,
+        is_approvals: Callable[[str], bool] = _is_none,
+        operations: bool = False,
     ) -> None:
         self.security = security
         self.generation = 0
         """Grows when credentials that were accepted may no longer be."""
         self.refusals: Counter[int] = Counter()
         """Number of refusals by status."""
-        self._wall = wall
-        self._report = report
+        self._wall, self._report = wall, report
         self._hosts = Hosts((*security.hosts, *map(check_host, hosts)))
         self._origins = frozenset(security.origins)
         self._public = None if public_url is None else own_origin_at(public_url)
         self._rules = security.rules
         self._storage_agents = frozenset(storage_agents)
-        self._pool_of = pool_of
+        self._pool_of, self._is_approvals = pool_of, is_approvals
+        self.operations = operations and security.is_open
         self._has_access_lists = bool(security.access)
         self._rates = None if security.rate is None else Buckets(security.rate)
         self._failures = Buckets(security.failures)
@@ -195,7 +205,8 @@ class Guard:
             if proof is not None:
                 return Admission(self, proof, self._source(proof.principal, request))
         if self._admits_anonymous or public:
-            return Admission(self, None, self._source(None, request))
+            is_local = self.operations and _is_local(request)
+            return Admission(self, None, self._source(None, request), is_local=is_local)
         return self._unauthorized(CREDENTIALS_NEEDED, wrong=False)
 
     def _source(self, principal: Principal | None, request: RequestContext) -> str:
@@ -339,12 +350,20 @@ class Guard:
         """Return whether an access list was written for a verb of an agent."""
         return self._rules.has_list(agent, verb)
 
+    def may_approve(self, principal: Principal | None, agent: str, *, local: bool) -> bool:
+        """Return whether a client may decide approvals of an agent; `local` if it is on this machine."""
+        if self.security.is_open:
+            return self.operations and local
+        return principal is not None and self._rules.rule(agent, "approve").admits(principal)
+
     def admits(self, principal: Principal | None, agent: str, verb: Verb) -> bool:
         """Return whether the access lists allow an operation; None stands for an anonymous client."""
         if principal is not None and principal.scheme == SHARED:
             if agent in self._storage_agents:
                 return True
             principal = None
+        if self._is_approvals(agent) and not self.security.is_open:
+            return principal is not None and self._rules.decides(principal)
         if agent in self._storage_agents and verb == "invoke":
             return all(self._rules.rule(agent, each).admits(principal) for each in STORAGE_VERBS)
         if not self._rules.rule(agent, verb).admits(principal):
@@ -356,13 +375,14 @@ class Guard:
 class Admission:
     """Admitted client: `principal` is its identity, None for an anonymous client."""
 
-    __slots__ = ("_generation", "_guard", "_proof", "_source", "_still_valid", "principal")
+    __slots__ = ("_generation", "_guard", "_is_local", "_proof", "_source", "_still_valid", "principal")
 
-    def __init__(self, guard: Guard, proof: Proof | None, source: str) -> None:
+    def __init__(self, guard: Guard, proof: Proof | None, source: str, *, is_local: bool = False) -> None:
         self.principal: Principal | None = None if proof is None else proof.principal
         self._guard = guard
         self._proof = proof
         self._source = source
+        self._is_local = is_local
         self._generation = guard.generation
         self._still_valid = True
 
@@ -387,6 +407,8 @@ class Admission:
 
     def allows(self, agent: str, verb: Verb) -> bool:
         """Return whether the access lists allow an operation, for listings: counts no request."""
+        if verb == "approve":
+            return self._guard.may_approve(self.principal, agent, local=self._is_local)
         return self._guard.admits(self.principal, agent, verb)
 
     def charge(self, now: float) -> None:
@@ -427,6 +449,16 @@ def _verifiers(security: Security) -> tuple[list[Verifier], CertificateVerifier 
             case _:
                 pass
     return found, certificates
+
+
+_FORWARDED: Final = (b"forwarded", b"x-forwarded-for", b"x-real-ip", b"via")
+"""Headers that proxies add: what comes through one is from elsewhere, although the proxy is here."""
+
+
+def _is_local(request: RequestContext) -> bool:
+    """Return whether a request certainly comes from this machine."""
+    host = request.peer.rpartition(":")[0] or request.peer
+    return is_loopback(host) and not any(request.values(name) for name in _FORWARDED)
 
 
 def address_of(peer: str) -> str:

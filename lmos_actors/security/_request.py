@@ -13,14 +13,14 @@ import attrs
 from lmos_actors._core import Headers as Headers, SecretBytes, hide
 from lmos_actors.errors import AgentError, Forbidden, InvalidInput, RateLimited, Unauthorized
 
-Verb: TypeAlias = Literal["read", "write", "invoke", "subscribe"]
+Verb: TypeAlias = Literal["read", "write", "invoke", "subscribe", "approve"]
 """Kind of access to an agent.
 
 `read`: read, read all, observe. `write`: write, write many. `invoke`: invoke, query, cancel.
-`subscribe`: events.
+`subscribe`: events. `approve`: decide what an agent asks approval for.
 """
 
-VERBS: Final[tuple[Verb, ...]] = ("read", "write", "invoke", "subscribe")
+VERBS: Final[tuple[Verb, ...]] = ("read", "write", "invoke", "subscribe", "approve")
 
 
 @attrs.frozen

@@ -5,11 +5,16 @@ from __future__ import annotations
 import dataclasses
 import inspect
 from collections import deque
-from typing import Any, ClassVar, Final, cast, get_origin
+from importlib import import_module
+from types import CodeType
+from typing import TYPE_CHECKING, Any, ClassVar, Final, cast, get_origin
 
 import attrs
 
 from ._affordances import NOTHING, Event, Property
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 MUTABLE: Final = (list, dict, set, bytearray, deque)
 HOOKS: Final = ("started", "lifespan", "supervises", "on_exit")
@@ -114,3 +119,26 @@ def _property_field(made: Property[Any], name: str) -> Any:
     if made.factory is not None:
         return attrs.field(factory=made.factory, alias=name)
     return attrs.field(default=made.default, alias=name)
+
+
+def mentions(things: Iterable[object], names: frozenset[str]) -> bool:
+    """Return whether one of some functions, or a function inside it, has one of these names in its code."""
+    found = [getattr(inspect.unwrap(getattr(thing, "fget", thing)), "__code__", None) for thing in things]  # type: ignore[arg-type]
+    codes: list[CodeType] = [code for code in found if isinstance(code, CodeType)]
+    for code in codes:  # which grows by the functions inside
+        if not names.isdisjoint(code.co_names):
+            return True
+        codes += [inner for inner in code.co_consts if isinstance(inner, CodeType)]
+    return False
+
+
+def import_log(cls: type) -> None:
+    """Import what `self.log` needs, where a class seems to write a log.
+
+    It takes long, and the first line of a log would import it in the middle of a turn.
+    """
+    if mentions(vars(cls).values(), _LOG):
+        import_module("structlog")
+
+
+_LOG: Final = frozenset({"log"})

@@ -118,7 +118,9 @@ class Request:
     """The request that the running code carries out, and its consumer.
 
     `consumer` is the path of the agent that sent the request, None for code outside any agent. `deadline` is
-    in the clock's seconds, None without one.
+    in the clock's seconds, None without one. `allows` returns whether the client that has sent it over a
+    network may do what a verb of access lists names (`"approve"`) with an agent, by its public name; None for
+    requests of this node.
     """
 
     affordance: str
@@ -127,6 +129,7 @@ class Request:
     deadline: float | None = None
     trace: str | None = None
     message_id: str | None = None
+    allows: Callable[[str, Any], bool] | None = attrs.field(default=None, repr=False, eq=False)
 
 
 @attrs.frozen

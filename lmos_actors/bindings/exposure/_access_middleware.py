@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, MutableMapping
 
     from lmos_actors._core import Headers
-    from lmos_actors.security import Admission, Guard
+    from lmos_actors.security import Admission, Guard, Verb
     from lmos_actors.transport import App, ClientCertificate, Upgrade
 
     Scope = MutableMapping[str, Any]
@@ -75,10 +75,20 @@ def principal_of(admission: Admission | None) -> str | None:
     return None if who is None else who.name
 
 
+def nothing(agent: str, verb: Verb) -> bool:
+    """Allow nothing that access lists have to give."""
+    return False
+
+
+def rights_of(admission: Admission | None) -> Callable[[str, Verb], bool]:
+    """Return what agents ask about the rights of a client (`Request.allows`)."""
+    return nothing if admission is None else admission.allows
+
+
 def asks_nothing(guard: Guard) -> bool:
     """Return whether every admitted client may do everything, so that single requests need no check."""
     security = guard.security
-    return security.is_open and not security.access and security.rate is None
+    return security.is_open and not security.access and security.rate is None and not guard.operations
 
 
 def guarded(app: App, guard: Guard, apart: Collection[str] = ()) -> App:

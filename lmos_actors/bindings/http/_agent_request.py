@@ -15,12 +15,14 @@ from trio.lowlevel import Abort, current_task, enable_ki_protection, reschedule,
 from lmos_actors.actors import Far, PoolLink, Seats, Slot, keyed_requests_of
 from lmos_actors.errors import ActionCancelled, AgentError, AgentUnavailable, DeadlineExceeded
 
+from ..exposure._access_middleware import nothing
 from ..exposure._meter import came, ended, left
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from lmos_actors.actors import Operation, RequestKey, Runtime
+    from lmos_actors.security import Verb
 
     from ..lmos._server_requests import AgentOrPool, RequestedOperation
 
@@ -68,9 +70,9 @@ class AgentRequest:
     """
 
     __slots__ = (
-        "_far", "_task", "_tracker", "_way", "done", "error", "items", "key", "label", "message_id",
-        "on_begun", "on_done", "posted", "principal", "progress", "running", "traceparent", "tracestate",
-        "value",
+        "_allows", "_far", "_task", "_tracker", "_way", "done", "error", "items", "key", "label",
+        "message_id", "on_begun", "on_done", "posted", "principal", "progress", "running", "traceparent",
+        "tracestate", "value",
     )  # fmt: skip
 
     def __init__(
@@ -81,6 +83,7 @@ class AgentRequest:
         traceparent: str | None,
         tracestate: str | None,
         way: str = WAY,
+        allows: Callable[[str, Verb], bool] = nothing,
     ) -> None:
         self._tracker = tracker
         self._way = way  # the binding's name in metrics and traces
@@ -88,6 +91,7 @@ class AgentRequest:
         self._task: trio.lowlevel.Task | None = None
         self.label = label
         self.principal = principal
+        self._allows = allows
         self.traceparent = traceparent
         self.tracestate = tracestate
         self.message_id = tracker.rt.entropy.new_id()
@@ -236,6 +240,10 @@ class AgentRequest:
         self._tracker.settled()
 
     # ---- answers, as `Asker`
+
+    def allows(self, agent: str, verb: Verb) -> bool:
+        """See `Asker`."""
+        return self._allows(agent, verb)
 
     def answered(self, far: Far, value: Any) -> None:
         """Take the value."""

@@ -16,6 +16,7 @@ import trio
 from lmos_actors.actors import Feed, Occurrence
 from lmos_actors.errors import AgentUnavailable
 
+from ..exposure._access_middleware import rights_of
 from ..exposure._descriptions import http_of
 from ._agent_request import AgentRequest
 from ._runs import Runs
@@ -126,7 +127,8 @@ class HttpRequestTracker:
         if self.context.draining:
             raise AgentUnavailable(request.parts[0], LEAVING)
         parent, state = request.header(b"traceparent"), request.header(b"tracestate")
-        request.ask = AgentRequest(self, request.label, request.principal, parent, state)
+        allows = rights_of(request.admission)
+        request.ask = AgentRequest(self, request.label, request.principal, parent, state, allows=allows)
         return request.ask
 
     async def outcome(self, request: HttpRequest, link: AgentOrPool, key: str, *args: Any) -> Any:

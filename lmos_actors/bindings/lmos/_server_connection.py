@@ -36,7 +36,7 @@ from lmos_actors.errors import (
 )
 from lmos_actors.protocol import lmos
 
-from ..exposure._access_middleware import principal_of
+from ..exposure._access_middleware import principal_of, rights_of
 from ..exposure._exposure import EXITED, name_meant, public_name
 from ..exposure._meter import came, ended, refused
 from ..exposure._values import plain
@@ -106,7 +106,7 @@ class ServerConnection:
         self._context = context
         self.connection = connection
         self.label = connection.peer
-        self.principal = principal_of(admission)
+        self.principal, self.allows = principal_of(admission), rights_of(admission)
         self._admission = admission  # None where all may do everything
         self._expelled = False
         self._expiry: Timer | None = None
@@ -392,7 +392,7 @@ class ServerConnection:
             sender = self.label, self.principal, self._peer
             then = self._fail, self._tell_settled, self.check_end
             self._tells = IncomingTells(rt, self.session, waiting, sender, *then)
-            self._tells.stands = not self._over
+            self._tells.stands, self._tells.rights = not self._over, self.allows
         return self._tells
 
     def _tell_settled(self) -> None:

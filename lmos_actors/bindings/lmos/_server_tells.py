@@ -26,6 +26,7 @@ import trio
 from lmos_actors._core import SMALL
 from lmos_actors.errors import ActionFailed, AgentError, AgentUnavailable, MailboxFull
 
+from ..exposure._access_middleware import nothing
 from ..exposure._meter import ended, left
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from lmos_actors._core import Account, Budget, Timer
     from lmos_actors.actors import Far, OneWay, Peer, Runtime
     from lmos_actors.protocol import lmos
+    from lmos_actors.security import Verb
 
 PATIENCE: Final = 1.0
 """Seconds after which credit goes back that is less than half of a window."""
@@ -70,7 +72,7 @@ class IncomingTells:
 
     __slots__ = (
         "_account", "_check_end", "_fail", "_lanes", "_large", "_rt", "_session", "_settled", "_timer",
-        "_waiting", "label", "peer", "principal", "stands",
+        "_waiting", "label", "peer", "principal", "rights", "stands",
     )  # fmt: skip
 
     def __init__(
@@ -84,6 +86,7 @@ class IncomingTells:
         check_end: Callable[[], object],
     ) -> None:
         self.label, self.principal, self.peer = who
+        self.rights: Callable[[str, Verb], bool] = nothing
         self.stands = True
         """Whether the connection still stands, so that failures can be answered."""
         self._rt = rt
@@ -96,6 +99,10 @@ class IncomingTells:
         self._large: dict[OneWay, None] = {}  # those that wait and are worth counting
         self._account: Account | None = None  # of them, once the connection has ended
         self._timer: Timer | None = None
+
+    def allows(self, agent: str, verb: Verb) -> bool:
+        """See `Asker` of the actors."""
+        return self.rights(agent, verb)
 
     @property
     def parked(self) -> int:

@@ -48,6 +48,10 @@ May be given several times."""
     insecure: Annotated[Switch, Parameter(group=GUARDED)] = False
     """Allow unprotected traffic: clients without authentication, and credentials without TLS."""
 
+    allow_operations: Annotated[Switch, Parameter(group=GUARDED)] = False
+    """Without --security: let clients on this machine decide what agents ask people (`approvals`). \
+With it, the lists approve of the file say who may."""
+
     def options(self, addresses: Sequence[str]) -> dict[str, Any]:
         """Return the arguments of `open_node`. Blocks on the disk. Raises ConfigError."""
         from lmos_actors.bindings import ArgumentNames, check_exposed
@@ -66,7 +70,13 @@ May be given several times."""
         by_url = {url: endpoint_of(url) for url in addresses}
         check_exposed(by_url, rules, tls, insecure=self.insecure, words=words)
         origins = tuple(self.origin or ())
-        return {"tls": tls, "security": rules, "origins": origins, "insecure": self.insecure}
+        return {
+            "tls": tls,
+            "security": rules,
+            "origins": origins,
+            "insecure": self.insecure,
+            "allow_operations": self.allow_operations,
+        }
 
     def _tls(self, addresses: Sequence[str], rules: Security) -> ssl.SSLContext | None:
         from lmos_actors.security import ClientCertificates, NoSec, server_tls

@@ -14,6 +14,7 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import urlsplit
 
@@ -383,7 +384,8 @@ class Bridge:
         if self._draining:
             raise AgentUnavailable(exposed.name, "the node is shutting down")
         parent, state = trace_after(hops, *trace_of(message), self._random.getrandbits)
-        request = AgentRequest(self, f"{principal.name}:0", principal.name, parent, state, WAY)
+        allows = partial(self._guard.names, principal)
+        request = AgentRequest(self, f"{principal.name}:0", principal.name, parent, state, WAY, allows)
         link: Any = exposed.link
         op, requested = action_requested(link, name, data)
         if op.kind == STREAM:

@@ -218,6 +218,10 @@ class Serving:
 
     # ---- answers: see `Asker` of the actors
 
+    def allows(self, agent: str, verb: str) -> bool:
+        """See `Asker`: the nodes of a simulated network have no right that has to be given."""
+        return False
+
     def answered(self, far: Far, value: Any) -> None:
         """Send the value."""
         served: Served = far.asked

@@ -1,0 +1,211 @@
+"""The agent `approvals`: a system agent of a node, to which its agents' questions go and people's answers.
+
+Who may decide is asked here and nowhere else, for every way in: a client that has sent the request over a
+network needs the right `approve` for the agent that asks. The code of the program itself may decide, as that
+of tests does; agents may not, so that none approves what it wants itself.
+
+To those without the right an approval does not exist: they get the answer that a wrong id gets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator  # noqa: TC003 -- types of agents are read
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING, Annotated, Final, Literal
+from weakref import WeakKeyDictionary
+
+from msgspec import Meta, structs
+
+from lmos_actors.actors import Agent, MailboxOptions, Property, action, current_request, prop
+from lmos_actors.errors import ActionFailed, StoreFailed
+from lmos_actors.persistence import MemoryStore, check_only_writer, open_writer
+
+from ._kept import MOST_WAITING, Approval, Decided, KeptApprovals, KeyTaken, TooMany
+
+if TYPE_CHECKING:
+    from lmos_actors._core import Timer
+    from lmos_actors.actors import Runtime
+
+    from ._kept import Entry
+
+NAME: Final = "approvals"
+"""The name of the agent, right below the root of its node."""
+
+MOST_ASKED: Final = 2 * MOST_WAITING
+"""Runs that wait for decisions, of several runs for the same one, too."""
+
+LONGEST_NOTE: Final = 2_000
+
+FORBIDDEN: Final = "FORBIDDEN"
+UNKNOWN: Final = "UNKNOWN"
+DECIDED: Final = "DECIDED"
+GONE: Final = "GONE"
+KEY_TAKEN: Final = "KEY_TAKEN"
+TOO_MANY: Final = "TOO_MANY"
+STORE_FAILED: Final = "STORE_FAILED"
+
+_MEMORIES: Final[WeakKeyDictionary[Runtime, MemoryStore]] = WeakKeyDictionary()
+"""The approvals of nodes without a store: they outlive an incarnation, not the node."""
+
+Id = Annotated[str, Meta(description="The id of an approval, as `list` has it.")]
+Note = Annotated[str, Meta(max_length=LONGEST_NOTE, description="A remark that is kept with the decision.")]
+Most = Annotated[int, Meta(ge=1, le=MOST_WAITING, description="How many at most, the newest ones.")]
+
+
+def _failure(code: str, status: int, message: str) -> ActionFailed:
+    return ActionFailed({"code": code, "status": status, "message": message})
+
+
+class Approvals(Agent, mailbox=MailboxOptions(size=MOST_ASKED)):
+    """What agents of this node ask people to approve.
+
+    Clients need the right `approve` for the agent that asks.
+    """
+
+    waiting: Property[int] = prop(default=0)
+    """How many wait for a decision, whoever may make it."""
+
+    @asynccontextmanager
+    async def lifespan(self) -> AsyncGenerator[None]:
+        """Read what is kept."""
+        slot = self._place()
+        self._timer: Timer | None = None
+        async with AsyncExitStack() as stack:
+            if slot.rt.keeping is not None:
+                writer = slot.rt.keeping.writer
+                check_only_writer(writer, "approvals")
+            else:
+                store = _MEMORIES.setdefault(slot.rt, MemoryStore())
+                writer = await stack.enter_async_context(open_writer(store))
+            self._writer = writer
+            self._kept = KeptApprovals(writer, self._now)
+            await self._kept.load()
+            yield
+
+    def started(self) -> None:
+        """Set the timer of the next deadline."""
+        self._changed()
+
+    # ---- for agents of the node
+
+    @action(concurrency=MOST_ASKED)
+    async def ask(self, question: Approval) -> str:
+        """Wait for the decision on a question of an agent of this node: `self.approve(...)` asks it.
+
+        Return the state in which the wait has ended. Raise ActionFailed.
+        """
+        if current_request().allows is not None:
+            raise _failure(FORBIDDEN, 403, "only agents of the node itself ask for approval")
+        entry = await self._asked(question)
+        self._changed()
+        entry.askers += 1
+        try:
+            await entry.changed.wait()
+        finally:
+            entry.askers -= 1
+        return entry.approval.state
+
+    async def _asked(self, question: Approval) -> Entry:
+        """Return the entry of a question once it is kept; while the store fails it waits."""
+        while True:
+            try:
+                return await self._kept.ask(question)
+            except StoreFailed:
+                await self._writer.ready()
+            except KeyTaken:
+                raise _failure(KEY_TAKEN, 409, "it asked for something else") from None
+            except TooMany:
+                text = f"{MOST_WAITING} approvals wait already, or they are too large"
+                raise _failure(TOO_MANY, 503, text) from None
+
+    # ---- for those who decide
+
+    @action(name="list", safe=True, idempotent=True)
+    def entries(
+        self, state: Literal["waiting", "decided", "all"] = "waiting", most: Most = 100
+    ) -> list[Approval]:
+        """Return the approvals that the caller may decide, in the order in which they were asked."""
+        self._kept.expire()
+        found = [
+            self._seen(each)
+            for each in self._kept
+            if state in ("all", "waiting" if each.state == "waiting" else "decided") and self._may(each.agent)
+        ]
+        return found[-most:]
+
+    @action(name="approve", idempotent=True, concurrency=MOST_WAITING)
+    async def accept(self, id: Id, note: Note = "") -> Approval:
+        """Approve what an agent asks. Return the approval as it is kept.
+
+        Failures have a code: UNKNOWN (none of that id that the caller may decide), DECIDED (it has been
+        decided, by somebody or by its deadline), GONE (no agent is at its path), STORE_FAILED.
+        """
+        return await self._decide(id, note, approved=True)
+
+    @action(idempotent=True, concurrency=MOST_WAITING)
+    async def refuse(self, id: Id, note: Note = "") -> Approval:
+        """Refuse what an agent asks. Return the approval as it is kept. Failures are those of `approve`."""
+        return await self._decide(id, note, approved=False)
+
+    async def _decide(self, id: str, note: str, *, approved: bool) -> Approval:
+        entry = self._kept.find(id)
+        if entry is None or not self._may(entry.approval.agent):
+            raise _failure(UNKNOWN, 404, f"no approval {id[:100]!r} waits for this client")
+        by = current_request().principal
+        if entry.waits and not self._is_there(entry.approval.agent):
+            raise _failure(GONE, 409, f"no agent is at {entry.approval.agent!r} any more")
+        try:
+            await self._kept.decide(entry, approved=approved, by=by, note=note)
+        except Decided:
+            found = entry.approval
+            wanted = "approved" if approved else "refused"
+            if by is None or (found.state, found.by) != (wanted, by):  # else its client asks once more
+                raise _failure(DECIDED, 409, _when(found)) from None
+        except StoreFailed as error:
+            raise _failure(STORE_FAILED, 503, f"the decision was not kept: {error}") from None
+        finally:
+            self._changed()
+        return self._seen(entry.approval)
+
+    # ---- rights, places, deadlines
+
+    def _may(self, agent: str) -> bool:
+        """Return whether the caller may decide what that agent asks."""
+        request = current_request()
+        if request.allows is not None:
+            return request.allows(agent.replace("/", "."), "approve")
+        return request.consumer is None and request.principal is None
+
+    def _is_there(self, agent: str) -> bool:
+        resolver = self._place().rt.resolver
+        return resolver is not None and resolver.at(agent) is not None
+
+    def _seen(self, approval: Approval) -> Approval:
+        if approval.state == "waiting" and not self._is_there(approval.agent):
+            return structs.replace(approval, state="gone")
+        return approval
+
+    def _now(self) -> float:
+        return self._place().rt.entropy.now().timestamp()
+
+    def _changed(self) -> None:
+        """Show how many wait, and have the next deadline decide at its time."""
+        self.waiting = self._kept.waiting
+        if self._timer is not None:
+            self._timer.cancel()
+        at = self._kept.next_deadline()
+        self._timer = None
+        if at is not None:
+            seconds = max(0.0, at - self._now())
+            self._timer = self.after(seconds, self._deadline)
+
+    def _deadline(self) -> None:
+        self._timer = None
+        self._kept.expire()
+        self._changed()
+
+
+def _when(approval: Approval) -> str:
+    if approval.state == "expired":
+        return "its deadline has refused it"
+    return f"{approval.by or 'somebody'} has {approval.state} it already"

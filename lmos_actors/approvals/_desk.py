@@ -1,0 +1,141 @@
+"""The way of an agent's question to the agent `approvals`, which is started with the first one.
+
+A question is asked again for as long as it has no answer: when `approvals` crashes, its successor knows it by
+its key. When the node ends, the run that waits is ended with its agent, and asks again in its next life.
+"""
+
+from __future__ import annotations
+
+from math import isfinite
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+import trio
+
+from lmos_actors.actors import RUNNING, Ref
+from lmos_actors.errors import (
+    ActionFailed,
+    AgentDied,
+    AgentUnavailable,
+    ConfigError,
+    KeyReused,
+    MailboxFull,
+    NotFound,
+    StartFailed,
+    WrongState,
+)
+from lmos_actors.supervision import ChildSpec, class_at
+
+from ._agent import KEY_TAKEN, MOST_ASKED, NAME, Approvals
+from ._kept import Approval
+
+if TYPE_CHECKING:
+    from lmos_actors.actors import Runtime, Slot
+    from lmos_actors.supervision import Supervisor
+
+LONGEST_TEXT: Final = 4_000
+"""Characters of a question."""
+
+LONGEST_KEY: Final = 200
+"""Characters of its key."""
+
+MOST_DATA: Final = 64 << 10
+"""Bytes of its data, as JSON."""
+
+LONGEST_WAIT: Final = 366 * 86_400.0
+"""Seconds until its deadline."""
+
+
+def approvals_spec() -> ChildSpec[Approvals]:
+    """Return the spec of the agent `approvals`. It has nothing to drain: what waits goes on waiting."""
+    return ChildSpec(NAME, Approvals, shutdown="brutal")
+
+
+class ApprovalDesk:
+    """Takes the questions of the agents of one node; `Agent.approve` finds it at the node's machinery."""
+
+    def __init__(self, rt: Runtime, root: Supervisor) -> None:
+        self._rt = rt
+        self._root = root
+        self._starting = trio.Lock()
+
+    @property
+    def agent(self) -> Slot | None:
+        """The agent `approvals`, None while there is none."""
+        resolver = self._rt.resolver
+        found: Any = None if resolver is None else resolver.at(NAME)
+        return found if found is not None and class_at(found) is Approvals else None
+
+    def is_at(self, name: str) -> bool:
+        """Return whether a public name is that of the agent `approvals`."""
+        return name == NAME and self.agent is not None
+
+    async def ask(self, slot: Slot, text: str, data: Any, key: str, expires: float) -> bool:
+        """Wait for the decision on a question of an agent. See `Agent.approve`."""
+        question = self._question(slot, text, data, key, expires)
+        while True:
+            ref = await self._started()
+            try:
+                return await ref.invoke(Approvals.ask, question) == "approved"
+            except ActionFailed as error:
+                if error.code == KEY_TAKEN:
+                    raise KeyReused(slot.path, key, error.detail or "") from None
+                raise MailboxFull(NAME, MOST_ASKED) from error
+            except (AgentDied, AgentUnavailable):
+                await self._wait_running(ref)
+
+    def _question(self, slot: Slot, text: str, data: Any, key: str, expires: Any) -> Approval:
+        if slot.state < RUNNING:
+            raise RuntimeError(
+                "approve() waits for a person, and a lifespan holds up the start of all that come after: use "
+                "self.nursery.start_soon(...) there"
+            )
+        for what, value, most in (("a text", text, LONGEST_TEXT), ("a key", key, LONGEST_KEY)):
+            if type(value) is not str or not 0 < len(value) <= most:
+                raise ValueError(f"approve() needs {what} of 1 to {most} characters, not {str(value)[:40]!r}")
+        is_number = isinstance(expires, int | float) and not isinstance(expires, bool) and isfinite(expires)
+        if not is_number or not 0 < expires <= LONGEST_WAIT:
+            raise ValueError(
+                f"approve() needs expires= as seconds above 0, at most {LONGEST_WAIT:g}, not {expires!r}"
+            )
+        plain = msgspec.json.encode(msgspec.to_builtins(data, str_keys=True))
+        if len(plain) > MOST_DATA:
+            raise ValueError(f"approve() takes data of at most {MOST_DATA} bytes as JSON, not {len(plain)}")
+        entropy = self._rt.entropy
+        now = entropy.now().timestamp()
+        return Approval(
+            id=entropy.new_id(),
+            agent=slot.path,
+            key=key,
+            text=text,
+            data=msgspec.json.decode(plain),
+            asked=now,
+            expires=now + float(expires),
+        )
+
+    async def _started(self) -> Ref[Approvals]:
+        async with self._starting:
+            agent = self.agent
+            if agent is not None:
+                return Ref(agent)
+            if self._rt.resolver is not None and self._rt.resolver.at(NAME) is not None:
+                raise ConfigError(
+                    f"the node's own agent {NAME!r}, which asks people, cannot start: another agent has that "
+                    "name, rename it",
+                    NAME,
+                )
+            try:
+                return await self._root.start_child(approvals_spec())
+            except StartFailed as error:
+                raise error.__cause__ or error from None
+            except WrongState:  # the node ends
+                return await trio.sleep_forever()
+
+    async def _wait_running(self, ref: Ref[Approvals]) -> None:
+        """Wait until `approvals` runs again; at the end of the node, until the run that waits is ended."""
+        try:
+            await ref.ready()
+        except (NotFound, AgentUnavailable):
+            if self._rt.ended:
+                await trio.sleep_forever()
+            await trio.lowlevel.checkpoint()

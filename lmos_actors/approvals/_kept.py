@@ -1,0 +1,266 @@
+"""Approvals as they are kept: what was asked, until when, and who decided what.
+
+One record each, in the space `approvals`, whose key is the path of the agent and the key of its question: an
+agent that asks again after a crash finds the same record. All records are in memory, too: looking for one
+reads nothing.
+
+What it keeps true:
+
+- **What is answered is in the store.** A question counts as asked, and a decision as made, once it is
+  written. A decision that could not be written has not been made.
+- **A decision is made once.** While one is being written another one waits for that (`ticket`). The first one
+  that is written counts, and every later one is refused. What becomes of a write is noted by the writer, not
+  by the task that waits for it: a client that leaves meanwhile changes nothing.
+- **The deadline decides no**, by the clock of the world, and without the store: a record whose time has
+  passed is refused also if nobody was there to write so.
+- **It is bounded**: in questions that wait, and in bytes of all. Of decided ones the oldest are forgotten.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from contextlib import suppress
+from functools import partial
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+
+import attrs
+import msgspec
+import trio
+
+from lmos_actors.errors import StoreFailed, WriteConflict
+from lmos_actors.persistence import Delete, Put, after
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from lmos_actors.persistence import StoreWriter, Ticket
+
+SPACE: Final = "approvals"
+SEPARATOR: Final = "\x00"
+PAGE: Final = 500
+
+MOST_WAITING: Final = 10_000
+"""Questions of one node that wait for a decision."""
+
+MOST_DECIDED: Final = 10_000
+"""Decided ones that are kept."""
+
+MOST_BYTES: Final = 64 << 20
+"""Bytes of all of them."""
+
+ApprovalState: TypeAlias = Literal["waiting", "approved", "refused", "expired", "gone"]
+"""`expired`: its deadline has refused it. `gone`: it waits, but no agent is at its path, at least now."""
+
+
+class Approval(msgspec.Struct, frozen=True, kw_only=True):
+    """A question of an agent, and what became of it. Times are Unix times, in seconds."""
+
+    id: str
+    agent: str
+    """The path of the agent that asks."""
+    key: str
+    text: str
+    data: Any = None
+    asked: float
+    expires: float
+    state: ApprovalState = "waiting"
+    by: str | None = None
+    """The principal that has decided; None for a client without a name, this program, and the clock."""
+    decided: float | None = None
+    note: str = ""
+    awaited: bool = False
+    """Whether a run of the agent waits for the decision now. Else the answer is kept until it asks again."""
+
+
+@attrs.define(eq=False)
+class Entry:
+    """One approval in memory; `changed` is set once it is decided, or is not kept after all."""
+
+    approval: Approval
+    size: int
+    askers: int = 0
+    ticket: Ticket | None = None
+    """The write that is under way."""
+    changed: trio.Event = attrs.field(factory=trio.Event)
+
+    @property
+    def waits(self) -> bool:
+        """Whether nothing is decided."""
+        return self.approval.state == "waiting"
+
+
+class KeyTaken(Exception):
+    """The key of a question names another one."""
+
+
+class TooMany(Exception):
+    """No more questions can wait."""
+
+
+class Decided(Exception):
+    """It has been decided already."""
+
+
+class KeptApprovals:
+    """The approvals of one node. `now` returns Unix time."""
+
+    def __init__(self, writer: StoreWriter, now: Callable[[], float]) -> None:
+        self._writer = writer
+        self._now = now
+        self._by_id: OrderedDict[str, Entry] = OrderedDict()  # in the order in which they were asked
+        self._by_key: dict[str, Entry] = {}
+        self._decided: OrderedDict[str, None] = OrderedDict()  # ids, in the order of the decisions
+        self._deadlines: list[tuple[float, str]] = []  # a heap; of decided ones, too
+        self._bytes = 0
+
+    async def load(self) -> None:
+        """Read all records. Raise StoreFailed."""
+        start = ""
+        found: list[Approval] = []
+        while page := await self._writer.scan(SPACE, start=start, limit=PAGE):
+            start = after(page[-1][0])
+            found += [msgspec.json.decode(value, type=Approval) for _, value in page]
+        for each in sorted(found, key=lambda approval: (approval.asked, approval.id)):
+            self._add(each)
+        decided = [each for each in found if each.decided is not None]
+        for each in sorted(decided, key=lambda approval: (approval.decided, approval.id)):
+            self._decided[each.id] = None
+        self.expire()
+
+    # ---- looking
+
+    def __iter__(self) -> Iterator[Approval]:
+        """Yield all approvals, in the order in which they were asked."""
+        for entry in self._by_id.values():
+            yield msgspec.structs.replace(entry.approval, awaited=entry.askers > 0)
+
+    @property
+    def waiting(self) -> int:
+        """How many wait for a decision."""
+        return len(self._by_id) - len(self._decided)
+
+    def find(self, id: str) -> Entry | None:
+        """Return the approval of that id."""
+        return self._by_id.get(id)
+
+    def next_deadline(self) -> float | None:
+        """Return when the next one expires, None if none waits."""
+        while self._deadlines:
+            at, id = self._deadlines[0]
+            entry = self._by_id.get(id)
+            if entry is not None and entry.waits:
+                return at
+            heappop(self._deadlines)
+        return None
+
+    # ---- changing
+
+    async def ask(self, question: Approval) -> Entry:
+        """Have a question wait, and return its entry once it is kept; of a known key the one there is.
+
+        Raise KeyTaken, TooMany, StoreFailed, and ValueError for a key that no store can keep.
+        """
+        self.expire()
+        known = self._by_key.get(_key_of(question))
+        if known is None:
+            known = self._begin(question)
+        elif (known.approval.text, known.approval.data) != (question.text, question.data):
+            raise KeyTaken
+        if known.ticket is not None:
+            await known.ticket.wait()
+        return known
+
+    def _begin(self, question: Approval) -> Entry:
+        size = len(_written(question))
+        while self._decided and (len(self._decided) >= MOST_DECIDED or self._bytes + size > MOST_BYTES):
+            self._forget(next(iter(self._decided)))
+        if self.waiting >= MOST_WAITING or self._bytes + size > MOST_BYTES:
+            raise TooMany
+        write = Put(SPACE, _key_of(question), _written(question))
+        entry = Entry(question, size)
+        # settled by the writer's task, never before this step has ended
+        entry.ticket = self._writer.submit([write], done=partial(self._question_written, entry))
+        self._add(question, entry)
+        return entry
+
+    def _question_written(self, entry: Entry, error: Exception | None) -> None:
+        entry.ticket = None
+        if error is not None:
+            self._remove(entry)
+            entry.changed.set()
+
+    async def decide(self, entry: Entry, *, approved: bool, by: str | None, note: str) -> None:
+        """Decide; return once that is kept. Raise Decided, StoreFailed.
+
+        A cancel does not take it back.
+        """
+        while entry.ticket is not None:
+            await _ended(entry.ticket)
+        self.expire()
+        if not entry.waits:
+            raise Decided
+        state: ApprovalState = "approved" if approved else "refused"
+        decided = msgspec.structs.replace(entry.approval, state=state, by=by, decided=self._now(), note=note)
+        write = Put(SPACE, _key_of(decided), _written(decided))
+        done = partial(self._decision_written, entry, decided)
+        ticket = entry.ticket = self._writer.submit([write], done=done)
+        await ticket.wait()
+
+    def _decision_written(self, entry: Entry, decided: Approval, error: Exception | None) -> None:
+        entry.ticket = None
+        if error is None:
+            self._settle(entry, decided)
+        elif entry.approval.expires <= self._now():
+            self._refuse_late(entry)
+
+    def expire(self) -> None:
+        """Refuse what has waited until its deadline; a decision that is being written has come before it."""
+        now = self._now()
+        while self._deadlines and self._deadlines[0][0] <= now:
+            entry = self._by_id.get(heappop(self._deadlines)[1])
+            if entry is not None and entry.waits and entry.ticket is None:
+                self._refuse_late(entry)
+
+    def _refuse_late(self, entry: Entry) -> None:
+        late = entry.approval
+        self._settle(entry, msgspec.structs.replace(late, state="expired", decided=late.expires))
+
+    def _settle(self, entry: Entry, approval: Approval) -> None:
+        entry.approval = approval
+        self._decided[approval.id] = None
+        entry.changed.set()
+
+    def _forget(self, id: str) -> None:
+        entry = self._by_id[id]
+        self._writer.submit([Delete(SPACE, _key_of(entry.approval))])
+        self._remove(entry)
+
+    def _add(self, approval: Approval, entry: Entry | None = None) -> None:
+        entry = entry or Entry(approval, len(_written(approval)))
+        if entry.waits:
+            heappush(self._deadlines, (approval.expires, approval.id))
+        else:
+            entry.changed.set()
+        self._by_id[approval.id] = self._by_key[_key_of(approval)] = entry
+        self._bytes += entry.size
+
+    def _remove(self, entry: Entry) -> None:
+        del self._by_id[entry.approval.id]
+        del self._by_key[_key_of(entry.approval)]
+        self._decided.pop(entry.approval.id, None)
+        self._bytes -= entry.size
+
+
+async def _ended(ticket: Ticket) -> None:
+    """Wait until a write has ended, well or not."""
+    with suppress(StoreFailed, WriteConflict):
+        await ticket.wait()
+
+
+def _key_of(approval: Approval) -> str:
+    return f"{approval.agent}{SEPARATOR}{approval.key}"
+
+
+def _written(approval: Approval) -> bytes:
+    return msgspec.json.encode(approval)

@@ -1,0 +1,44 @@
+"""Approvals of one node: the package is imported when it is first needed."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+if TYPE_CHECKING:
+    from lmos_actors.actors import Runtime
+    from lmos_actors.approvals import ApprovalDesk
+    from lmos_actors.supervision import Supervisor, SupervisorSpec
+
+
+class NodeApprovals:
+    """The way of agents' questions to people, on one node; see `Approver` of the actors."""
+
+    def __init__(self, rt: Runtime, root: Supervisor, *, used: bool) -> None:
+        self._rt = rt
+        self._root = root
+        self._used = used
+
+    @cached_property
+    def _desk(self) -> ApprovalDesk:
+        from lmos_actors.approvals import ApprovalDesk
+
+        self._used = True
+        return ApprovalDesk(self._rt, self._root)
+
+    async def ask(self, slot: Any, text: str, data: Any, key: str, expires: float) -> bool:
+        """Wait for the decision on a question of an agent; see `Agent.approve`."""
+        return await self._desk.ask(slot, text, data, key, expires)
+
+    def is_at(self, name: str) -> bool:
+        """Return whether a public name is that of the agent `approvals`."""
+        return self._used and self._desk.is_at(name)
+
+
+def with_approvals(tree: SupervisorSpec) -> SupervisorSpec:
+    """Return the tree with the agent `approvals` as its first child."""
+    from lmos_actors.approvals import approvals_spec
+
+    return attrs.evolve(tree, children=(approvals_spec(), *tree.children))
