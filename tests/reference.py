@@ -20,6 +20,7 @@ import lmos_actors.conformance
 import lmos_actors.errors
 import lmos_actors.facades
 import lmos_actors.llm
+import lmos_actors.mcp
 import lmos_actors.testing
 import lmos_actors.thinking
 import lmos_actors.types
@@ -37,6 +38,7 @@ FACES: tuple[ModuleType, ...] = (
     lmos_actors.facades,
     lmos_actors.llm,
     lmos_actors.thinking,
+    lmos_actors.mcp,
     lmos_actors.testing,
     lmos_actors.conformance,
     td,

@@ -28,6 +28,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("portal",),
     ("observe",),
     ("thinking",),
+    ("mcp",),
     ("facades", "discovery"),
     ("bindings",),
     ("approvals", "llm"),

@@ -19,6 +19,8 @@ import trio
 from lmos_actors.actors import Property, Ref, prop
 from lmos_actors.facades import ChatAgent, ChatTurn
 from lmos_actors.llm import Model, ToolMessage, UserMessage
+from lmos_actors.mcp import McpServer, McpSource
+from lmos_actors.supervision import Backoff, ChildSpec
 
 from ._budget import Account, Budget, Spent, exceeded, is_last_call, left_of, tokens_of
 from ._hand_over import BACK, HANDED_OVER, MOST_IN_A_ROW, HandOver, depth_of, hand_overs, note_of, pass_on
@@ -43,6 +45,9 @@ SUMMARIZE: Final = (
     "Summarize the conversation below for yourself, in a few sentences: what the user wants, what was found "
     "and done, and what is open. Facts only; do not answer the user."
 )
+
+MCP_BACKOFF: Final = Backoff(initial=1.0)
+"""The waits between restarts of the MCP servers of an agent: three in seven seconds, then ever fewer."""
 
 REMEMBERED: Final = 1_000
 """Sessions of which failed turns are counted."""
@@ -82,7 +87,7 @@ class ThinkingAgent(ChatAgent):
     model: Ref[Model] | None = None
     """The model; without one it is the first of the node, or else of the directories of its `lookup`."""
     tools: Sequence[ToolSource | HandOver] = ()
-    """What the model may use: see `think`, and `hand_over`."""
+    """What the model may use: see `think`, `hand_over`, and `mcp`, whose server starts with the agent."""
     instructions: str = ""
     """What the model is told; without them it is the docstring of the class."""
     answer: Any = attrs.field(default=str)
@@ -113,9 +118,14 @@ class ThinkingAgent(ChatAgent):
 
     @asynccontextmanager
     async def lifespan(self) -> AsyncGenerator[None]:
-        """Read what sessions there are. A subclass that has a lifespan of its own enters this one in it."""
+        """Start MCP servers. A subclass that has a lifespan of its own enters this one in it."""
         self._unkept: dict[tuple[str | None, str], Spent] = {}  # by principal and session, which it names
+        self._servers: list[tuple[McpSource, Ref[McpServer]]] = []
+        self._starting = trio.Lock()
         async with super().lifespan():
+            for source in self.tools:
+                if isinstance(source, McpSource):
+                    await self._server_of(source)
             yield
 
     # ---- to override
@@ -214,7 +224,11 @@ class ThinkingAgent(ChatAgent):
             "",
             history=messages,
             instructions=self.instructions_for(turn),
-            tools=[each for each in sources if not isinstance(each, HandOver)],
+            tools=[
+                await self._server_of(each) if isinstance(each, McpSource) else each
+                for each in sources
+                if not isinstance(each, HandOver)
+            ],
             ending=[*(each.tool for each in over), *back],
             answer=self.answer,
             budget=account,
@@ -251,6 +265,18 @@ class ThinkingAgent(ChatAgent):
         if kept.summary:
             messages.insert(0, UserMessage(f"[Summary of what we said before: {kept.summary}]"))
         return messages
+
+    async def _server_of(self, source: McpSource) -> Ref[McpServer]:
+        """Return the agent of an MCP server, started if this is the first time. Raises StartFailed."""
+        async with self._starting:
+            for known, server in self._servers:
+                if known == source:
+                    return server
+            same = sum(known.name == source.name for known, _ in self._servers)
+            name = f"{source.name}-{same + 1}" if same else source.name
+            server = await self.start_child(ChildSpec(name, source.factory, backoff=MCP_BACKOFF))
+            self._servers.append((source, server))
+            return server
 
     def _model(self) -> Ref[Model]:
         if self.model is not None:

@@ -35,7 +35,7 @@ from ._budget import Account, Budget, Spent, check_call, exceeded, is_last_call
 from ._failures import ANSWER_INVALID, ANSWER_REFUSED, thinking_failure
 from ._model_requests import ModelRequests
 from ._tool_calls import ToolCalls, ToolLimits
-from ._tools import offer_of, tools_of
+from ._tools import offer_of, read_tools
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -111,24 +111,25 @@ async def think(
     or ValueError for tools, or a type, that cannot be used.
     """
     account = budget if isinstance(budget, Account) else Account(budget)
-    known, form = tools_of(tools, find), form_of(cast("Any", answer))
-    if twice := known.keys() & {tool.name for tool in ending}:
-        raise ValueError(f"two tools are named {min(twice)!r}: one of them ends the thinking")
-    loop = _Loop(
-        asking=ModelRequests(model, account, say if form.is_text else None),
-        calls=ToolCalls(known, account, limits, use),
-        account=account,
-        form=form,
-        request=ModelRequest(
-            [], instructions, [offer_of(tool) for tool in (*known.values(), *ending)], form.schema,
-            max_tokens, temperature,
-        ),
-        ending=frozenset(tool.name for tool in ending),
-    )  # fmt: skip
+    form = form_of(cast("Any", answer))
     prompts = [UserMessage(prompt, list(files))] if prompt or files else []
     if not prompts and not history:
         raise ValueError("there is nothing to think about: give a prompt, files or a history")
     with trio.CancelScope(deadline=account.deadline):
+        known = await read_tools(tools, find, taken=[tool.name for tool in ending])
+        if twice := known.keys() & {tool.name for tool in ending}:
+            raise ValueError(f"two tools are named {min(twice)!r}: one of them ends the thinking")
+        loop = _Loop(
+            asking=ModelRequests(model, account, say if form.is_text else None),
+            calls=ToolCalls(known, account, limits, use),
+            account=account,
+            form=form,
+            request=ModelRequest(
+                [], instructions, [offer_of(tool) for tool in (*known.values(), *ending)], form.schema,
+                max_tokens, temperature,
+            ),
+            ending=frozenset(tool.name for tool in ending),
+        )  # fmt: skip
         return await loop.run(history, prompts)
     raise exceeded(f"{account.budget.seconds} s")
 

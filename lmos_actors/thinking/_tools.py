@@ -3,16 +3,19 @@
 A source of tools is a function, a `Tool`, an agent by its ref or its class, some of its actions
 (`(ref, Orders.find)`), or a thing that was consumed without a class. Of an agent the actions with one output
 become tools, by its class or its description. A chat agent is one tool: the model says something, and gets
-the answer. The names are those of the functions and actions; where two are the same, that of the agent
-stands before them.
+the answer. The tools of an MCP server, a ref or `mcp(...)`, become tools. The names are those of the
+functions and actions; where two are the same, that of the agent stands before them. The names of an MCP
+server are a stranger's: they never take the place of another tool, and get a number where nothing else helps.
 """
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from itertools import count
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 import attrs
@@ -24,13 +27,16 @@ from lmos_actors.bindings import ConsumedThing
 from lmos_actors.errors import ActionFailed, AgentDied, AgentError, AgentUnavailable, ToolFailed
 from lmos_actors.facades import ChatAgent, Tool, TurnBegan, TurnDone, tool_of
 from lmos_actors.llm import ToolOffer
+from lmos_actors.mcp import McpSource, is_mcp_server, tools_of_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from lmos_actors.actors import Contract
 
-ToolSource: TypeAlias = Tool | Callable[..., Any] | Ref[Any] | type[Agent] | ConsumedThing | tuple[Any, ...]
+ToolSource: TypeAlias = (
+    Tool | Callable[..., Any] | Ref[Any] | type[Agent] | ConsumedThing | McpSource | tuple[Any, ...]
+)
 """What can be a tool: see the essay of this file."""
 
 Find: TypeAlias = Callable[[type[Agent]], Ref[Any]]
@@ -56,31 +62,67 @@ _NO_NOTE: Final = "Sent as it is, also beyond 2^53."
 
 @attrs.frozen
 class _Named:
-    """A tool, and the name of its agent; empty where there is none."""
+    """A tool, and the name of its agent; empty where there is none. A stranger has named a `foreign` one."""
 
     tool: Tool
     agent: str = ""
+    foreign: bool = False
+
+
+@attrs.frozen
+class _ServerTools:
+    """The tools of an MCP server, as they were read."""
+
+    name: str
+    tools: Sequence[Tool]
 
 
 def tools_of(sources: Sequence[ToolSource], find: Find | None = None) -> dict[str, Tool]:
     """Return the tools that some sources stand for, by name.
 
     `find` finds agents that are given by their class. An agent of which nothing is known now, as it has not
-    started yet, has no tools. Raises TypeError for what is no source, ValueError for two functions of the
-    same name.
+    started yet, has no tools. Raises TypeError for what is no source, and for an MCP server, whose tools have
+    to be read (`tools_of_server`); ValueError for two functions of the same name.
     """
-    found = [each for source in sources for each in _named(source, find)]
+    return _by_name([each for source in sources for each in _named(source, find)], ())
+
+
+async def read_tools(
+    sources: Sequence[ToolSource], find: Find | None = None, *, taken: Sequence[str] = ()
+) -> dict[str, Tool]:
+    """Return what `tools_of` does, with the tools of MCP servers, none of which has a name that is `taken`.
+
+    A server that is restarting is waited for; one that does not come back has no tools, which is logged.
+    """
+    found: list[Any] = list(sources)
+    servers = [(place, _server_in(source, find)) for place, source in enumerate(sources)]
+
+    async def read(place: int, server: Ref[Any]) -> None:
+        found[place] = _ServerTools(_name_of(server), await _read_from(server))
+
+    if any(server is not None for _, server in servers):
+        async with trio.open_nursery() as nursery:
+            for place, server in servers:
+                if server is not None:
+                    nursery.start_soon(read, place, server)
+    return _by_name([each for source in found for each in _named(source, find)], taken)
+
+
+def _by_name(found: Sequence[_Named], taken: Sequence[str]) -> dict[str, Tool]:
     counts: dict[str, int] = {}
     for each in found:
         counts[each.tool.name] = counts.get(each.tool.name, 0) + 1
     tools: dict[str, Tool] = {}
-    for each in found:
+    for each in sorted(found, key=lambda named: named.foreign):
         name = each.tool.name
         if counts[name] > 1 and each.agent:
             name = f"{each.agent}_{name}"
         name = proper_name(name)
-        if name in tools:
-            raise ValueError(f"two tools are named {name!r}: use tool_of(..., name=...) for one of them")
+        if name in tools or (each.foreign and name in taken):
+            if not each.foreign:
+                raise ValueError(f"two tools are named {name!r}: use tool_of(..., name=...) for one of them")
+            numbered = (f"{name[: LONGEST_NAME - 6]}_{number}" for number in count(2))
+            name = next(other for other in numbered if other not in tools and other not in taken)
         tools[name] = each.tool if name == each.tool.name else attrs.evolve(each.tool, name=name)
     return tools
 
@@ -113,6 +155,12 @@ def without_notes(schema: Any) -> Any:
 def _named(source: Any, find: Find | None) -> Iterator[_Named]:
     if isinstance(source, Tool):
         yield _Named(source)
+    elif isinstance(source, _ServerTools):
+        yield from (_Named(tool, source.name, foreign=True) for tool in source.tools)
+    elif isinstance(source, McpSource):
+        raise TypeError("mcp(...) is for the tools of a ThinkingAgent: start McpServer, and give its ref")
+    elif _server_in(source, find) is not None:
+        raise TypeError("the tools of an MCP server are read: await tools_of_server(ref)")
     elif isinstance(source, type) and issubclass(source, Agent):
         yield from _of_agent(_found(source, find), source.__contract__)
     elif isinstance(source, Ref):
@@ -136,6 +184,31 @@ def _named(source: Any, find: Find | None) -> Iterator[_Named]:
         raise TypeError(
             f"a tool is a function, a Tool, an agent's class, a ref or (ref, handle), not {source!r}{hint}"
         )
+
+
+def _server_in(source: Any, find: Find | None) -> Ref[Any] | None:
+    """Return the MCP server that a source is; None for any other source."""
+    if isinstance(source, type) and issubclass(source, Agent):
+        return _found(source, find) if is_mcp_server(source.__contract__) else None
+    if isinstance(source, Ref):
+        ref: Ref[Any] = source  # pyright: ignore[reportUnknownVariableType]
+        contract = contract_of(ref)
+        return ref if contract is not None and is_mcp_server(contract) else None
+    return None
+
+
+async def _read_from(server: Ref[Any]) -> list[Tool]:
+    """Return the tools of a server; none if it is not there, and does not come back."""
+    why: AgentError | None = None
+    for _ in range(REPEATS):
+        try:
+            return [_patient(tool, server) for tool in await tools_of_server(server)]
+        except AgentError as error:
+            why = error
+        if not await is_back(server):
+            break
+    logging.getLogger("lmos_actors").warning("no tools of the MCP server %s: %s", server.path, why)
+    return []
 
 
 def _found(cls: Any, find: Find | None) -> Ref[Any]:

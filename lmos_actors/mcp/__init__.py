@@ -1,0 +1,35 @@
+"""MCP servers as agents, and their tools for models.
+
+The public names are imported from here, as in `from lmos_actors.mcp import McpServer`. The SDK is imported
+when a server starts, and is in the extra `mcp`.
+"""
+
+from ._failures import (
+    ARGUMENTS_INVALID as ARGUMENTS_INVALID,
+    NO_ANSWER as NO_ANSWER,
+    NO_TOOL as NO_TOOL,
+    REQUEST_REFUSED as REQUEST_REFUSED,
+    RESULT_INVALID as RESULT_INVALID,
+    RESULT_TOO_LARGE as RESULT_TOO_LARGE,
+    TOOL_FAILED as TOOL_FAILED,
+    McpServerLost as McpServerLost,
+    mcp_failure as mcp_failure,
+)
+from ._server import McpServer as McpServer
+from ._tools import (
+    McpSource as McpSource,
+    is_mcp_server as is_mcp_server,
+    mcp as mcp,
+    tools_of_server as tools_of_server,
+)
+from ._values import (
+    McpArgument as McpArgument,
+    McpContent as McpContent,
+    McpInfo as McpInfo,
+    McpMessage as McpMessage,
+    McpProgress as McpProgress,
+    McpPrompt as McpPrompt,
+    McpResource as McpResource,
+    McpResult as McpResult,
+    McpTool as McpTool,
+)

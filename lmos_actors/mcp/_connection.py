@@ -1,0 +1,98 @@
+"""What all connections to MCP servers have in common: their end, and a bound on what comes.
+
+The SDK reads as fast as a server writes, and starts a task for each notification and request. So a server is
+cut off that sends more, for longer than any progress report would. What it reads is counted here, below the
+SDK, and this is also where the end of a connection is seen: the SDK shows it only to requests in progress.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Final
+
+import trio
+
+RATE: Final = 500.0
+"""Messages of one server per second, in the long run."""
+
+BURST: Final = 5_000.0
+"""Messages of one server at once."""
+
+SHOWN: Final = 300
+"""Characters of what a server says that are shown."""
+
+
+class Connection:
+    """One connection to a server: whether it is lost, why, and how much has come.
+
+    `secrets` are texts that are not shown.
+    """
+
+    def __init__(self, name: str, secrets: tuple[str, ...] = ()) -> None:
+        self.name = name
+        self.lost = trio.Event()
+        self.why = ""
+        self.status = 0
+        """The last status of a failure over HTTP, 0 for none."""
+        self.rubbish = 0
+        """Lines so far that were no messages."""
+        self._secrets = secrets
+        self._left = BURST
+        self._counted_at = -math.inf
+
+    def lose(self, why: str) -> None:
+        """Note that nothing more comes; the first reason stays."""
+        if not self.lost.is_set():
+            self.why = f"the MCP server {self.name} {why}"
+            self.lost.set()
+
+    def admit(self) -> bool:
+        """Count a message; return whether there may be one more. Loses the connection if not."""
+        now = trio.current_time()
+        self._left = min(BURST, self._left + RATE * (now - self._counted_at)) - 1
+        self._counted_at = now
+        if self._left < 0:
+            self.lose(f"floods: more than {RATE:g} messages a second")
+        return not self.lost.is_set()
+
+    def shown(self, text: str) -> str:
+        """Return the beginning of a text of the server, without secrets."""
+        for secret in self._secrets:
+            text = text.replace(secret, "***")
+        return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
+
+
+class CountedStream:
+    """The read stream of a transport of the SDK, counted; it ends where the connection is lost."""
+
+    def __init__(self, inner: Any, connection: Connection) -> None:
+        self._inner = inner
+        self._connection = connection
+
+    async def __aenter__(self) -> CountedStream:
+        await self._inner.__aenter__()
+        return self
+
+    async def __aexit__(self, *exc_info: Any) -> None:
+        await self._inner.__aexit__(*exc_info)
+
+    async def aclose(self) -> None:
+        """Close the stream below."""
+        await self._inner.aclose()
+
+    async def receive(self) -> Any:
+        """Return the next message."""
+        return await self._inner.receive()
+
+    def __aiter__(self) -> CountedStream:
+        return self
+
+    async def __anext__(self) -> Any:
+        try:
+            item = await self._inner.__anext__()
+        except StopAsyncIteration:
+            self._connection.lose("has closed the connection")
+            raise
+        if not self._connection.admit():
+            raise StopAsyncIteration
+        return item

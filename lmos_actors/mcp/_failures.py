@@ -1,0 +1,37 @@
+"""The failures of MCP servers: answers to a request (`ActionFailed`) with a code, and the loss of one."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from lmos_actors.errors import ActionFailed
+
+TOOL_FAILED: Final = "MCP_TOOL_FAILED"
+"""The tool has answered that it failed; the message is the server's."""
+
+NO_TOOL: Final = "MCP_NO_TOOL"
+"""The server offers no tool of that name."""
+
+ARGUMENTS_INVALID: Final = "MCP_ARGUMENTS_INVALID"
+"""The arguments do not meet the schema of the tool; nothing was sent."""
+
+RESULT_INVALID: Final = "MCP_RESULT_INVALID"
+"""The tool was carried out, and its result is not what its schema, or the protocol, says."""
+
+RESULT_TOO_LARGE: Final = "MCP_RESULT_TOO_LARGE"
+"""The server has answered, with more bytes than the server's agent takes."""
+
+REQUEST_REFUSED: Final = "MCP_REQUEST_REFUSED"
+"""The server does not take the request; the message is the server's."""
+
+NO_ANSWER: Final = "MCP_NO_ANSWER"
+"""The server did not answer in time; the request may have had its effect or not."""
+
+
+class McpServerLost(Exception):
+    """A server cannot be reached, has ended, or has done what no server may do; its agent ends with this."""
+
+
+def mcp_failure(code: str, message: str, **more: Any) -> ActionFailed:
+    """Return the failure of a request to an MCP server, to be raised."""
+    return ActionFailed({"code": code, "message": message, **more})

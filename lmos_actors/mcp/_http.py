@@ -1,0 +1,120 @@
+"""An MCP server at a URL: streamable HTTP, by the transport of the SDK over a client of ours.
+
+That client bounds what the SDK does not: the bytes of an answer that is no stream of events, and what an
+encoding would unfold to. It puts the token into a request as it leaves, so that no object of the SDK has it.
+And it sees when the server is gone. The SDK would let such an error out through its task group, past requests
+that wait; here it is an answer with status 503, and the connection is noted as lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Callable  # noqa: TC003 -- read by readers only
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+import httpx2
+from mcp.client.streamable_http import streamable_http_client
+
+from ._connection import CountedStream
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    from ._connection import Connection
+
+CONNECT_SECONDS: Final = 5.0
+CONNECTIONS: Final = 100
+
+_SESSION: Final = "mcp-session-id"
+
+
+@asynccontextmanager
+async def open_http(
+    url: str, bearer: Callable[[], str | None], most: int, connection: Connection
+) -> AsyncGenerator[tuple[Any, Any]]:
+    """Connect to a server; yield what the SDK calls its read stream and its write stream.
+
+    `bearer` returns the token. A message has at most `most` bytes.
+    """
+    async with (
+        httpx2.AsyncClient(
+            transport=_Transport(bearer, most, connection),
+            headers={"accept-encoding": "identity"},
+            # who asks bounds the time of an answer, and the stream of notifications has no end
+            timeout=httpx2.Timeout(None, connect=CONNECT_SECONDS),
+        ) as client,
+        streamable_http_client(url, http_client=client, max_sse_event_size=most) as (incoming, outgoing),
+    ):
+        yield CountedStream(incoming, connection), outgoing
+
+
+class _Transport(httpx2.AsyncBaseTransport):
+    """Sends requests with the token, and notes what goes wrong."""
+
+    def __init__(self, bearer: Callable[[], str | None], most: int, connection: Connection) -> None:
+        self._inner = httpx2.AsyncHTTPTransport(
+            limits=httpx2.Limits(max_connections=CONNECTIONS, max_keepalive_connections=CONNECTIONS)
+        )
+        self._bearer = bearer
+        self._most = most
+        self._connection = connection
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        """Send a request."""
+        token = self._bearer()
+        if token is not None:
+            request.headers["authorization"] = f"Bearer {token}"
+        try:
+            response = await self._inner.handle_async_request(request)
+        except httpx2.TransportError as error:
+            self._connection.lose(f"cannot be reached: {self._connection.shown(str(error))}")
+            return httpx2.Response(503, request=request)
+        if response.headers.get("content-encoding", "identity") != "identity":
+            await response.aclose()
+            self._connection.lose("compresses its answers, unasked")
+            return httpx2.Response(503, request=request)
+        if response.status_code >= 400 and request.method != "DELETE":
+            self._connection.status = response.status_code
+            if response.status_code == 404 and _SESSION in request.headers:
+                self._connection.lose("has ended the session")
+        if isinstance(response.stream, httpx2.AsyncByteStream):
+            is_stream = response.headers.get("content-type", "").startswith("text/event-stream")
+            response.stream = _Body(response.stream, None if is_stream else self._most)
+        return response
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        await self._inner.aclose()
+
+
+class _Broken(httpx2.StreamError):
+    """A body that does not come to its end: the kind of error that the SDK turns into a failed request."""
+
+
+class _Body(httpx2.AsyncByteStream):
+    """The body of an answer, with at most `most` bytes."""
+
+    def __init__(self, inner: httpx2.AsyncByteStream, most: int | None) -> None:
+        self._inner = inner
+        self._pieces: AsyncIterator[bytes] | None = None
+        self._left = most
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> bytes:
+        if self._pieces is None:
+            self._pieces = aiter(self._inner)
+        try:
+            piece = await anext(self._pieces)
+        except httpx2.TransportError as error:
+            raise _Broken(str(error)) from None
+        if self._left is not None:
+            self._left -= len(piece)
+            if self._left < 0:
+                raise _Broken("the answer has more bytes than are taken")
+        return piece
+
+    async def aclose(self) -> None:
+        """Close the connection, unless the body has been read to its end."""
+        await self._inner.aclose()

@@ -1,0 +1,315 @@
+"""MCP servers as agents: each server that is used is an agent here, as a language model is.
+
+So what agents have holds for servers too. Many agents share one; it runs once, in one process, and others
+reach it by a ref; a caller that leaves cancels its call at the server; a mock, a recording or a fault takes
+its place in a scenario; it is supervised, traced and counted, and an access list says who may call it.
+
+The agent lives as long as its connection: a server that ends, or does what none may do, is a crash of the
+agent, and its supervisor restarts it. Calls that were in progress end as those of any agent that died.
+"""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections.abc import AsyncGenerator, Callable  # noqa: TC003 -- types of actions are read
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
+
+import attrs
+import msgspec
+import trio
+
+from lmos_actors._core import WAY_OUT, time_jumps
+from lmos_actors.actors import Agent, Progress, Property, action, prop
+from lmos_actors.errors import ActionFailed, ConfigError, ForbiddenCall, nearest
+from lmos_actors.security import Reference, SecretSource, in_the_clear, is_private, place_of
+
+from ._connection import Connection
+from ._failures import ARGUMENTS_INVALID, NO_TOOL, RESULT_INVALID, McpServerLost, mcp_failure
+from ._schemas import complaint
+from ._values import McpContent, McpInfo, McpMessage, McpProgress, McpPrompt, McpResource, McpResult, McpTool
+
+if TYPE_CHECKING:
+    from ._session import Session
+
+CONCURRENCY: Final = 64
+"""Calls of one server at once."""
+
+MESSAGE_BYTES: Final = 8 << 20
+"""Bytes of one message of a server, where its results may not have more: lists are longer."""
+
+READ_AGAIN: Final = 1.0
+"""Seconds between two readings of what a server says has changed."""
+
+SHOWN: Final = 100
+"""Characters of a command that are shown."""
+
+MOST_LEFT_OUT: Final = 100
+"""Entries of `left_out`."""
+
+NO_EXTRA: Final = "MCP servers need the extra mcp: pip install 'lmos-actors[mcp]'"
+
+_REFERENCES: Final = ("env:", "file:")
+
+
+class McpServer(Agent):
+    """An MCP server in use: a program that is run (`command`), or one at a `url` (streamable HTTP).
+
+    `command` is a text, which is split as a shell would, or a list of words; no shell is run. The program
+    runs in `cwd` and gets PATH, HOME and a few more variables, and those of `env`. Values of `env` that begin
+    with `env:` or `file:` are references to secrets, and so is `bearer`, the token for a URL. References are
+    read when the agent starts.
+
+    A session has `start_seconds` to begin, a request `call_seconds`; a result may have `result_bytes`, and
+    the server `most_tools` tools, resources and prompts each. Its questions to the user (elicitation) are
+    declined, and counted in `declined`.
+
+    The agent ends with McpServerLost when its server ends, cannot be reached or floods. Raises ConfigError,
+    without the extra `mcp` too; its start raises ForbiddenCall on virtual time.
+    """
+
+    command: str | list[str] = ""
+    url: str = ""
+    env: dict[str, str] = attrs.field(factory=dict[str, str])
+    cwd: str | None = None
+    bearer: str | None = None
+    start_seconds: float = 30.0
+    call_seconds: float = 120.0
+    result_bytes: int = 1 << 20
+    most_tools: int = 256
+
+    tools: Property[tuple[McpTool, ...]] = prop(
+        default=(),
+        read_only=True,
+        doc="What the server offers now. It is read again when the server says so.",
+    )
+    resources: Property[tuple[McpResource, ...]] = prop(default=(), read_only=True, doc="Likewise.")
+    prompts: Property[tuple[McpPrompt, ...]] = prop(default=(), read_only=True, doc="Likewise.")
+    info: Property[McpInfo] = prop(default=McpInfo(), read_only=True, doc="What the server says of itself.")
+    left_out: Property[tuple[str, ...]] = prop(
+        default=(), read_only=True, doc="The tools that are not offered, each with the reason."
+    )
+    declined: Property[int] = prop(
+        default=0, read_only=True, doc="Questions of the server to the user; all were declined."
+    )
+
+    def __attrs_post_init__(self) -> None:
+        name = type(self).__name__
+        if bool(self.command) == bool(self.url):
+            raise ConfigError("give the command of a program, or the url of a server", name)
+        self._words = _words_of(self.command, f"{name}.command")
+        if self.url:
+            _check_url(self.url, self.bearer, name)
+        elif self.bearer is not None:
+            raise ConfigError("is for servers at a url; a program gets its secrets by env", f"{name}.bearer")
+        if self.url and (self.env or self.cwd):
+            raise ConfigError("is for programs; a server at a url has its own", f"{name}.env")
+        _check_env(self.env, f"{name}.env")
+        for field in ("start_seconds", "call_seconds"):
+            value: Any = getattr(self, field)
+            if type(value) not in (int, float) or not 0 < value < math.inf:
+                raise ConfigError(f"must be a number of seconds above 0, not {value!r}", f"{name}.{field}")
+        for field in ("result_bytes", "most_tools"):
+            value = getattr(self, field)
+            if type(value) is not int or value < 1:
+                raise ConfigError(f"must be a whole number of at least 1, not {value!r}", f"{name}.{field}")
+
+    @asynccontextmanager
+    async def lifespan(self) -> AsyncGenerator[None]:
+        """Hold the session, and the process if there is one. The SDK is imported here, in a thread."""
+        self._refuse_virtual_time()
+        opened = await self.to_thread(self._prepared)
+        self._changed = {"tools", "resources", "prompts"}
+        self._change = trio.Event()
+        connection = opened.connection
+        async with opened.session() as session:
+            self._session: Session = session
+            self.info = session.info
+            try:
+                await self._read_changed()
+            except ActionFailed as error:
+                raise McpServerLost(
+                    f"the MCP server {connection.name} offers nothing usable: {error}"
+                ) from None
+            self.nursery.start_soon(self._watch, connection)
+            self.nursery.start_soon(self._read_again)
+            self.nursery.start_soon(session.listen)
+            yield
+
+    # ---- actions
+
+    @action(concurrency=CONCURRENCY)
+    async def call(
+        self, progress: Progress[McpProgress], name: str, arguments: dict[str, Any] | None = None
+    ) -> McpResult:
+        """Call a tool. A caller that leaves cancels it at the server.
+
+        Fails with MCP_TOOL_FAILED in the server's words, MCP_NO_TOOL, MCP_ARGUMENTS_INVALID,
+        MCP_RESULT_INVALID, MCP_RESULT_TOO_LARGE, MCP_REQUEST_REFUSED or MCP_NO_ANSWER.
+        """
+        tool = next((each for each in self.tools if each.name == name), None)
+        if tool is None:
+            near = nearest(name, [each.name for each in self.tools])
+            raise mcp_failure(
+                NO_TOOL, f"there is no tool {name!r}" + (f", did you mean {near!r}?" if near else "")
+            )
+        given = arguments or {}
+        wrong = complaint(tool.input_schema, given)
+        if wrong is not None:
+            raise mcp_failure(ARGUMENTS_INVALID, f"the arguments of {name!r} are not right: {wrong}")
+        result = await self._session.call(name, given, progress.report)
+        wrong = complaint(tool.output_schema, result.structured)
+        if wrong is not None:
+            text = f"{name!r} was carried out, and its result is not what its schema says: {wrong}"
+            raise mcp_failure(RESULT_INVALID, text)
+        return result
+
+    @action(safe=True, concurrency=CONCURRENCY)
+    async def read_resource(self, uri: str) -> list[McpContent]:
+        """Read a resource. Fails as `call` does."""
+        return await self._session.read_resource(uri)
+
+    @action(safe=True, concurrency=CONCURRENCY)
+    async def get_prompt(self, name: str, arguments: dict[str, str] | None = None) -> list[McpMessage]:
+        """Fill in a prompt. Fails as `call` does."""
+        return await self._session.get_prompt(name, arguments or {})
+
+    # ---- tasks
+
+    async def _watch(self, connection: Connection) -> None:
+        await connection.lost.wait()
+        raise McpServerLost(connection.why)
+
+    async def _read_again(self) -> None:
+        while True:
+            await self._change.wait()
+            try:
+                await self._read_changed()
+            except ActionFailed as error:
+                self.log.warning("what an MCP server says has changed cannot be read", why=str(error))
+            await trio.sleep(READ_AGAIN)  # a server that always says so is read once a second
+
+    async def _read_changed(self) -> None:
+        self._change = trio.Event()
+        changed = self._changed
+        self._changed = set[str]()
+        if "tools" in changed:
+            found = await self._session.tools()
+            self.tools = found.entries
+            self.left_out = found.left_out[:MOST_LEFT_OUT]
+        if "resources" in changed:
+            self.resources = (await self._session.resources()).entries
+        if "prompts" in changed:
+            self.prompts = (await self._session.prompts()).entries
+
+    def _note_change(self, kind: str) -> None:
+        self._changed.add(kind)
+        self._change.set()
+
+    def _decline(self, question: str) -> None:
+        self.declined += 1
+        if self.declined == 1:
+            self.log.warning("a question of an MCP server to the user was declined", question=question)
+
+    # ---- start
+
+    def _refuse_virtual_time(self) -> None:
+        place = self._place()
+        if not place.rt.real or time_jumps():
+            raise ForbiddenCall(
+                f"{type(self).__name__}, agent {place.path!r}, uses a live MCP server, and there is no "
+                f"network and no process on virtual time; {WAY_OUT}, such as a mock of it (`from: mock`, "
+                f"`use: lmos_actors.mcp:McpServer`), or run the scenario in real time"
+            )
+
+    def _prepared(self) -> _Opened:
+        """Read the secrets and import the SDK. Blocks. Raises ConfigError."""
+        try:
+            from ._session import Limits, open_session
+        except ModuleNotFoundError:
+            raise ConfigError(NO_EXTRA) from None
+        limits = Limits(self.start_seconds, self.call_seconds, self.result_bytes, self.most_tools)
+        most = max(self.result_bytes, MESSAGE_BYTES)
+        if self.url:
+            from ._http import open_http
+
+            token = None if self.bearer is None else _secret(self.bearer)
+            connection = Connection(_place_shown(self.url), () if token is None else (token,))
+            transport = open_http(self.url, lambda: token, most, connection)
+        else:
+            from ._stdio import open_process
+
+            secret = {key: _secret(value) for key, value in self.env.items() if value.startswith(_REFERENCES)}
+            connection = Connection(repr(shlex.join(self._words)[:SHOWN]), tuple(secret.values()))
+            transport = open_process(self._words, {**self.env, **secret}, self.cwd, most, connection)
+        return _Opened(
+            connection,
+            lambda: open_session(transport, connection, limits, self._note_change, self._decline),
+        )
+
+
+@attrs.frozen
+class _Opened:
+    """A connection that is about to be opened."""
+
+    connection: Connection
+    session: Callable[[], Any]
+
+
+def _secret(reference: str) -> str:
+    source = SecretSource(Reference.parse(reference))
+    value = source.read()
+    if value is None:
+        raise ConfigError(f"there is no secret: {source.problem}")
+    return value.decode().strip()
+
+
+def _place_shown(url: str) -> str:
+    parts = urlsplit(url)
+    return f"at {parts.scheme}://{parts.netloc}"
+
+
+def _words_of(command: Any, path: str) -> list[str]:
+    if isinstance(command, str):
+        try:
+            return shlex.split(command)
+        except ValueError as error:
+            raise ConfigError(f"cannot be split into words: {error}", path) from None
+    try:
+        return msgspec.convert(command, list[str])
+    except msgspec.ValidationError:
+        raise ConfigError(f"must be a text or a list of words, not {command!r}", path) from None
+
+
+def _check_url(url: Any, bearer: Any, name: str) -> None:
+    if not isinstance(url, str) or not url.startswith(("http://", "https://")):
+        raise ConfigError(f"must be the http or https URL of a server, not {url!r}", f"{name}.url")
+    try:
+        place = place_of(url)
+    except ConfigError:
+        raise ConfigError(
+            "must be the URL of a server, with a host and without a user", f"{name}.url"
+        ) from None
+    if bearer is None:
+        return
+    try:
+        Reference.parse(bearer)
+    except ConfigError as error:
+        raise ConfigError(str(error), f"{name}.bearer") from None
+    if not is_private(place):
+        raise ConfigError(in_the_clear(url, "no bearer where the server needs none"), f"{name}.bearer")
+
+
+def _check_env(env: Any, path: str) -> None:
+    if not isinstance(env, dict):
+        raise ConfigError("must be variables by name", path)
+    for key, value in env.items():  # pyright: ignore[reportUnknownVariableType]
+        if not isinstance(key, str) or not isinstance(value, str) or not key or "=" in key:
+            raise ConfigError("must be texts by the names of variables", path)
+        if value.startswith(_REFERENCES):
+            try:
+                Reference.parse(value)
+            except ConfigError as error:
+                raise ConfigError(str(error), f"{path}.{key}") from None

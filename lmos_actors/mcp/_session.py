@@ -1,0 +1,418 @@
+"""A session with an MCP server, by the client of the SDK: requests, their failures, and what has changed.
+
+What the SDK does on trio, as it was found with 2.3:
+
+- A request that is cancelled sends `notifications/cancelled` in a shield that is bounded, or closes its POST;
+  the session goes on.
+- Its check of results compiles schemas for `jsonschema`, whose regular expressions are Python's: a server can
+  write one that runs for years. It is switched off here, and results are checked by `_schemas.py`.
+- A request of the version of 2026 for user input is answered inside `call_tool`, by the same callbacks as an
+  elicitation of older servers.
+- Servers of 2026 say what changed only on a stream that is asked for (`listen`); what comes there arrives at
+  the message handler too, as the notifications of older servers do.
+- Its end, seen by a request, is an `MCPError` with a code that servers use for errors of their own; so the
+  connection is asked instead.
+"""
+
+from __future__ import annotations
+
+import math
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import attrs
+import mcp_types as types
+import msgspec
+import trio
+from mcp import Client, InputRequiredRoundsExceededError, MCPError
+from mcp.client.subscriptions import SubscriptionLost
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import ValidationError
+
+from lmos_actors.errors import ActionFailed, group_of
+
+from ._failures import (
+    NO_ANSWER,
+    REQUEST_REFUSED,
+    RESULT_INVALID,
+    RESULT_TOO_LARGE,
+    TOOL_FAILED,
+    McpServerLost,
+    mcp_failure,
+)
+from ._schemas import problem_of
+from ._values import (
+    McpArgument,
+    McpContent,
+    McpInfo,
+    McpMessage,
+    McpProgress,
+    McpPrompt,
+    McpResource,
+    McpResult,
+    McpTool,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+    from contextlib import AbstractAsyncContextManager
+
+    from ._connection import Connection
+
+T = TypeVar("T")
+
+MOST_PAGES: Final = 1_000
+"""Pages of one list."""
+
+TOOL_BYTES: Final = 32_768
+"""Bytes of the description and the schemas of one tool."""
+
+TEXT: Final = 4_096
+"""Characters of names, descriptions and instructions."""
+
+LISTEN_AGAIN: Final = 5.0
+"""Seconds after which a stream of changes that broke off is asked for again."""
+
+CLIENT: Final = types.Implementation(name="lmos-actors", version="0")
+
+
+@attrs.frozen
+class Limits:
+    """Limits of a session: seconds to begin and of a request, bytes of a result, entries of a list."""
+
+    start_seconds: float
+    call_seconds: float
+    result_bytes: int
+    most_tools: int
+
+
+@attrs.frozen
+class Found:
+    """A list of a server, as far as it is taken, and what was left out, in words."""
+
+    entries: tuple[Any, ...]
+    left_out: tuple[str, ...] = ()
+
+
+class Session:
+    """A session that has begun."""
+
+    def __init__(self, client: Client, connection: Connection, limits: Limits) -> None:
+        self._client = client
+        self._connection = connection
+        self._limits = limits
+        client.session.validate_tool_result = _unchecked  # type: ignore[method-assign]
+
+    @property
+    def info(self) -> McpInfo:
+        """What the server says of itself."""
+        session = self._client.session
+        about = session.server_info
+        return McpInfo(
+            _bounded(about.name if about else ""),
+            _bounded(about.version if about else ""),
+            session.protocol_version or "",
+            _bounded(session.instructions),
+        )
+
+    # ---- lists
+
+    async def tools(self) -> Found:
+        """Return the tools. One that breaks a rule is left out."""
+        if not self._offers("tools"):
+            return Found(())
+        most = self._limits.most_tools
+        listed = await self._pages(self._client.list_tools, lambda page: page.tools, most)
+        found: dict[str, McpTool] = {}
+        left: list[str] = []
+        for each in listed[:most]:
+            tool, why = _tool_of(each)
+            why = "there are two of that name" if why is None and tool.name in found else why
+            if why is None:
+                found[tool.name] = tool
+            else:
+                left.append(f"{self._connection.shown(each.name)}: {why}")
+        if len(listed) > most:
+            left.append(f"all after the first {most} (most_tools)")
+        return Found(tuple(found.values()), tuple(left))
+
+    async def resources(self) -> Found:
+        """Return the resources and the templates of resources."""
+        if not self._offers("resources"):
+            return Found(())
+        most = self._limits.most_tools
+        listed = await self._pages(self._client.list_resources, lambda page: page.resources, most)
+        found = [
+            McpResource(each.uri, each.name, _bounded(each.description), each.mime_type or "")
+            for each in listed
+        ]
+        templates = await self._pages(
+            self._client.list_resource_templates, lambda page: page.resource_templates, most
+        )
+        found += [
+            McpResource(each.uri_template, each.name, _bounded(each.description), each.mime_type or "", True)
+            for each in templates
+        ]
+        return Found(tuple(found[:most]))
+
+    async def prompts(self) -> Found:
+        """Return the prompts."""
+        if not self._offers("prompts"):
+            return Found(())
+        most = self._limits.most_tools
+        listed = await self._pages(self._client.list_prompts, lambda page: page.prompts, most)
+        return Found(tuple(map(_prompt_of, listed[:most])))
+
+    def _offers(self, what: str) -> bool:
+        capabilities = self._client.session.server_capabilities
+        return capabilities is not None and getattr(capabilities, what) is not None
+
+    async def _pages(
+        self, fetch: Callable[..., Awaitable[Any]], entries: Callable[[Any], Iterable[Any]], most: int
+    ) -> list[Any]:
+        """Return the entries of all pages; no more than one page after the first `most` of them."""
+        found: list[Any] = []
+        cursor: str | None = None
+        for _ in range(MOST_PAGES):
+            page = await self._answer(fetch(cursor=cursor))
+            found += entries(page)
+            cursor = page.next_cursor
+            if cursor is None or len(found) > most:
+                break
+        return found
+
+    # ---- requests
+
+    async def call(
+        self, name: str, arguments: dict[str, Any], report: Callable[[McpProgress], None]
+    ) -> McpResult:
+        """Call a tool. Raises ActionFailed, McpServerLost."""
+
+        async def heard(progress: float, total: float | None, message: str | None) -> None:
+            if math.isfinite(progress):
+                known = total is not None and math.isfinite(total)
+                report(McpProgress(progress, total if known else None, _bounded(message)))
+
+        result = await self._answer(
+            self._client.call_tool(name, arguments, progress_callback=heard), f"the tool {name!r}"
+        )
+        taken = self._taken(McpResult(tuple(map(_content_of, result.content)), result.structured_content))
+        if result.is_error:
+            text = "\n".join(each.text for each in taken.content if each.text) or "no reason was given"
+            raise mcp_failure(TOOL_FAILED, text)
+        return taken
+
+    async def read_resource(self, uri: str) -> list[McpContent]:
+        """Read a resource. Raises ActionFailed, McpServerLost."""
+        result = await self._answer(self._client.read_resource(uri), f"the resource {uri!r}")
+        return self._taken([_contents_of(each) for each in result.contents])
+
+    async def get_prompt(self, name: str, arguments: dict[str, str]) -> list[McpMessage]:
+        """Fill in a prompt. Raises ActionFailed, McpServerLost."""
+        result = await self._answer(self._client.get_prompt(name, arguments), f"the prompt {name!r}")
+        return self._taken([McpMessage(each.role, _content_of(each.content)) for each in result.messages])
+
+    def _taken(self, result: T) -> T:
+        """Return a result as data that is all JSON. Raises ActionFailed for one that is too large."""
+        written = msgspec.json.encode(result)
+        most = self._limits.result_bytes
+        if len(written) > most:
+            text = f"the result has {len(written)} bytes, and {most} are taken (result_bytes)"
+            raise mcp_failure(RESULT_TOO_LARGE, text)
+        if isinstance(result, McpResult) and result.structured is not None:  # NaN becomes null
+            plain = msgspec.json.decode(msgspec.json.encode(result.structured))
+            return msgspec.structs.replace(result, structured=plain)
+        return result
+
+    async def _answer(self, request: Awaitable[T], what: str = "a list") -> T:
+        seconds = self._limits.call_seconds
+        try:
+            with trio.move_on_after(seconds):
+                return await request
+        except (MCPError, ValidationError, InputRequiredRoundsExceededError, RuntimeError) as error:
+            if self._connection.lost.is_set():
+                raise McpServerLost(self._connection.why) from None
+            raise self._failure(error, what) from None
+        text = f"{what} was not answered within {seconds:g} s: it may have done its work or not"
+        raise mcp_failure(NO_ANSWER, text)
+
+    def _failure(self, error: Exception, what: str) -> ActionFailed:
+        text = str(error)
+        if isinstance(error, ValidationError):
+            first = error.errors(include_input=False, include_url=False, include_context=False)[0]
+            place = ".".join(map(str, first["loc"][-3:]))
+            return mcp_failure(RESULT_INVALID, f"the answer about {what} is not of the protocol: {place}")
+        if not isinstance(error, MCPError):
+            return mcp_failure(REQUEST_REFUSED, f"{what}: {self._connection.shown(text)}")
+        if "more bytes than are taken" in text:
+            return mcp_failure(RESULT_TOO_LARGE, f"{what}: the answer has more bytes than are taken")
+        if text.startswith(("SSE stream", "Failed to parse JSON response")):
+            return mcp_failure(
+                NO_ANSWER, f"the answer about {what} broke off: it may have done its work or not"
+            )
+        if text == "Server returned an error response":
+            text = f"the server answers with status {self._connection.status}"
+        return mcp_failure(REQUEST_REFUSED, self._connection.shown(text))
+
+    async def listen(self) -> None:
+        """Hold the stream of changes open, where the version of the protocol has one."""
+        session = self._client.session
+        while session.protocol_version in MODERN_PROTOCOL_VERSIONS:
+            try:
+                async with self._client.listen(
+                    tools_list_changed=self._offers("tools"),
+                    prompts_list_changed=self._offers("prompts"),
+                    resources_list_changed=self._offers("resources"),
+                ) as changes:
+                    async for _ in changes:
+                        pass
+            except MCPError:
+                return  # it has no such stream
+            except SubscriptionLost:
+                pass
+            await trio.sleep(LISTEN_AGAIN)
+
+
+@asynccontextmanager
+async def open_session(
+    transport: AbstractAsyncContextManager[Any],
+    connection: Connection,
+    limits: Limits,
+    changed: Callable[[str], None],
+    declined: Callable[[str], None],
+) -> AsyncGenerator[Session]:
+    """Begin a session; `changed` gets the kind of what has changed, `declined` a question of the server.
+
+    Raises McpServerLost, for a server that cannot be started too.
+    """
+
+    async def heard(message: object) -> None:
+        kind = _CHANGES.get(type(message))
+        if kind is not None:
+            changed(kind)
+
+    async def decline(context: Any, params: Any) -> types.ElicitResult:
+        del context
+        declined(connection.shown(params.message))
+        return types.ElicitResult(action="decline")
+
+    client = Client(
+        transport, cache=None, client_info=CLIENT, message_handler=heard, elicitation_callback=decline
+    )
+    scope = trio.CancelScope(deadline=trio.current_time() + limits.start_seconds)
+    try:
+        with scope:
+            async with client:
+                scope.deadline = math.inf
+                yield Session(client, connection, limits)
+    except BaseException as error:
+        raise _cause(error, connection) from None
+    if scope.cancelled_caught:
+        raise McpServerLost(
+            f"the MCP server {connection.name} does not begin a session within {limits.start_seconds:g} s"
+        )
+
+
+def _cause(error: BaseException, connection: Connection) -> BaseException:
+    """Return the sole error of a group of nurseries; the loss of the server for what the SDK makes of it."""
+    group = group_of(error)
+    if group is not None:
+        rest = group.split(trio.Cancelled)[1]
+        leaves = [] if rest is None else list(_leaves(rest))
+        if len(leaves) != 1:
+            return error
+        error = leaves[0]
+    if isinstance(error, MCPError | ValidationError | RuntimeError):
+        why = (
+            connection.why
+            or f"the MCP server {connection.name} refuses a session: {_refusal(error, connection)}"
+        )
+        return McpServerLost(why)
+    return error
+
+
+def _refusal(error: BaseException, connection: Connection) -> str:
+    if connection.status in (401, 403):
+        return f"it does not accept the credentials (status {connection.status}): see bearer="
+    if connection.status:
+        return f"it answers with status {connection.status}"
+    return connection.shown(str(error).partition("\n")[0])
+
+
+def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterable[BaseException]:
+    for each in group.exceptions:
+        inner = group_of(each)
+        if inner is None:
+            yield each
+        else:
+            yield from _leaves(inner)
+
+
+async def _unchecked(name: str, result: Any) -> None:
+    """Check nothing of a result: it is done here, without Python's regular expressions."""
+    del name, result
+
+
+# ---- from the types of the SDK
+
+_CHANGES: Final[dict[type, str]] = {
+    types.ToolListChangedNotification: "tools",
+    types.ResourceListChangedNotification: "resources",
+    types.PromptListChangedNotification: "prompts",
+}
+
+
+def _bounded(text: str | None) -> str:
+    return (text or "")[:TEXT]
+
+
+def _tool_of(tool: types.Tool) -> tuple[McpTool, str | None]:
+    """Return a tool, and why it cannot be used, if so."""
+    hints = tool.annotations or types.ToolAnnotations()
+    taken = McpTool(
+        tool.name,
+        tool.description or tool.title or "",
+        _json(tool.input_schema),
+        "" if tool.output_schema is None else _json(tool.output_schema),
+        read_only=hints.read_only_hint is True,
+        idempotent=hints.idempotent_hint is True,
+    )
+    size = len(msgspec.json.encode(taken))
+    if not tool.name or size > TOOL_BYTES:
+        return taken, f"it has {size} bytes, and {TOOL_BYTES} are taken" if tool.name else "it has no name"
+    for schema in (taken.input_schema, taken.output_schema):
+        problem = problem_of(schema)
+        if problem is not None:
+            return taken, f"one of its schemas is not right: {problem}"
+    return taken, None
+
+
+def _json(schema: dict[str, Any]) -> str:
+    return msgspec.json.encode(schema).decode()
+
+
+def _prompt_of(prompt: types.Prompt) -> McpPrompt:
+    arguments = [
+        McpArgument(each.name, _bounded(each.description), each.required is True)
+        for each in prompt.arguments or ()
+    ]
+    return McpPrompt(prompt.name, _bounded(prompt.description), tuple(arguments))
+
+
+def _content_of(content: Any) -> McpContent:
+    if isinstance(content, types.TextContent):
+        return McpContent(text=content.text)
+    if isinstance(content, types.ImageContent | types.AudioContent):
+        return McpContent(content.type, data=content.data, mime_type=content.mime_type)
+    if isinstance(content, types.ResourceLink):
+        return McpContent("link", content.name, mime_type=content.mime_type or "", uri=content.uri)
+    if isinstance(content, types.EmbeddedResource):
+        return _contents_of(content.resource)
+    return McpContent(text=f"[content of an unknown kind: {type(content).__name__}]")
+
+
+def _contents_of(contents: types.TextResourceContents | types.BlobResourceContents) -> McpContent:
+    kind = contents.mime_type or ""
+    if isinstance(contents, types.BlobResourceContents):
+        return McpContent("resource", data=contents.blob, mime_type=kind, uri=contents.uri)
+    return McpContent("resource", contents.text, mime_type=kind, uri=contents.uri)

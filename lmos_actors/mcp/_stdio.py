@@ -1,0 +1,276 @@
+"""An MCP server as a process: JSON lines on its standard input and output.
+
+The SDK has a transport of its own for that. This one is here because that one reads lines of any length, and
+copies what it has of one with each piece that comes. What it keeps true:
+
+1. **The process ends with its connection**, however that ends: its input is closed, which asks a server to
+   leave; then its process group gets SIGTERM, then SIGKILL, a second apart. Nothing of that can be cancelled.
+   If this process itself is killed, the kernel closes the pipe, and servers leave that read their input.
+2. **A message that is cut off is never written.** A task of its own writes; who sends may be cancelled.
+3. **Memory is bounded**: a line that is too long is skipped as it comes. If its beginning or its end names
+   the request that it answers, that request fails, and the connection goes on.
+4. **What is no message is counted and skipped**: many servers greet on standard output.
+5. **The server gets few variables of ours**: those that the SDK finds harmless, and what its agent names.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+from collections.abc import AsyncGenerator, Mapping, Sequence  # noqa: TC003 -- read by readers only
+from contextlib import asynccontextmanager, suppress
+from subprocess import PIPE
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+import trio
+from mcp.client.stdio import get_default_environment
+from mcp.shared.message import SessionMessage
+from mcp_types import INTERNAL_ERROR, ErrorData, JSONRPCError, jsonrpc_message_adapter
+
+from ._failures import McpServerLost
+
+if TYPE_CHECKING:
+    from ._connection import Connection
+
+GRACE: Final = 1.0
+"""Seconds from one way of ending a process to the next."""
+
+PIECE: Final = 65_536
+
+ENDS: Final = 256
+"""Bytes of the beginning and of the end of a line that is skipped which are kept."""
+
+MOST_SKIPPED: Final = 64 << 20
+"""Bytes of a line that are read over before the server is cut off."""
+
+WAITING: Final = 256
+"""Messages that wait to be written; a server that reads so little is cut off."""
+
+COMPLAINTS: Final = 2_000
+"""Characters of the standard error that are kept."""
+
+# Members of the message itself, and of nothing in it: nothing but another member stands before or behind.
+_ID_FIRST: Final = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(\d{1,15})\s*,')
+_ID_LAST: Final = re.compile(rb',\s*"id"\s*:\s*(\d{1,15})\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*\Z')
+
+TOO_LARGE: Final = "the answer has more bytes than are taken"
+"""The text of the failure in place of an answer that is too long."""
+
+
+@asynccontextmanager
+async def open_process(
+    command: Sequence[str], env: Mapping[str, str], cwd: str | None, most: int, connection: Connection
+) -> AsyncGenerator[tuple[Any, Any]]:
+    """Run a server; yield what the SDK calls its read stream and its write stream.
+
+    A message has at most `most` bytes. Raises McpServerLost if the process cannot be started.
+    """
+    try:
+        process = await trio.lowlevel.open_process(
+            list(command),
+            stdin=PIPE,
+            stdout=PIPE,
+            stderr=PIPE,
+            env={**get_default_environment(), **env},
+            cwd=cwd,
+            start_new_session=True,
+        )
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or str(error)
+        raise McpServerLost(f"the MCP server {connection.name} cannot be started: {why}") from None
+    stderr = _Tail()
+    try:
+        async with trio.open_nursery() as nursery:
+            writer = _Writer(process, connection)
+            nursery.start_soon(writer.run)
+            nursery.start_soon(stderr.read, process.stderr)
+            yield _Lines(process, most, connection, stderr), writer
+            nursery.cancel_scope.cancel()
+    finally:
+        with trio.CancelScope(shield=True):
+            await _end(process)
+
+
+async def _end(process: trio.Process) -> None:
+    for stream in (process.stdin, process.stdout, process.stderr):
+        if stream is not None:
+            with suppress(OSError, trio.BrokenResourceError):
+                await stream.aclose()
+    with trio.move_on_after(GRACE):
+        await process.wait()
+    if process.returncode is None:
+        _signal(process.pid, signal.SIGTERM)
+        with trio.move_on_after(GRACE):
+            await process.wait()
+    _signal(process.pid, signal.SIGKILL)  # also what a server that has ended has left behind
+    with trio.move_on_after(GRACE):
+        await process.wait()
+
+
+def _signal(group: int, number: signal.Signals) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, number)
+
+
+class _Tail:
+    """The end of the standard error of a server."""
+
+    def __init__(self) -> None:
+        self.text = ""
+        self.ended = trio.Event()
+
+    async def read(self, stream: Any) -> None:
+        """Read to the end, so that the server never waits for a reader."""
+        with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+            while piece := await stream.receive_some(PIECE):
+                self.text = (self.text + piece.decode(errors="replace"))[-COMPLAINTS:]
+        self.ended.set()
+
+
+class _Writer:
+    """The standard input of a server."""
+
+    def __init__(self, process: trio.Process, connection: Connection) -> None:
+        assert process.stdin is not None
+        self._stdin = process.stdin
+        self._connection = connection
+        self._out, self._in = trio.open_memory_channel[bytes](0)
+
+    async def __aenter__(self) -> _Writer:
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Send nothing more."""
+        await self._out.aclose()
+
+    async def send(self, item: SessionMessage) -> None:
+        """Send a message. What a server does not get that has ended, its reader says."""
+        data = item.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
+        if self._out.statistics().tasks_waiting_send >= WAITING:
+            self._connection.lose("does not read what is sent to it")
+        with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+            await self._out.send(data)
+
+    async def run(self) -> None:
+        """Write what is sent."""
+        async with self._in:
+            with suppress(trio.BrokenResourceError, trio.ClosedResourceError, OSError):
+                async for data in self._in:
+                    await self._stdin.send_all(data)
+
+
+class _Lines:
+    """The messages on the standard output of a server."""
+
+    def __init__(self, process: trio.Process, most: int, connection: Connection, stderr: _Tail) -> None:
+        assert process.stdout is not None
+        self._process = process
+        self._stdout = process.stdout
+        self._most = most
+        self._connection = connection
+        self._stderr = stderr
+        self._buffer = bytearray()
+        self._searched = 0
+
+    async def __aenter__(self) -> _Lines:
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Leave the pipe to the one that ends the process."""
+
+    async def receive(self) -> Any:
+        """Return the next message. Raises StopAsyncIteration at the end."""
+        return await self.__anext__()
+
+    def __aiter__(self) -> _Lines:
+        return self
+
+    async def __anext__(self) -> SessionMessage:
+        while (line := await self._next_line()) is not None:
+            if line.strip():
+                if not self._connection.admit():
+                    break
+                message = _message_in(line)
+                if message is not None:
+                    return message
+                self._connection.rubbish += 1
+        raise StopAsyncIteration
+
+    async def _next_line(self) -> bytes | None:
+        """Return the next line, or what stands for one that is too long; None at the end."""
+        while True:
+            end = self._buffer.find(b"\n", self._searched)
+            if end >= 0:
+                line = bytes(self._buffer[:end])
+                del self._buffer[: end + 1]
+                self._searched = 0
+                return line
+            self._searched = len(self._buffer)
+            if self._searched > self._most:
+                return await self._skipped_line()
+            if not await self._read():
+                return None
+
+    async def _read(self) -> bool:
+        try:
+            piece = await self._stdout.receive_some(PIECE)
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            piece = b""
+        if not piece:
+            await self._ended()
+            return False
+        self._buffer += piece
+        return True
+
+    async def _skipped_line(self) -> bytes | None:
+        """Read over a line; return the failure of the request that it answers, or an empty line."""
+        head, skipped = bytes(self._buffer[:ENDS]), 0
+        while (end := self._buffer.find(b"\n")) < 0:
+            skipped += len(self._buffer) - ENDS
+            del self._buffer[:-ENDS]
+            if skipped > MOST_SKIPPED:
+                self._connection.lose("sends a message without an end")
+                return None
+            if not await self._read():
+                return None
+        tail = bytes(self._buffer[max(0, end - ENDS) : end])
+        del self._buffer[: end + 1]
+        self._searched = 0
+        found = _ID_FIRST.match(head) or _ID_LAST.search(tail)
+        if found is None:
+            self._connection.rubbish += 1
+            return b""
+        error = JSONRPCError(
+            jsonrpc="2.0", id=int(found[1]), error=ErrorData(code=INTERNAL_ERROR, message=TOO_LARGE)
+        )
+        return error.model_dump_json(by_alias=True, exclude_unset=True).encode()
+
+    async def _ended(self) -> None:
+        """Say how the process has ended, with its last words."""
+        with trio.move_on_after(GRACE):
+            await self._process.wait()
+            await self._stderr.ended.wait()
+        status = self._process.returncode
+        how = "has closed its output" if status is None else f"has ended with status {status}"
+        words = self._stderr.text.strip()
+        last = words.splitlines()[-1] if words else ""
+        self._connection.lose(f"{how}: {self._connection.shown(last)}" if last else how)
+
+
+def _message_in(line: bytes) -> SessionMessage | None:
+    """Return the message in a line; None for what is none."""
+    try:
+        # first by a decoder that knows no NaN and no endless nesting
+        return SessionMessage(
+            jsonrpc_message_adapter.validate_python(msgspec.json.decode(line), by_name=False)
+        )
+    except (ValueError, RecursionError):
+        return None

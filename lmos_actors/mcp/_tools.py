@@ -1,0 +1,104 @@
+"""Tools of MCP servers for models, and `mcp`: a server that an agent starts for itself."""
+
+from __future__ import annotations
+
+import re
+from functools import partial
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
+
+import attrs
+import msgspec
+
+from lmos_actors.errors import ActionFailed, OutcomeUnknown, ToolFailed
+from lmos_actors.facades import Tool
+
+from ._failures import NO_ANSWER
+from ._server import McpServer
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from lmos_actors.actors import Contract, Ref
+
+    from ._values import McpContent, McpResult, McpTool
+
+_OTHERS: Final = re.compile(r"[^a-zA-Z0-9_-]+")
+
+
+@attrs.frozen
+class McpSource:
+    """An MCP server among the `tools` of a thinking agent, which starts it; made by `mcp`."""
+
+    name: str
+    options: dict[str, Any]
+
+    @property
+    def factory(self) -> partial[McpServer]:
+        """What makes the agent of the server. Its class is known while it does not run."""
+        return partial(McpServer, **self.options)
+
+
+def mcp(server: str | list[str], /, *, name: str | None = None, **options: Any) -> McpSource:
+    """Return a source of tools: an MCP server by its URL or its command, and options of `McpServer`.
+
+    A thinking agent starts the server as a child, restarts it when it ends, and ends it when it ends itself.
+    `name` stands before the names of its tools where they collide with others; by default it is that of the
+    program or the host. Raises ConfigError for options that are wrong.
+    """
+    is_url = isinstance(server, str) and server.startswith(("http://", "https://"))
+    options["url" if is_url else "command"] = server
+    McpServer(**options)  # raises for a mistake in the line that makes it
+    return McpSource(_OTHERS.sub("-", name or _name_of(server, is_url=is_url)).strip("-") or "mcp", options)
+
+
+def _name_of(server: str | list[str], *, is_url: bool) -> str:
+    if is_url:
+        return urlsplit(str(server)).hostname or ""
+    words = [word for word in (server.split() if isinstance(server, str) else server) if word[:1] != "-"]
+    return PurePath(words[-1]).stem if words else ""
+
+
+def is_mcp_server(contract: Contract) -> bool:
+    """Return whether agents of a class are MCP servers in use, or stand in for one."""
+    return contract.actions.get("call") is McpServer.__contract__.actions["call"]
+
+
+async def tools_of_server(server: Ref[McpServer]) -> list[Tool]:
+    """Return the tools that a server offers now. Raises AgentError if it is not there."""
+    return [_tool_of(server, each) for each in await server.read(McpServer.tools)]
+
+
+def _tool_of(server: Ref[McpServer], tool: McpTool) -> Tool:
+    schema: dict[str, Any] = (
+        msgspec.json.decode(tool.input_schema) if tool.input_schema else {"type": "object"}
+    )
+    call = partial(_call, server, tool.name)
+    return Tool(tool.name, tool.description, schema, call, tool.read_only or tool.idempotent)
+
+
+async def _call(server: Ref[McpServer], name: str, given: Mapping[str, Any]) -> Any:
+    try:
+        return plain_result(await server.invoke(McpServer.call, name, dict(given)))
+    except ActionFailed as error:
+        if error.code == NO_ANSWER:
+            raise ToolFailed(name, str(error)) from OutcomeUnknown(str(server.path), "it was not answered")
+        raise ToolFailed(name, str(error)) from error
+    except Exception as error:
+        raise ToolFailed(name, f"{type(error).__name__}: {error}") from error
+
+
+def plain_result(result: McpResult) -> Any:
+    """Return what a model gets of a result: its structured part, else its texts, and what else there is."""
+    if result.structured is not None:
+        return result.structured
+    return "\n".join(map(_text_of, result.content))
+
+
+def _text_of(content: McpContent) -> str:
+    if content.type == "link":
+        return f"[{content.uri}: {content.text}]"
+    if content.data:
+        return f"[{content.mime_type or content.type}, {len(content.data) * 3 // 4} bytes]"
+    return content.text

@@ -1,0 +1,91 @@
+"""The values of MCP servers: what one offers, and what comes of it. Plain data, without the SDK."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from msgspec import Struct
+
+
+class McpTool(Struct, frozen=True, omit_defaults=True):
+    """A tool of a server. The schemas are JSON Schemas as JSON text; an empty one says nothing.
+
+    `read_only` and `idempotent` are what the server says of it; nobody has checked that.
+    """
+
+    name: str
+    description: str = ""
+    input_schema: str = ""
+    output_schema: str = ""
+    read_only: bool = False
+    idempotent: bool = False
+
+
+class McpResource(Struct, frozen=True, omit_defaults=True):
+    """A resource of a server, or a template of resources, whose `uri` has parts in braces to be filled in."""
+
+    uri: str
+    name: str = ""
+    description: str = ""
+    mime_type: str = ""
+    is_template: bool = False
+
+
+class McpArgument(Struct, frozen=True, omit_defaults=True):
+    """An argument of a prompt; its value is a text."""
+
+    name: str
+    description: str = ""
+    required: bool = False
+
+
+class McpPrompt(Struct, frozen=True, omit_defaults=True):
+    """A prompt of a server."""
+
+    name: str
+    description: str = ""
+    arguments: tuple[McpArgument, ...] = ()
+
+
+class McpContent(Struct, frozen=True, omit_defaults=True):
+    """A piece of a result: a `text`, or `data` in Base64, with a `mime_type`; a `link` has only its `uri`."""
+
+    type: Literal["text", "image", "audio", "resource", "link"] = "text"
+    text: str = ""
+    data: str = ""
+    mime_type: str = ""
+    uri: str = ""
+
+
+class McpResult(Struct, frozen=True, omit_defaults=True):
+    """The result of a tool. `structured` is plain data; None where the tool has none."""
+
+    content: tuple[McpContent, ...] = ()
+    structured: Any = None
+
+
+class McpMessage(Struct, frozen=True, omit_defaults=True):
+    """A message of a prompt."""
+
+    role: Literal["user", "assistant"]
+    content: McpContent
+
+
+class McpProgress(Struct, frozen=True, omit_defaults=True):
+    """How far a call is: `progress` of `total`, in the server's own measure."""
+
+    progress: float
+    total: float | None = None
+    message: str = ""
+
+
+class McpInfo(Struct, frozen=True, omit_defaults=True):
+    """What a server says of itself, and the version of the protocol that is spoken.
+
+    `instructions` are words for a model. They are the server's, so no model gets them by itself.
+    """
+
+    name: str = ""
+    version: str = ""
+    protocol: str = ""
+    instructions: str = ""

@@ -1,0 +1,154 @@
+"""MCP servers that do what none should: each is bounded, and says what it did."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import trio
+
+from lmos_actors import AgentDied, open_node
+from lmos_actors.errors import StartFailed
+from lmos_actors.mcp import McpContent, McpResult, McpServer
+from tests.mcp.using import asked, hostile, server_of, text_of
+
+if TYPE_CHECKING:
+    from tests.mcp.using import Notes
+
+DONE = McpResult((McpContent(text="done"),))
+
+
+async def start_failure(command: list[str], **options: Any) -> str:
+    async with open_node() as node:
+        with pytest.raises(StartFailed) as failed:
+            await node.start(McpServer, command=command, **options)
+        return str(failed.value)
+
+
+async def test_one_that_dies_in_mid_call_is_an_agent_that_died_and_comes_back() -> None:
+    async with server_of(hostile("dies")) as (node, server):
+        error = await asked(server, "work")
+        assert isinstance(error, AgentDied)
+        assert error.started
+        assert "has ended with status 7" in str(error)
+        await server.ready()
+        assert [each.name for each in await server.read(McpServer.tools)] == ["work", "read"]
+        assert len(node.crash_reports) == 1
+
+
+async def test_one_that_never_answers_a_call_is_left_alone_after_its_time() -> None:
+    async with server_of(hostile("silent"), call_seconds=0.2) as (node, server):
+        error = await asked(server, "work")
+        assert error.code == "MCP_NO_ANSWER"
+        assert "the tool 'work' was not answered within 0.2 s: it may have done its work or not" in str(error)
+        with trio.move_on_after(0.05) as left:
+            await asked(server, "work")
+        assert left.cancelled_caught
+        assert not node.crash_reports
+
+
+@pytest.mark.slow
+async def test_one_that_never_begins_is_given_up() -> None:
+    assert "does not begin a session within 0.3 s" in await start_failure(hostile("mute"), start_seconds=0.3)
+
+
+async def test_one_that_ends_at_once_is_quoted_without_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DB_PASSWORD", "hunter2")
+    text = await start_failure(hostile("exits"), env={"PASSWORD": "env:DB_PASSWORD"})
+    assert "has ended with status 1: there is no database at db.example with the password ***" in text
+    assert "hunter2" not in text
+
+
+async def test_one_that_is_not_there_is_named() -> None:
+    assert "'no-such-program --x' cannot be started: No such file" in await start_failure(
+        ["no-such-program", "--x"]
+    )
+
+
+async def test_one_that_floods_is_cut_off(notes: Notes) -> None:
+    async with server_of(hostile("floods", notes.path)) as (_, server):
+        await notes.begun()
+        error = await asked(server, "work")
+        assert "floods: more than 500 messages a second" in str(error)
+        await notes.ended()
+
+
+async def test_rubbish_on_standard_output_is_skipped() -> None:
+    async with server_of(hostile("rubbish")) as (node, server):
+        assert await asked(server, "work") == DONE
+        assert not node.crash_reports
+
+
+@pytest.mark.slow
+async def test_an_answer_of_megabytes_fails_that_call_alone() -> None:
+    async with server_of(hostile("long")) as (node, server):
+        error = await asked(server, "work")
+        assert error.code == "MCP_RESULT_TOO_LARGE"
+        assert await asked(server, "read") == DONE
+        assert not node.crash_reports
+
+
+async def test_one_that_sends_a_line_without_an_end_is_cut_off() -> None:
+    async with server_of(hostile("endless line")) as (_, server):
+        assert "sends a message without an end" in str(await asked(server, "work"))
+
+
+async def test_one_that_lies_about_its_results_is_found_out() -> None:
+    async with server_of(hostile("lies")) as (_, server):
+        error = await asked(server, "count")
+        assert error.code == "MCP_RESULT_INVALID"
+        assert "'count' was carried out, and its result is not what its schema says" in str(error)
+        assert '"seven" is not of type "integer" - at `$.n`' in str(error)
+        wrong = await asked(server, "check", n="seven")
+        assert wrong.code == "MCP_ARGUMENTS_INVALID"
+
+
+async def test_an_answer_that_is_not_of_the_protocol_says_where() -> None:
+    async with server_of(hostile("misshapen")) as (_, server):
+        error = await asked(server, "work")
+        assert error.code == "MCP_RESULT_INVALID"
+        assert "content" in str(error)
+
+
+async def test_nan_is_no_json_and_is_skipped() -> None:
+    async with server_of(hostile("nan")) as (_, server):
+        assert (await asked(server, "work")).structured == {"n": 1}
+
+
+async def test_of_ten_thousand_tools_the_first_are_taken() -> None:
+    async with server_of(hostile("many"), most_tools=100) as (_, server):
+        assert [each.name for each in await server.read(McpServer.tools)] == [f"t{n}" for n in range(100)]
+        assert await server.read(McpServer.left_out) == ("all after the first 100 (most_tools)",)
+
+
+async def test_pages_without_end_are_left() -> None:
+    async with server_of(hostile("endless"), most_tools=10) as (_, server):
+        assert len(await server.read(McpServer.tools)) == 10
+
+
+async def test_tools_that_break_a_rule_are_left_out_with_the_reason() -> None:
+    async with server_of(hostile("odd")) as (_, server):
+        assert [each.name for each in await server.read(McpServer.tools)] == ["good"]
+        left = dict(each.split(": ", 1) for each in await server.read(McpServer.left_out))
+        assert list(left) == ["good", "big", "wrong", "away", "file", ""]
+        assert left["good"] == "there are two of that name"
+        assert left["big"].endswith("32768 are taken")
+        assert left["wrong"].startswith('one of its schemas is not right: "wurst" is not valid')
+        assert "must not refer to another document" in left["away"]
+        assert "must not refer to another document" in left["file"]
+        assert left[""] == "it has no name"
+
+
+async def test_a_question_for_the_password_of_the_user_is_declined() -> None:
+    async with server_of(hostile("curious")) as (_, server):
+        assert await text_of(server, "work") == '{"action": "decline"}'
+        assert await server.read(McpServer.declined) == 1
+
+
+@pytest.mark.slow
+async def test_one_that_hears_no_signal_is_gone_with_its_agent(notes: Notes) -> None:
+    async with server_of(hostile("deaf", notes.path)) as (_, server):
+        await notes.begun()
+        with trio.move_on_after(0.05):
+            await asked(server, "work")
+    await notes.ended()

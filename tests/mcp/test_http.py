@@ -1,0 +1,203 @@
+"""MCP servers in use over streamable HTTP: the official SDK's application, on trio, on loopback."""
+
+from __future__ import annotations
+
+import json
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import trio
+from starlette.responses import JSONResponse, Response
+
+from lmos_actors import open_node
+from lmos_actors.errors import AgentDied, StartFailed
+from lmos_actors.mcp import McpContent, McpProgress, McpResult, McpServer
+from tests.mcp.serving import Door, open_door
+from tests.mcp.using import asked, text_of
+from tests.mcp.well_behaved import make_server
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+
+@asynccontextmanager
+async def application(note: Callable[[str], None] = print) -> AsyncIterator[Any]:
+    server = make_server(note)
+    app = server.streamable_http_app()
+    async with server.session_manager.run():
+        yield app
+
+
+@asynccontextmanager
+async def served(note: Callable[[str], None] = print) -> AsyncIterator[Door]:
+    async with application(note) as app, open_door(app) as door:
+        yield door
+
+
+async def test_a_server_at_a_url_is_used() -> None:
+    async with served() as door, open_node() as node:
+        server = await node.start(McpServer, url=door.url)
+        assert await asked(server, "add", a=1, b=2) == McpResult((McpContent(text="3"),), {"result": 3})
+        assert (await asked(server, "fail", why="no")).code == "MCP_TOOL_FAILED"
+        assert [each.text for each in await server.invoke(McpServer.read_resource, "note://x")] == [
+            "the note x"
+        ]
+        async with server.observe(McpServer.tools) as changes:
+            assert await text_of(server, "grow") == "grown"
+            async for now in changes:
+                if now[-1].name == "fail_again":
+                    break
+        assert not node.crash_reports
+
+
+async def test_a_call_that_is_cancelled_is_cancelled_there() -> None:
+    said: list[str] = []
+    cancelled = trio.Event()
+
+    def note(line: str) -> None:
+        said.append(line)
+        if line == "cancelled":
+            cancelled.set()
+
+    async with served(note) as door, open_node() as node:
+        server = await node.start(McpServer, url=door.url)
+        async with server.begin(McpServer.call, "wait") as call:
+            async for progress in call.progress:
+                assert progress == McpProgress(0.25, 1.0, "waiting")
+                break
+        await cancelled.wait()
+        assert said == ["waiting", "cancelled"]
+        assert await text_of(server, "greet", name="Ada") == "Hello Ada!"
+
+
+async def test_the_token_is_sent_and_shown_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MCP_TOKEN", "tok-4711")
+    async with served() as door, open_node() as node:
+        server = await node.start(McpServer, url=door.url, bearer="env:MCP_TOKEN")
+        await asked(server, "greet", name="Ada")
+        assert {each.get("authorization") for each in door.headers} == {"Bearer tok-4711"}
+
+
+def refusing(status: int) -> Any:
+    return Response("tok-4711 is no good", status_code=status)
+
+
+async def test_credentials_that_are_refused_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MCP_TOKEN", "tok-4711")
+    async with open_door(refusing(401)) as door, open_node() as node:
+        with pytest.raises(StartFailed) as failed:
+            await node.start(McpServer, url=door.url, bearer="env:MCP_TOKEN")
+    assert "does not accept the credentials (status 401): see bearer=" in str(failed.value)
+    assert "tok-4711" not in str(failed.value)
+
+
+async def test_a_server_that_is_not_there_is_named() -> None:
+    async with open_node() as node:
+        with pytest.raises(StartFailed, match=r"the MCP server at http://127.0.0.1:1 cannot be reached"):
+            await node.start(McpServer, url="http://127.0.0.1:1/mcp")
+
+
+async def test_a_page_that_is_no_mcp_server_says_so() -> None:
+    async with open_door(Response("<html>", media_type="text/html")) as door, open_node() as node:
+        with pytest.raises(StartFailed, match="refuses a session: Unexpected content type: text/html"):
+            await node.start(McpServer, url=door.url)
+
+
+async def test_a_server_that_leaves_in_mid_call_is_an_agent_that_comes_back() -> None:
+    waiting = trio.Event()
+
+    def note(line: str) -> None:
+        waiting.set()
+
+    async with served(note) as door, open_node() as node:
+        server = await node.start(McpServer, url=door.url)
+        errors: list[Any] = []
+
+        async def call() -> None:
+            errors.append(await asked(server, "wait"))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(call)
+            await waiting.wait()
+            await door.cut()
+        assert isinstance(errors[0], AgentDied)
+        assert errors[0].started
+        await server.ready()
+        assert await text_of(server, "greet", name="Ada") == "Hello Ada!"
+
+
+def hostile(answer: Callable[[str], Any]) -> Any:
+    """A server by hand, of the old handshake; `answer` returns the result of a request by its method."""
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        body = (await receive())["body"]
+        message = json.loads(body) if body else {}
+        response: Any = Response(status_code=405 if scope["method"] == "GET" else 202)
+        if "id" in message:
+            if message["method"] == "server/discover":
+                response = JSONResponse(
+                    {"jsonrpc": "2.0", "id": message["id"], "error": {"code": -32601, "message": "no"}}
+                )
+            elif message["method"] == "initialize":
+                result = {
+                    "protocolVersion": message["params"]["protocolVersion"],
+                    "capabilities": {"tools": {}},
+                    "serverInfo": {"name": "hostile", "version": "1"},
+                }
+                response = JSONResponse(
+                    {"jsonrpc": "2.0", "id": message["id"], "result": result},
+                    headers={"mcp-session-id": "s-1"},
+                )
+            elif message["method"] == "tools/list":
+                tools = [{"name": "work", "inputSchema": {"type": "object"}}]
+                response = JSONResponse({"jsonrpc": "2.0", "id": message["id"], "result": {"tools": tools}})
+            else:
+                response = answer(message["id"])
+        await response(scope, receive, send)
+
+    return app
+
+
+def text_answer(id: Any, text: str) -> Response:
+    result = {"content": [{"type": "text", "text": text}]}
+    return JSONResponse({"jsonrpc": "2.0", "id": id, "result": result})
+
+
+@pytest.mark.parametrize(
+    ("answer", "code", "text"),
+    [
+        (lambda id: text_answer(id, "x" * (9 << 20)), "MCP_RESULT_TOO_LARGE", "more bytes than are taken"),
+        (lambda id: Response("{", media_type="application/json"), "MCP_NO_ANSWER", "broke off"),
+        (lambda id: Response("", media_type="text/event-stream"), "MCP_NO_ANSWER", "broke off"),
+        (lambda id: Response("sorry", status_code=500), "MCP_REQUEST_REFUSED", "answers with status 500"),
+        (lambda id: Response(status_code=202), "MCP_REQUEST_REFUSED", "202 Accepted"),
+    ],
+)
+async def test_a_bad_answer_fails_that_call_alone(answer: Any, code: str, text: str) -> None:
+    answers = [answer, lambda id: text_answer(id, "fine")]
+    async with open_door(hostile(lambda id: answers.pop(0)(id))) as door, open_node() as node:
+        server = await node.start(McpServer, url=door.url)
+        error = await asked(server, "work")
+        assert error.code == code
+        assert text in str(error)
+        assert await text_of(server, "work") == "fine"
+        assert not node.crash_reports
+
+
+@pytest.mark.parametrize(
+    ("answer", "text"),
+    [
+        (lambda id: Response(status_code=404), "has ended the session"),
+        (lambda id: Response(b"x" * 99, headers={"content-encoding": "gzip"}), "compresses its answers"),
+    ],
+)
+async def test_a_server_that_has_lost_the_session_is_connected_to_again(answer: Any, text: str) -> None:
+    answers = [answer, lambda id: text_answer(id, "fine")]
+    async with open_door(hostile(lambda id: answers.pop(0)(id))) as door, open_node() as node:
+        server = await node.start(McpServer, url=door.url)
+        error = await asked(server, "work")
+        assert isinstance(error, AgentDied)
+        assert text in str(error)
+        await server.ready()
+        assert await text_of(server, "work") == "fine"
