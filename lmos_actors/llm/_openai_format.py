@@ -122,7 +122,8 @@ def _message(message: Message) -> Iterator[dict[str, Any]]:
                     "type": "function",
                     "function": {
                         "name": tool.name,
-                        "arguments": tool.unreadable or msgspec.json.encode(tool.arguments).decode(),
+                        # not `unreadable`, as some endpoints refuse a history with what is no JSON
+                        "arguments": msgspec.json.encode(tool.arguments).decode(),
                     },
                 }
                 for tool in message.tools

@@ -126,7 +126,7 @@ async def test_a_request_in_the_format_of_openai() -> None:
                 "content": "Hm",
                 "tool_calls": [
                     {"id": "1", "type": "function", "function": {"name": "look", "arguments": '{"n":1}'}},
-                    {"id": "2", "type": "function", "function": {"name": "see", "arguments": "[1"}},
+                    {"id": "2", "type": "function", "function": {"name": "see", "arguments": "{}"}},
                 ],
             },
             {"role": "tool", "tool_call_id": "1", "content": '{"found":true}'},
