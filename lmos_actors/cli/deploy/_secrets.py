@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from lmos_actors import llm
 from lmos_actors.errors import ConfigError
 from lmos_actors.files import is_list, is_mapping, read
+from lmos_actors.llm import AnthropicModel, OpenAIModel
 from lmos_actors.scenario import Remote
 from lmos_actors.security import Reference
 
@@ -57,8 +59,8 @@ def secrets_of(deployment: Deployment, group: Group, file: Path, folder: Path) -
         for path in (entry.ca, entry.cert, entry.key):
             if path is not None:
                 found.files[file.parent / path] = None
-    for name in group.agents:  # keys of models, as in args: {key: env:OPENAI_API_KEY}
-        for text in _texts_in(getattr(deployment.agents.get(name), "args", None)):
+    for name in group.agents:
+        for text in _given_to(deployment.agents.get(name)):
             found.add(text, folder)
     if group.security is not None:
         rules = folder / group.security
@@ -70,6 +72,16 @@ def secrets_of(deployment: Deployment, group: Group, file: Path, folder: Path) -
             for text in _texts_in(data):
                 found.add(text, rules.parent)
     return found
+
+
+def _given_to(entry: Any) -> Iterator[str]:
+    """Yield the texts in the arguments of an agent, and the key that a model of ours has without arguments."""
+    args: dict[str, Any] = getattr(entry, "args", {})
+    yield from _texts_in(args)
+    models: tuple[Any, ...] = (OpenAIModel, AnthropicModel)
+    for cls in models:
+        if getattr(entry, "use", None) == f"{llm.__name__}:{cls.__name__}" and "key" not in args:
+            yield from _texts_in(attrs.fields_dict(cls)["key"].default)
 
 
 def _texts_in(data: Any) -> Iterator[str]:
