@@ -75,7 +75,7 @@ def secrets_of(deployment: Deployment, group: Group, file: Path, folder: Path) -
 
 
 def _given_to(entry: Any) -> Iterator[str]:
-    """Yield the texts in the arguments of an agent, and the key that a model of ours has without arguments."""
+    """Yield the texts in the arguments of an agent, and the key that a model of ours has by default."""
     args: dict[str, Any] = getattr(entry, "args", {})
     yield from _texts_in(args)
     models: tuple[Any, ...] = (OpenAIModel, AnthropicModel)
