@@ -10,7 +10,7 @@ import pytest
 import trio
 from starlette.responses import JSONResponse, Response
 
-from lmos_actors import open_node
+from lmos_actors import ActionFailed, open_node
 from lmos_actors.errors import AgentDied, StartFailed
 from lmos_actors.mcp import McpContent, McpProgress, McpResult, McpServer
 from tests.mcp.serving import Door, open_door
@@ -104,18 +104,30 @@ async def test_a_page_that_is_no_mcp_server_says_so() -> None:
             await node.start(McpServer, url=door.url)
 
 
-async def test_a_server_that_leaves_in_mid_call_is_an_agent_that_comes_back() -> None:
+async def test_connections_that_are_cut_in_mid_call_fail_the_call_and_the_next_one_is_answered() -> None:
+    async with served() as door, open_node() as node:
+        server = await node.start(McpServer, url=door.url)
+        async with server.begin(McpServer.call, "wait") as call:
+            async for _ in call.progress:  # so its answer has begun
+                await door.cut()
+            with pytest.raises(ActionFailed, match="broke off: it may have done its work or not"):
+                await call.result()
+        assert await text_of(server, "greet", name="Ada") == "Hello Ada!"
+
+
+async def test_a_server_that_is_gone_is_an_agent_that_died() -> None:
     waiting = trio.Event()
 
-    def note(line: str) -> None:
+    async def app(scope: Any, receive: Any, send: Any) -> None:
         waiting.set()
+        await trio.sleep_forever()
 
-    async with served(note) as door, open_node() as node:
+    async with open_door(hostile(lambda id: app)) as door, open_node() as node:
         server = await node.start(McpServer, url=door.url)
         errors: list[Any] = []
 
         async def call() -> None:
-            errors.append(await asked(server, "wait"))
+            errors.append(await asked(server, "work"))
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(call)
@@ -124,7 +136,6 @@ async def test_a_server_that_leaves_in_mid_call_is_an_agent_that_comes_back() ->
         assert isinstance(errors[0], AgentDied)
         assert errors[0].started
         await server.ready()
-        assert await text_of(server, "greet", name="Ada") == "Hello Ada!"
 
 
 def hostile(answer: Callable[[str], Any]) -> Any:
