@@ -13,7 +13,7 @@ from ._events import EventDecoder
 from ._failures import REQUEST_REFUSED, model_failure
 from ._messages import ModelEnd, ModelMessage, Reasoning, TextDelta, ToolMessage, Usage
 from ._provider import PLACEHOLDER, BrokenOff, Provider, ProviderSays, body_of
-from ._texts import MOST_TOOLS, file_text, result_text, tool_request
+from ._texts import MOST_TOOLS, counted, file_text, result_text, tool_request
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterator, Sequence
@@ -214,7 +214,7 @@ class Answer:
         self._tool: _Block | None = None  # that is being asked for
         self._arguments: list[str] = []
         self._tools = 0
-        self._signature = ""
+        self._signature: list[str] = []
         self._input = self._output = self._cached = 0
         self._finished: str | None = None
         self._begun = False
@@ -262,7 +262,8 @@ class Answer:
         if delta.thinking:
             return Reasoning(delta.thinking)
         self._arguments.append(delta.partial_json)
-        self._signature += delta.signature
+        if delta.signature:
+            self._signature.append(delta.signature)
         return None
 
     def _block_end(self) -> ModelItem | None:
@@ -270,7 +271,7 @@ class Answer:
             tool, self._tool = self._tool, None
             return tool_request(tool.id, tool.name, "".join(self._arguments))
         if self._signature:
-            signature, self._signature = self._signature, ""
+            signature, self._signature = "".join(self._signature), []
             return Reasoning(state=signature)
         return None
 
@@ -278,11 +279,11 @@ class Answer:
         """Take counts, which are totals so far; those that are not said stay as they were."""
         if usage is None:
             return
-        cached = max(0, usage.cache_read_input_tokens or 0)
-        fresh = max(0, usage.input_tokens or 0) + max(0, usage.cache_creation_input_tokens or 0)
+        cached = counted(usage.cache_read_input_tokens)
+        fresh = counted(usage.input_tokens) + counted(usage.cache_creation_input_tokens)
         if fresh or cached:  # the provider counts apart what was cached
             self._input, self._cached = fresh + cached, cached
-        self._output = max(self._output, usage.output_tokens or 0)
+        self._output = max(self._output, counted(usage.output_tokens))
 
     def end(self) -> ModelEnd:
         """Return the end. Raises ValueError, BrokenOff."""

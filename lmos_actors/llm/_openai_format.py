@@ -21,7 +21,7 @@ from ._messages import (
     Usage,
 )
 from ._provider import PLACEHOLDER, BrokenOff, Provider, ProviderSays, body_of
-from ._texts import MOST_TOOLS, file_text, result_text, tool_request
+from ._texts import MOST_TOOLS, counted, file_text, result_text, tool_request
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterator
@@ -285,4 +285,4 @@ class Answer:
 def _usage(usage: _Usage) -> Usage:
     details = usage.prompt_tokens_details
     cached = 0 if details is None else details.cached_tokens or 0
-    return Usage(max(0, usage.prompt_tokens or 0), max(0, usage.completion_tokens or 0), max(0, cached))
+    return Usage(counted(usage.prompt_tokens), counted(usage.completion_tokens), counted(cached))

@@ -54,6 +54,9 @@ PLACEHOLDER: Final = "set-when-sent"
 TOKEN_BYTES: Final = 4_096
 """Bytes on the wire of one token, at most: with its event around it they are some hundreds."""
 
+REFUSAL_BYTES: Final = 1 << 20
+"""Bytes of an answer that is none, such as an error with a page around it."""
+
 FIRST_WAIT: Final = 0.5
 LONGEST_WAIT: Final = 8.0
 LONGEST_ASKED_WAIT: Final = 60.0
@@ -190,7 +193,9 @@ class Provider:
 
         async def bound(response: httpx2.Response) -> None:
             if isinstance(response.stream, httpx2.AsyncByteStream):
-                response.stream = Body(response.stream, most)
+                response.stream = Body(response.stream, most if response.is_success else REFUSAL_BYTES)
+            response.headers.pop("content-encoding", None)  # none was asked for; a bomb is not unpacked
+            response.encoding = "utf-8"  # whatever it says: some codecs of Python are none of text
 
         return httpx2.AsyncClient(
             auth=KeyAuth(self.key),
@@ -323,7 +328,7 @@ class Provider:
         with suppress(ValueError):
             seconds = float(text)
             return seconds if 0 <= seconds < inf else None
-        with suppress(ValueError, TypeError):
+        with suppress(ValueError, TypeError, OverflowError):
             return max(0.0, (parsedate_to_datetime(text) - self._now()).total_seconds())
         return None
 

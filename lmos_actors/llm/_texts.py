@@ -6,14 +6,20 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from lmos_actors.actors import shape_of
+from lmos_actors.errors import InvalidInput
+
 from ._failures import REQUEST_REFUSED, model_failure
-from ._messages import ToolRequest
+from ._messages import Message, ModelMessage, ToolRequest
 
 if TYPE_CHECKING:
     from ._messages import ModelFile, ToolMessage
 
 MOST_TOOLS: Final = 128
 """Tool requests of one answer."""
+
+MOST_TOKENS: Final = 1 << 40
+"""Tokens of one request that are believed."""
 
 _TEXTS: Final = frozenset({"application/json", "application/xml", "application/yaml", "application/x-yaml"})
 
@@ -37,7 +43,17 @@ def tool_request(number: str, name: str, arguments: str) -> ToolRequest:
         read = None
     if not isinstance(read, dict):
         return ToolRequest(number, name, {}, arguments)
-    return ToolRequest(number, name, read)  # pyright: ignore[reportUnknownArgumentType]
+    request = ToolRequest(number, name, read)  # pyright: ignore[reportUnknownArgumentType]
+    try:
+        shape_of(list[Message]).take([ModelMessage("", [request])])  # as it will go back to the model
+    except InvalidInput:  # nested too deeply, or with a number of a thousand digits
+        return ToolRequest(number, name, {}, arguments)
+    return request
+
+
+def counted(tokens: int | None) -> int:
+    """Return a count of a provider, which may say anything, as one that can be added up."""
+    return min(max(0, tokens or 0), MOST_TOKENS)
 
 
 def file_text(file: ModelFile, kind: str) -> str:

@@ -41,6 +41,9 @@ MEMORY: Final = "thinking"
 SUMMARY_TOKENS: Final = 1_000
 """Tokens of a summary."""
 
+SUMMARY_CHARACTERS: Final = 8_000
+"""Characters of a summary that are kept: a model may write more than it is asked for."""
+
 SUMMARIZE: Final = (
     "Summarize the conversation below for yourself, in a few sentences: what the user wants, what was found "
     "and done, and what is open. Facts only; do not answer the user."
@@ -258,7 +261,8 @@ class ThinkingAgent(ChatAgent):
         said = kept.unsummarized(turn.history)
         if tokens_of(messages_of(said)) > self.history_tokens:
             place = first_kept(said, self.history_tokens // 2)
-            kept.summary = await self.summarize(messages_of(said[:place]), kept.summary, account)
+            summary = await self.summarize(messages_of(said[:place]), kept.summary, account)
+            kept.summary = summary[:SUMMARY_CHARACTERS]
             kept.summarized(said[:place])
             said = said[place:]
         messages = messages_of(said)

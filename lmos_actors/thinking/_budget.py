@@ -35,6 +35,9 @@ FILE_TOKENS: Final = 1_500
 REF_SECONDS: Final = 0.02
 """Seconds by which the deadline of a ref may be early."""
 
+MOST_TOKENS: Final = 1 << 40
+"""Tokens of one request that are believed, so that counts can be added up and kept."""
+
 Bound = Annotated[int, Meta(ge=1)] | None
 
 
@@ -118,7 +121,8 @@ def check_call(account: Account) -> None:
 
 def settle_call(account: Account, request: ModelRequest, answer: ModelMessage, usage: Usage) -> None:
     """Count the tokens of a request that was made, those of the provider or else estimated ones."""
-    account.count(tokens=usage.tokens or tokens_of_request(request) + tokens_of((answer,)))
+    tokens = max(0, usage.tokens) or tokens_of_request(request) + tokens_of((answer,))
+    account.count(tokens=min(tokens, MOST_TOKENS))
 
 
 def is_last_call(account: Account) -> bool:

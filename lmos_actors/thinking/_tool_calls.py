@@ -24,6 +24,7 @@ import trio
 from msgspec import Meta, Struct
 from msgspec.json import encode
 
+from lmos_actors.actors import shape_of
 from lmos_actors.errors import (
     ActionFailed,
     AgentDied,
@@ -41,7 +42,7 @@ from lmos_actors.errors import (
     Unauthorized,
     nearest,
 )
-from lmos_actors.llm import ToolMessage
+from lmos_actors.llm import Message, ToolMessage
 
 from ._budget import admit_tool
 
@@ -184,8 +185,10 @@ def _limited(tool: Tool, limits: ToolLimits, crashes: _Crashes) -> Tool:
             finally:
                 crashes.calls.discard(scope)
             try:
-                return _cut(result, limits.result_bytes)
-            except (ValueError, TypeError) as error:
+                cut = _cut(result, limits.result_bytes)
+                shape_of(list[Message]).take([ToolMessage("", "", cut)])  # as the model will get it
+                return cut
+            except (ValueError, TypeError, InvalidInput) as error:
                 raise ToolFailed(tool.name, f"its result cannot be sent: {error}") from None
         if crashes.bar_calls():
             unknown = OutcomeUnknown(tool.agent or tool.name, "it has crashed")

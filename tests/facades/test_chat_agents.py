@@ -168,6 +168,55 @@ def test_a_caller_that_leaves_cancels_the_turn_at_its_await() -> None:
     trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0.01))
 
 
+def test_what_a_turn_says_at_its_end_when_its_caller_has_left_is_no_crash() -> None:
+    class Polite(ChatAgent):
+        async def reply(self, turn: ChatTurn) -> None:
+            try:
+                await turn.say("one moment")
+                await trio.sleep_forever()
+            finally:
+                await turn.say("bye")
+
+    async def main() -> None:
+        async with open_node() as node:
+            polite = await node.start(Polite)
+            for _ in range(3):
+                async with polite.stream(Polite.chat, "hello") as items:
+                    async for item in items:
+                        if isinstance(item, TextChunk):
+                            break
+            assert not node.crash_reports
+
+    simulate(main)
+
+
+def _nested(depth: int) -> Any:
+    return [_nested(depth - 1)] if depth else 1
+
+
+@pytest.mark.parametrize(
+    "result", [float("nan"), "\ud800", {"a": 10**1001}, _nested(64)], ids=["nan", "surrogate", "huge", "deep"]
+)
+def test_a_result_of_a_tool_that_cannot_be_sent_is_a_failure_of_the_tool(result: Any) -> None:
+    def odd() -> Any:
+        return result
+
+    class Talker(ChatAgent):
+        async def reply(self, turn: ChatTurn) -> str:
+            try:
+                return str(await turn.use(odd))
+            except ToolFailed as error:
+                return error.reason
+
+    async def main() -> None:
+        async with open_node() as node:
+            _, answer = await said(await node.start(Talker), "hello")
+            assert "'odd' has returned what is no plain data" in answer
+            assert not node.crash_reports
+
+    simulate(main)
+
+
 def test_tools_show_themselves_in_order() -> None:
     async def main() -> None:
         async with open_node() as node:

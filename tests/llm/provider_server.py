@@ -65,6 +65,8 @@ class Reply:
     """What is sent in place of the stream of events, if anything."""
     bytes_at_a_time: int = 0
     """Of the stream of events; 0 sends each event at once."""
+    whole: bytes = b""
+    """All of the answer, with its head; the connection is closed after it."""
     until: trio.Event | None = None
     """Waited for before the first event."""
 
@@ -189,6 +191,9 @@ class ProviderServer:
         if reply.until is not None:
             await reply.until.wait()
         anthropic = received.path.endswith("/messages")
+        if reply.whole:
+            await stream.send_all(reply.whole)
+            return False
         if reply.status != 200:
             await _send_json(stream, http, reply, anthropic)
             return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import logging
 import os
 import re
@@ -454,3 +455,66 @@ async def test_nothing_of_an_sdk_is_held_by_a_failure() -> None:
         while seen is not None:
             assert not type(seen).__module__.startswith(("anthropic", "httpx2"))
             seen = seen.__cause__ or seen.__context__
+
+
+def _raw(status: int, body: bytes, *headers: str) -> Reply:
+    head = (f"HTTP/1.1 {status} No", f"content-length: {len(body)}", *headers, "", "")
+    return Reply(whole="\r\n".join(head).encode() + body)
+
+
+ODD_REFUSALS = [
+    pytest.param(
+        _raw(500, gzip.compress(b'{"error": {"message": "unpacked"}}'), "content-encoding: gzip"),
+        "MODEL_UNAVAILABLE",
+        id="packed",  # a megabyte of it may be a gigabyte
+    ),
+    *(
+        pytest.param(
+            _raw(500, b"61", f"content-type: text/plain; charset={name}"), "MODEL_UNAVAILABLE", id=name
+        )
+        for name in ("hex", "rot13", "zlib", "idna")  # codecs of Python, but none of text
+    ),
+    pytest.param(
+        _raw(429, b"{}", "retry-after: Mon, 01 Jan 2024 00:00:00 +99999999999999999999"),
+        "MODEL_BUSY",
+        id="a time zone far away",
+    ),
+    pytest.param(_raw(500, b"x" * (2 << 20)), "MODEL_MALFORMED", id="a long page"),
+]
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+@pytest.mark.parametrize(("reply", "code"), ODD_REFUSALS)
+async def test_odd_refusals_end_a_request_and_not_the_model(provider: str, reply: Reply, code: str) -> None:
+    async with model_of(provider, retries=0) as (server, model):
+        server.reply(reply)
+        (failed,) = await items(model)
+        assert isinstance(failed, ActionFailed), failed
+        assert failed.code == code
+        assert "unpacked" not in str(failed)
+        assert (await items(model))[-1] == END
+
+
+ODD_ARGUMENTS = {
+    "nested": '{"a": ' + "[" * 63 + "]" * 63 + "}",
+    "nested when sent back": '{"a": ' + "[" * 60 + "]" * 60 + "}",
+    "many digits": '{"a": ' + "9" * 2000 + "}",
+}
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+@pytest.mark.parametrize("arguments", ODD_ARGUMENTS.values(), ids=ODD_ARGUMENTS)
+async def test_arguments_that_cannot_be_sent_on_are_unreadable(provider: str, arguments: str) -> None:
+    async with model_of(provider) as (server, model):
+        server.reply(Reply(text=(), tools=[Tool("search", [arguments])]))
+        asked = (await items(model))[0]
+        assert (asked.arguments, asked.unreadable) == ({}, arguments)
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+async def test_counts_that_are_none_are_bounded(provider: str) -> None:
+    async with model_of(provider) as (server, model):
+        server.reply(Reply(input_tokens=10**2000, output_tokens=-1))
+        usage = (await items(model))[-1].usage
+        assert 12 < usage.input_tokens < 2**53
+        assert usage.output_tokens in (0, 1)

@@ -207,6 +207,44 @@ def test_messages_of_less_than_a_token_are_summarised_too() -> None:
     assert sum(request.instructions.startswith("Summarize") for request in log.asked) > 1
 
 
+def test_a_summary_that_is_far_too_long_is_cut() -> None:
+    """As a whole it would not fit in the memory of the session, and each turn would fail."""
+
+    async def talk(agent: Ref[Any]) -> str:
+        session = None
+        for _ in range(4):
+            session, _ = await said(agent, "x" * 400, session)
+        return await answered(agent, "again", session)
+
+    def answer(request: ModelRequest) -> Any:
+        return "z" * 200_000 if request.instructions.startswith("Summarize") else "y" * 400
+
+    log, _ = play([answer], talk, cls=Plain, history_tokens=450)
+    first = log.asked[-1].messages[0]
+    assert isinstance(first, UserMessage)
+    assert 1_000 < len(first.text) < 10_000
+
+
+def test_what_a_model_says_of_its_tokens_breaks_no_count() -> None:
+    async def talk(agent: Ref[Any]) -> tuple[int, int]:
+        session, _ = await said(agent)
+        await said(agent, "again", session)
+        more = await agent.read(ThinkingAgent.spent)
+        await said(agent, "and again", session)
+        with pytest.raises(ActionFailed, match="BUDGET_EXCEEDED"):
+            await said(agent, "and again", session)
+        return more.tokens, more.calls
+
+    answers = [
+        [TextDelta("a"), ModelEnd("stop", Usage(-(10**9), 5))],
+        [TextDelta("b"), ModelEnd("stop", Usage(0, 2))],
+        [TextDelta("c"), ModelEnd("stop", Usage(10**900, 0))],
+    ]
+    _, (tokens, calls) = play(answers, talk, cls=Plain, session_budget=Budget(tokens=100_000, calls=9))
+    assert 0 < tokens < 100
+    assert calls == 2
+
+
 def test_the_only_request_of_a_budget_is_for_the_answer() -> None:
     async def talk(agent: Ref[Any]) -> str:
         session, _ = await said(agent, "one " + "x" * 400)

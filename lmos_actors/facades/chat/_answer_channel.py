@@ -42,6 +42,9 @@ class AnswerChannel:
             self._out.send_nowait(item)  # without a pause: those that wait are few
         except trio.WouldBlock:
             await self._out.send(item)
+        except trio.BrokenResourceError:
+            await trio.lowlevel.checkpoint_if_cancelled()  # the reader has left, which is no crash
+            raise
 
     async def use(self, tool: Tool | Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
         """Call a tool, and show that; return its result as plain data. Raises ToolFailed."""

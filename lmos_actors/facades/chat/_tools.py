@@ -15,7 +15,7 @@ import attrs
 import msgspec
 
 from lmos_actors.actors import Progress, conceal, shape_of
-from lmos_actors.errors import ActionFailed, ToolFailed
+from lmos_actors.errors import ActionFailed, InvalidInput, ToolFailed
 from lmos_actors.protocol.td import schema_of
 
 if TYPE_CHECKING:
@@ -105,6 +105,15 @@ def _form_of(function: Any, called: str, *, is_method: bool) -> _Form:
     return _Form(called, inspect.getdoc(function) or "", schema, arguments, _secrecy_of(hints.get("return")))
 
 
+def _plain(called: str, result: Any) -> Any:
+    """Return a result that can be sent. Raises TypeError: it is too deep, or has what JSON has not."""
+    try:
+        inner = [[[result]]]  # as deep as it will be in messages
+        return shape_of(list[list[list[Any]]]).take(inner)[0][0][0]
+    except InvalidInput as error:  # which would otherwise be the crash of the agent that shows it
+        raise TypeError(f"the tool {called!r} has returned what is no plain data: {error}") from None
+
+
 def _secrecy_of(result: Any) -> Any:
     try:
         return 0 if result is None else shape_of(result).secrecy
@@ -124,7 +133,7 @@ def _made(form: _Form, function: Callable[..., Any], *, repeatable: bool = False
             result = function(**{field: getattr(checked, field) for field in arguments.__struct_fields__})
             if inspect.isawaitable(result):
                 result = await result
-            return msgspec.to_builtins(conceal(result, form.secrecy), str_keys=True)
+            return _plain(called, msgspec.to_builtins(conceal(result, form.secrecy), str_keys=True))
         except ActionFailed as error:
             raise ToolFailed(called, str(error)) from error
         except Exception as error:
