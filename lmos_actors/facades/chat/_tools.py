@@ -106,12 +106,12 @@ def _form_of(function: Any, called: str, *, is_method: bool) -> _Form:
 
 
 def _plain(called: str, result: Any) -> Any:
-    """Return a result that can be sent. Raises TypeError: it is too deep, or has what JSON has not."""
+    """Return a result that can be sent. Raises ToolFailed: it is too deep, or has what JSON has not."""
     try:
         inner = [[[result]]]  # as deep as it will be in messages
         return shape_of(list[list[list[Any]]]).take(inner)[0][0][0]
     except InvalidInput as error:  # which would otherwise be the crash of the agent that shows it
-        raise TypeError(f"the tool {called!r} has returned what is no plain data: {error}") from None
+        raise ToolFailed(called, f"its result cannot be sent: {error.message}") from None
 
 
 def _secrecy_of(result: Any) -> Any:
@@ -133,10 +133,11 @@ def _made(form: _Form, function: Callable[..., Any], *, repeatable: bool = False
             result = function(**{field: getattr(checked, field) for field in arguments.__struct_fields__})
             if inspect.isawaitable(result):
                 result = await result
-            return _plain(called, msgspec.to_builtins(conceal(result, form.secrecy), str_keys=True))
+            plain = msgspec.to_builtins(conceal(result, form.secrecy), str_keys=True)
         except ActionFailed as error:
             raise ToolFailed(called, str(error)) from error
         except Exception as error:
             raise ToolFailed(called, f"{type(error).__name__}: {error}") from error
+        return _plain(called, plain)
 
     return Tool(called, form.description, form.schema, call, repeatable)
