@@ -12,7 +12,7 @@ from msgspec import Struct
 from ._events import EventDecoder
 from ._failures import REQUEST_REFUSED, model_failure
 from ._messages import ModelEnd, ModelMessage, Reasoning, TextDelta, ToolMessage, Usage
-from ._provider import PLACEHOLDER, BrokenOff, Provider, ProviderSays, body_of
+from ._provider import PLACEHOLDER, BrokenOff, ErrorEvent, Provider, body_of
 from ._texts import MOST_TOOLS, counted, file_text, result_text, tool_request
 
 if TYPE_CHECKING:
@@ -221,7 +221,7 @@ class Answer:
         self._model = ""
 
     def item_of(self, data: bytes) -> ModelItem | None:
-        """Return the item of an event, if it has one. Raises ProviderSays, ValueError or RecursionError."""
+        """Return the item of an event, if it has one. Raises ErrorEvent, ValueError or RecursionError."""
         event = _EVENT.decode(data)
         if event.type == "content_block_delta" and event.delta is not None:
             return self._piece(event.delta)
@@ -239,7 +239,7 @@ class Answer:
             case "message_stop":
                 self.is_complete = True
             case "error":
-                raise ProviderSays(event.error)
+                raise ErrorEvent(event.error)
             case _:  # a ping, or one of later versions
                 pass
         return None

@@ -25,7 +25,7 @@ ANTHROPIC_URL: Final = "https://api.anthropic.com"
 NO_EXTRA: Final = "models of providers need the extra llm: pip install 'lmos-actors[llm]'"
 
 CLOSING: Final = 1.0
-"""Seconds that closing connections may take, whoever is cancelled meanwhile."""
+"""Seconds that closing connections may take, also in a task that is cancelled."""
 
 SHOWN: Final = 500
 """Characters of what a provider says that are shown."""

@@ -156,8 +156,8 @@ def _prompts(request: ModelRequest) -> dict[str, str]:
 
 def _spoken(message: Message) -> dict[str, Any]:
     if isinstance(message, ToolMessage):
-        told = {"type": "tool_call_response", "id": message.id, "response": message.error or message.result}
-        return {"role": "tool", "parts": [told]}
+        part = {"type": "tool_call_response", "id": message.id, "response": message.error or message.result}
+        return {"role": "tool", "parts": [part]}
     parts: list[dict[str, Any]] = [_text(message.text)] if message.text else []
     if isinstance(message, ModelMessage):
         parts += [

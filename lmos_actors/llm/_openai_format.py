@@ -20,7 +20,7 @@ from ._messages import (
     ToolMessage,
     Usage,
 )
-from ._provider import PLACEHOLDER, BrokenOff, Provider, ProviderSays, body_of
+from ._provider import PLACEHOLDER, BrokenOff, ErrorEvent, Provider, body_of
 from ._texts import MOST_TOOLS, counted, file_text, result_text, tool_request
 
 if TYPE_CHECKING:
@@ -234,13 +234,13 @@ class Answer:
         self._model = ""
 
     def items_of(self, data: bytes) -> Iterator[ModelItem]:
-        """Return the items of an event. Raises ProviderSays, ValueError or RecursionError."""
+        """Return the items of an event. Raises ErrorEvent, ValueError or RecursionError."""
         if data == b"[DONE]":
             self.is_complete = True
             return
         chunk = _CHUNK.decode(data)
         if chunk.error is not None:
-            raise ProviderSays(chunk.error)
+            raise ErrorEvent(chunk.error)
         if chunk.usage is not None:
             self._usage = _usage(chunk.usage)
         self._model = chunk.model or self._model

@@ -279,14 +279,14 @@ class Provider:
         if isinstance(cause, httpx2.TransportError):
             text = f"{self.name} broke the connection off: {self._shown(cause)}"
             return Problem(MODEL_CUT if begun else MODEL_UNAVAILABLE, text, passes=not begun)
-        if isinstance(error, ProviderSays):
-            return self._told(error, begun)
+        if isinstance(error, ErrorEvent):
+            return self._reported(error, begun)
         if isinstance(error, UNREADABLE) or type(error).__module__.partition(".")[0] in FOREIGN:
             text = f"{self.name} sent what is no answer: {type(error).__name__}: {self._shown(error)}"
             return Problem(MODEL_MALFORMED, text)
         raise error
 
-    def _told(self, error: ProviderSays, begun: bool) -> Problem:
+    def _reported(self, error: ErrorEvent, begun: bool) -> Problem:
         """Return the problem that an event names."""
         kind = kind_of(error.body)
         status = {"rate_limit_error": 429, "overloaded_error": 529, "invalid_request_error": 400}.get(
@@ -375,7 +375,7 @@ class BrokenOff(httpx2.RemoteProtocolError):
         super().__init__("the answer ended before its end")
 
 
-class ProviderSays(Exception):
+class ErrorEvent(Exception):
     """An error that came among the events of an answer; `body` is what it says."""
 
     def __init__(self, body: object) -> None:

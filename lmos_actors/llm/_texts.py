@@ -1,4 +1,4 @@
-"""What all providers' formats have in common: results, tool requests and files as texts."""
+"""The parts that all providers' formats have in common: results, tool requests and files as texts."""
 
 from __future__ import annotations
 
