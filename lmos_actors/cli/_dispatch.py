@@ -138,7 +138,10 @@ def _run(words: list[str]) -> int:
         why = "all arguments stand together, before or after the options"
         return _wrong_usage(words, ConfigError(f'unexpected argument "{extra}": {why}'))
     except CycloptsError as error:
-        return _wrong_usage(words, ConfigError(" ".join(str(error).split())))
+        text = " ".join(str(error).split())
+        if words[0] == "serve" and "Unknown option: --port" in text:
+            text = "no option --port, use --listen ws://127.0.0.1:PORT"
+        return _wrong_usage(words, ConfigError(text))
     except ConfigError as error:
         return _wrong_usage(words, error)
     if code == USAGE:  # a file is wrong, which has been printed

@@ -23,6 +23,7 @@ from lmos_actors.mcp import McpServer, McpSource
 from lmos_actors.supervision import Backoff, ChildSpec
 
 from ._budget import Account, Budget, Spent, exceeded, is_last_call, left_of, tokens_of
+from ._class_checks import check_body
 from ._hand_over import BACK, HANDED_OVER, MOST_IN_A_ROW, HandOver, depth_of, hand_overs, note_of, pass_on
 from ._history import files_of, first_kept, messages_of, prompt_of, transcript_of
 from ._think import think
@@ -112,6 +113,7 @@ class ThinkingAgent(ChatAgent):
 
     def __init_subclass__(cls, **options: Any) -> None:
         fields = get_annotations(ThinkingAgent, eval_str=True)  # their types, also where the subclass stands
+        check_body(cls.__name__, vars(cls), fields)
         own = {name: hint for name, hint in fields.items() if name in vars(cls)}
         for name in own:
             if isinstance(getattr(cls, name), list):  # as people write it

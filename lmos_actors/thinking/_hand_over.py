@@ -62,8 +62,8 @@ def hand_over(
 ) -> HandOver:
     """Return the tool that hands a conversation over to a chat agent, a ref or a class.
 
-    The model knows it by its `name`, `hand_over_to_` and that of the agent by default, and by `description`,
-    which says when to use it. Raises TypeError for what is no agent.
+    The model knows it by its `name`, by default `hand_over_to_` and the name of the agent or class, and
+    by `description`, which says when to use it. Raises TypeError for what is no agent.
     """
     given: Any = agent
     if isinstance(agent, Ref):

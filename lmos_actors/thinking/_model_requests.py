@@ -63,6 +63,9 @@ MOST_TOOLS: Final = 1_024
 CUT_OFF: Final = "the answer was cut off before them"
 """Stands for the arguments of a tool that had not come when the answer was cut."""
 
+NOT_FAKED: Final = "NotFaked"
+"""The crash of a fake of `lmos_actors.testing` that has no answer: to ask again would only bury it."""
+
 NAME_ONE: Final = 'start one, such as OpenAIModel, or name it: model=sibling("model") in a tree'
 """What to do where there is no model."""
 
@@ -96,6 +99,8 @@ class ModelRequests:
             except (AgentDied, AgentUnavailable) as error:
                 if answer.began:
                     raise model_failure(MODEL_CUT, "the model broke off in its answer") from error
+                if NOT_FAKED in str(error):
+                    raise model_failure(MODEL_UNAVAILABLE, f"the model does not run: {error}") from error
                 if not left or not await is_back(self._model):
                     raise model_failure(MODEL_UNAVAILABLE, "the model does not run") from error
             except NotFound as error:

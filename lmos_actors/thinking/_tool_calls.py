@@ -60,6 +60,8 @@ MOST_CRASHES: Final = 2
 NOT_AGAIN: Final = "not called: its agent has crashed in this turn, which is a bug in it"
 """What the model gets of a call after a crash."""
 
+_LOG: Final = logging.getLogger("lmos_actors")
+
 SHOWN: Final = 200
 """Characters of unreadable arguments that the model gets back."""
 
@@ -115,6 +117,8 @@ class ToolCalls:
         self._room = trio.CapacityLimiter(limits.concurrency)
         self._unknown: set[bytes] = set()
         """The calls of which it is not known what became of them."""
+        self._missing: set[str] = set()
+        """The tools whose agents are not there."""
 
     async def carry_out(self, requests: Sequence[ToolRequest]) -> list[ToolMessage]:
         """Carry out the requests of one answer; return their results, in the order of the requests."""
@@ -163,6 +167,9 @@ class ToolCalls:
         except ToolFailed as error:
             if not tool.repeatable and _is_unknown(error.__cause__):
                 self._unknown.add(_key(request))
+            if isinstance(error.__cause__, NotFound) and request.name not in self._missing:
+                self._missing.add(request.name)
+                _LOG.warning("the tool %r cannot be called: %s", request.name, error.__cause__)
             reason = _cut(_reason_for_model(error).encode(errors="replace").decode(), self._most)
             return ToolMessage(request.id, request.name, error=reason)
         return ToolMessage(request.id, request.name, result)
@@ -239,5 +246,5 @@ def _reason_for_model(error: ToolFailed) -> str:
     if isinstance(cause, AgentDied | AgentUnavailable | MailboxFull | NotFound | RateLimited):
         return "the tool is busy or not there now; it has not begun"
     if not isinstance(cause, LmosActorsError):  # a mistake in a function, of which nobody else would hear
-        logging.getLogger("lmos_actors").error("the tool %r failed", error.tool, exc_info=cause)
+        _LOG.error("the tool %r failed", error.tool, exc_info=cause)
     return "the tool failed"

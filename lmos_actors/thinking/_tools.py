@@ -54,6 +54,8 @@ RESTART_SECONDS: Final = 10.0
 FORGET_SECONDS: Final = 1.0
 """Seconds that removing the session of a chat agent may take, also while the caller is cancelled."""
 
+_LOG: Final = logging.getLogger("lmos_actors")
+
 _OTHERS: Final = re.compile(r"[^a-zA-Z0-9_-]")
 
 _NO_NOTE: Final = "Sent as it is, also beyond 2^53."
@@ -176,14 +178,32 @@ def _named(source: Any, find: Find | None) -> Iterator[_Named]:
     elif callable(cast("object", source)) and not isinstance(source, type):
         yield _Named(tool_of(cast("Any", source)))
     else:
-        hint = (
-            "; write the class and the action: (Orders, Orders.find)"
-            if hasattr(cast("object", source), "options")
-            else ""
-        )
-        raise TypeError(
-            f"a tool is a function, a Tool, an agent's class, a ref or (ref, handle), not {source!r}{hint}"
-        )
+        raise _no_source(source)
+
+
+def check_source(source: Any) -> None:
+    """Check what can be known of a source before there is an agent. Raises TypeError."""
+    is_class = isinstance(source, type)
+    if isinstance(source, Tool | Ref | ConsumedThing) or (is_class and issubclass(source, Agent)):
+        return
+    if isinstance(source, tuple) and len(source) > 1:  # pyright: ignore[reportUnknownArgumentType]
+        return
+    if is_class or not callable(source):
+        raise _no_source(source)
+    tool_of(source)
+
+
+def _no_source(source: Any) -> TypeError:
+    hint = ""
+    if hasattr(source, "options"):
+        hint = "; write the class and the action: (Orders, Orders.find)"
+    elif isinstance(source, type):
+        hint = "; an agent's class is a subclass of Agent"
+    elif hasattr(source, "path"):
+        hint = "; a sibling stands in the partial of a ChildSpec, and not in a class"
+    return TypeError(
+        f"a tool is a function, a Tool, an agent's class, a ref or (ref, handle), not {source!r}{hint}"
+    )
 
 
 def _server_in(source: Any, find: Find | None) -> Ref[Any] | None:
@@ -250,6 +270,7 @@ def _name_of(ref: Any) -> str:
 
 def _of_agent(ref: Ref[Any], contract: Contract | None) -> Iterator[_Named]:
     if contract is None:
+        _LOG.warning("%r offers no tools to a model: nothing is known of it, as it does not run", ref)
         return
     name = _name_of(ref)
     chats = ChatAgent.__contract__.actions

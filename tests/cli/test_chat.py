@@ -78,9 +78,9 @@ class Desk(ChatAgent):
             yield turn.text
 
 
-async def _serve(told: queue.SimpleQueue[Any]) -> None:
+async def _serve(told: queue.SimpleQueue[Any], omnia: bool = True) -> None:
     over = trio.Event()
-    async with open_node(listen="ws://127.0.0.1:0", omnia=True) as node:
+    async with open_node(listen="ws://127.0.0.1:0", omnia=omnia) as node:
         await node.start(Desk)
         told.put((node.urls[0], trio.lowlevel.current_trio_token(), over))
         await over.wait()
@@ -88,8 +88,14 @@ async def _serve(told: queue.SimpleQueue[Any]) -> None:
 
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
+    with served(omnia=True) as address:
+        yield address
+
+
+@contextmanager
+def served(*, omnia: bool) -> Iterator[str]:
     told: queue.SimpleQueue[Any] = queue.SimpleQueue()
-    thread = threading.Thread(target=trio.run, args=(_serve, told))
+    thread = threading.Thread(target=trio.run, args=(_serve, told, omnia))
     thread.start()
     address, token, over = told.get(timeout=PATIENCE)
     yield f"{address.replace('ws:', 'http:')}/agents/desk"
@@ -177,6 +183,15 @@ def test_mistakes(url: str, folder: Path, place: str, words: Sequence[str], code
     assert (found[0], found[1]) == (code, "")
     assert err in found[2]
     assert "Traceback" not in found[2]
+
+
+def test_a_server_without_the_protocol_of_chats(folder: Path) -> None:
+    with served(omnia=False) as url:
+        code, _, err = chat(folder, url, "-m", "hello")
+    assert code == 3
+    assert err.endswith(
+        "; chat agents are served to this command by serve --omnia, or open_node(omnia=True)\n"
+    )
 
 
 def command(url: str, *words: str) -> list[str]:

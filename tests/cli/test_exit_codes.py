@@ -188,6 +188,7 @@ def test_the_version_needs_nothing_heavy(call: Callable[..., Ran]) -> None:
         (["run", "good.yaml", "--speed", "0"], "more than 0 and at most 1000"),
         (["run", "good.yaml", "--time-limit", "10"], "10"),
         (["run", "good.yaml", "--check-determinism", "some"], "some"),
+        (["serve", "cast.py:Actor", "--port", "80"], "no option --port, use --listen ws://127.0.0.1:PORT"),
         (["run", "goood.yaml"], 'goood.yaml: no such file, did you mean "good.yaml"?'),
         (["validate", "nothing.yaml"], "nothing.yaml: no such file"),
     ],

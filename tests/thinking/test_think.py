@@ -26,7 +26,7 @@ from lmos_actors.llm import (
     UserMessage,
     model_failure,
 )
-from lmos_actors.testing import settle
+from lmos_actors.testing import fake, in_turn, settle
 from lmos_actors.thinking import Account, Budget, Spent, Thought, think
 from tests.thinking.models import Log, Script, wants
 
@@ -458,3 +458,19 @@ def test_a_failed_answer_is_reported_in_words_for_the_caller() -> None:
     )
     _, failure = failing([[ModelEnd()]], "ANSWER_INVALID")
     assert str(failure) == "ANSWER_INVALID: the model gave an empty answer, twice"
+
+
+def test_a_fake_without_a_further_answer_says_so_and_is_not_asked_again() -> None:
+    async def main() -> None:
+        async with open_node() as node:
+            answers = in_turn([wants("clock"), ModelEnd("tools")])
+            model = await node.start(fake(Model, generate=answers))
+            with pytest.raises(ActionFailed, match=r"NotFaked: the fake of Model .* has no more answers"):
+                await think(model, "hello", tools=[clock])
+            assert len(node.crash_reports) == 1
+
+    def clock() -> str:
+        """Return the time."""
+        return "noon"
+
+    trio.run(main)

@@ -9,7 +9,7 @@ import pytest
 import trio
 from msgspec import Struct
 
-from lmos_actors import ActionFailed, Agent, Progress, action, open_node, simulate
+from lmos_actors import ActionFailed, Agent, Progress, action, open_node, sibling, simulate
 from lmos_actors.facades import (
     ChatAgent,
     ChatMedia,
@@ -25,7 +25,7 @@ from lmos_actors.facades import (
 )
 from lmos_actors.llm import ModelEnd, ModelFile, ModelMessage, TextDelta, ToolMessage, Usage, UserMessage
 from lmos_actors.testing import settle
-from lmos_actors.thinking import Account, Budget, Spent, ThinkingAgent, think
+from lmos_actors.thinking import Account, Budget, Spent, ThinkingAgent, ToolLimits, think
 from lmos_actors.transport import MemoryNetwork
 from tests.commands import called
 from tests.thinking.models import Log, Script, answered, said, wants
@@ -617,3 +617,53 @@ def test_a_session_goes_on_after_a_restart_of_the_node(tmp_path: Path) -> None:
 
     trio.run(main)
     assert log.asked[1].messages == [UserMessage("one"), ModelMessage("yes"), UserMessage("two")]
+
+
+# ---- mistakes in the body of a class
+
+
+def untyped(number):  # type: ignore[no-untyped-def] # a mistake of users
+    return number
+
+
+class NoAgent:
+    pass
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ({"tool": (look_up,)}, r"X\.tool is no field of a ThinkingAgent, did you mean 'tools'\?"),
+        ({"instruction": "Be brief."}, r"X\.instruction is no field .* did you mean 'instructions'"),
+        ({"limit": ToolLimits()}, r"X\.limit is no field .* did you mean 'limits'"),
+        ({"tools": look_up}, r"X\.tools is a tuple of tools"),
+        ({"tools": (untyped,)}, r"X\.tools: the type of 'number' of the tool 'untyped' is not known"),
+        ({"tools": (NoAgent,)}, r"X\.tools: a tool is .*NoAgent.* a subclass of Agent"),
+        ({"tools": (sibling("orders"),)}, r"X\.tools: .* a sibling stands in the partial of a ChildSpec"),
+        ({"answer": 5}, r"X\.answer is the type of the answers"),
+        ({"instructions": 5}, r"X\.instructions is a text, not 5"),
+        ({"budget": 5}, r"X\.budget is a Budget, not 5"),
+        ({"max_tokens": "x"}, r"X\.max_tokens is a whole number or None"),
+        ({"model": "gpt"}, r"X\.model is a ref to a model, not 'gpt'"),
+    ],
+)
+def test_mistakes_of_a_class_are_refused_when_it_is_made(body: dict[str, Any], message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        type("X", (ThinkingAgent,), body)
+
+
+def test_a_class_may_have_more_than_the_fields() -> None:
+    class Fine(ThinkingAgent):
+        """You help."""
+
+        tool: str = "hammer"
+        model_name = "best"
+        TOOLS = (look_up,)
+
+        def tools_of(self) -> None: ...
+
+    class Finer(Fine):
+        tools = ()
+        temperature = 0
+
+    assert Finer(tool="saw").tool == "saw"

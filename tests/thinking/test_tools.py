@@ -351,6 +351,21 @@ def test_a_crash_after_the_effect_is_told_and_not_repeated() -> None:
     simulate(main)
 
 
+def test_a_tool_whose_agent_does_not_run_is_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    calls = [wants("look_up", "1", number=1), wants("look_up", "2", number=2), ModelEnd("tools")]
+
+    async def main() -> None:
+        async with open_node() as node:
+            model = await node.start(Script, answers=(calls, "It is not there."))
+            thought = await think(model, "hello", tools=[Orders], find=node.find)
+            errors = [each.error for each in thought.messages if isinstance(each, ToolMessage)]
+            assert errors == ["the tool is busy or not there now; it has not begun"] * 2
+
+    simulate(main)
+    told = [each.getMessage() for each in caplog.records if "cannot be called" in each.getMessage()]
+    assert told == ["the tool 'look_up' cannot be called: no agent 'Orders'"]
+
+
 def test_an_agent_that_crashes_is_not_called_again_and_again() -> None:
     """Else one answer of a model could take the whole node down: its supervisor gives up at the fourth."""
 

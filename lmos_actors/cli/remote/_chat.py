@@ -23,6 +23,7 @@ from lmos_actors._core import printable
 from lmos_actors.errors import (
     ActionFailed,
     ConfigError,
+    ConnectFailed,
     DeadlineExceeded,
     LmosActorsError,
     OutcomeUnknown,
@@ -48,6 +49,11 @@ if TYPE_CHECKING:
     from lmos_actors.security import Credentials
 
 PROMPT: Final = "> "
+
+NOT_SERVED: Final = "nothing is served over WebSocket"
+"""What a server answers that knows no such address; one with chat agents names them."""
+
+OF_OMNIA: Final = "chat agents are served to this command by serve --omnia, or open_node(omnia=True)"
 
 LONGEST_SHOWN: Final = 300
 """Characters of a tool's arguments or result that are printed."""
@@ -275,6 +281,8 @@ class _Conversation:
         text = explained(error)
         if isinstance(error, ActionFailed) and error.code is not None:
             text = f"{error.code}: {error.detail or 'the turn failed'}"
+        elif isinstance(error, ConnectFailed) and NOT_SERVED in error.why:
+            text = f"{error}; {OF_OMNIA}"
         self._printer.wrong(text)
 
     def _break_line(self) -> None:

@@ -72,6 +72,9 @@ MAX_TURNS: Final = 4_096
 MAX_WAITING: Final = 8
 """Messages of one session that may wait behind the turn in progress."""
 
+NO_SESSION: Final = "session expired or not found; start a new session"
+"""The text of SESSION_EXPIRED."""
+
 LONGEST_ID: Final = 200
 """Characters of the id of a session."""
 
@@ -301,7 +304,7 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
         with _kept():
             if session_id is not None and (not new or self._sessions.has(owner, session_id)):
                 if not self._sessions.has(owner, session_id):
-                    raise _failure(SESSION_EXPIRED, "session expired or not found; start a new session")
+                    raise _failure(SESSION_EXPIRED, f"{NO_SESSION}; new=True begins one with this id")
                 return session_id
             begun = session_id or self.new_id()
             self._sessions.begin(owner, begun)
@@ -326,7 +329,7 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
         with _kept():
             found = await self._sessions.read(owner, id)
         if found is None:
-            raise _failure(SESSION_EXPIRED, "session expired or not found; start a new session")
+            raise _failure(SESSION_EXPIRED, NO_SESSION)
         return found
 
     async def _read_file(self, owner: str, id: str, reference: str) -> bytes:

@@ -1,0 +1,104 @@
+"""Checks of what stands in the body of a thinking agent, when the class is made.
+
+A mistake there would else show at the first message, as an internal error, or not at all: a field whose name
+is misspelt is any class attribute.
+"""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from inspect import isroutine
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+
+from lmos_actors.actors import Ref
+from lmos_actors.mcp import McpSource
+
+from ._answers import form_of
+from ._budget import Budget
+from ._hand_over import HandOver
+from ._tool_calls import ToolLimits
+from ._tools import check_source
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+NEARNESS: Final = 0.8
+"""How like a field a name must be to be taken for it: `tool` and `instruction` are, `model_name` is not."""
+
+_FIELD: Final = type(attrs.field())
+
+_TYPES: Final[dict[str, tuple[tuple[type, ...], str]]] = {
+    "instructions": ((str,), "a text"),
+    "budget": ((Budget,), "a Budget"),
+    "session_budget": ((Budget, type(None)), "a Budget or None"),
+    "limits": ((ToolLimits,), "ToolLimits"),
+    "history_tokens": ((int,), "a whole number"),
+    "max_tokens": ((int, type(None)), "a whole number or None"),
+    "temperature": ((int, float, type(None)), "a number or None"),
+}
+
+
+def check_body(cls: str, body: Mapping[str, Any], fields: Mapping[str, Any]) -> None:
+    """Check what stands in the body of a class of that name. Raises TypeError that names class and field."""
+    annotated = body.get("__annotations__", {})
+    for name, value in body.items():
+        if name in fields:
+            if not isinstance(value, _FIELD):
+                _check(f"{cls}.{name}", name, value)
+        elif not name.startswith("_") and name not in annotated and _is_data(value):
+            near = get_close_matches(name, fields, n=1, cutoff=NEARNESS)
+            if near:
+                raise TypeError(
+                    f"{cls}.{name} is no field of a ThinkingAgent, did you mean {near[0]!r}? "
+                    f"A field of your own is declared with its type: {name}: {type(value).__name__}"
+                )
+
+
+def _is_data(value: Any) -> bool:
+    """Return whether a member of a class is no method, action, property or nested class."""
+    return not isroutine(value) and not isinstance(value, type) and not hasattr(value, "__get__")
+
+
+def _check(place: str, name: str, value: Any) -> None:
+    if name == "tools":
+        _check_tools(place, value)
+    elif name == "answer":
+        _check_answer(place, value)
+    elif name == "model":
+        if value is not None and not isinstance(value, Ref):
+            raise TypeError(
+                f"{place} is a ref to a model, not {value!r}: start the model as an agent, and give "
+                f'model=ref, or model=sibling("model") in the partial of its ChildSpec'
+            )
+    elif name in _TYPES:
+        types, words = _TYPES[name]
+        if not isinstance(value, types) or isinstance(value, bool):
+            raise TypeError(f"{place} is {words}, not {value!r}")
+
+
+def _check_tools(place: str, value: Any) -> None:
+    if isinstance(value, property):
+        return
+    if not isinstance(value, list | tuple):
+        raise TypeError(f"{place} is a tuple of tools, such as (Weather, look_up), not {value!r}")
+    sources: tuple[Any, ...] = tuple(value)  # pyright: ignore[reportUnknownArgumentType]
+    for source in sources:
+        if isinstance(source, HandOver | McpSource):
+            continue
+        try:
+            check_source(source)
+        except TypeError as error:
+            raise TypeError(f"{place}: {error}") from None
+        except NameError:  # a type of a function that is not defined yet
+            continue
+
+
+def _check_answer(place: str, value: Any) -> None:
+    try:
+        form_of(value)
+    except TypeError as error:
+        raise TypeError(f"{place} is the type of the answers, such as str or a Struct: {error}") from None
+    except NameError:  # as above
+        return
