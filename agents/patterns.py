@@ -41,7 +41,7 @@ async def side_by_side(ask: Callable[[Item], Awaitable[Answer]], items: Sequence
 
 
 class Route(Struct):
-    """Who is to answer."""
+    """The desk that is to answer."""
 
     desk: Literal["billing", "technology", "other"]
 

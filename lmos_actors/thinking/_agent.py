@@ -23,7 +23,7 @@ from lmos_actors.mcp import McpServer, McpSource
 from lmos_actors.supervision import Backoff, ChildSpec
 
 from ._budget import Account, Budget, Spent, exceeded, is_last_call, left_of, tokens_of
-from ._class_checks import check_body
+from ._class_checks import check_body, check_fields
 from ._hand_over import BACK, HANDED_OVER, MOST_IN_A_ROW, HandOver, depth_of, hand_overs, note_of, pass_on
 from ._history import files_of, first_kept, messages_of, prompt_of, transcript_of
 from ._think import think
@@ -123,7 +123,8 @@ class ThinkingAgent(ChatAgent):
 
     @asynccontextmanager
     async def lifespan(self) -> AsyncGenerator[None]:
-        """Start MCP servers. A subclass that has a lifespan of its own enters this one in it."""
+        """Check fields; start MCP servers. A subclass with a lifespan of its own enters this one in it."""
+        check_fields(self, get_annotations(ThinkingAgent))
         self._unkept: dict[tuple[str | None, str], Spent] = {}  # by principal and session, which it names
         self._servers: list[tuple[McpSource, Ref[McpServer]]] = []
         self._starting = trio.Lock()

@@ -1,4 +1,4 @@
-"""Checks of what stands in the body of a thinking agent, when the class is made.
+"""Checks of the fields of thinking agents, when a class is made and when an agent starts.
 
 A mistake there would else show at the first message, as an internal error, or not at all: a field whose name
 is misspelt is any class attribute.
@@ -17,7 +17,7 @@ from lmos_actors.mcp import McpSource
 
 from ._answers import form_of
 from ._budget import Budget
-from ._hand_over import HandOver
+from ._hand_over import HandOver, hand_overs
 from ._tool_calls import ToolLimits
 from ._tools import check_source
 
@@ -56,6 +56,12 @@ def check_body(cls: str, body: Mapping[str, Any], fields: Mapping[str, Any]) -> 
                 )
 
 
+def check_fields(agent: Any, fields: Mapping[str, Any]) -> None:
+    """Check the fields of an agent, as they were given to its constructor. Raises TypeError likewise."""
+    for name in fields:
+        _check(f"{type(agent).__name__}.{name}", name, getattr(agent, name))
+
+
 def _is_data(value: Any) -> bool:
     """Return whether a member of a class is no method, action, property or nested class."""
     return not isroutine(value) and not isinstance(value, type) and not hasattr(value, "__get__")
@@ -76,6 +82,8 @@ def _check(place: str, name: str, value: Any) -> None:
         types, words = _TYPES[name]
         if not isinstance(value, types) or isinstance(value, bool):
             raise TypeError(f"{place} is {words}, not {value!r}")
+        if name == "history_tokens" and isinstance(value, int) and value < 0:
+            raise TypeError(f"{place} is a whole number of at least 0, not {value!r}")
 
 
 def _check_tools(place: str, value: Any) -> None:
@@ -84,6 +92,10 @@ def _check_tools(place: str, value: Any) -> None:
     if not isinstance(value, list | tuple):
         raise TypeError(f"{place} is a tuple of tools, such as (Weather, look_up), not {value!r}")
     sources: tuple[Any, ...] = tuple(value)  # pyright: ignore[reportUnknownArgumentType]
+    try:
+        hand_overs(sources)
+    except ValueError as error:
+        raise TypeError(f"{place}: {error}") from None
     for source in sources:
         if isinstance(source, HandOver | McpSource):
             continue

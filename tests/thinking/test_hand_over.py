@@ -8,6 +8,7 @@ import pytest
 import trio
 
 from lmos_actors import ActionFailed, open_node, simulate
+from lmos_actors.errors import StartFailed
 from lmos_actors.facades import ChatAgent, ChatMedia, ChatPart, ChatTurn, ToolCalled, ToolReturned, tool_of
 from lmos_actors.llm import ModelEnd, TextDelta, ToolMessage, UserMessage
 from lmos_actors.thinking import Budget, ThinkingAgent, hand_back, hand_over
@@ -283,21 +284,15 @@ def test_the_time_of_a_turn_holds_for_the_agent_that_answers() -> None:
     assert simulate(main) == pytest.approx(20)
 
 
-class Twice(ThinkingAgent):
-    """You find out what people want."""
-
-    tools = (hand_over(Billing, name="other"), hand_over(Triage, name="other"))
-
-
 def test_two_hand_overs_have_two_names() -> None:
-    async def main() -> str:
+    async def main() -> None:
         async with open_node() as node:
-            await node.start(Script, answers=("x",))
-            with pytest.raises(ActionFailed, match="INTERNAL_ERROR"):
-                await answered(await node.start(Twice))
-            return str(node.crash_reports[-1])
+            with pytest.raises(StartFailed, match=r"Triage\.tools: two tools are named 'other'"):
+                await node.start(
+                    Triage, tools=tuple(hand_over(each, name="other") for each in (Billing, Triage))
+                )
 
-    assert "two tools are named 'other'" in simulate(main)
+    simulate(main)
 
 
 def test_what_cannot_have_a_conversation() -> None:

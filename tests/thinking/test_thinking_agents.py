@@ -10,6 +10,7 @@ import trio
 from msgspec import Struct
 
 from lmos_actors import ActionFailed, Agent, Progress, action, open_node, sibling, simulate
+from lmos_actors.errors import StartFailed
 from lmos_actors.facades import (
     ChatAgent,
     ChatMedia,
@@ -395,6 +396,26 @@ checks:
 async def _exceeds(agent: Ref[Any]) -> None:
     with pytest.raises(ActionFailed, match="BUDGET_EXCEEDED"):
         await said(agent)
+
+
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
+        ({"tools": (3,)}, "Plain.tools: a tool is a function, a Tool, an agent's class, a ref or"),
+        ({"tools": (lambda x: x,)}, "the type of 'x' of the tool '<lambda>' is not known: annotate it"),
+        ({"answer": object()}, "Plain.answer is the type of the answers"),
+        ({"model": "gpt-5-mini"}, "Plain.model is a ref to a model, not 'gpt-5-mini'"),
+        ({"history_tokens": -1}, "Plain.history_tokens is a whole number of at least 0, not -1"),
+    ],
+)
+def test_mistakes_in_fields_are_found_at_the_start(fields: dict[str, Any], text: str) -> None:
+    async def main() -> None:
+        async with open_node() as node:
+            with pytest.raises(StartFailed) as failure:
+                await node.start(Plain, **fields)
+            assert text in str(failure.value)
+
+    simulate(main)
 
 
 def test_tools_and_instructions_may_depend_on_the_turn() -> None:
