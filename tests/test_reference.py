@@ -482,6 +482,7 @@ BASES = (
     _model_faults.OnLinks,
     _model_steps.Asking,
     _model_steps.TimedAsking,
+    _model_steps.Deciding,
 )
 """Structs that no file has by themselves; others that share keys have a section of their own."""
 

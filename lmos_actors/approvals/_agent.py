@@ -167,6 +167,13 @@ class Approvals(Agent, mailbox=MailboxOptions(size=MOST_ASKED)):
             self._changed()
         return self._seen(entry.approval)
 
+    # ---- for the program itself, which need not ask
+
+    def kept(self) -> tuple[Approval, ...]:
+        """Return all approvals as they stand, in the order in which they were asked."""
+        self._kept.expire()
+        return tuple(map(self._seen, self._kept))
+
     # ---- rights, places, deadlines
 
     def _may(self, agent: str) -> bool:

@@ -655,7 +655,7 @@ PROCESSES = ("kill", "stop", "cont")
 def test_the_schema_tells_what_a_thing_is_by_one_key_so_that_editors_offer_all_words_for_it() -> None:
     schema = scenario_schema()
     verbs = "read write observe subscribe invoke stream tell say query cancel stop start inject heal wait"
-    verbs += " repeat parallel expect"
+    verbs += " repeat parallel expect approve refuse"
     scenario, simulation = (schema["$defs"][name]["properties"] for name in ("Scenario", "Simulation"))
     assert [sorted(words) for words in words_offered(scenario["steps"], "do")] == [sorted(verbs.split())]
     assert words_offered(simulation["timeline"], "do") == [

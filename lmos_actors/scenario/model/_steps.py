@@ -156,6 +156,24 @@ class Start(Step, frozen=True, kw_only=True, tag="start"):
     target: Name
 
 
+class Deciding(Step, frozen=True, kw_only=True):
+    """A step that answers what an agent asks people, once it does: its oldest question, or that of `key`."""
+
+    target: Name
+    key: str | None = None
+    note: str = ""
+
+
+class Approve(Deciding, frozen=True, kw_only=True, tag="approve"):
+    """Approve what an agent asks people."""
+
+
+class Refuse(Deciding, frozen=True, kw_only=True, tag="refuse"):
+    """Refuse what an agent asks people; `by: deadline` waits until its deadline has refused it."""
+
+    by: Literal["person", "deadline"] = "person"
+
+
 class Inject(Step, frozen=True, kw_only=True, tag="inject"):
     """Inject a fault. A crash is done once the supervisor's plan has been carried out or given up.
 
@@ -234,6 +252,8 @@ AnyStep: TypeAlias = Annotated[
     | Cancel
     | Stop
     | Start
+    | Approve
+    | Refuse
     | Inject
     | Heal
     | Wait

@@ -13,11 +13,13 @@ from lmos_actors.reports import Failure
 
 from .._worlds import wait_until_idle
 from ..model import Answer, NoSecrets, Simulation
+from ._approvals import RunApprovals
 from ._faults import INJECTED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from lmos_actors.actors import Slot
     from lmos_actors.files import DataPath, Document
 
     from ..format import Cell
@@ -74,6 +76,10 @@ class Run:
     """The hub, where the file has one."""
     network: RunNetwork | None = None
     """The network, where the file has one."""
+    approvals: RunApprovals = attrs.field(
+        init=False, default=attrs.Factory(lambda self: RunApprovals(self._find_approvals), takes_self=True)
+    )
+    """What agents ask people."""
     _agents: RunAgents | None = None
     _places: dict[tuple[DataPath, bool], str] = attrs.Factory(dict[Any, str])
 
@@ -87,6 +93,9 @@ class Run:
     def deaths(self) -> int:
         """How often its node was killed."""
         return 0 if self.machine is None else self.machine.deaths
+
+    def _find_approvals(self) -> Slot | None:
+        return None if self._agents is None else self._agents.approvals()
 
     def set_agents(self, agents: RunAgents) -> None:
         """Set the agents, once the node is open."""

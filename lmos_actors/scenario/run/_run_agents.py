@@ -212,6 +212,14 @@ class RunAgents:
 
     # ---- slots
 
+    def approvals(self) -> Slot | None:
+        """Return the agent that what agents ask people goes to; None while there is none."""
+        resolver = self._node.root.rt.resolver
+        if not self._machine.has_node or self._processes is not None or resolver is None:
+            return None
+        found = resolver.at("approvals")
+        return found if isinstance(found, Slot) else None
+
     def slot(self, target: str) -> Slot:
         """Return the slot of one agent. Raises AgentUnavailable while its node is down."""
         if not self._machine.has_node:

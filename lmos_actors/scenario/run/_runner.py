@@ -60,6 +60,7 @@ AGENTS_PER_SECOND = 1_000
 
 SHOWN_CAUSES = 3
 SHOWN_CRASHES = 5
+SHOWN_APPROVALS = 5
 MOST_FAILURES = 200
 TAIL = 200
 """Log lines that are kept without `whole_log`."""
@@ -216,6 +217,7 @@ async def _run_in_environment(state: _RunState) -> None:
         run.watch.on_progress = run.report_progress
         state.on_start(RunObserver(run))
         await _run_story(state)
+        _note_unanswered(state)
         if state.completed:
             await environment.judge_final_state()
         if state.hide_secrets:
@@ -247,6 +249,18 @@ async def _run_story(state: _RunState) -> None:
         state.ended = "failed" if run.failures else "time limit"
         at = run.step_log.unfinished() or run.at
         state.add_problem("the story", f"its end within {timeout}{_of_time(state)}", f"still at {at}")
+
+
+def _note_unanswered(state: _RunState) -> None:
+    """Record what agents have asked people and nobody has answered as failures of the run."""
+    found = list(state.run.approvals.unanswered())
+    for each in found[:SHOWN_APPROVALS]:
+        what = f'approval "{each.text}" of {each.agent}'
+        saw = "its deadline has refused it" if each.state == "expired" else "nobody has answered it"
+        state.add_problem(what, 'a step "do: approve" or "do: refuse"', f'{saw} (key "{each.key}")')
+    if len(found) > SHOWN_APPROVALS:
+        others = f"{len(found) - SHOWN_APPROVALS} more that nobody has answered"
+        state.add_problem("other approvals", 'a step "do: approve" or "do: refuse"', others)
 
 
 def _of_time(state: _RunState) -> str:

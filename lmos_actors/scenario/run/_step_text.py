@@ -17,6 +17,7 @@ from ..model import (
     Cancel,
     ClockSkew,
     Crash,
+    Deciding,
     Disconnect,
     Expect,
     FaultAt,
@@ -97,6 +98,8 @@ def _words(step: Any) -> list[str]:
         return [f"{step.target}.{name}"] + ([f"as {sender}"] if sender != USER else [])
     if isinstance(step, (Stop, Start)):
         return [step.target]
+    if isinstance(step, Deciding):
+        return [f"what {step.target} asks", *([f'under "{step.key}"'] if step.key is not None else [])]
     if isinstance(step, (Query, Cancel, Heal, HealAt)):
         return [step.of]
     if isinstance(step, (Inject, FaultAt)):

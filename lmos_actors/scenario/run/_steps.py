@@ -16,6 +16,7 @@ from lmos_actors.supervision import supervisor_of
 from ..judge import MESSAGE, Verdict, fill_expect, judge_expect, waits_to_the_end
 from ..model import (
     Cancel,
+    Deciding,
     Expect,
     Heal,
     Inject,
@@ -143,7 +144,7 @@ class Story(StepExecutor):
     async def _run_with_timeout(
         self, step: Any, path: DataPath, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
     ) -> None:
-        timed = isinstance(step, Wait) or (isinstance(step, Say) and step.within is not None)
+        timed = isinstance(step, (Wait, Deciding)) or (isinstance(step, Say) and step.within is not None)
         seconds = math.inf if timed else self._within(step)
         with trio.move_on_after(seconds) as scope:
             await self._carry_out(step, path, task_status)
@@ -167,6 +168,8 @@ class Story(StepExecutor):
             await self._query_or_cancel(step, path)
         elif isinstance(step, (Stop, Start)):
             await self._stop_or_start(step, path)
+        elif isinstance(step, Deciding):
+            await self._decide(step, path)
         elif isinstance(step, Inject):
             await self.inject_fault(step, path)
             task_status.started()
@@ -214,6 +217,15 @@ class Story(StepExecutor):
             wanted = "its end" if isinstance(step, Stop) else f"a {step.target} that can be started"
             saw = error.__cause__ or error
             raise self.fail(step, path, wanted, f"{type(saw).__name__}: {saw}") from None
+
+    # ---- what agents ask people
+
+    async def _decide(self, step: Deciding, path: DataPath) -> None:
+        run, within = self.run, self._within(step)
+        deadline = trio.current_time() + within
+        saw = await run.approvals.decide(step, run.agents.path(step.target), run.watch, deadline)
+        if saw is not None:
+            raise self.fail(step, path, f"{step.target} asks for an approval within {within}", saw)
 
     # ---- listening
 

@@ -9,6 +9,7 @@ from lmos_actors.files import DataPath, did_you_mean, is_mapping, listed, mapped
 from ...model import (
     Asking,
     Cancel,
+    Deciding,
     Expect,
     Heal,
     Inject,
@@ -145,7 +146,7 @@ class StoryValidator:
             self.saying.check_saving(step, path)
         elif isinstance(step, (Query, Cancel)):
             self._going_on(step, path, scope)
-        elif isinstance(step, (Stop, Start)):
+        elif isinstance(step, (Stop, Start, Deciding)):
             self.names.agent(step.target, (*path, "target"))
         elif isinstance(step, Inject):
             self.faults.fault(step.fault, (*path, "fault"))
