@@ -13,7 +13,7 @@ from typing import Any, Final
 import trio
 
 RATE: Final = 500.0
-"""Messages of one server per second, in the long run."""
+"""Messages of one server per second that are no answers, in the long run."""
 
 BURST: Final = 5_000.0
 """Messages of one server at once."""
@@ -34,6 +34,8 @@ class Connection:
         self.why = ""
         self.status = 0
         """The last status of a failure over HTTP, 0 for none."""
+        self.owed = 0
+        """Requests that have not been answered; their answers are not counted."""
         self.rubbish = 0
         """Lines so far that were no messages."""
         self._secrets = secrets
@@ -46,13 +48,16 @@ class Connection:
             self.why = f"the MCP server {self.name} {why}"
             self.lost.set()
 
-    def admit(self) -> bool:
+    def admit(self, *, answer: bool) -> bool:
         """Count a message; return whether there may be one more. Loses the connection if not."""
+        if answer and self.owed:
+            self.owed -= 1
+            return not self.lost.is_set()
         now = trio.current_time()
         self._left = min(BURST, self._left + RATE * (now - self._counted_at)) - 1
         self._counted_at = now
         if self._left < 0:
-            self.lose(f"floods: more than {RATE:g} messages a second")
+            self.lose(f"floods: more than {RATE:g} messages a second that nobody asked for")
         return not self.lost.is_set()
 
     def shown(self, text: str) -> str:
@@ -93,6 +98,12 @@ class CountedStream:
         except StopAsyncIteration:
             self._connection.lose("has closed the connection")
             raise
-        if not self._connection.admit():
+        if not self._connection.admit(answer=is_answer(item)):
             raise StopAsyncIteration
         return item
+
+
+def is_answer(item: Any) -> bool:
+    """Return whether what came is the answer to a request: a message without a method."""
+    message = getattr(item, "message", None)
+    return message is not None and not hasattr(message, "method")

@@ -8,7 +8,7 @@ that wait; here it is an answer with status 503, and the connection is noted as 
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable  # noqa: TC003 -- read by readers only
+from collections.abc import AsyncGenerator, AsyncIterator  # noqa: TC003 -- read by readers only
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final
 
@@ -30,15 +30,15 @@ _SESSION: Final = "mcp-session-id"
 
 @asynccontextmanager
 async def open_http(
-    url: str, bearer: Callable[[], str | None], most: int, connection: Connection
+    url: str, transport: HttpTransport, most: int, connection: Connection
 ) -> AsyncGenerator[tuple[Any, Any]]:
     """Connect to a server; yield what the SDK calls its read stream and its write stream.
 
-    `bearer` returns the token. A message has at most `most` bytes.
+    A message has at most `most` bytes.
     """
     async with (
         httpx2.AsyncClient(
-            transport=_Transport(bearer, most, connection),
+            transport=transport,
             headers={"accept-encoding": "identity"},
             # who asks bounds the time of an answer, and the stream of notifications has no end
             timeout=httpx2.Timeout(None, connect=CONNECT_SECONDS),
@@ -48,10 +48,13 @@ async def open_http(
         yield CountedStream(incoming, connection), outgoing
 
 
-class _Transport(httpx2.AsyncBaseTransport):
-    """Sends requests with the token, and notes what goes wrong."""
+class HttpTransport(httpx2.AsyncBaseTransport):
+    """Sends requests with the token `bearer`, and notes what goes wrong.
 
-    def __init__(self, bearer: Callable[[], str | None], most: int, connection: Connection) -> None:
+    Made in a thread: reading certificates takes some 20 ms.
+    """
+
+    def __init__(self, bearer: str | None, most: int, connection: Connection) -> None:
         self._inner = httpx2.AsyncHTTPTransport(
             limits=httpx2.Limits(max_connections=CONNECTIONS, max_keepalive_connections=CONNECTIONS)
         )
@@ -61,9 +64,8 @@ class _Transport(httpx2.AsyncBaseTransport):
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Send a request."""
-        token = self._bearer()
-        if token is not None:
-            request.headers["authorization"] = f"Bearer {token}"
+        if self._bearer is not None:
+            request.headers["authorization"] = f"Bearer {self._bearer}"
         try:
             response = await self._inner.handle_async_request(request)
         except httpx2.TransportError as error:
@@ -75,7 +77,9 @@ class _Transport(httpx2.AsyncBaseTransport):
             return httpx2.Response(503, request=request)
         if response.status_code >= 400 and request.method != "DELETE":
             self._connection.status = response.status_code
-            if response.status_code == 404 and _SESSION in request.headers:
+            if response.status_code == 401:  # a new start reads the token again
+                self._connection.lose("does not accept the credentials (status 401): see bearer=")
+            elif response.status_code == 404 and _SESSION in request.headers:
                 self._connection.lose("has ended the session")
         if isinstance(response.stream, httpx2.AsyncByteStream):
             is_stream = response.headers.get("content-type", "").startswith("text/event-stream")

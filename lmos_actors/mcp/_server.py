@@ -233,11 +233,12 @@ class McpServer(Agent):
         limits = Limits(self.start_seconds, self.call_seconds, self.result_bytes, self.most_tools)
         most = max(self.result_bytes, MESSAGE_BYTES)
         if self.url:
-            from ._http import open_http
+            from ._http import HttpTransport, open_http
 
             token = None if self.bearer is None else _secret(self.bearer)
             connection = Connection(_place_shown(self.url), () if token is None else (token,))
-            transport = open_http(self.url, lambda: token, most, connection)
+            http = HttpTransport(token, most, connection)
+            transport = open_http(self.url, http, most, connection)
         else:
             from ._stdio import open_process
 

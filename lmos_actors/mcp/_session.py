@@ -226,6 +226,7 @@ class Session:
 
     async def _answer(self, request: Awaitable[T], what: str = "a list") -> T:
         seconds = self._limits.call_seconds
+        self._connection.owed += 1
         try:
             with trio.move_on_after(seconds):
                 return await request
@@ -332,8 +333,6 @@ def _cause(error: BaseException, connection: Connection) -> BaseException:
 
 
 def _refusal(error: BaseException, connection: Connection) -> str:
-    if connection.status in (401, 403):
-        return f"it does not accept the credentials (status {connection.status}): see bearer="
     if connection.status:
         return f"it answers with status {connection.status}"
     return connection.shown(str(error).partition("\n")[0])

@@ -29,6 +29,7 @@ from mcp.client.stdio import get_default_environment
 from mcp.shared.message import SessionMessage
 from mcp_types import INTERNAL_ERROR, ErrorData, JSONRPCError, jsonrpc_message_adapter
 
+from ._connection import is_answer
 from ._failures import McpServerLost
 
 if TYPE_CHECKING:
@@ -196,9 +197,9 @@ class _Lines:
     async def __anext__(self) -> SessionMessage:
         while (line := await self._next_line()) is not None:
             if line.strip():
-                if not self._connection.admit():
-                    break
                 message = _message_in(line)
+                if not self._connection.admit(answer=is_answer(message)):
+                    break
                 if message is not None:
                     return message
                 self._connection.rubbish += 1

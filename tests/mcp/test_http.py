@@ -19,6 +19,7 @@ from tests.mcp.well_behaved import make_server
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
+    from pathlib import Path
 
 
 @asynccontextmanager
@@ -90,6 +91,23 @@ async def test_credentials_that_are_refused_are_named(monkeypatch: pytest.Monkey
             await node.start(McpServer, url=door.url, bearer="env:MCP_TOKEN")
     assert "does not accept the credentials (status 401): see bearer=" in str(failed.value)
     assert "tok-4711" not in str(failed.value)
+
+
+async def test_a_token_that_has_changed_is_read_again_by_a_new_start(tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    await trio.Path(token).write_text("old\n")
+    async with application() as app, open_door(app) as door, open_node() as node:
+        server = await node.start(McpServer, url=door.url, bearer=f"file:{token}")
+
+        async def guarded(scope: Any, receive: Any, send: Any) -> None:
+            new = (b"authorization", b"Bearer new") in scope["headers"]
+            await (app if new else refusing(401))(scope, receive, send)
+
+        await trio.Path(token).write_text("new\n")
+        door.app = guarded
+        assert "does not accept the credentials (status 401)" in str(await asked(server, "add", a=1, b=2))
+        await server.ready()
+        assert await text_of(server, "greet", name="Ada") == "Hello Ada!"
 
 
 async def test_a_server_that_is_not_there_is_named() -> None:

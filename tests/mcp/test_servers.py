@@ -95,19 +95,22 @@ async def test_a_call_that_is_cancelled_is_cancelled_there_and_the_next_one_is_a
     await notes.ended()
 
 
-async def test_calls_side_by_side_are_answered_each() -> None:
+@pytest.mark.parametrize("count", [100, pytest.param(10_000, marks=pytest.mark.slow)])
+async def test_calls_side_by_side_are_answered_each(count: int) -> None:
+    """However many and fast: answers are no flood."""
     async with server_of(hostile("plain")) as (_, server):
         done = 0
 
         async def one() -> None:
             nonlocal done
-            assert await text_of(server, "work") == "done"
-            done += 1
+            for _ in range(count // 50):
+                assert await text_of(server, "work") == "done"
+                done += 1
 
         async with trio.open_nursery() as nursery:
-            for _ in range(100):
+            for _ in range(50):
                 nursery.start_soon(one)
-        assert done == 100
+        assert done == count
 
 
 async def test_a_server_is_gone_with_the_agent_above_it(notes: Notes) -> None:
