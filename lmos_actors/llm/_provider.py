@@ -13,10 +13,13 @@ The SDKs send requests, with all that belongs to them, and say what was refused.
 4. **While nobody can be reached, requests fail at once.** After one that could not connect, however often it
    tried, only one a second tries, and once; the first that succeeds ends that.
 5. **SDKs raise no exceptions of theirs past here**: those hold requests, and so headers.
+6. **Outages are logged, requests are not.** `OutageLog` writes one line when requests begin to fail for a
+   reason that an operator has to know, and one when the provider answers again.
 """
 
 from __future__ import annotations
 
+import logging
 from contextlib import aclosing, asynccontextmanager, suppress
 from email.utils import parsedate_to_datetime
 from math import inf
@@ -43,6 +46,7 @@ from ._keys import CLOSING
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator
     from datetime import datetime
+    from types import TracebackType
     from typing import Self
 
     from ._keys import Fields, ProviderKey
@@ -67,6 +71,12 @@ PAUSE: Final = 1.0
 
 DRAINING: Final = 0.25
 """Seconds from the last event of an answer to the end of its body: some gateways never send that."""
+
+OUTAGES: Final = frozenset({KEY_REFUSED, MODEL_BUSY, MODEL_UNAVAILABLE})
+"""The codes of failures that are logged: those that other requests will have, too."""
+
+LOG_PAUSE: Final = 60.0
+"""Seconds between two lines of the log with one code."""
 
 UNREADABLE: Final = (ValueError, RecursionError)
 """What is raised for answers that are of no known form."""
@@ -162,6 +172,46 @@ class Waits:
     idle: float
 
 
+class OutageLog:
+    """Logs when a provider begins to fail, and when it answers again; a block of it is one request."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._logger = logging.getLogger("lmos_actors")
+        self._code: str | None = None  # of the last line, None: it answers
+        self._due: dict[str, float] = {}
+        self._unlogged = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if isinstance(error, ActionFailed) and error.code in OUTAGES:
+            self._failed(error.code, error.detail or "")
+
+    def answers(self) -> None:
+        """Note that an answer has begun."""
+        if self._code is not None:
+            self._logger.warning("%s answers again%s", self._name, self._others())
+            self._code = None
+
+    def _failed(self, code: str, text: str) -> None:
+        now = trio.current_time()
+        if code == self._code or now < self._due.get(code, now):
+            self._unlogged += 1
+            return
+        shown = "".join(each if each.isprintable() else " " for each in text)
+        named = shown if self._name in shown else f"{self._name}: {shown}"
+        self._logger.warning("%s: %s%s", code, named, self._others())
+        self._code, self._due[code] = code, now + LOG_PAUSE
+
+    def _others(self) -> str:
+        count, self._unlogged = self._unlogged, 0
+        return f" ({count} more {'request has' if count == 1 else 'requests have'} failed)" if count else ""
+
+
 class Provider:
     """One provider, reached under one key.
 
@@ -186,6 +236,7 @@ class Provider:
         self._pause = pause
         self._unreachable: str | None = None  # why it could not be reached, the last time
         self._next_try = 0.0
+        self._outages = OutageLog(name)
 
     def http_client(self, most_tokens: int, connections: int) -> httpx2.AsyncClient:
         """Return the HTTP client for an SDK. Blocks for some 20 ms, which certificates take."""
@@ -213,28 +264,31 @@ class Provider:
     ) -> AsyncGenerator[ModelItem]:
         """Answer a request by one attempt, or several. Raises failures of models."""
         tries, key_read_again = 0, False
-        self._check_reachable()
-        while True:
-            self.key.value()  # read again if it has changed; fails if there is none
-            begun = False
-            try:
-                async with aclosing(attempt(request)) as items:
-                    async for item in items:
-                        begun = True
-                        self._unreachable = None
-                        yield item  # noqa: ASYNC119 -- the model that is asked closes what it is given
-                return
-            except ActionFailed:
-                raise
-            except Exception as error:
-                problem = self._problem_of(error, begun)
-            if not problem.unreachable:
-                self._unreachable = None
-            if problem.code == KEY_REFUSED and not key_read_again and self.key.has_changed():
-                key_read_again = True
-                continue
-            tries += 1
-            await self._wait_to_retry(problem, tries, deadline)
+        with self._outages:
+            self._check_reachable()
+            while True:
+                self.key.value()  # read again if it has changed; fails if there is none
+                begun = False
+                try:
+                    async with aclosing(attempt(request)) as items:
+                        async for item in items:
+                            if not begun:
+                                self._outages.answers()
+                            begun = True
+                            self._unreachable = None
+                            yield item  # noqa: ASYNC119 -- the model that is asked closes what it is given
+                    return
+                except ActionFailed:
+                    raise
+                except Exception as error:
+                    problem = self._problem_of(error, begun)
+                if not problem.unreachable:
+                    self._unreachable = None
+                if problem.code == KEY_REFUSED and not key_read_again and self.key.has_changed():
+                    key_read_again = True
+                    continue
+                tries += 1
+                await self._wait_to_retry(problem, tries, deadline)
 
     def _check_reachable(self) -> None:
         """Let one request a second try to reach a provider that could not be reached."""

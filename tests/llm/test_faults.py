@@ -209,6 +209,72 @@ async def test_requests_fail_at_once_while_the_provider_is_down(provider: str) -
             assert len(server.requests) == 1
 
 
+def logged(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """Return what was logged, and forget it."""
+    found = [one.getMessage() for one in caplog.records if one.name == "lmos_actors"]
+    caplog.clear()
+    return found
+
+
+@pytest.mark.usefixtures("_no_waits")
+@pytest.mark.parametrize("provider", PROVIDERS)
+async def test_an_outage_is_logged_once_and_so_is_its_end(
+    provider: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("KEY_OF_TESTS", SECRET)
+    down = Reply(status=503, error=f"down\nfor {SECRET}")
+    async with model_of(provider, key="env:KEY_OF_TESTS", retries=1) as (server, model):
+        server.reply(down, Reply(), *[down] * 6)
+        assert (await items(model))[-1] == END
+        assert logged(caplog) == [], "it has answered the second time"
+        for _ in range(3):
+            await items(model)
+        assert logged(caplog) == [
+            "MODEL_UNAVAILABLE: 127.0.0.1 (for test) answered 503: down for ***",
+        ]
+        server.reply(Reply(status=401), Reply(status=400))
+        await items(model)
+        assert logged(caplog) == [
+            "MODEL_KEY_REFUSED: 127.0.0.1 (for test) refuses the key (env:KEY_OF_TESTS), with status 401 "
+            "(2 more requests have failed)"
+        ]
+        await items(model)
+        assert logged(caplog) == [], "a request that is wrong is no outage"
+        assert (await items(model))[-1] == END
+        assert logged(caplog) == ["127.0.0.1 (for test) answers again"]
+
+
+@pytest.mark.usefixtures("_no_waits")
+async def test_a_provider_that_fails_now_and_then_is_logged_once_a_minute(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with model_of("openai", retries=0) as (server, model):
+        for _ in range(5):
+            server.reply(Reply(status=500), Reply())
+            await items(model)
+            await items(model)
+        assert [line.partition(" ")[0] for line in logged(caplog)] == ["MODEL_UNAVAILABLE:", "127.0.0.1"]
+        now = trio.current_time()
+        monkeypatch.setattr("lmos_actors.llm._provider.trio.current_time", lambda: now + 61)
+        server.reply(Reply(status=500))
+        await items(model)
+        (line,) = logged(caplog)
+        assert line.endswith("(4 more requests have failed)")
+
+
+async def test_a_key_that_is_missing_is_logged_with_the_model(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.delenv("NO_SUCH_KEY", raising=False)
+    async with model_of("openai", key="env:NO_SUCH_KEY") as (_, model):
+        await items(model)
+        await items(model)
+    (line,) = logged(caplog)
+    assert line.startswith(
+        "MODEL_KEY_REFUSED: 127.0.0.1 (for test): there is no key for the provider: env:NO"
+    )
+
+
 @pytest.mark.parametrize("provider", PROVIDERS)
 async def test_a_provider_that_is_away_for_a_moment_is_tried_again(
     provider: str, monkeypatch: pytest.MonkeyPatch

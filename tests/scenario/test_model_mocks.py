@@ -145,6 +145,43 @@ def test_a_request_that_no_rule_fits_is_shown_with_what_keeps_it(
     assert 'a rule for generate {"text": "Where is my order?"' in text
 
 
+def test_the_rules_that_are_shown_are_those_of_which_most_holds(project: Project) -> None:
+    others = [{"when": {"contains": word}, "reply": [calls("refund")]} for word in ("a parcel", "an order")]
+    after = [
+        {"when": {"after": "refund", "contains": "order"}, "output": "Refunded."},
+        {"when": {"after": ["refund", "look_up"]}, "output": "Both."},
+        {"when": {"after": "look_up", "match": {"$.tools.look_up.state": "lost"}}, "output": "It is lost."},
+        {
+            "when": {"after": "look_up", "contains": "order", "match": {"$.text": "Where?"}},
+            "output": "Where?",
+        },
+    ]
+    text = fails(project, [ask()], agents(scripted(*others, LOOK_UP, *after)))
+    shown = [int(rule.partition(" ")[0]) for rule in text.partition("none fits")[2].split("; rule ")[1:]]
+    assert shown == [7, 6, 5]
+    assert '$.tools.look_up.state to equal "lost" is not so' in text
+
+
+def test_a_rule_that_cannot_be_read_is_the_only_mistake(project: Project) -> None:
+    project.write(
+        "live_tree.py",
+        "from functools import partial\n"
+        "from lmos_actors import ChildSpec, SupervisorSpec\n"
+        "from lmos_actors.llm import OpenAIModel\n"
+        'tree = SupervisorSpec("t", [ChildSpec("model", partial(OpenAIModel, model="m"))])\n',
+    )
+    wait = {"do": "wait", "for": "1s"}
+    tree = {"tree": {"use": "live_tree.py:tree"}}
+    for broken in (
+        scripted({"when": {"contain": "order"}, "output": "x"}),
+        {"from": "mock", "speaks": "model", "rulez": []},
+    ):
+        (mistake,) = mistakes(project, [wait], {"model": broken}, **tree)
+        assert mistake.startswith("unknown key")
+    (live,) = mistakes(project, [wait], {}, **tree)
+    assert "a live model" in live
+
+
 def test_instructions_and_offers_are_no_words_that_were_said(project: Project) -> None:
     text = fails(project, [ask("Hello")], agents(scripted({"when": {"contains": "kind"}, "output": "x"})))
     assert "'kind' is nowhere in the input" in text

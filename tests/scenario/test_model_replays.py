@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -66,6 +67,10 @@ def test_a_reworded_tool_is_named_with_both_texts(recorded: Project) -> None:
     asked = '"Look an order up, by its number, in all shops of this countr…"'
     recorded_text = '"Look an order up."'
     assert f"at $.tools[look_up].description recorded is {recorded_text}, and asked was {asked}" in text
+    assert "--update-recordings" not in text  # no class is known that could be recorded
+    of_class = {**REPLAY, "unused": "allowed", "use": "lmos_actors.llm:Model"}
+    text = fails(recorded, STEPS, agents(of_class, doc=doc))
+    assert re.search(r"; if that is wanted: lmos-actors run \S+story.yaml --update-recordings", text)
 
 
 def test_what_was_said_otherwise_is_shown(recorded: Project) -> None:

@@ -270,7 +270,9 @@ def test_a_request_that_was_not_recorded_fails_and_names_the_nearest(project: Pr
         "replay llm",
         'a recorded invoke count {"text": "something elsewhere"} from user',
     )
-    assert failures[0][2] == 'the nearest is {"text": "something else"} (log.jsonl:6)'
+    nearest, _, way = failures[0][2].partition("; if that is wanted: lmos-actors run ")
+    assert nearest == 'the nearest is {"text": "something else"} (log.jsonl:6)'
+    assert way.endswith("story.yaml --update-recordings")
     assert failures[1] == (
         "replay llm",
         'invoke count {"text": "something else"}, as recorded',
@@ -302,7 +304,7 @@ def test_a_miss_is_never_a_live_call(project: Project, step: dict[str, Any], saw
     if step["do"] == "observe":
         again["id"] = "o"
     found = fails(project, invoke("count", {"text": "four"}), again)
-    assert [what for _, _, what in found] == [saw]
+    assert [what.partition("; if that is wanted: ")[0] for _, _, what in found] == [saw]
 
 
 def test_what_is_recorded_and_never_asked_fails_unless_allowed(project: Project) -> None:

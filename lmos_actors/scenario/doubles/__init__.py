@@ -22,5 +22,5 @@ from ._replays import (
     contract_of as contract_of,
     replay_class as replay_class,
 )
-from ._rules import tools_after as tools_after
+from ._rules import named_sender as named_sender, tools_after as tools_after
 from ._uses import USES as USES

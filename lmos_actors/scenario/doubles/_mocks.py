@@ -19,7 +19,7 @@ from lmos_actors.reports import Failure
 from .._untyped import untyped_class
 from ..model import QUESTION, USER, Chunk, Done, Mock, Progressed, Rule, Waited
 from ..values import draw, exception_class, show
-from ._rules import Request, misfits, nearest
+from ._rules import Request, misfits, named_sender, nearest
 from ._uses import note_use
 
 if TYPE_CHECKING:
@@ -110,15 +110,22 @@ NEAR: Final = NearManner()
 class MockScript:
     """State of one mock in one run, over all its incarnations: used rules and unmatched requests.
 
-    `place` returns the place of data in the file; `paths` those of agents in the tree.
+    `place` returns the place of data in the file; `paths` those of agents in the tree. `missed` are the
+    traces of requests that no rule fitted, of all mocks of the run.
     """
 
     def __init__(
-        self, name: str, entry: Mock, place: Callable[[DataPath], str], paths: Mapping[str, str]
+        self,
+        name: str,
+        entry: Mock,
+        place: Callable[[DataPath], str],
+        paths: Mapping[str, str],
+        missed: set[int],
     ) -> None:
         self.name = name
         self.entry = on_hub(entry) if entry.speaks == "relay" else entry
         self.paths = paths
+        self._missed = missed
         self._place = place
         self._used = [0] * len(entry.rules)
         self._was_used: dict[int, None] = {}
@@ -145,9 +152,13 @@ class MockScript:
                 self._was_used[index] = None
                 note_use(partial(self._give_back, index))
                 return rule
+        if request.trace in self._missed and any((request.latest or {}).values()):
+            return None  # a model hears of what failed for want of a rule: that is shown already
         self._unfit += 1
         if len(self._shown) < SHOWN:
             self._shown.append(self._no_rule(request, shown))
+            if request.trace is not None and self.entry.unmatched == "fails":
+                self._missed.add(request.trace)
         return None
 
     def _give_back(self, index: int) -> None:
@@ -164,7 +175,9 @@ class MockScript:
     def _no_rule(self, request: Request, shown: Any) -> Failure:
         found = nearest(list(zip(self.entry.rules, self._used, strict=True)), request, self.paths)
         why = "; ".join(f"{self._rule(index)}: {', '.join(reasons)}" for index, reasons in found)
-        expected = f"a rule for {request.action} {show(shown)} from {request.sender}"
+        expected = (
+            f"a rule for {request.action} {show(shown)} from {named_sender(request.sender, self.paths)}"
+        )
         return Failure(self._place(("agents", self.name)), f"mock {self.name}", expected, f"none fits; {why}")
 
     def _rule(self, index: int) -> str:

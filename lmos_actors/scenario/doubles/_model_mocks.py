@@ -59,8 +59,8 @@ def model_class(cls: type[Agent], script: MockScript) -> type[Agent]:
     return double_of(cls, lambda key, op: answered(op, respond) if op.name == GENERATE else op, {})
 
 
-def model_request(asked: Mapping[str, Any], sender: str) -> Request:
-    """Return a request to a model as rules see it. `asked` is its input, as plain data."""
+def model_request(asked: Mapping[str, Any], sender: str, trace: int | None = None) -> Request:
+    """Return a request to a model as rules see it. `asked` is its input, as plain data; see `Request`."""
     messages = [mapped(message) for message in asked["messages"]]
     said = max((place for place, one in enumerate(messages) if one.get("role") == "user"), default=-1)
     spoke = max((place for place, one in enumerate(messages) if one.get("role") != "tool"), default=-1)
@@ -93,7 +93,7 @@ def model_request(asked: Mapping[str, Any], sender: str) -> Request:
         "answer": asked.get("answer"),
     }
     searched = {"text": seen["text"], "tools": tools, "errors": errors}
-    return Request(GENERATE, seen, sender, searched, latest)
+    return Request(GENERATE, seen, sender, searched, latest, trace)
 
 
 def shown_request(request: Request) -> dict[str, Any]:
@@ -122,7 +122,9 @@ class _ModelAnswer:
         self.script = script
         self.agent = request.agent
         self.asked = request.input(request.args)
-        seen = model_request(self.asked, request.sender or USER)
+        mark = getattr(request.message, "trace", None)
+        trace = None if mark is None else mark[1]
+        seen = model_request(self.asked, request.sender or USER, trace)
         rule = script.take(seen, shown_request(seen))
         if rule is None:
             raise ActionFailed(f"no rule of mock {script.name} fits")

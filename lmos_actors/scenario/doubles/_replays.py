@@ -31,6 +31,7 @@ from ..model import USER
 from ..values import exception_class, is_shown_whole, show
 from ._differences import differences, listing
 from ._recordings import LISTENING, fits, most_similar, recorded_agent_of
+from ._rules import named_sender
 from ._uses import note_use
 
 if TYPE_CHECKING:
@@ -90,7 +91,8 @@ def _recorded_class(name: str, recorded_agents: Sequence[RecordedAgent]) -> type
 class ReplayScript:
     """State of one replay in one run, over all its incarnations.
 
-    `place` locates data in the file; `paths` are those of agents in the tree, by name.
+    `place` locates data in the file; `paths` are those of agents in the tree, by name. `file` is what can be
+    recorded anew, None where no class is known that could.
     """
 
     def __init__(
@@ -101,6 +103,7 @@ class ReplayScript:
         recorded: RecordedAgent,
         place: Callable[[DataPath], str],
         paths: Mapping[str, str] = NO_PATHS,
+        file: str | None = None,
     ) -> None:
         self.name = name
         self.paths = paths
@@ -111,6 +114,7 @@ class ReplayScript:
         self._entry = entry
         self._recording = recording
         self._place = place
+        self._file = file
         self._used: set[int] = set()
         self._was_used: set[int] = set()
         self._missed = 0
@@ -167,7 +171,9 @@ class ReplayScript:
         else:
             there = dict.fromkeys(f"{e.verb} {e.affordance}" for e in self.recorded.exchanges)
             saw = f"recorded are {', '.join(list(there)[:5]) or 'no requests'}"
-        expected = f"a recorded {what} {show(self.brief(shown))} from {sender}"
+        if self._file is not None and self._missed == 1:
+            saw += f"; if that is wanted: lmos-actors run {self._file} --update-recordings"
+        expected = f"a recorded {what} {show(self.brief(shown))} from {named_sender(sender, self.paths)}"
         self._failures.append(self._more(expected, saw))
 
     def _nearest(self, near: Exchange, shown: Any) -> str:

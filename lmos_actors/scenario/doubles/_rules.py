@@ -31,7 +31,8 @@ class Request:
     """A request as rules see it. `sender` is the path of the asking agent, `user` if none asks.
 
     Of a request to a model, `searched` is where `contains` looks, and `latest` are the tools that have
-    answered since the model has spoken, each with its error, which is empty for a result.
+    answered since the model has spoken, each with its error, which is empty for a result. `trace` is the
+    number of the message that it all began with.
     """
 
     action: str
@@ -39,6 +40,7 @@ class Request:
     sender: str
     searched: Any = None
     latest: Mapping[str, str] | None = None
+    trace: int | None = None
 
 
 def misfits(when: When, request: Request, paths: Mapping[str, str]) -> list[str]:
@@ -98,6 +100,15 @@ def is_from(sender: str, name: str, paths: Mapping[str, str]) -> bool:
     return sender == path or (name != USER and sender.startswith(f"{path}/"))
 
 
+def named_sender(sender: str, paths: Mapping[str, str]) -> str:
+    """Return the name that the file has for a sender; what that has started, as a turn, stands behind it."""
+    known = [(path, name) for name, path in paths.items() if is_from(sender, name, paths)]
+    if not known:
+        return sender
+    path, name = max(known, key=lambda each: len(each[0]))
+    return name if sender == path else f"{name} ({sender[len(path) + 1 :]})"
+
+
 def has_text(value: object, text: str) -> bool:
     """Return whether a text stands somewhere in plain data; names of members do not count."""
     if isinstance(value, str):
@@ -110,16 +121,29 @@ def nearest(
 ) -> list[tuple[int, list[str]]]:
     """Return the rules that a request fits best, by index and with what keeps it from fitting.
 
-    `rules` come with how often each was used.
+    Those of another action come last; of a model, those for the tools that have answered, or for what was
+    said, come first; then those of which most holds. `rules` come with how often each was used.
     """
-    found: list[tuple[int, list[str]]] = []
+    found: list[tuple[tuple[bool, int, int, int], int, list[str]]] = []
     for index, (rule, used) in enumerate(rules):
         reasons = misfits(rule.when, request, paths)
+        other = rule.when.action not in (None, request.action)
+        holds = _conditions(rule.when, request) - len(reasons) + other
         if not reasons and rule.times is not UNSET:
             reasons = [f"it has been used {used} of {rule.times} times"]
-        found.append((index, reasons))
-    of_action = [
-        (rules[index][0].when.action not in (None, request.action), len(reasons), index)
-        for index, reasons in found
-    ]
-    return [found[index] for _, _, index in sorted(of_action)[:NEAREST]]
+        found.append(((other, _turns_away(rule.when, request.latest), -holds, len(reasons)), index, reasons))
+    return [(index, reasons) for _, index, reasons in sorted(found)[:NEAREST]]
+
+
+def _turns_away(when: When, latest: Mapping[str, str] | None) -> int:
+    """Return how far a rule of a model is from who has spoken last: 0 for that, 2 for something else."""
+    if latest is None or when.any is True or not _misfits_of_turn(when, latest):
+        return 0
+    return 1 if any(name in latest for name in tools_after(when)) else 2
+
+
+def _conditions(when: When, request: Request) -> int:
+    """Return how many conditions a rule has, beside its action."""
+    given = [when.from_ is not None, when.contains is not None, when.equals is not UNSET]
+    turn = 0 if request.latest is None or when.any is True else max(1, len(tools_after(when)))
+    return sum(given) + turn + len(judge_match(when.match, request.input))

@@ -4,6 +4,9 @@ A model is an agent, so all of it stands in the records of a run: a request is a
 answer comes item by item, and the result of a tool is in a later request of the agent that asked. A call
 counts as carried out when its result has come back to the model, and not when the model has asked for it:
 an agent that ignores its model, or tells it that a tool has failed, has called nothing.
+
+A hand-over has no result: it counts once what was said goes to the other agent, and no more if that hands it
+back unanswered, which the model gets as an error.
 """
 
 from __future__ import annotations
@@ -25,6 +28,9 @@ if TYPE_CHECKING:
 
 GENERATE: Final = "generate"
 """The action of models."""
+
+HANDED_OVER: Final = "handed_over"
+"""The member of the metadata of a message that is handed over; it has the reason that the model gave."""
 
 RECORDS: Final = ("sent", "item", "answered", "cancelled", "dropped", "refused")
 """The kinds of records that tell of models."""
@@ -94,6 +100,8 @@ class ModelTalk:
         self.is_full = False
         self._open: dict[int, ModelRequestMade] = {}
         self._calls: dict[tuple[str, str], ToolCallMade] = {}
+        self._latest: dict[str, ModelRequestMade] = {}
+        """The last request of each agent that asks."""
 
     def record(self, kind: str, path: str, fields: Mapping[str, Any], now: float) -> None:
         """Take one record."""
@@ -103,6 +111,8 @@ class ModelTalk:
         if kind == "sent":
             if fields.get("affordance") == GENERATE and fields.get("verb") == "invoke":
                 self._sent(number, path, fields, now)
+            elif (request := self._latest.get(str(fields.get("from")))) is not None:
+                _note_hand_over(request, fields)
             return
         request = self._open.get(number)
         if request is None:
@@ -134,6 +144,7 @@ class ModelTalk:
         )
         self.requests.append(made)
         self._open[number] = made
+        self._latest[asker] = made
 
     def _returned(self, asker: str, message: Mapping[str, Any]) -> None:
         call = self._calls.pop((asker, str(message.get("id"))), None)
@@ -177,6 +188,21 @@ class ModelTalk:
     def offered(self) -> list[str]:
         """Return the names of all tools that a model was offered."""
         return list(dict.fromkeys(name for request in self.requests for name in request.offered))
+
+
+def _note_hand_over(request: ModelRequestMade, fields: Mapping[str, Any]) -> None:
+    """Count the hand-over that a request has led to, if this message of the same agent is one."""
+    waiting = [call for call in request.calls if call.state == "asked"]
+    if not waiting or fields.get("trace") != request.trace:
+        return
+    metadata = mapped(mapped(plain(fields.get("input"))).get("metadata"))
+    if HANDED_OVER not in metadata:
+        return
+    reason = mapped(metadata[HANDED_OVER]).get("reason")
+    for call in waiting:
+        if str(mapped(call.arguments).get("reason", "")) == reason:
+            call.state = "returned"
+            return
 
 
 def calls_of(requests: Sequence[ModelRequestMade]) -> list[ToolCallMade]:

@@ -36,18 +36,21 @@ class Doubles:
 
     def __init__(self, cell: Cell, document: Document, paths: Mapping[str, str]) -> None:
         self._acting: list[MockScript | ReplayScript] = []
+        missed: set[int] = set()
         self.classes: dict[str, type[Agent]] = {}
         """The class that stands for an agent in this run, by name."""
         for name, entry in cell.scenario.agents.items():
             cls = cell.system.classes.get(name)
             if isinstance(entry, Mock) and cls is not None:
-                mock = MockScript(name, entry, document.place, paths)
+                mock = MockScript(name, entry, document.place, paths, missed)
                 self._acting.append(mock)
                 self.classes[name] = _mock_class(name, cls, mock)
             elif isinstance(entry, Replay) and cls is not None and name in cell.recordings:
                 recording = cell.recordings[name]
                 recorded = recorded_agent_of(name, entry, recording, cell.label)
-                replay = ReplayScript(name, entry, recording, recorded, document.place, paths)
+                of_class = entry.use is not None or (cell.system.used is not None and name in paths)
+                file = document.name if of_class else None
+                replay = ReplayScript(name, entry, recording, recorded, document.place, paths, file)
                 self._acting.append(replay)
                 self.classes[name] = _replay_class(name, cls, replay, entry.speaks)
 

@@ -20,6 +20,7 @@ from lmos_actors.node import open_node
 from lmos_actors.persistence import SimulatedStore
 
 from .._worlds import LISTEN_ADDRESSES, begin_time, change_environment, wait_until_idle
+from ..doubles import named_sender
 from ..judge import AgentDirectory, Judges
 from ..model import (
     HUB,
@@ -469,6 +470,15 @@ def is_crash_expected(cell: Cell, path: str) -> bool:
         if isinstance(check, Restarts) or (isinstance(check, Statistics) and check.counter == "restarts")
     ]
     return any(check.of in names for check in counted)
+
+
+def way_to_expect(cell: Cell, path: str) -> str:
+    """Return how a file allows crashes of an agent, in words; empty for one that is never restarted."""
+    name = named_sender(path, cell.system.paths).partition(" ")[0]
+    entry = _entry_of(cell, name)
+    if entry is not None and entry.restart == "temporary":
+        return ""
+    return f"; if that is wanted: {{check: restarts, of: {name}, ge: 1}}"
 
 
 def _entry_of(cell: Cell, name: str) -> Any:

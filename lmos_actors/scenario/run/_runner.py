@@ -36,7 +36,7 @@ from ._doubles import Doubles
 from ._log_header import log_header
 from ._remedies import remedy_for
 from ._run import Run, RunObserver
-from ._run_environment import RunEnvironment, is_crash_expected
+from ._run_environment import RunEnvironment, is_crash_expected, way_to_expect
 from ._secrets import without_secrets
 from ._step_log import StepLog
 from ._step_text import count_steps, describe, each_step
@@ -287,7 +287,8 @@ def _note_crashes(state: _RunState) -> None:
     found = [crash for crash in run.crashes.unexpected() if not is_crash_expected(run.cell, crash[0])]
     for agent, reason, count in found[:SHOWN_CRASHES]:
         times = f" ({count} times)" if count > 1 else ""
-        state.add_problem(f"agent {agent}", "no crash that the file does not ask for", f"{reason}{times}")
+        saw = f"{reason}{times}{way_to_expect(run.cell, agent)}"
+        state.add_problem(f"agent {agent}", "no crash that the file does not ask for", saw)
     if len(found) > SHOWN_CRASHES:
         others = sum(count for _, _, count in found[SHOWN_CRASHES:])
         state.add_problem("other agents", "no crash that the file does not ask for", f"{others} more crashes")

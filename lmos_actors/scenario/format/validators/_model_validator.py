@@ -84,7 +84,9 @@ class ModelValidator:
             return
         given = mapped(self.names.cell.data.get("agents"))
         for name, cls in self.names.classes.items():
-            entry = self.names.agents.get(name)
+            entry = self.names.entry(name)
+            if entry is None:
+                continue  # it could not be read: what is wrong with it is reported already
             if is_live(cls) and not isinstance(entry, Mock | Replay):
                 of_tree = name not in given and name not in self.names.populations
                 path: DataPath = ("tree", "use") if of_tree else (*self.names.places[name], "use")
