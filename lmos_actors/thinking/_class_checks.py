@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from difflib import get_close_matches
 from inspect import isroutine
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import attrs
 
@@ -22,12 +22,12 @@ from ._tool_calls import ToolLimits
 from ._tools import check_source
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 NEARNESS: Final = 0.8
 """How like a field a name must be to be taken for it: `tool` and `instruction` are, `model_name` is not."""
 
-_FIELD: Final = type(attrs.field())
+_FIELD: Final[Any] = type(attrs.field())  # pyright: ignore[reportUnknownVariableType]
 
 _TYPES: Final[dict[str, tuple[tuple[type, ...], str]]] = {
     "instructions": ((str,), "a text"),
@@ -91,7 +91,7 @@ def _check_tools(place: str, value: Any) -> None:
         return
     if not isinstance(value, list | tuple):
         raise TypeError(f"{place} is a tuple of tools, such as (Weather, look_up), not {value!r}")
-    sources: tuple[Any, ...] = tuple(value)  # pyright: ignore[reportUnknownArgumentType]
+    sources = cast("Sequence[Any]", value)
     try:
         hand_overs(sources)
     except ValueError as error:

@@ -188,9 +188,9 @@ def check_source(source: Any) -> None:
         return
     if isinstance(source, tuple) and len(source) > 1:  # pyright: ignore[reportUnknownArgumentType]
         return
-    if is_class or not callable(source):
+    if is_class or not callable(cast("object", source)):
         raise _no_source(source)
-    tool_of(source)
+    tool_of(cast("Any", source))
 
 
 def _no_source(source: Any) -> TypeError:
