@@ -341,6 +341,7 @@ def test_where_nothing_is_secret_nothing_is_judged(project: Project, monkeypatch
         (answer("desk", words=["x"]), 'no step "desk"'),
         (answer(schema={"typ": "object"}), 'no keyword "typ" of schemas, did you mean "type"?'),
         (answer(schema={"type": "strin"}), 'did you mean "string"?'),
+        (answer(schema={"type": [{"object": 1}]}), "no type {"),
         (answer(schema={"properties": {"a": {"minimum": "x"}}}), "a number is expected here"),
         (answer(words=["x"], without=["X"]), '"x" is not to be there'),
         ({"checks": [{"check": "secrets", "values": ["sk-1"]}]}, "a reference to a secret"),

@@ -61,8 +61,8 @@ def schema_problems(schema: Any, path: DataPath = ()) -> Iterator[tuple[DataPath
             yield here, f'no keyword "{key}" of schemas{did_you_mean(key, KEYWORDS)}', True
         elif key == "type":
             for word in value if is_list(value) else [value]:
-                if word not in _WORDS:
-                    yield here, f'no type "{word}"{did_you_mean(str(word), list(_WORDS))}', False
+                if not isinstance(word, str) or word not in _WORDS:
+                    yield here, f'no type {show(word)}{did_you_mean(str(word), list(_WORDS))}', False
         elif key == "properties" and is_mapping(value):
             for name, inner in value.items():
                 yield from schema_problems(inner, (*here, name))
