@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from lmos_actors.approvals import ApprovalDesk
     from lmos_actors.supervision import Supervisor, SupervisorSpec
 
+    from ._options import NodeOptions
+
 
 class NodeApprovals:
     """The way of agents' questions to people, on one node; see `Approver` of the actors."""
@@ -35,6 +37,12 @@ class NodeApprovals:
     def is_at(self, name: str) -> bool:
         """Return whether a public name is that of the agent `approvals`."""
         return self._used and self._desk.is_at(name)
+
+
+def begin_with_node(options: NodeOptions) -> bool:
+    """Return whether the agent starts with the node: as asked, or as clients may decide."""
+    lists = () if options.security is None else options.security.access.values()
+    return options.approvals or options.allow_operations or any(each.approve for each in lists)
 
 
 def with_approvals(tree: SupervisorSpec) -> SupervisorSpec:

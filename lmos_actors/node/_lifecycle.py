@@ -30,7 +30,7 @@ from lmos_actors.supervision import (
     members_of,
 )
 
-from ._approvals import NodeApprovals, with_approvals
+from ._approvals import NodeApprovals, begin_with_node, with_approvals
 from ._discovery import Discovery
 from ._network import Connections
 
@@ -143,11 +143,11 @@ async def open_stages(tree: SupervisorSpec | None, options: NodeOptions) -> Asyn
                 discovery = Discovery(rt, connections, options)
                 whole = discovery.with_hosted_directory(tree or SupervisorSpec("root"))
                 whole = connections.with_hub(whole)
-                if options.approvals:
+                if begin_with_node(options):
                     whole = with_approvals(whole)
                 loop = lifecycle.root = _root(rt, whole, lifecycle)
                 root = Supervisor(loop)
-                rt.approvals = connections.approvals = NodeApprovals(rt, root, used=options.approvals)
+                rt.approvals = connections.approvals = NodeApprovals(rt, root, used=begin_with_node(options))
                 connections.watch(root)
                 with diagnostics_for(root, rt):
                     try:

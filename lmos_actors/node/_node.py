@@ -485,8 +485,8 @@ async def open_node(
     `"redis://HOST"`, `"memory:"` for the life of the node, or a `Store` or an `AsyncStore`.
 
     `approvals` starts the agent `approvals` with the node, and not with the first question of an agent
-    (`self.approve`). `allow_operations` lets clients on this machine decide approvals, on a node without
-    security; on others the lists `approve` of its access lists say who may.
+    (`self.approve`); so does what lets clients decide: `allow_operations`, for those on this machine, on a
+    node without security, and on others the lists `approve` of its access lists.
 
     `omnia` serves its chat agents to clients of Omnia's chat protocol too, at the addresses of `listen`:
     True, or `OmniaOptions`. `relay` makes it a hub of an AgentRelay there, at `/arc`: True, or

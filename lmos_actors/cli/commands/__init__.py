@@ -20,6 +20,7 @@ from ._project import format_ as format_, init as init, schema as schema
 from ._record import record as record
 from ._relay import relay as relay
 from ._remote import (
+    approvals as approvals,
     call as call,
     discover as discover,
     listen as listen,

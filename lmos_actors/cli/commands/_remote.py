@@ -357,6 +357,57 @@ package.module:function. May be given several times.
     )
 
 
+@app.command(sort_key=7.2, group=ELSEWHERE, usage="Usage: lmos-actors approvals [OPTIONS] URL [VERB] [ID]")
+def approvals(
+    url: Url,
+    verb: Annotated[Literal["list", "approve", "refuse"], Parameter(name="VERB")] = "list",
+    id: Annotated[str | None, Parameter(name="ID")] = None,
+    /,
+    *,
+    note: Annotated[str | None, Parameter(metavar="TEXT")] = None,
+    all_: Annotated[Switch, Parameter(name="--all")] = False,
+    options: RemoteOptions = _ALONE,
+) -> int:
+    """List what agents ask people, and approve or refuse it.
+
+    lmos-actors approvals http://127.0.0.1:8080
+
+    lmos-actors approvals http://127.0.0.1:8080 approve 7f0c2d9e-1c1b-4a77-9f5e-6f1d3c5a8b20 \
+--note "as agreed"
+
+    lmos-actors approvals https://agents.example refuse 7f0c2d9e-1c1b-4a77-9f5e-6f1d3c5a8b20 \
+--bearer env:ALICE
+
+    The right to decide is approve, in the access lists of the node; without --security, a node started \
+with --allow-operations lets its own machine decide.
+
+    Exit codes: 0 done, 1 answered with an error, such as for what is decided already, 2 the usage is wrong, \
+3 not reached, 124 time limit, 130 interrupted.
+
+    Parameters
+    ----------
+    verb
+        list, approve or refuse.
+    id
+        The id of an approval, as the list has it.
+    note
+        A remark that is kept with the decision.
+    all_
+        List what has been decided, too.
+    """
+    from ..remote._approvals import ApprovalDecision, ApprovalList, place_of
+
+    if verb == "list":
+        if id is not None or note is not None:
+            raise ConfigError("goes with approve or refuse", "ID" if id is not None else "--note")
+        return options.run_session(place_of(url), ApprovalList(all_))
+    if id is None:
+        raise ConfigError(f"{verb} what? Give the id of an approval, as the list has it", "ID")
+    if all_:
+        raise ConfigError("goes with list", "--all")
+    return options.run_session(place_of(url), ApprovalDecision(verb, id, note or ""))
+
+
 SOUGHT = Group("Which agents", sort_key=1)
 
 _NOT_SHOWN = OutwardOptions()
