@@ -221,7 +221,7 @@ class McpServer(Agent):
             raise ForbiddenCall(
                 f"{type(self).__name__}, agent {place.path!r}, uses a live MCP server, and there is no "
                 f"network and no process on virtual time; {WAY_OUT}, such as a mock of it (`from: mock`, "
-                f"`use: lmos_actors.mcp:McpServer`), or run the scenario in real time"
+                f"`use: lmos_actors.mcp:McpServer`) or a recording, or run the scenario in real time"
             )
 
     def _prepared(self) -> _Opened:

@@ -78,9 +78,24 @@ checks:
 @pytest.mark.slow
 def test_a_mock_in_a_scenario_stands_in_for_a_server(tmp_path: Path) -> None:
     shop = PAGE.partition("```yaml\n")[2].partition("```")[0]
-    (tmp_path / "desk.yaml").write_text(SCENARIO.format(shop=shop))
-    (tmp_path / "desk.py").write_text(DESK.replace('(mcp("python shop.py"),)', "()"))
-    ended = called(("run", "desk.yaml"), tmp_path, timeout=50)
+    run(tmp_path, SCENARIO.format(shop=shop))
+
+
+@pytest.mark.slow
+def test_a_server_is_recorded_and_played_without_it(tmp_path: Path) -> None:
+    shop = PAGE.rpartition("```yaml\n")[2].partition("```")[0].replace("python", sys.executable)
+    desk = '  desk: {from: agent, use: "desk.py:Desk", args: {tools: [$(agents.shop)]}}\n'
+    text = SCENARIO.format(shop=shop + desk).replace(", match: {$.tools.look_up.state: sent}", "")
+    (tmp_path / "shop.py").write_text(SHOP)
+    run(tmp_path, text.replace("\nagents:", "world: websocket\nagents:"), "--update-recordings")
+    (tmp_path / "shop.py").unlink()
+    run(tmp_path, text)
+
+
+def run(folder: Path, text: str, *options: str) -> None:
+    (folder / "desk.yaml").write_text(text)
+    (folder / "desk.py").write_text(DESK.replace('(mcp("python shop.py"),)', "()"))
+    ended = called(("run", "desk.yaml", *options), folder, timeout=50)
     assert ended.returncode == 0, ended.stdout + ended.stderr
 
 

@@ -62,7 +62,7 @@ def schema_problems(schema: Any, path: DataPath = ()) -> Iterator[tuple[DataPath
         elif key == "type":
             for word in value if is_list(value) else [value]:
                 if not isinstance(word, str) or word not in _WORDS:
-                    yield here, f'no type {show(word)}{did_you_mean(str(word), list(_WORDS))}', False
+                    yield here, f"no type {show(word)}{did_you_mean(str(word), list(_WORDS))}", False
         elif key == "properties" and is_mapping(value):
             for name, inner in value.items():
                 yield from schema_problems(inner, (*here, name))
