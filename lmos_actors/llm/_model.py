@@ -40,8 +40,9 @@ class Model(Agent, mailbox=MailboxOptions(size=MAX_REQUESTS)):
 
     At most `concurrency` requests are carried out at once. In no minute begin more than
     `requests_per_minute`, and none while those of the last minute leave no room for its input in
-    `tokens_per_minute`; None does not limit. The others wait in order, at most 4,096 together. Those that
-    cannot begin before their caller's deadline fail at once: MODEL_BUSY, with `retry_after` in seconds.
+    `tokens_per_minute`; None does not limit. The others wait in order, at most 4,096 together. One that
+    is the next and cannot begin before its caller's deadline fails then: MODEL_BUSY, with `retry_after` in
+    seconds.
 
     A node with `metrics` counts requests and tokens, one with `tracing` has a span for each request; what is
     said is in spans only with `record_prompts`.
