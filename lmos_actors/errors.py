@@ -60,12 +60,14 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
     """Return the known word most like `word`, or None when nothing is near.
 
     A path or public name, such as `cellar/bell` or `cellar.bell`, is nearest to `bell`, in which it ends.
+    Where nothing else is near, `base_url` is nearest to `url`, and `port_number` to `port`.
     """
     if len(word) > LONGEST_WORD:
         return None
     words = [each for each in islice(known, NEAREST_OF) if len(each) <= LONGEST_WORD]
     below = (each for each in words if each.endswith((f"/{word}", f".{word}")))
-    return next(chain(below, get_close_matches(word, words, n=1, cutoff=0.6)), None)
+    within = (each for each in words if each and f"_{each}_" in f"_{word}_")
+    return next(chain(below, get_close_matches(word, words, n=1, cutoff=0.6), within), None)
 
 
 class AgentError(LmosActorsError):

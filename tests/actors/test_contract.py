@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import math
+import re
 from collections import deque
 from functools import partial
 from typing import Annotated, Any, ClassVar
@@ -797,6 +798,25 @@ async def test_constructors_that_raise(virtual_clock) -> None:
             await node.root.delete_child("broken")
         with pytest.raises(NotFound, match="did you mean 'broken'"):
             await node.root.terminate_child("borken")
+
+
+async def test_a_misspelt_field_is_named_with_the_one_that_is_like_it(virtual_clock) -> None:
+    class Client(Agent):
+        url: str = ""
+        retries: int = 2
+
+        def __attrs_post_init__(self) -> None:
+            if self.url == "inner":
+                dict.fromkeys([1], colour=2)  # type: ignore[call-overload]
+
+    async with open_test_node() as node:
+        for field, hint in (("retires", ", did you mean 'retries'?"), ("base_url", ", did you mean 'url'?")):
+            with pytest.raises(StartFailed, match=f"unexpected keyword argument '{field}'{re.escape(hint)}$"):
+                await node.start(partial(Client, **{field: "x"}))  # type: ignore[arg-type]
+        for factory in (partial(Client, colour="x"), partial(Client, url="inner")):  # type: ignore[call-arg]
+            with pytest.raises(StartFailed) as found:
+                await node.start(factory)
+            assert "did you mean" not in str(found.value)
 
 
 async def test_started_that_raises(virtual_clock) -> None:

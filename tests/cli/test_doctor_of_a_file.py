@@ -24,7 +24,10 @@ if TYPE_CHECKING:
     Look = Callable[..., tuple[int, dict[str, list[dict[str, Any]]]]]
 
 AGENTS = """\
-from lmos_actors import Agent, action
+from functools import partial
+
+from lmos_actors import Agent, ChildSpec, SupervisorSpec, action
+from lmos_actors.llm import AnthropicModel, OpenAIModel
 
 class Weather(Agent):
     @action
@@ -33,6 +36,14 @@ class Weather(Agent):
 
 class Kept(Agent, durable=True):
     pass
+
+tree = SupervisorSpec(
+    "office",
+    [
+        ChildSpec("own", partial(partial(OpenAIModel, model="m", key="env:NO_SUCH_KEY"), max_tokens=9)),
+        ChildSpec("usual", partial(AnthropicModel, model="m")),
+    ],
+)
 """
 
 FILE = """\
@@ -175,6 +186,31 @@ groups:"""
     text = FILE.replace("[weather]", "[weather, many]").partition("  weather:")
     text = f"{text[0]}{agents}{text[2].partition('groups:')[2]}"
     assert look(text=text)[0] == 0
+
+
+def test_keys_of_the_models_of_a_tree(look: Look, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("NO_SUCH_KEY", "ANTHROPIC_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    text = """\
+lmos: deployment/v1
+name: desk
+tree: {{use: "examined_agents.py:tree"}}
+groups:
+  own: {{agents: [own]}}
+  usual:
+    agents: [usual]
+    {more}
+"""
+    code, found = look(text=text)
+    assert code == 1
+    for name, variable in (("own", "NO_SUCH_KEY"), ("usual", "ANTHROPIC_API_KEY")):
+        (secret,) = found[f"{name}: secret"]
+        assert (secret["verdict"], secret["saw"]) == ("fail", f"env:{variable}: the variable is not set")
+    monkeypatch.setenv("NO_SUCH_KEY", "k")
+    code, found = look("env: {ANTHROPIC_API_KEY: k}", text=text)
+    assert code == 0
+    assert found["own: secret"][0]["verdict"] == "ok"
+    assert "usual: secret" not in found, "the file has it"
 
 
 def test_a_store_that_is_in_use(look: Look, project: Path) -> None:

@@ -73,6 +73,13 @@ async def test_the_death_of_an_agent_travels_without_the_agent(virtual_clock) ->
             assert found.started
 
 
+def test_a_word_is_near_to_what_is_one_of_its_parts_where_nothing_is_like_it() -> None:
+    assert nearest("base_url", ["model", "url"]) == "url"
+    assert nearest("port_number", ["port", "host"]) == "port"
+    assert nearest("api_keys", ["keys", "api_key"]) == "api_key"
+    assert nearest("curling_stones", ["url", ""]) is None
+
+
 def test_words_that_are_too_long_to_compare_are_near_to_nothing() -> None:
     long = "a" * 101
     assert nearest(long[:100], [long[:99]]) == long[:99]

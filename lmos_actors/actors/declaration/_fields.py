@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, cast, get_origin
 
 import attrs
 
+from lmos_actors.errors import nearest
+
 from ._affordances import NOTHING, Event, Property
 
 if TYPE_CHECKING:
@@ -96,6 +98,19 @@ def collect_fields(cls: type, reserved: frozenset[str]) -> dict[str, Any]:
 
 
 _CountingAttr: Final[Any] = type(cast("object", attrs.field()))
+
+
+def name_nearest_field(error: BaseException, cls: Any) -> None:
+    """Add to the TypeError for an argument that an agent class does not take the field that is like it."""
+    if type(error) is not TypeError or not hasattr(cls, "__contract__"):
+        return
+    head, _, word = str(error).partition(_UNKNOWN_ARGUMENT)
+    if head == f"{cls.__qualname__}.__init__()" and word.endswith("'"):
+        near = nearest(word[:-1], [field.alias for field in attrs.fields(cls) if field.init])
+        error.args = (f"{error}, did you mean {near!r}?",) if near else error.args
+
+
+_UNKNOWN_ARGUMENT: Final = " got an unexpected keyword argument '"
 
 
 def _is_class_variable(hint: Any) -> bool:

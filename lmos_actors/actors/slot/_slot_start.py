@@ -16,7 +16,9 @@ from lmos_actors.errors import ConfigError, LeaseHeld, NameTaken, StartFailed, S
 
 from .._runtime import interruptible
 from ..crashes._crashes import crash_reason
+from ..crashes._report_values import class_made_by
 from ..crashes._reports import ENTERING, FACTORY, RESTORING, STARTED
+from ..declaration._fields import name_nearest_field
 from ..declaration._history import kept_turn
 from ..messages._gates import BUSY, CLOSED, DOWN, DRAINING, ENDING, IDLE, RUNNING, STARTING, STATES
 from ..messages._mailbox import PeriodicTurn
@@ -93,6 +95,7 @@ def _make(slot: Slot) -> Any:
             raise TypeError(f"the factory returned {agent!r}, which lives already; it must make a new one")
     except BaseException as exc:
         slot.state = DOWN
+        name_nearest_field(exc, class_made_by(slot.spec.factory))
         reason = crash_reason(slot, exc, FACTORY)
         slot.rt.crashes.take(slot, reason)
         raise _start_failed(slot, exc, reason) from exc

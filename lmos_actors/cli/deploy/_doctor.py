@@ -246,7 +246,7 @@ class _Deployment:
         if group.security is not None:
             load = partial(Security.load, folder / group.security)
             yield _tried(f"{name}: security", load, f"{group.security} can be used")
-        secrets = secrets_of(self._loaded.deployment, group, self._file, folder)
+        secrets = secrets_of(self._loaded, group, self._file, folder)
         for variable in secrets.variables:
             yield _secret(
                 name, Reference("env", variable), f"set the variable {variable} where `up` is started"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from lmos_actors import llm
 from lmos_actors.errors import ConfigError
 from lmos_actors.files import is_list, is_mapping, read
 from lmos_actors.llm import AnthropicModel, OpenAIModel
@@ -17,7 +17,7 @@ from lmos_actors.security import Reference
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lmos_actors.scenario import Deployment, Group
+    from lmos_actors.scenario import DeploymentFile, Group
 
 
 @attrs.define
@@ -45,9 +45,12 @@ class Secrets:
             self.files[Path(reference.place)] = None
 
 
-def secrets_of(deployment: Deployment, group: Group, file: Path, folder: Path) -> Secrets:
-    """Return the secrets of a group whose processes run in `folder`. Blocks on the disk."""
-    found = Secrets()
+def secrets_of(loaded: DeploymentFile, group: Group, file: Path, folder: Path) -> Secrets:
+    """Return the secrets of a group whose processes run in `folder`, but for those that its `env` has.
+
+    Blocks on the disk.
+    """
+    deployment, found = loaded.deployment, Secrets()
     for name in (group.cert, group.key, group.client_ca):
         if name is not None:
             found.files[folder / name] = None
@@ -60,7 +63,7 @@ def secrets_of(deployment: Deployment, group: Group, file: Path, folder: Path) -
             if path is not None:
                 found.files[file.parent / path] = None
     for name in group.agents:
-        for text in _given_to(deployment.agents.get(name)):
+        for text in _given_to(name, loaded):
             found.add(text, folder)
     if group.security is not None:
         rules = folder / group.security
@@ -71,17 +74,30 @@ def secrets_of(deployment: Deployment, group: Group, file: Path, folder: Path) -
         else:
             for text in _texts_in(data):
                 found.add(text, rules.parent)
+    for name in group.env:
+        found.variables.pop(name, None)
     return found
 
 
-def _given_to(entry: Any) -> Iterator[str]:
+def _given_to(name: str, loaded: DeploymentFile) -> Iterator[str]:
     """Yield the texts in the arguments of an agent, and the key that a model of ours has by default."""
-    args: dict[str, Any] = getattr(entry, "args", {})
+    system, entry = loaded.system, loaded.deployment.agents.get(name)
+    spec = None if entry is not None or system.used is None else system.used.agents.get(name)
+    args: dict[str, Any] = getattr(entry, "args", {}) if spec is None else _keywords(spec.factory)
     yield from _texts_in(args)
+    cls: Any = system.classes.get(name)
     models: tuple[Any, ...] = (OpenAIModel, AnthropicModel)
-    for cls in models:
-        if getattr(entry, "use", None) == f"{llm.__name__}:{cls.__name__}" and "key" not in args:
-            yield from _texts_in(attrs.fields_dict(cls)["key"].default)
+    if cls is not None and issubclass(cls, models) and "key" not in args:
+        yield from _texts_in(attrs.fields(cls).key.default)
+
+
+def _keywords(factory: Any) -> dict[str, Any]:
+    """Return the arguments by name that a factory of a tree has been given."""
+    found: dict[str, Any] = {}
+    while isinstance(factory, partial):
+        made: partial[Any] = factory
+        factory, found = made.func, {**made.keywords, **found}
+    return found
 
 
 def _texts_in(data: Any) -> Iterator[str]:

@@ -73,6 +73,7 @@ class Source:
     """A deployment to be exported; `notes` and `mistakes` grow while it is."""
 
     def __init__(self, loaded: DeploymentFile, file: str, options: ExportOptions) -> None:
+        self._loaded = loaded
         self.deployment = loaded.deployment
         self.options = options
         self.file = Path(os.path.abspath(file))
@@ -252,7 +253,7 @@ class Source:
     def secrets_of(self, name: str) -> Secrets:
         """Return the secrets that the processes of a group need. Blocks on the disk."""
         group = self.groups[name]
-        found = secrets_of(self.deployment, group, self.file, self.folder_of(group))
+        found = secrets_of(self._loaded, group, self.file, self.folder_of(group))
         if found.unreadable:
             why = f"{group.security} cannot be read, so its secrets are not known"
             self.lost_key(name, "security", why)
