@@ -11,6 +11,7 @@ names the fixture `virtual_clock` then runs on that clock:
 pytest need not rewrite the assertions in here: PYTEST_DONT_REWRITE.
 """
 
+from ._approvals import answer_approval as answer_approval
 from ._fakes import NotFaked as NotFaked, fake as fake, in_turn as in_turn
 from ._faults import Fault as Fault, FaultPlan as FaultPlan
 from ._plugin import (

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -23,10 +25,12 @@ from lmos_actors import (
 from lmos_actors.approvals import Approval, Approvals
 from lmos_actors.errors import AgentDied, KeyReused
 from lmos_actors.persistence import MemoryStore, SqliteStore
+from tests.redis_server import RedisServer, needs_redis
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable
-    from pathlib import Path
+
+    from lmos_actors.persistence import Store
 
 
 class Desk(Agent):
@@ -200,9 +204,26 @@ def test_the_agent_approvals_may_crash_while_questions_wait() -> None:
     in_a_world(world)
 
 
-@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+@asynccontextmanager
+async def store_of(kind: str, folder: Path) -> AsyncGenerator[Store | str]:
+    if kind != "redis":
+        yield MemoryStore() if kind == "memory" else SqliteStore(folder / "desk.db")
+        return
+    with TemporaryDirectory(prefix="redis") as short:  # names of sockets are short
+        server = RedisServer(Path(short))
+        try:
+            yield server.url(writers="one")
+        finally:
+            server.kill()
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite", pytest.param("redis", marks=needs_redis)])
 async def test_a_store_keeps_them_over_the_end_of_the_node(kind: str, tmp_path: Path) -> None:
-    store = MemoryStore() if kind == "memory" else SqliteStore(tmp_path / "desk.db")
+    async with store_of(kind, tmp_path) as store:
+        await keep_over_the_end(store)
+
+
+async def keep_over_the_end(store: Store | str) -> None:
     tree = SupervisorSpec("root", [ChildSpec("desk", Desk, shutdown="brutal")])
     async with open_node(tree, store=store) as node, trio.open_nursery() as nursery:
         desk = node.find(Desk)
@@ -229,6 +250,19 @@ async def test_a_store_keeps_them_over_the_end_of_the_node(kind: str, tmp_path: 
         assert await node.find(Desk).invoke(Desk.refund, 7, "o-7")
         (kept,) = await decided(node)
         assert (kept.state, kept.note) == ("approved", "yes")
+
+
+def test_a_store_that_nodes_share_is_an_error_that_names_the_fix() -> None:
+    async def world() -> None:
+        async with open_node(store=MemoryStore(shared=True)) as node:
+            desk = await node.start(Desk)
+            with pytest.raises(AgentDied):
+                await desk.invoke(Desk.refund, 5)
+            error = node.crash_reports[-1].error
+            assert isinstance(error, ConfigError)
+            assert "writers=one" in str(error)
+
+    in_a_world(world)
 
 
 def test_a_key_stands_for_one_question() -> None:
