@@ -48,7 +48,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
 
 
 def cast(*rules: dict[str, Any]) -> dict[str, Any]:
-    agents = {
+    agents: dict[str, Any] = {
         name.lower(): {"from": "agent", "use": f"handed_desk.py:{name}"}
         for name in ("Triage", "Billing", "Parrot")
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import attrs
 
@@ -93,11 +93,10 @@ def _given_to(name: str, loaded: DeploymentFile) -> Iterator[str]:
 
 def _keywords(factory: Any) -> dict[str, Any]:
     """Return the arguments by name that a factory of a tree has been given."""
-    found: dict[str, Any] = {}
-    while isinstance(factory, partial):
-        made: partial[Any] = factory
-        factory, found = made.func, {**made.keywords, **found}
-    return found
+    if not isinstance(factory, partial):
+        return {}
+    made = cast("partial[Any]", factory)
+    return {**_keywords(made.func), **made.keywords}
 
 
 def _texts_in(data: Any) -> Iterator[str]:
