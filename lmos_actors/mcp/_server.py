@@ -11,6 +11,7 @@ agent, and its supervisor restarts it. Calls that were in progress end as those 
 from __future__ import annotations
 
 import math
+import os
 import shlex
 from collections.abc import AsyncGenerator, Callable  # noqa: TC003 -- types of actions are read
 from contextlib import asynccontextmanager
@@ -235,7 +236,7 @@ class McpServer(Agent):
         if self.url:
             from ._http import HttpTransport, open_http
 
-            token = None if self.bearer is None else _secret(self.bearer)
+            token = None if self.bearer is None else _token(self.bearer)
             connection = Connection(_place_shown(self.url), () if token is None else (token,))
             http = HttpTransport(token, most, connection)
             transport = open_http(self.url, http, most, connection)
@@ -259,12 +260,19 @@ class _Opened:
     session: Callable[[], Any]
 
 
+def _token(reference: str) -> str:
+    token = _secret(reference)
+    if not (token.isascii() and token.isprintable()):
+        raise ConfigError(f"{reference}: has characters that no header may have", "McpServer.bearer")
+    return token
+
+
 def _secret(reference: str) -> str:
     source = SecretSource(Reference.parse(reference))
     value = source.read()
     if value is None:
         raise ConfigError(f"there is no secret: {source.problem}")
-    return value.decode().strip()
+    return os.fsdecode(bytes(value)).strip()
 
 
 def _place_shown(url: str) -> str:

@@ -65,7 +65,7 @@ MOST_PAGES: Final = 1_000
 """Pages of one list."""
 
 TOOL_BYTES: Final = 32_768
-"""Bytes of the description and the schemas of one tool."""
+"""Bytes of one tool, with its description and schemas, of a resource, and of a prompt."""
 
 TEXT: Final = 4_096
 """Characters of names, descriptions and instructions."""
@@ -153,7 +153,7 @@ class Session:
             McpResource(each.uri_template, each.name, _bounded(each.description), each.mime_type or "", True)
             for each in templates
         ]
-        return Found(tuple(found[:most]))
+        return Found(tuple(filter(_fits, found[:most])))
 
     async def prompts(self) -> Found:
         """Return the prompts."""
@@ -161,7 +161,7 @@ class Session:
             return Found(())
         most = self._limits.most_tools
         listed = await self._pages(self._client.list_prompts, lambda page: page.prompts, most)
-        return Found(tuple(map(_prompt_of, listed[:most])))
+        return Found(tuple(filter(_fits, map(_prompt_of, listed[:most]))))
 
     def _offers(self, what: str) -> bool:
         capabilities = self._client.session.server_capabilities
@@ -384,6 +384,11 @@ def _tool_of(tool: types.Tool) -> tuple[McpTool, str | None]:
         if problem is not None:
             return taken, f"one of its schemas is not right: {problem}"
     return taken, None
+
+
+def _fits(entry: McpResource | McpPrompt) -> bool:
+    """Return whether an entry of a list is no longer than a tool may be."""
+    return len(msgspec.json.encode(entry)) <= TOOL_BYTES
 
 
 def _json(schema: dict[str, Any]) -> str:

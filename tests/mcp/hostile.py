@@ -104,11 +104,16 @@ def answer(message: dict[str, Any]) -> None:
                     "id": id,
                     "result": {
                         "protocolVersion": params["protocolVersion"],
-                        "capabilities": {"tools": {}},
+                        "capabilities": {"tools": {}, **({"resources": {}} if MODE == "odd" else {})},
                         "serverInfo": about,
                     },
                 }
             )
+        case "resources/list":
+            long = {"uri": "note://" + "x" * 100_000, "name": "long"}
+            put({"id": id, "result": {"resources": [long, {"uri": "note://a", "name": "a"}]}})
+        case "resources/templates/list":
+            put({"id": id, "result": {"resourceTemplates": []}})
         case "tools/list":
             put({"id": id, "result": tools(params.get("cursor"))})
         case "tools/call":

@@ -137,6 +137,7 @@ async def test_tools_that_break_a_rule_are_left_out_with_the_reason() -> None:
         assert "must not refer to another document" in left["away"]
         assert "must not refer to another document" in left["file"]
         assert left[""] == "it has no name"
+        assert [each.uri for each in await server.read(McpServer.resources)] == ["note://a"]
 
 
 async def test_a_question_for_the_password_of_the_user_is_declined() -> None:

@@ -93,6 +93,16 @@ async def test_credentials_that_are_refused_are_named(monkeypatch: pytest.Monkey
     assert "tok-4711" not in str(failed.value)
 
 
+async def test_a_token_that_no_header_may_have_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MCP_TOKEN", "tok-4711\nx-admin: yes")
+    async with open_node() as node:
+        with pytest.raises(
+            StartFailed, match="env:MCP_TOKEN: has characters that no header may have"
+        ) as failed:
+            await node.start(McpServer, url="http://127.0.0.1:1/mcp", bearer="env:MCP_TOKEN")
+    assert "tok-4711" not in str(failed.value)
+
+
 async def test_a_token_that_has_changed_is_read_again_by_a_new_start(tmp_path: Path) -> None:
     token = tmp_path / "token"
     await trio.Path(token).write_text("old\n")
