@@ -174,6 +174,11 @@ def test_a_log_that_was_changed_is_told(tmp_path: Path) -> None:
             "log:",
             "is not a line of a message log",
         ),
+        (
+            WHOLE[:1000].rpartition("\n")[0].encode() + b'\n{"n":3,"t":' + b"9" * 400 + b"}\n",
+            "log:",
+            "is not a line of a message log",
+        ),
         (b"[" * 100_000 + b"\n", "log:1:1", "is not a message log"),
     ],
 )

@@ -47,11 +47,16 @@ class LogLine:
         return next((sort for mark, sort in marks.items() if mark in self.data), "")
 
 
+LONGEST: Final = 1e15
+"""Seconds: more no log is about, and an integer may be too large to be any."""
+
+
 def _is_sound(data: dict[str, Any]) -> bool:
     """Return whether the members that every head, or record, has are of the right type."""
     if "n" not in data:
         return type(mapped(data.get("run")).get("seed", 0)) is int
-    timed = type(data["n"]) is int and type(data.get("t", 0)) in (int, float)
+    time = data.get("t", 0)
+    timed = type(data["n"]) is int and type(time) in (int, float) and -LONGEST < time < LONGEST
     return timed and type(data.get("kind", "")) is str
 
 
