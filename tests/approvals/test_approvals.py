@@ -23,14 +23,14 @@ from lmos_actors import (
     simulate,
 )
 from lmos_actors.approvals import Approval, Approvals
-from lmos_actors.errors import AgentDied, KeyReused
+from lmos_actors.errors import AgentDied, KeyReused, StoreFailed
 from lmos_actors.persistence import MemoryStore, SqliteStore
 from tests.redis_server import RedisServer, needs_redis
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 
-    from lmos_actors.persistence import Store
+    from lmos_actors.persistence import Batch, Conflict, Durability, Store
 
 
 class Desk(Agent):
@@ -250,6 +250,42 @@ async def keep_over_the_end(store: Store | str) -> None:
         assert await node.find(Desk).invoke(Desk.refund, 7, "o-7")
         (kept,) = await decided(node)
         assert (kept.state, kept.note) == ("approved", "yes")
+
+
+class Failing(MemoryStore):
+    """A store that fails on demand."""
+
+    fails = False
+
+    def commit(self, batches: Sequence[Batch], durability: Durability) -> list[Conflict | None]:
+        if self.fails:
+            raise StoreFailed(self.name, "it is full", "make room")
+        return super().commit(batches, durability)
+
+
+def test_while_the_store_fails_questions_wait_and_nothing_is_decided() -> None:
+    async def world() -> None:
+        store = Failing()
+        async with open_node(store=store, approvals=True) as node, trio.open_nursery() as nursery:
+            desk, approvals = await node.start(Desk), node.find(Approvals)
+            store.fails = True
+            answer = begun(nursery, desk, 5)
+            await trio.sleep(20)
+            assert await approvals.invoke(Approvals.entries) == []
+            store.fails = False
+            (found,) = await waiting(node)
+            store.fails = True
+            with pytest.raises(ActionFailed) as refused:
+                await approvals.invoke(Approvals.accept, found.id)
+            assert refused.value.code == "STORE_FAILED"
+            assert [each.state for each in await approvals.invoke(Approvals.entries)] == ["waiting"]
+            store.fails = False
+            await trio.sleep(20)
+            await approvals.invoke(Approvals.refuse, found.id)
+            assert not await answer.receive()
+            assert node.crash_reports == ()
+
+    in_a_world(world)
 
 
 def test_a_store_that_nodes_share_is_an_error_that_names_the_fix() -> None:
