@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from functools import lru_cache
 from typing import Any, Final
 
@@ -12,8 +11,8 @@ from lmos_actors.protocol.td import schema_of, type_name
 
 from ._tools import without_notes
 
-_FENCE: Final = re.compile(r"\A\s*```[a-z]*\s*\n(.*?)\n?\s*```\s*\Z", re.DOTALL)
-"""Code marks around all of an answer: many models write them around JSON, whatever they are asked."""
+_MARK: Final = "```"
+"""Around all of an answer: many models write code marks around JSON, whatever they are asked."""
 
 _MEMBER: Final = "answer"
 """The member of an object that holds an answer which is none: providers take the schema of an object only."""
@@ -54,9 +53,8 @@ class AnswerForm:
                     "the model gave an empty answer, twice", "Your answer is empty. Answer the user."
                 )
             return text
-        marked = _FENCE.match(text)
         try:
-            data = (marked[1] if marked else text).encode()
+            data = _unmarked(text).encode()
             if self._wrapped:
                 data = msgspec.json.decode(data, type=dict[str, msgspec.Raw])[_MEMBER]
             return self._decoder.decode(data)
@@ -69,6 +67,14 @@ class AnswerForm:
             f"Your answer is no {self._name} in JSON that meets the schema: {why}. "
             "Answer again, with the JSON alone.",
         )
+
+
+def _unmarked(text: str) -> str:
+    """Return what stands between code marks, or the text; in one pass, as models also write lines for ever."""
+    first, _, rest = text.strip().partition("\n")
+    language = first.removeprefix(_MARK).strip()
+    is_marked = first.startswith(_MARK) and rest.endswith(_MARK) and (not language or language.isalpha())
+    return rest.removesuffix(_MARK) if is_marked else text
 
 
 @lru_cache(maxsize=256)

@@ -234,6 +234,7 @@ class Point:
     [
         (Plan, '{"steps": ["go"]}', Plan(["go"])),
         (Plan, '```json\n{"steps": ["go"], "days": 2}\n```', Plan(["go"], 2)),
+        (Plan, ' \n```\n{"steps": ["go"]}```\n\n', Plan(["go"])),
         (Point, '{"x": 1, "y": 2}', Point(1, 2)),
         (list[Plan], '{"answer": [{"steps": []}]}', [Plan([])]),
         (int, '{"answer": 17}', 17),
@@ -257,7 +258,8 @@ def test_a_broken_answer_is_repaired_once() -> None:
     again = log.asked[1].messages[-1]
     assert isinstance(again, UserMessage)
     assert "Expected `array`, got `str` - at `$.steps`" in again.text
-    for broken in ("no JSON", '{"steps": [], "days": 0}', "[]", "{}", "[" * 5_000):
+    endless = "```json" + "\n" * 100_000  # which a pattern may take minutes for
+    for broken in ("no JSON", endless, '{"steps": [], "days": 0}', "[]", "{}", "[" * 5_000):
         log, _ = failing([broken], "ANSWER_INVALID", answer=Plan)
         assert len(log.asked) == 2
     failing(["{}"], "ANSWER_INVALID", answer=int)
