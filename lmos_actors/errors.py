@@ -673,7 +673,7 @@ class ConfigError(LmosActorsError):
 
 
 class SlowTurnWarning(RuntimeWarning):
-    """A `def` turn took longer than 100 ms; nothing else could run meanwhile."""
+    """A `def` turn, or a function as a tool, took longer than 100 ms; nothing else could run meanwhile."""
 
 
 # --- raising collected exceptions as one group, without duplicates

@@ -191,6 +191,7 @@ from .messages._operation import (
     TURN as TURN,
     Operation as Operation,
     Parameter as Parameter,
+    invoked_stream as invoked_stream,
     not_in as not_in,
 )
 from .messages._output_queue import OutputQueue as OutputQueue

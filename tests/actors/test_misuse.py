@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 import trio
@@ -25,9 +26,7 @@ from lmos_actors import (
     prop,
 )
 from lmos_actors.testing import open_test_node
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+from lmos_actors.transport import MemoryNetwork
 
 
 class Counter(Agent):
@@ -162,6 +161,31 @@ async def test_the_wrong_verb_names_the_right_one(virtual_clock: object) -> None
             await counter.read(Counter.steps)
         with pytest.raises(TypeError, match=r"not 'count'$"):
             await counter.read("count")
+
+
+class Ticker(Agent):
+    @action
+    async def ticks(self, number: int) -> AsyncIterator[int]:
+        for tick in range(number):
+            yield tick
+
+
+@pytest.mark.parametrize("far", [False, True])
+async def test_a_stream_is_neither_invoked_nor_iterated_at_once(virtual_clock: object, far: bool) -> None:
+    network = MemoryNetwork()
+    async with (
+        open_node(listen="ws://there:80", network=network) as there,
+        open_node(network=network) as here,
+    ):
+        ticker: Any = await there.start(Ticker)
+        if far:
+            ticker = await here.consume(Ticker, "http://there/agents/ticker")
+        with pytest.raises(TypeError, match=r"ticks.* has many outputs.* async with ref\.stream"):
+            await ticker.invoke(Ticker.ticks, 3)
+        with pytest.raises(TypeError, match=r"a stream is entered.*: async with ref\.stream"):
+            [tick async for tick in ticker.stream(Ticker.ticks, 3)]
+        async with ticker.stream(Ticker.ticks, 3) as items:
+            assert [item async for item in items] == [0, 1, 2]
 
 
 async def test_what_is_looked_for_in_the_wrong_way_is_named(virtual_clock: object) -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import trio
 
 from lmos_actors import ActionFailed, ChildSpec, InvalidInput, open_node, simulate
-from lmos_actors.errors import ToolFailed
+from lmos_actors.errors import SlowTurnWarning, ToolFailed
 from lmos_actors.facades import ChatAgent, ChatTurn, tool_of
 from lmos_actors.facades.chat import (
     ClientAnswer,
@@ -417,6 +419,8 @@ def test_parameters_of_tools_need_types() -> None:
 
     with pytest.raises(TypeError, match="the type of 'a' of the tool 'bare' is not known"):
         tool_of(bare)
+    with pytest.raises(TypeError, match="in_thread is for a function that blocks"):
+        tool_of(look_up_later, in_thread=True)
     with pytest.raises(TypeError, match="tool_of takes a function"):
         tool_of(5)  # type: ignore[arg-type]
 
@@ -486,3 +490,48 @@ def test_a_full_disk_fails_turns_and_loses_nothing() -> None:
             assert node.crash_reports == ()
 
     simulate(main)
+
+
+async def look_up_later(order: int) -> int:
+    return order
+
+
+def test_a_function_that_blocks_is_named_or_called_in_a_thread() -> None:
+    here = threading.get_ident()
+    cannot_go_on, went_on = threading.Event(), trio.Event()
+
+    def blocks(seconds: float) -> bool:
+        cannot_go_on.wait(seconds)
+        return threading.get_ident() == here
+
+    async def main() -> None:
+        with pytest.warns(SlowTurnWarning, match=r"the tool 'blocks' .* tool_of\(function, in_thread=True\)"):
+            assert await tool_of(blocks).call({"seconds": 0.15}) is True
+        async with trio.open_nursery() as nursery:
+
+            async def call() -> None:
+                assert await tool_of(blocks, in_thread=True).call({"seconds": 60}) is False
+                went_on.set()
+
+            nursery.start_soon(call)
+            cannot_go_on.set()  # while the thread waits for it
+            await went_on.wait()
+        cannot_go_on.clear()
+        with trio.move_on_after(0.01) as scope:
+            await tool_of(blocks, in_thread=True).call({"seconds": 60})
+        assert scope.cancelled_caught  # and the thread is left behind
+        cannot_go_on.set()
+
+    trio.run(main)
+
+
+def test_a_tool_that_is_written_for_asyncio_is_answered_with_the_way_out() -> None:
+    async def sleeps() -> None:
+        await asyncio.sleep(1)
+
+    async def main() -> None:
+        with pytest.raises(ToolFailed) as failed:
+            await tool_of(sleeps).call({})
+        assert "agents run on trio" in "".join(getattr(failed.value.__cause__, "__notes__", []))
+
+    trio.run(main)

@@ -314,6 +314,14 @@ class Operation:
 _SORTS: Final = {"?": "property", "=": "property", "!": "event"}
 
 
+def invoked_stream(op: Operation) -> TypeError:
+    """Make the error of `ref.invoke` for an action with many outputs, which has none to return."""
+    return TypeError(
+        f"{op.label} has many outputs, and none to return: async with ref.stream(...) as items, and in it "
+        f"async for item in items"
+    )
+
+
 def not_in(table: Mapping[str, Operation], key: str, path: str) -> AgentError:
     """Make the error for a key that is not in a table: its name is of another sort, or of none."""
     name = key.lstrip("?=!+")

@@ -8,7 +8,18 @@ from __future__ import annotations
 
 import math
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING, Any, Final, Generic, Literal, ParamSpec, Protocol, TypeVar, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Final,
+    Generic,
+    Literal,
+    NoReturn,
+    ParamSpec,
+    Protocol,
+    TypeVar,
+    overload,
+)
 
 import attrs
 import trio
@@ -126,8 +137,8 @@ class Ref(Generic[A_co]):
         """Have an action carried out and return its output.
 
         Raises InvalidInput, ActionFailed (the action's own failure), AgentDied, AgentUnavailable,
-        MailboxFull, NotFound; DeadlineExceeded on a ref made by `within`. RuntimeError, at once, when
-        called in a `def` handler, which cannot await it.
+        MailboxFull, NotFound; DeadlineExceeded on a ref made by `within`; TypeError for an action with many
+        outputs (`stream`). RuntimeError, at once, when called in a `def` handler, which cannot await it.
         """
         link = self._link
         turns = link.turns
@@ -159,7 +170,8 @@ class Ref(Generic[A_co]):
         The agent is at most 16 items ahead of the consumer. Leaving the block early cancels the run.
         """
         link = self._opened("stream")
-        return link.open(Invocation(_action("stream", handle), args, kwargs, self._seconds, stream=True))
+        key = _action("stream", handle)
+        return Streaming(link.open(Invocation(key, args, kwargs, self._seconds, stream=True)))
 
     def tell(
         self: Ref[A],
@@ -357,6 +369,29 @@ class Ref(Generic[A_co]):
     def mailbox_statistics(self) -> MailboxStatistics:
         """Return how full the mailbox is, and how many senders are held back."""
         return self._link.mailbox_statistics()
+
+
+class Streaming(Generic[T]):
+    """What `ref.stream` returns: to be entered."""
+
+    __slots__ = ("_opened",)
+
+    def __init__(self, opened: AbstractAsyncContextManager[T]) -> None:
+        self._opened = opened
+
+    def __aenter__(self) -> Coroutine[Any, Any, T]:
+        return self._opened.__aenter__()
+
+    def __aexit__(self, *exc_info: Any) -> Coroutine[Any, Any, bool | None]:
+        return self._opened.__aexit__(*exc_info)
+
+    if not TYPE_CHECKING:  # for those that have no checker
+
+        def __aiter__(self) -> NoReturn:
+            raise TypeError(
+                "a stream is entered, so that leaving it ends the run: async with ref.stream(...) as items, "
+                "and in it async for item in items"
+            )
 
 
 NO_KEYWORDS: Final[dict[str, Any]] = {}

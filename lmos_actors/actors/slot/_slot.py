@@ -133,7 +133,7 @@ from ..messages._mailbox import (
 )
 from ..messages._monitor import NORMAL, SHUTDOWN, Down, ExitReason
 from ..messages._observers import ALL_EVENTS, MONITORS, Feed, Occurrence, Sinks, event_key, property_key
-from ..messages._operation import ASKING, CHECKED, RUNS, named, not_in
+from ..messages._operation import ASKING, CHECKED, RUNS, STREAM, invoked_stream, named, not_in
 from ..values import conceal
 from ._calls import LocalCall, LocalStream, ask_with_sources, with_sources
 from ._lifespan_task import LifespanTask, is_cancel
@@ -583,6 +583,8 @@ class Slot:
         if budget < 0 and not self.queues_now:  # else it waits anyway
             await self.yield_to_others()
         if (self.gate and not self.leave_tally()) or op.kind:
+            if op.kind == STREAM:
+                raise invoked_stream(op)
             return await self.ask_queued(Ask(self, op, args, self.sender(), None), seconds)
         try:
             return self.run_inline(op, args)

@@ -35,10 +35,12 @@ from lmos_actors.actors import (
     CURRENT,
     MONITORS,
     OUT_SEATS,
+    STREAM as MANY_OUTPUTS,
     Feed,
     Invocation,
     OutputQueue,
     going_out,
+    invoked_stream,
     outgoing_trace,
     sent_numbers,
 )
@@ -246,8 +248,9 @@ class RemoteLink:
         The deadline is swept here, and sent to the peer.
         """
         found = self.table.get(key)
-        if found is not None and found.streams:  # which are never repeated: the attempt is not named
-            return await self._ask_with_sources(Invocation(key, args, kwargs, seconds))
+        if found is not None and (found.streams or found.kind == MANY_OUTPUTS):
+            # which are never repeated: the attempt is not named
+            return await self._ask_with_sources(Invocation(key, args, kwargs, seconds), found)
         op, ask = self._pending(key, args, kwargs, seconds, attempt)
         going, deadlines = ask.going, cast("Any", self.rt.deadlines)
         # not `with going`: without one it would take a second coroutine, or a context that does nothing
@@ -421,8 +424,13 @@ class RemoteLink:
                 call.going.ended(error)
             raise
 
-    async def _ask_with_sources(self, invocation: Invocation) -> Any:
-        """Have a run with input streams carried out, and iterate their sources in this task."""
+    async def _ask_with_sources(self, invocation: Invocation, op: Operation) -> Any:
+        """Have a run with input streams carried out, and iterate their sources in this task.
+
+        Raises TypeError where it has an output stream, too.
+        """
+        if op.kind == MANY_OUTPUTS:
+            raise invoked_stream(op)
         call = self._call(invocation)
         await self._send(call)
         call.begin_deadline()

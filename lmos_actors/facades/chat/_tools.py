@@ -7,21 +7,35 @@ arguments are checked before it is called, and what it raises is no crash of the
 from __future__ import annotations
 
 import inspect
+import warnings
 from functools import lru_cache, partial
 from types import NoneType
-from typing import TYPE_CHECKING, Any, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, Final, get_origin, get_type_hints
 
 import attrs
 import msgspec
+import trio
 
 from lmos_actors.actors import Progress, conceal, shape_of
-from lmos_actors.errors import ActionFailed, InvalidInput, ToolFailed
+from lmos_actors.errors import ActionFailed, InvalidInput, SlowTurnWarning, ToolFailed
 from lmos_actors.protocol.td import schema_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from lmos_actors.actors import Action, Ref, Turn
+
+
+SLOW: Final = 0.1
+"""Seconds that a function may hold up its node before a warning names it."""
+
+OF_ASYNCIO: Final = ("no running event loop", "written for asyncio", "no current event loop")
+"""Words of the errors of functions that are written for asyncio."""
+
+NO_ASYNCIO: Final = (
+    "agents run on trio, and not on asyncio: use a library for trio (or for both, such as httpx or anyio), "
+    "or call one that blocks by tool_of(function, in_thread=True)"
+)
 
 
 @attrs.frozen
@@ -48,12 +62,17 @@ def tool_of(
     /,
     *,
     name: str | None = None,
+    in_thread: bool = False,
 ) -> Tool:
     """Return a function, or an action of an agent, as a tool.
 
     `tool_of(look_up)` takes a typed function, async or not; `tool_of(ref, Orders.find)` an action of another
-    agent. Raises TypeError for parameters whose types are not known.
+    agent. A function that blocks, such as for a request over the network, holds up its node, unless it is
+    called `in_thread`, where it goes on when its caller has left. Raises TypeError for parameters whose types
+    are not known, and for what cannot be called in a thread: an action, an async function.
     """
+    if in_thread and (handle is not None or inspect.iscoroutinefunction(function)):
+        raise TypeError(f"in_thread is for a function that blocks, a def, not {handle or function!r}")
     if handle is not None:
         ref: Any = function
         form = _form_of(handle.__wrapped__, name or handle.name, is_method=True)
@@ -62,7 +81,7 @@ def tool_of(
     if not callable(function):
         raise TypeError(f"tool_of takes a function, or a ref and an action's handle, not {function!r}")
     called = name or str(getattr(function, "__name__", type(function).__name__))
-    return _made(_form_of(function, called, is_method=False), function)
+    return _made(_form_of(function, called, is_method=False), function, in_thread=in_thread)
 
 
 def shown_reason(error: ToolFailed) -> str:
@@ -121,7 +140,9 @@ def _secrecy_of(result: Any) -> Any:
         return 0
 
 
-def _made(form: _Form, function: Callable[..., Any], *, repeatable: bool = False) -> Tool:
+def _made(
+    form: _Form, function: Callable[..., Any], *, repeatable: bool = False, in_thread: bool = False
+) -> Tool:
     called, arguments = form.name, form.arguments
 
     async def call(given: Mapping[str, Any]) -> Any:
@@ -130,14 +151,33 @@ def _made(form: _Form, function: Callable[..., Any], *, repeatable: bool = False
         except msgspec.ValidationError as error:
             raise ToolFailed(called, f"its arguments are not right: {error}") from None
         try:
-            result = function(**{field: getattr(checked, field) for field in arguments.__struct_fields__})
+            work = partial(function, **{name: getattr(checked, name) for name in arguments.__struct_fields__})
+            if in_thread:
+                result = await trio.to_thread.run_sync(work, abandon_on_cancel=True)
+            else:
+                result = _called(called, work)
             if inspect.isawaitable(result):
                 result = await result
             plain = msgspec.to_builtins(conceal(result, form.secrecy), str_keys=True)
         except ActionFailed as error:
             raise ToolFailed(called, str(error)) from error
         except Exception as error:
+            if any(sign in str(error) for sign in OF_ASYNCIO):
+                error.add_note(f"the tool {called!r}: {NO_ASYNCIO}")
             raise ToolFailed(called, f"{type(error).__name__}: {error}") from error
         return _plain(called, plain)
 
     return Tool(called, form.description, form.schema, call, repeatable)
+
+
+def _called(name: str, work: Callable[[], Any]) -> Any:
+    """Call a function here, and warn if it has held up the node."""
+    began = trio.current_time()
+    try:
+        return work()
+    finally:
+        seconds = trio.current_time() - began
+        if seconds > SLOW:
+            way = "make it async def, or call it in a thread: tool_of(function, in_thread=True)"
+            text = f"the tool {name!r} has held up its node for {seconds:.1f} s: {way}"
+            warnings.warn(text, SlowTurnWarning, stacklevel=2)
