@@ -7,7 +7,7 @@ the slot itself, others carry the same verbs elsewhere. So near and far look the
 from __future__ import annotations
 
 import math
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -37,7 +37,6 @@ from ._retrying import Retrying, bounds_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Mapping
-    from contextlib import AbstractAsyncContextManager
 
     from ..declaration._affordances import Action, Assignment, StreamAction, Turn
     from ..messages._mailbox import AgentStatistics, MailboxStatistics
@@ -371,18 +370,20 @@ class Ref(Generic[A_co]):
         return self._link.mailbox_statistics()
 
 
-class Streaming(Generic[T]):
-    """What `ref.stream` returns: to be entered."""
+class Streaming(AbstractAsyncContextManager[T]):
+    """What `ref.stream` returns: to be entered. It returns the coroutines of what it enters, not its own."""
 
     __slots__ = ("_opened",)
 
     def __init__(self, opened: AbstractAsyncContextManager[T]) -> None:
         self._opened = opened
 
-    def __aenter__(self) -> Coroutine[Any, Any, T]:
+    def __aenter__(self) -> Coroutine[Any, Any, T]:  # pyright: ignore[reportIncompatibleMethodOverride]
         return self._opened.__aenter__()
 
-    def __aexit__(self, *exc_info: Any) -> Coroutine[Any, Any, bool | None]:
+    def __aexit__(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self, *exc_info: Any
+    ) -> Coroutine[Any, Any, bool | None]:
         return self._opened.__aexit__(*exc_info)
 
     if not TYPE_CHECKING:  # for those that have no checker
