@@ -70,7 +70,7 @@ class AnswerForm:
 
 
 def _unmarked(text: str) -> str:
-    """Return what stands between code marks, or the text; in one pass, as models also write lines for ever."""
+    """Return what stands between code marks, or the text; in one pass: models write lines for ever, too."""
     first, _, rest = text.strip().partition("\n")
     language = first.removeprefix(_MARK).strip()
     is_marked = first.startswith(_MARK) and rest.endswith(_MARK) and (not language or language.isalpha())
