@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
@@ -95,8 +95,7 @@ def _keywords(factory: Any) -> dict[str, Any]:
     """Return the arguments by name that a factory of a tree has been given."""
     if not isinstance(factory, partial):
         return {}
-    made = cast("partial[Any]", factory)
-    return {**_keywords(made.func), **made.keywords}
+    return {**_keywords(factory.func), **factory.keywords}  # pyright: ignore[reportUnknownMemberType]
 
 
 def _texts_in(data: Any) -> Iterator[str]:
