@@ -379,7 +379,7 @@ def test_an_agent_that_crashes_is_not_called_again_and_again() -> None:
                 return number
             raise RuntimeError("a bug")
 
-        @action(concurrency=9, safe=True)
+        @action(concurrency=3, safe=True)
         async def weigh(self, number: int) -> int:
             """Weigh."""
             await trio.sleep(1)
@@ -403,6 +403,15 @@ def test_an_agent_that_crashes_is_not_called_again_and_again() -> None:
 
     simulate(partial(main, "count", 2))
     simulate(partial(main, "weigh", 2))
+
+    async def one_answer(name: str) -> None:
+        async with open_node() as node:
+            model = await node.start(Script, answers=(calls(name, *range(20)), "Sorry."))
+            await think(model, "hello", tools=[await node.start(Till)])
+            assert len(node.crash_reports) == 1
+
+    simulate(partial(one_answer, "count"))
+    simulate(partial(one_answer, "weigh"))
 
     async def once() -> None:
         """After one crash it may be called again, in the next answer."""
