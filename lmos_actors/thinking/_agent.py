@@ -24,11 +24,12 @@ from lmos_actors.supervision import Backoff, ChildSpec
 
 from ._budget import Account, Budget, Spent, exceeded, is_last_call, left_of, tokens_of
 from ._class_checks import check_body, check_fields
+from ._failures import ASKED_IN_A_CIRCLE, thinking_failure
 from ._hand_over import BACK, HANDED_OVER, MOST_IN_A_ROW, HandOver, depth_of, hand_overs, note_of, pass_on
 from ._history import files_of, first_kept, messages_of, prompt_of, transcript_of
 from ._think import think
 from ._tool_calls import ToolLimits
-from ._tools import ToolSource  # noqa: TC001 -- likewise
+from ._tools import ASKERS, MOST_ASKERS, ToolSource, askers_of
 
 if TYPE_CHECKING:
     from lmos_actors.facades import Said
@@ -128,6 +129,7 @@ class ThinkingAgent(ChatAgent):
         self._unkept: dict[tuple[str | None, str], Spent] = {}  # by principal and session, which it names
         self._servers: list[tuple[McpSource, Ref[McpServer]]] = []
         self._starting = trio.Lock()
+        self._asker = self.new_id()
         async with super().lifespan():
             for source in self.tools:
                 if isinstance(source, McpSource):
@@ -168,6 +170,17 @@ class ThinkingAgent(ChatAgent):
 
     async def reply(self, turn: ChatTurn) -> None:
         """Answer a message: by the agent that has the conversation, or by thinking."""
+        askers = askers_of(turn)
+        if self._asker in askers or len(askers) >= MOST_ASKERS:
+            why = "it waits for this very answer" if self._asker in askers else "too many agents wait already"
+            raise thinking_failure(ASKED_IN_A_CIRCLE, f"{self.path} is not asked: {why}")
+        token = ASKERS.set((*askers, self._asker))
+        try:
+            await self._reply(turn)
+        finally:
+            ASKERS.reset(token)
+
+    async def _reply(self, turn: ChatTurn) -> None:
         kept = msgspec.convert(turn.memory.get(MEMORY, {}), Kept)
         owner = turn.principal, turn.session
         unkept = self._unkept.get(owner, Spent())

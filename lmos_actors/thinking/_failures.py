@@ -15,6 +15,9 @@ ANSWER_INVALID: Final = "ANSWER_INVALID"
 ANSWER_REFUSED: Final = "ANSWER_REFUSED"
 """The model does not want to answer."""
 
+ASKED_IN_A_CIRCLE: Final = "ASKED_IN_A_CIRCLE"
+"""The agent waits for an answer to the question of which this one is a part, or too many agents do."""
+
 
 def thinking_failure(code: str, message: str, **more: Any) -> ActionFailed:
     """Return the failure of a turn, to be raised."""

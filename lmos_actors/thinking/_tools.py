@@ -14,6 +14,7 @@ import logging
 import re
 from collections.abc import Callable
 from contextlib import suppress
+from contextvars import ContextVar
 from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from lmos_actors.actors import Contract
+    from lmos_actors.facades import ChatTurn
 
 ToolSource: TypeAlias = (
     Tool | Callable[..., Any] | Ref[Any] | type[Agent] | ConsumedThing | McpSource | tuple[Any, ...]
@@ -284,13 +286,33 @@ def _of_agent(ref: Ref[Any], contract: Contract | None) -> Iterator[_Named]:
             yield _Named(_patient(tool_of(cast("Any", ref), cast("Any", handle)), ref), name)
 
 
+ASKED_BY: Final = "asked_by"
+"""The member of the metadata of a message that is a tool's: the agents that wait for the answer."""
+
+ASKERS: Final[ContextVar[tuple[str, ...]]] = ContextVar("askers", default=())
+"""The thinking agents that wait for the turn in progress, itself the last: what goes along with a question.
+
+Each has a budget of its own, so agents that have each other as tools would ask one another without an end.
+"""
+
+MOST_ASKERS: Final = 8
+
+
+def askers_of(turn: ChatTurn) -> tuple[str, ...]:
+    """Return the agents that wait for the answer to a message; what comes from outside may be anything."""
+    said: Any = turn.metadata.get(ASKED_BY)
+    return tuple(each for each in said if isinstance(each, str)) if isinstance(said, list) else ()  # pyright: ignore
+
+
 def chat_tool(ref: Ref[Any], name: str, contract: Contract) -> Tool:
     """Return a chat agent as a tool: a conversation of one message, of which nothing is kept."""
 
     async def ask(message: str) -> str:
         session = answer = ""
         try:
-            async with ref.stream(ChatAgent.chat, message) as items:
+            askers = ASKERS.get()
+            metadata = {ASKED_BY: list(askers)} if askers else None
+            async with ref.stream(ChatAgent.chat, message, metadata=metadata) as items:
                 async for item in items:
                     if isinstance(item, TurnBegan):
                         session = item.session

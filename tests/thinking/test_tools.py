@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +25,7 @@ from lmos_actors import (
 )
 from lmos_actors.errors import Forbidden, ToolFailed
 from lmos_actors.facades import ChatAgent, ChatTurn, Tool, tool_of
-from lmos_actors.llm import ModelEnd, ToolMessage, ToolRequest
+from lmos_actors.llm import ModelEnd, ModelRequest, TextDelta, ToolMessage, ToolRequest
 from lmos_actors.thinking import ThinkingAgent, ToolLimits, think, tools_of
 from tests.thinking.models import Log, Script, answered, wants
 
@@ -584,5 +584,62 @@ def test_a_chat_agent_that_does_not_answer_keeps_nothing_of_the_question(text: s
             with trio.move_on_after(5), pytest.raises(ToolFailed, match="NO_IDEA"):
                 await tools_of([slow])["slow"].call({"message": text})
             assert await slow.invoke(Slow.sessions) == []
+
+    simulate(main)
+
+
+class First(ThinkingAgent):
+    """Asks the second, which asks the first."""
+
+    def tools_for(self, turn: ChatTurn) -> Sequence[Any]:
+        return [self.find(Second)]
+
+
+class Second(ThinkingAgent):
+    """Asks the first."""
+
+    def tools_for(self, turn: ChatTurn) -> Sequence[Any]:
+        return [self.find(First)]
+
+
+class Lonely(ThinkingAgent):
+    """Asks itself."""
+
+    def tools_for(self, turn: ChatTurn) -> Sequence[Any]:
+        return [self.ref]
+
+
+@pytest.mark.parametrize(("cls", "requests"), [(First, 4), (Lonely, 2)])
+def test_agents_that_ask_one_another_in_a_circle_are_not_asked_again(
+    cls: type[ThinkingAgent], requests: int
+) -> None:
+    def asks_or_answers(request: ModelRequest) -> list[Any]:
+        last = request.messages[-1]
+        if isinstance(last, ToolMessage):
+            return [TextDelta(last.error or last.result), ModelEnd()]
+        return [wants(request.tools[0].name, message="you?"), ModelEnd("tools")]
+
+    async def main() -> None:
+        log = Log()
+        async with open_node() as node:
+            await node.start(Script, answers=(asks_or_answers,), heard=log)
+            for each in (First, Second, Lonely):
+                await node.start(each)
+            for _ in range(2):  # after its answer an agent may be asked again
+                assert "ASKED_IN_A_CIRCLE" in await answered(node.find(cls))
+            assert len(log.asked) == 2 * requests
+
+    simulate(main)
+
+
+@pytest.mark.parametrize("said", ["x", 3, [1, {}], ["a"] * 8, None])
+def test_what_a_user_says_of_askers_does_no_harm(said: Any) -> None:
+    async def main() -> None:
+        async with open_node() as node:
+            await node.start(Script, answers=("Here.",))
+            agent = await node.start(Lonely)
+            too_many = isinstance(said, list) and len(said) == 8
+            with pytest.raises(ActionFailed, match="too many") if too_many else nullcontext():
+                assert await answered(agent, metadata={"asked_by": said}) == "Here."
 
     simulate(main)
