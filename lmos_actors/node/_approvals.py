@@ -41,7 +41,7 @@ class NodeApprovals:
 
 def begin_with_node(options: NodeOptions) -> bool:
     """Return whether the agent starts with the node: as asked, or as clients may decide."""
-    lists = () if options.security is None else options.security.access.values()
+    lists = () if options.security is None else options.effective_security().access.values()
     return options.approvals or options.allow_operations or any(each.approve for each in lists)
 
 

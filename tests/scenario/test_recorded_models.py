@@ -190,7 +190,7 @@ def test_a_live_model_on_virtual_time_is_a_mistake_with_the_way_out(project: Pro
     assert "from: replay" in found
     assert mistakes(project, [CHAT, QUIET], agents, world="websocket") == []
     project.write(
-        "live_tree.py",
+        "tree_of_live.py",
         "from functools import partial\n"
         "from lmos_actors import ChildSpec, SupervisorSpec, sibling\n"
         "from lmos_actors.llm import OpenAIModel\n"
@@ -200,11 +200,11 @@ def test_a_live_model_on_virtual_time_is_a_mistake_with_the_way_out(project: Pro
         "    ChildSpec('desk', partial(Desk, model=sibling('model'))),\n"
         "))\n",
     )
-    (found,) = mistakes(project, [CHAT], {}, tree={"use": "live_tree.py:tree"})
+    (found,) = mistakes(project, [CHAT], {}, tree={"use": "tree_of_live.py:tree"})
     assert found.startswith('"model" of the tree is OpenAIModel, a live model')
     rule = {"when": {"any": True}, "output": "It is on its way."}
     mock = {"model": {"from": "mock", "speaks": "model", "rules": [rule]}}
-    passes(project, [CHAT], mock, tree={"use": "live_tree.py:tree"}, checks=[CHECKS[1]])
+    passes(project, [CHAT], mock, tree={"use": "tree_of_live.py:tree"}, checks=[CHECKS[1]])
 
 
 @pytest.mark.slow
