@@ -21,6 +21,7 @@ In a process that is not a command, as in tests that call `main`, and in other t
 
 from __future__ import annotations
 
+import atexit
 import signal
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
@@ -132,6 +133,14 @@ class Signals:
         for number in BOTH if self._taken else ():
             if callable(signal.getsignal(number)):
                 signal.signal(number, end)
+        if self._taken:
+            atexit.register(_ignore_signals)
+
+
+def _ignore_signals() -> None:
+    """Ignore signals while Python ends: it removes handlers early, and the next signal would kill it."""
+    for number in BOTH:
+        signal.signal(number, signal.SIG_IGN)
 
 
 signals: Final = Signals()

@@ -128,7 +128,7 @@ async def think(
                 [], instructions, [offer_of(tool) for tool in (*known.values(), *ending)], form.schema,
                 max_tokens, temperature,
             ),
-            ending=frozenset(tool.name for tool in ending),
+            ends_with=frozenset(tool.name for tool in ending),
         )  # fmt: skip
         return await loop.run(history, prompts)
     raise exceeded(f"{account.budget.seconds} s")
@@ -144,7 +144,7 @@ class _Loop:
     form: AnswerForm
     request: ModelRequest
     """What the model gets in each round, but for the messages."""
-    ending: frozenset[str]
+    ends_with: frozenset[str]
 
     async def run(self, history: Sequence[Message], said: list[Any]) -> Thought[Any]:
         """Go on until there is an answer. `said` is what was said after the history."""
@@ -153,7 +153,7 @@ class _Loop:
             message, end = await self.asking.ask(self._next([*history, *said]))
             if message.text or message.tools:
                 said.append(message)
-            asked = next((each for each in message.tools if each.name in self.ending), None)
+            asked = next((each for each in message.tools if each.name in self.ends_with), None)
             if message.tools and asked is None:
                 check_call(self.account)  # else tools would have effects that no answer could name
                 said += await self.calls.carry_out(message.tools)

@@ -85,7 +85,8 @@ class _Crashes:
     count: int = 0
     is_new: bool = False
     """Whether there was one in the present answer of the model."""
-    calls: set[trio.CancelScope] = attrs.field(factory=set[trio.CancelScope])
+    calls: dict[trio.CancelScope, None] = attrs.field(factory=dict[trio.CancelScope, None])
+    """The calls in progress, in their order."""
 
     def bar_calls(self) -> bool:
         """Return whether the agent is not to be called now."""
@@ -109,7 +110,7 @@ class ToolCalls:
         limits: ToolLimits,
         use: Callable[..., Awaitable[Any]] | None,
     ) -> None:
-        self._crashes = {name: _Crashes() for name in {tool.agent or tool.name for tool in tools.values()}}
+        self._crashes = {tool.agent or tool.name: _Crashes() for tool in tools.values()}
         self._tools = {name: _limited(tool, limits, self._crashes_of(tool)) for name, tool in tools.items()}
         self._account = account
         self._most = limits.result_bytes
@@ -182,7 +183,7 @@ def _limited(tool: Tool, limits: ToolLimits, crashes: _Crashes) -> Tool:
         if crashes.bar_calls():
             raise ToolFailed(tool.name, NOT_AGAIN)
         with trio.move_on_after(limits.seconds) as scope:
-            crashes.calls.add(scope)
+            crashes.calls[scope] = None
             try:
                 result = await tool.call(given)
             except ToolFailed as error:
@@ -190,7 +191,7 @@ def _limited(tool: Tool, limits: ToolLimits, crashes: _Crashes) -> Tool:
                     crashes.note()
                 raise
             finally:
-                crashes.calls.discard(scope)
+                crashes.calls.pop(scope, None)
             try:
                 cut = _cut(result, limits.result_bytes)
                 shape_of(list[Message]).take([ToolMessage("", "", cut)])  # as the model will get it

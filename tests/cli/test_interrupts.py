@@ -397,3 +397,25 @@ print(where)
     words = [sys.executable, "-c", code, str(drop), *(number.name for number in numbers)]
     ended = subprocess.run(words, capture_output=True, text=True, check=True, cwd=ROOT)
     assert ended.stdout.split("\n")[0] == raised
+
+
+LATE = """
+import atexit, os, signal
+
+from lmos_actors.cli import main
+
+
+@atexit.register
+def late():
+    os.kill(os.getpid(), signal.SIGTERM)
+    os.write(2, b"goes on")
+
+
+main()
+"""
+"""A command that is interrupted while Python ends, which removes handlers before the process is gone."""
+
+
+def test_a_signal_while_python_ends_is_ignored() -> None:
+    ended = subprocess.run([sys.executable, "-c", LATE, "schema"], check=False, capture_output=True)
+    assert (ended.returncode, ended.stderr) == (0, b"goes on")

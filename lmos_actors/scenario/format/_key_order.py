@@ -43,9 +43,9 @@ WORDS: Final = (
     "take", "delay", "emit", "chunk", "call", "reasoning", "progress",
     "reply", "output", "done", "fail", "code", "message", "crash", "unused", "unfit",
     "dead_letter", "fault_free",
-    "min", "max", "median", "p50", "p90", "p95", "p99", "jitter", "mean", "deviation", "save", "reason", "note",
-    "error", "within", "wait", "steps", "branches", "degree", "rewire", "probability", "width", "edges",
-    "timeline",
+    "min", "max", "median", "p50", "p90", "p95", "p99", "jitter", "mean", "deviation", "save", "reason",
+    "note", "error", "within", "wait", "steps", "branches", "degree", "rewire", "probability", "width",
+    "edges", "timeline",
     "explore", "faults", "at_most",
     "measure", "series", "checks", "report", "junit", "html", "csv",
 )  # fmt: skip
