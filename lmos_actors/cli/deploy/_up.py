@@ -12,8 +12,9 @@ from contextlib import suppress
 from functools import partial
 from math import inf
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from time import sleep
-from typing import TYPE_CHECKING, BinaryIO, Final
+from typing import TYPE_CHECKING, BinaryIO, Final, cast
 
 import attrs
 import trio
@@ -342,9 +343,7 @@ def _detached(request: UpRequest, controls: Controls) -> int:
     said = controls.folder / "launcher.log"
     try:
         controls.folder.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
-        said.unlink(missing_ok=True)  # another one, started just before, goes on with its own
-        said.write_bytes(b"\n")  # on a full disk the launcher could not say why it ends
-        log = said.open("w+b")
+        log = _log_of_its_own(said)
     except OSError as error:
         raise controls.unwritable(error) from None
     with log, signals.in_order():
@@ -363,6 +362,26 @@ def _detached(request: UpRequest, controls: Controls) -> int:
             process.terminate()
             process.wait()
             raise
+
+
+def _log_of_its_own(path: Path) -> BinaryIO:
+    """Open a new file, and put it at a path. Raises OSError.
+
+    Another launcher that is started at the same instant has a file of its own: in one file they would write
+    over each other.
+    """
+    log = cast("BinaryIO", NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}-", delete=False))  # noqa: SIM115
+    try:
+        log.write(b"\n")  # on a full disk the launcher could not say why it ends
+        log.flush()
+        log.truncate(0)
+        log.seek(0)
+        os.replace(log.name, path)
+    except BaseException:
+        log.close()
+        Path(log.name).unlink(missing_ok=True)
+        raise
+    return log
 
 
 def _in_background(request: UpRequest, controls: Controls, log: BinaryIO) -> subprocess.Popen[bytes]:
