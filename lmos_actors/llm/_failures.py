@@ -22,7 +22,7 @@ MODEL_CUT: Final = "MODEL_CUT"
 """The answer broke off after it had begun."""
 
 MODEL_MALFORMED: Final = "MODEL_MALFORMED"
-"""What came is no answer of the provider's format."""
+"""The answer is not in the format of the provider."""
 
 REQUEST_REFUSED: Final = "MODEL_REQUEST_REFUSED"
 """The provider finds the request wrong: too long, or not what this model can do."""

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from ._messages import ModelItem, ModelRequest
 
 PLACEHOLDER: Final = "set-when-sent"
-"""What SDKs get in place of a key."""
+"""The text that SDKs get in place of a key."""
 
 TOKEN_BYTES: Final = 4_096
 """Bytes on the wire of one token, at most: with its event around it they are some hundreds."""
@@ -79,7 +79,7 @@ LOG_PAUSE: Final = 60.0
 """Seconds between two lines of the log with one code."""
 
 UNREADABLE: Final = (ValueError, RecursionError)
-"""What is raised for answers that are of no known form."""
+"""The exceptions of answers that are of no known form."""
 
 FOREIGN: Final = frozenset({"anthropic", "httpcore2", "httpx2", "openai", "pydantic"})
 """The packages whose exceptions are about what a provider sent, where nothing more is known."""
@@ -149,7 +149,7 @@ class Body(httpx2.AsyncByteStream):
 
 @attrs.frozen
 class Problem:
-    """What went wrong with one attempt; `passes` says whether it may pass by itself."""
+    """The failure of one attempt; `passes` is whether it may pass by itself."""
 
     code: str
     text: str

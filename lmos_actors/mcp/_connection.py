@@ -1,4 +1,4 @@
-"""What all connections to MCP servers have in common: their end, and a bound on what comes.
+"""The common part of connections to MCP servers: their end, and a bound on what comes.
 
 The SDK reads as fast as a server writes, and starts a task for each notification and request. So a server is
 cut off that sends more, for longer than any progress report would. What it reads is counted here, below the

@@ -255,7 +255,7 @@ class _Lines:
         return error.model_dump_json(by_alias=True, exclude_unset=True).encode()
 
     async def _ended(self) -> None:
-        """Say how the process has ended, with its last words."""
+        """Return how the process has ended, with its last words."""
         with trio.move_on_after(GRACE):
             await self._process.wait()
             await self._stderr.ended.wait()

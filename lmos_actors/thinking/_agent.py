@@ -59,7 +59,7 @@ REMEMBERED: Final = 1_000
 
 
 class Kept(msgspec.Struct, omit_defaults=True):
-    """What a thinking agent keeps of a session, in `turn.memory`."""
+    """The state of a session that a thinking agent keeps in `turn.memory`."""
 
     spent: Spent = Spent()
     summary: str = ""
@@ -92,9 +92,9 @@ class ThinkingAgent(ChatAgent):
     model: Ref[Model] | None = None
     """The model; without one it is the first of the node, or else of the directories of its `lookup`."""
     tools: Sequence[ToolSource | HandOver] = ()
-    """What the model may use: see `think`, `hand_over`, and `mcp`, whose server starts with the agent."""
+    """The tools of the model: see `think`, `hand_over`, and `mcp`, whose server starts with the agent."""
     instructions: str = ""
-    """What the model is told; without them it is the docstring of the class."""
+    """The system prompt; without it, the docstring of the class."""
     answer: Any = attrs.field(default=str)
     """The type of the answers; of others than `str` the user gets JSON, as a whole."""
     budget: Budget = Budget()

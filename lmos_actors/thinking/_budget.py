@@ -55,7 +55,7 @@ class Budget(Struct, frozen=True, omit_defaults=True):
 
 
 class Spent(Struct, frozen=True, omit_defaults=True):
-    """What has been used, in the units of a `Budget`."""
+    """The amounts used, in the units of a `Budget`."""
 
     tokens: int = 0
     calls: int = 0
@@ -89,7 +89,7 @@ class Account:
 
     @property
     def spent(self) -> Spent:
-        """What has been used by now."""
+        """The amounts used by now."""
         return self._used + Spent(seconds=trio.current_time() - self._began)
 
     def count(self, *, tokens: int = 0, calls: int = 0, tools: int = 0) -> None:

@@ -110,7 +110,7 @@ def hand_overs(sources: Sequence[Any]) -> dict[str, HandOver]:
 
 @attrs.define
 class PassedOn:
-    """What became of a message that was passed on to another agent."""
+    """The outcome of a message that was passed on to another agent."""
 
     session: str | None
     said: bool = False

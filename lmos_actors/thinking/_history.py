@@ -1,4 +1,4 @@
-"""What a model gets of a conversation: its messages, within a bound, and the files of the last one."""
+"""The history that a model gets of a conversation: messages within a bound, files of the last one."""
 
 from __future__ import annotations
 

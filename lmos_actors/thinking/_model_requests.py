@@ -67,7 +67,7 @@ NOT_FAKED: Final = "NotFaked"
 """The crash of a fake of `lmos_actors.testing` that has no answer: to ask again would only bury it."""
 
 NAME_ONE: Final = 'start one, such as OpenAIModel, or name it: model=sibling("model") in a tree'
-"""What to do where there is no model."""
+"""The way out where there is no model."""
 
 LEAST_MAXIMUM: Final = 4_096
 """Tokens of output that every model can write. A provider refuses a `max_tokens` above what its model can."""

@@ -61,7 +61,7 @@ LAST_CALL: Final = "You cannot call tools any more. Answer now, with what you kn
 
 @attrs.frozen
 class Thought(Generic[T]):
-    """What came of thinking."""
+    """The result of thinking."""
 
     answer: T
     """The answer, of the type that was asked for."""
@@ -143,7 +143,7 @@ class _Loop:
     account: Account
     form: AnswerForm
     request: ModelRequest
-    """What the model gets in each round, but for the messages."""
+    """The request of each round, without the messages."""
     ends_with: frozenset[str]
 
     async def run(self, history: Sequence[Message], said: list[Any]) -> Thought[Any]:

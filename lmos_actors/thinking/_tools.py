@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 ToolSource: TypeAlias = (
     Tool | Callable[..., Any] | Ref[Any] | type[Agent] | ConsumedThing | McpSource | tuple[Any, ...]
 )
-"""What can be a tool: see the essay of this file."""
+"""A source of tools: see the essay of this file."""
 
 Find: TypeAlias = Callable[[type[Agent]], Ref[Any]]
 """Finds an agent of a class: `self.find` of an agent."""

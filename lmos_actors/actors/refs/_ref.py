@@ -371,7 +371,7 @@ class Ref(Generic[A_co]):
 
 
 class Streaming(AbstractAsyncContextManager[T]):
-    """What `ref.stream` returns: to be entered. It returns the coroutines of what it enters, not its own."""
+    """The context manager that `ref.stream` returns. It returns the coroutines of what it enters."""
 
     __slots__ = ("_opened",)
 

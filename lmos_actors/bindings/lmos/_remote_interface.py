@@ -54,7 +54,7 @@ class RemoteInterface(Protocol):
 
     @property
     def contract(self) -> Contract | None:
-        """What the agent offers by its class; None where names alone are known."""
+        """The contract of the agent's class; None where names alone are known."""
         ...
 
     def operation(self, key: str, path: str) -> Operation:

@@ -167,7 +167,7 @@ class RemoteLink:
 
     @property
     def contract(self) -> Contract | None:
-        """What the agent offers by the class of the ref; None without one."""
+        """The contract of the class of the ref; None without one."""
         return self._interface.contract
 
     @property
