@@ -105,7 +105,7 @@ class Session:
 
     @property
     def info(self) -> McpInfo:
-        """What the server says of itself."""
+        """The server's description of itself."""
         session = self._client.session
         about = session.server_info
         return McpInfo(

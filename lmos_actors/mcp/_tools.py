@@ -36,7 +36,7 @@ class McpSource:
 
     @property
     def factory(self) -> partial[McpServer]:
-        """What makes the agent of the server. Its class is known while it does not run."""
+        """The factory of the agent of the server. Its class is known while it does not run."""
         return partial(McpServer, **self.options)
 
 

@@ -80,7 +80,7 @@ class McpProgress(Struct, frozen=True, omit_defaults=True):
 
 
 class McpInfo(Struct, frozen=True, omit_defaults=True):
-    """What a server says of itself, and the version of the protocol that is spoken.
+    """The description that a server has of itself, and the version of the protocol that is spoken.
 
     `instructions` are words for a model. They are the server's, so no model gets them by itself.
     """

@@ -1,4 +1,4 @@
-"""What errors of the client of Redis mean for a store."""
+"""Failures of a store in Redis, by the errors of its client."""
 
 from __future__ import annotations
 

@@ -16,7 +16,13 @@ from msgspec import Meta, Struct
 from msgspec.json import encode
 from msgspec.structs import astuple
 
-from lmos_actors.llm import ModelMessage, ToolMessage, UserMessage
+from lmos_actors.llm import (
+    CHARACTERS_OF_A_TOKEN,
+    TOKENS_OF_A_FILE,
+    ModelMessage,
+    ToolMessage,
+    UserMessage,
+)
 
 from ._failures import BUDGET_EXCEEDED, thinking_failure
 
@@ -25,12 +31,6 @@ if TYPE_CHECKING:
 
     from lmos_actors.errors import ActionFailed
     from lmos_actors.llm import Message, ModelRequest, Usage
-
-CHARACTERS: Final = 4
-"""Characters of a token, as they are estimated."""
-
-FILE_TOKENS: Final = 1_500
-"""Tokens of a file, as they are estimated."""
 
 REF_SECONDS: Final = 0.02
 """Seconds by which the deadline of a ref may be early."""
@@ -174,10 +174,10 @@ def tokens_of(messages: Iterable[Message]) -> int:
             characters += len(encode(message.tools)) if message.tools else 0
         elif isinstance(message, ToolMessage):  # pyright: ignore[reportUnnecessaryIsInstance]
             characters += len(message.error) if message.error else len(encode(message.result))
-    return characters // CHARACTERS + files * FILE_TOKENS
+    return characters // CHARACTERS_OF_A_TOKEN + files * TOKENS_OF_A_FILE
 
 
 def tokens_of_request(request: ModelRequest) -> int:
     """Estimate the tokens of all that a model gets."""
     more = len(request.instructions) + len(encode(request.tools)) + len(encode(request.answer))
-    return more // CHARACTERS + tokens_of(request.messages)
+    return more // CHARACTERS_OF_A_TOKEN + tokens_of(request.messages)

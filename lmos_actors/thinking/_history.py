@@ -6,9 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from lmos_actors.errors import ActionFailed
 from lmos_actors.facades.chat import INVALID_MESSAGE
-from lmos_actors.llm import ModelFile, ModelMessage, UserMessage
-
-from ._budget import CHARACTERS
+from lmos_actors.llm import CHARACTERS_OF_A_TOKEN, ModelFile, ModelMessage, UserMessage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -73,7 +71,7 @@ def first_kept(history: Sequence[Said], most: int) -> int:
     place, characters = len(history), 0
     for at in range(len(history) - 1, -1, -1):
         characters += len(_text(history[at].text, history[at].parts))
-        if characters // CHARACTERS > most:
+        if characters // CHARACTERS_OF_A_TOKEN > most:
             break
         if history[at].role == "user":
             place = at

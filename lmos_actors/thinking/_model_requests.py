@@ -24,6 +24,7 @@ from lmos_actors.errors import (
     RemoteProtocolError,
 )
 from lmos_actors.llm import (
+    CHARACTERS_OF_A_TOKEN,
     MODEL_CUT,
     MODEL_MALFORMED,
     MODEL_UNAVAILABLE,
@@ -39,7 +40,7 @@ from lmos_actors.llm import (
     model_failure,
 )
 
-from ._budget import CHARACTERS, Account, admit_call, exceeded, settle_call
+from ._budget import Account, admit_call, exceeded, settle_call
 from ._failures import BUDGET_EXCEEDED, thinking_failure
 from ._tools import REPEATS, is_back
 
@@ -149,7 +150,7 @@ class ModelAnswer:
     """An answer of a model, put together from its items; `room` is how many tokens it may have."""
 
     def __init__(self, room: int | None) -> None:
-        self._room = MOST_CHARACTERS if room is None else room * CHARACTERS
+        self._room = MOST_CHARACTERS if room is None else room * CHARACTERS_OF_A_TOKEN
         self._text: list[str] = []
         self._tools: list[ToolRequest] = []
         self._reasoning: list[Reasoning] = []

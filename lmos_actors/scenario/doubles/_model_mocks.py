@@ -26,7 +26,7 @@ from msgspec import UNSET
 from lmos_actors.actors import answered, double_of
 from lmos_actors.errors import ActionFailed, nearest
 from lmos_actors.files import is_mapping, mapped
-from lmos_actors.llm import ModelEnd, Reasoning, TextDelta, ToolRequest, Usage
+from lmos_actors.llm import CHARACTERS_OF_A_TOKEN, ModelEnd, Reasoning, TextDelta, ToolRequest, Usage
 
 from ..model import USER, Called, Chunk, Done, Reasoned, Waited
 from ..values import exception_class, misfits, show
@@ -43,9 +43,6 @@ if TYPE_CHECKING:
 
 GENERATE: Final = "generate"
 """The action of rules: the only one that a model has."""
-
-CHARACTERS: Final = 4
-"""Characters of a token, as mocks count them."""
 
 
 def model_class(cls: type[Agent], script: MockScript) -> type[Agent]:
@@ -112,7 +109,7 @@ def brief_input(asked: Any) -> Any:
 
 def tokens_in(value: Any) -> int:
     """Return how many tokens plain data has, by its length: no provider has counted them."""
-    return -(-len(json.dumps(value, ensure_ascii=False)) // CHARACTERS)
+    return -(-len(json.dumps(value, ensure_ascii=False)) // CHARACTERS_OF_A_TOKEN)
 
 
 class _ModelAnswer:

@@ -70,7 +70,7 @@ class Cell:
 
     @property
     def note(self) -> str:
-        """What of a deployment file is not as it says in the world of the run; empty if all is."""
+        """The parts of a deployment file that the world of the run leaves out; empty if there are none."""
         return "" if self.deployed is None else not_opened(self.deployed, self.scenario.world)
 
     @property

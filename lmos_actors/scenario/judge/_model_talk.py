@@ -1,4 +1,4 @@
-"""What agents ask of language models in a run, and what becomes of the tools that models call.
+"""Requests of agents to language models in a run, and the outcomes of the tools that models call.
 
 A model is an agent, so all of it stands in the records of a run: a request is a message `generate`, its
 answer comes item by item, and the result of a tool is in a later request of the agent that asked. A call
