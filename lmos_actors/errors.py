@@ -676,6 +676,13 @@ class SlowTurnWarning(RuntimeWarning):
     """A `def` turn, or a function as a tool, took longer than 100 ms; nothing else could run meanwhile."""
 
 
+class UnkeptRunWarning(RuntimeWarning):
+    """A run of a durable agent has been open for longer than 1 s, and its state is kept when it ends.
+
+    Issued once in a node for each action, of classes with `durable=True` and `serial=True`.
+    """
+
+
 # --- raising collected exceptions as one group, without duplicates
 
 

@@ -395,6 +395,7 @@ class Runtime:
     wires: Any = None  # network, trust and credentials of connections to others, filled in by the node
     messages: int = 0  # numbered where an instrument looks
     signalling: bool = False
+    unkept_runs: frozenset[tuple[type, str]] = frozenset()  # actions that `_unkept_runs.py` has named
     trace_context: Any = None  # made at its first use, see `_trace_context.py`
     nodes: SimulatedNodes | None = None  # those that its agents stand for, in a simulated network
     run_worked: Callable[[Any, Any, Any], None] | None = None

@@ -31,6 +31,8 @@ from lmos_actors.transport import MemoryNetwork
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+pytestmark = pytest.mark.filterwarnings("ignore::lmos_actors.errors.UnkeptRunWarning")
+
 HUB = "http://hub:80"
 
 

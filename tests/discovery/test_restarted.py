@@ -33,6 +33,8 @@ from lmos_actors.transport import MemoryNetwork
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable
 
+pytestmark = pytest.mark.filterwarnings("ignore::lmos_actors.errors.UnkeptRunWarning")
+
 HUB = "http://hub:80"
 OTHER = "http://other:80"
 

@@ -262,6 +262,7 @@ async def test_the_end_of_a_run_whose_source_has_failed_waits_for_its_state(kind
         assert await ref.invoke(kind.get) == 6
 
 
+@pytest.mark.filterwarnings("ignore::lmos_actors.errors.UnkeptRunWarning")
 @KINDS
 @WORLDS
 async def test_a_cancelled_stream_leaves_what_it_has_changed(

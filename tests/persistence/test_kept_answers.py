@@ -362,6 +362,7 @@ class Serial(Agent, durable=True, serial=True):
         return self.sold
 
 
+@pytest.mark.filterwarnings("ignore::lmos_actors.errors.UnkeptRunWarning")
 @pytest.mark.slow
 @every_place
 async def test_journals_and_serial_classes_keep_answers_too(place: Place, tmp_path: Path) -> None:

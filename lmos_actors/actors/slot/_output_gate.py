@@ -39,14 +39,16 @@ from ..messages._invocation import CURRENT, OwnTask
 from ..messages._mailbox import DONE, HELD_BACK
 from ..messages._monitor import ExitReason
 from ._departure import Departure
+from ._unkept_runs import watch_run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     import trio
 
-    from lmos_actors._core import Timers
+    from lmos_actors._core import Timer, Timers
 
+    from ..messages._invocation import Run
     from ..messages._mailbox import Envelope
     from ..messages._observers import Sink, Sinks
 
@@ -154,6 +156,7 @@ class OutputGate:
     """The outputs of one durable agent that wait for its state to be kept; it outlives the incarnations."""
 
     __slots__ = (
+        "_alarm",
         "_ended",
         "_held",
         "_kept",
@@ -171,6 +174,7 @@ class OutputGate:
         self.slot: GatedSlot = slot
         self.state = state
         self.restored = False  # the present incarnation began with state from the store
+        self._alarm: Timer | None = None  # of a run of which nothing is kept before its end
         self.timers: Any = None  # its `DurableTimers`, which stand above this file, once it has any
         self._ended = False  # it unwinds, or there is none
         self._turn: list[Output] | None = None  # of the turn that runs now
@@ -238,6 +242,18 @@ class OutputGate:
         opened, self._open = self._open, []
         for output in opened:
             output.drop("its incarnation has ended before its state was kept")
+
+    def serial_run_began(self, run: Run) -> None:
+        """A run has begun that holds up all others."""
+        if not self.state.is_whole_in_runs:
+            self._alarm = watch_run(run)
+
+    def run_ended(self) -> None:
+        """A run has unwound, so its state may be kept now."""
+        self.state.keep_soon()
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
 
     # ---- what it puts out
 

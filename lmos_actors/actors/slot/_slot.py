@@ -1410,6 +1410,8 @@ class Slot:
             if self.gate == HANDING:
                 if self.serial:
                     self.gate = SERIAL
+                    if self.output_gate is not None:
+                        self.output_gate.serial_run_began(run)
                 elif extra.out:
                     self.gate = HELD
                 else:
@@ -1442,7 +1444,7 @@ class Slot:
         op = run.op.original
         extra.active[op] = extra.active.get(op, 1) - 1
         if self.output_gate is not None:
-            self.output_gate.state.keep_soon()
+            self.output_gate.run_ended()
         if self.state >= ENDING:
             self._maybe_finish()
             return
