@@ -8,7 +8,7 @@ an action that is open for longer than `LONG` is named. Other classes have no ti
 from __future__ import annotations
 
 import warnings
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from lmos_actors.errors import UnkeptRunWarning
 
@@ -27,7 +27,7 @@ def watch_run(run: Run) -> Timer | None:
     The timer ends with the incarnation. It is to be cancelled when the run ends.
     """
     slot = run.slot
-    cls: type[Any] = type(run.agent)
+    cls = type(cast("object", run.agent))
     action = (cls, run.op.name)
     if action in slot.rt.unkept_runs:
         return None
