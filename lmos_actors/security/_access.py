@@ -4,7 +4,7 @@ What it keeps true:
 
 - **Default deny once there is a scheme.** An agent or verb without a list gets `default_list`:
   `AUTHENTICATED` as soon as one scheme can identify a client, `ANYONE` only on a node without any. The
-  right `approve` has another one: nobody.
+  rights in `PERSONAL` have another one: nobody.
   An empty tuple admits no principal; it never means "not given".
 - **First match wins, in the order written**, as a reader of the file expects. No union of lists: adding a
   narrow pattern in front must be able to take a right away.
@@ -28,7 +28,7 @@ import attrs
 
 from lmos_actors.errors import ConfigError, nearest
 
-from ._request import VERBS, Principal, Verb
+from ._request import PERSONAL, VERBS, Principal, Verb
 from ._schemes import ANYONE, AUTHENTICATED, SCOPE, Jwt, NoSec, Scheme, is_a, principals_of
 
 if TYPE_CHECKING:
@@ -64,10 +64,10 @@ def _allow_list(written: AllowList | Sequence[str] | None) -> AllowList | None:
     return listed
 
 
-def _deciders(written: AllowList | Sequence[str] | None) -> AllowList | None:
+def _people(written: AllowList | Sequence[str] | None) -> AllowList | None:
     if written == ANYONE:
         raise ConfigError(
-            f"{ANYONE!r} may not decide approvals, as it has to be known who did: give {AUTHENTICATED!r}, "
+            f"{ANYONE!r} may not have this right, as it has to be known who used it: give {AUTHENTICATED!r}, "
             "or a list of principals"
         )
     return _allow_list(written)
@@ -75,18 +75,21 @@ def _deciders(written: AllowList | Sequence[str] | None) -> AllowList | None:
 
 @attrs.frozen(kw_only=True)
 class Access:
-    """Allow-lists of an agent: for reading, writing, invoking, subscribing, and deciding its approvals.
+    """Allow-lists of an agent: for reading, writing, invoking, subscribing, and for those who run it.
 
     Each is `ANYONE`, `AUTHENTICATED`, or a tuple of principals and of `scope:x`; the empty tuple admits no
     client. Default: `AUTHENTICATED` where the node has a scheme that authenticates, else `ANYONE`; of
-    `approve`, which is about what this agent asks approval for, nobody.
+    `inspect` (its state, its messages), `operate` (stop, restart, hold it) and `approve` (decide what it asks
+    approval for) nobody. The pattern `*` also stands for the node as a whole.
     """
 
     read: AllowList | None = attrs.field(default=None, converter=_allow_list)
     write: AllowList | None = attrs.field(default=None, converter=_allow_list)
     invoke: AllowList | None = attrs.field(default=None, converter=_allow_list)
     subscribe: AllowList | None = attrs.field(default=None, converter=_allow_list)
-    approve: AllowList | None = attrs.field(default=None, converter=_deciders)
+    inspect: AllowList | None = attrs.field(default=None, converter=_people)
+    operate: AllowList | None = attrs.field(default=None, converter=_people)
+    approve: AllowList | None = attrs.field(default=None, converter=_people)
 
     def of(self, verb: Verb) -> AllowList | None:
         """Return the list of a verb, None where none was given."""
@@ -135,7 +138,7 @@ class AccessRules:
     @staticmethod
     def _compiled(access: Access, default: AllowList) -> dict[Verb, AccessRule]:
         lists: dict[Verb, AllowList | None] = {verb: access.of(verb) for verb in VERBS}
-        unnamed: dict[Verb, AllowList] = {"approve": ()}
+        unnamed: dict[Verb, AllowList] = dict.fromkeys(PERSONAL, ())
         return {
             verb: AccessRule.of(unnamed.get(verb, default) if allowed is None else allowed)
             for verb, allowed in lists.items()

@@ -80,6 +80,8 @@ class AccessFile(msgspec.Struct):
     write: AllowListFile | None = None
     invoke: AllowListFile | None = None
     subscribe: AllowListFile | None = None
+    inspect: AllowListFile | None = None
+    operate: AllowListFile | None = None
     approve: AllowListFile | None = None
 
 

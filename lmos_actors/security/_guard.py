@@ -36,6 +36,7 @@ from ._jwt import JwtVerifier
 from ._origins import Hosts, check_host, host_of, origin_of, own_origin, own_origin_at
 from ._rates import Buckets
 from ._request import (
+    PERSONAL,
     AuthorizationHeader,
     Malformed,
     Principal,
@@ -350,11 +351,14 @@ class Guard:
         """Return whether an access list was written for a verb of an agent."""
         return self._rules.has_list(agent, verb)
 
-    def may_approve(self, principal: Principal | None, agent: str, *, local: bool) -> bool:
-        """Return whether a client may decide approvals of an agent; `local` if it is on this machine."""
+    def has_right(self, principal: Principal | None, agent: str, right: Verb, *, local: bool) -> bool:
+        """Return whether a client has a right of `PERSONAL` over an agent; `local`: it is on this machine.
+
+        The name of the node as a whole is "".
+        """
         if self.security.is_open:
             return self.operations and local
-        return principal is not None and self._rules.rule(agent, "approve").admits(principal)
+        return principal is not None and self._rules.rule(agent, right).admits(principal)
 
     def admits(self, principal: Principal | None, agent: str, verb: Verb) -> bool:
         """Return whether the access lists allow an operation; None stands for an anonymous client."""
@@ -407,8 +411,8 @@ class Admission:
 
     def allows(self, agent: str, verb: Verb) -> bool:
         """Return whether the access lists allow an operation, for listings: counts no request."""
-        if verb == "approve":
-            return self._guard.may_approve(self.principal, agent, local=self._is_local)
+        if verb in PERSONAL:
+            return self._guard.has_right(self.principal, agent, verb, local=self._is_local)
         return self._guard.admits(self.principal, agent, verb)
 
     def charge(self, now: float) -> None:

@@ -13,14 +13,18 @@ import attrs
 from lmos_actors._core import Headers as Headers, SecretBytes, hide
 from lmos_actors.errors import AgentError, Forbidden, InvalidInput, RateLimited, Unauthorized
 
-Verb: TypeAlias = Literal["read", "write", "invoke", "subscribe", "approve"]
+Verb: TypeAlias = Literal["read", "write", "invoke", "subscribe", "inspect", "operate", "approve"]
 """Kind of access to an agent.
 
 `read`: read, read all, observe. `write`: write, write many. `invoke`: invoke, query, cancel.
-`subscribe`: events. `approve`: decide what an agent asks approval for.
+`subscribe`: events. `inspect`: look at its state and its messages. `operate`: stop, restart, hold it.
+`approve`: decide what an agent asks approval for.
 """
 
-VERBS: Final[tuple[Verb, ...]] = ("read", "write", "invoke", "subscribe", "approve")
+PERSONAL: Final[tuple[Verb, ...]] = ("inspect", "operate", "approve")
+"""The rights of those who run a system. No client has them unless a list names it."""
+
+VERBS: Final[tuple[Verb, ...]] = ("read", "write", "invoke", "subscribe", *PERSONAL)
 
 
 @attrs.frozen

@@ -218,7 +218,7 @@ def test_the_right_is_given_to_nobody_unless_named() -> None:
 @pytest.mark.parametrize(
     ("make", "named"),
     [
-        (lambda: Access(approve=ANYONE), "has to be known who did"),
+        (lambda: Access(approve=ANYONE), "has to be known who used it"),
         (
             lambda: Security(schemes=(BEARER,), access={"*": Access(approve=("alcie",))}),
             "did you mean 'alice'",
