@@ -26,6 +26,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("simulation",),
     ("node",),
     ("portal",),
+    ("live",),
     ("observe",),
     ("thinking",),
     ("mcp",),

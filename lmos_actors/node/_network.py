@@ -218,6 +218,7 @@ class Connections:
         descriptions = self.descriptions = Descriptions(exposure, bases, guard.security)
         more = [*self.more_routes(server, bases, guard.security), *self._routes()]
         route = self._with_facades(server, exposure, guard, more, http_of(bases[0]))
+        route = self._with_page(route, server, root, guard, http_of(bases[0]))
         app = http_app(
             descriptions, server, extra=more, guard=guard, apart=() if relay is None else relay.paths
         )
@@ -251,6 +252,24 @@ class Connections:
             more += self._listen_for(relay, exposure)
             route = partial(relay.route, route)
         return route
+
+    def _with_page(
+        self,
+        route: Callable[[Upgrade], Accept | Refuse],
+        server: LmosServer,
+        root: Supervisor,
+        guard: Guard,
+        url: str,
+    ) -> Callable[[Upgrade], Accept | Refuse]:
+        """Add the live view of the node, if it has one; return what decides about WebSockets."""
+        options = self._options
+        if options.page is False or (options.page is None and options.insecure):
+            return route
+        from lmos_actors.live import LiveServer
+
+        live = LiveServer(self._rt, root, guard=guard, url=url, start_soon=self.start_soon)
+        server.join(live)
+        return partial(live.route, route)
 
     def with_hub(self, tree: SupervisorSpec) -> SupervisorSpec:
         """Return the tree with the hub of an AgentRelay, if the node has one, as its first child."""

@@ -450,6 +450,7 @@ async def open_node(
     store: Store | AsyncStore | str | None = None,
     approvals: bool = False,
     allow_operations: bool = False,
+    page: bool | None = None,
     omnia: bool | OmniaOptions = False,
     relay: bool | RelayOptions = False,
     bridges: Sequence[RelayBridge] = (),
@@ -487,6 +488,9 @@ async def open_node(
     `approvals` starts the agent `approvals` with the node, and not with the first question of an agent
     (`self.approve`); so does what lets clients decide: `allow_operations`, for those on this machine, on a
     node without security, and on others the lists `approve` of its access lists.
+
+    `page` is whether its live view is served there, at `/`: by default it is, unless the node is
+    `insecure`.
 
     `omnia` serves its chat agents to clients of Omnia's chat protocol too, at the addresses of `listen`:
     True, or `OmniaOptions`. `relay` makes it a hub of an AgentRelay there, at `/arc`: True, or

@@ -67,6 +67,7 @@ class NodeOptions:
     store: Store | AsyncStore | str | None = None
     approvals: bool = False
     allow_operations: bool = False
+    page: bool | None = None
     omnia: bool | OmniaOptions = False
     relay: bool | RelayOptions = False
     bridges: Sequence[RelayBridge] = ()

@@ -1,5 +1,6 @@
 """Observation of a node: metrics, traces, health, the waiting graph, the dump."""
 
+from ._census import class_name as class_name
 from ._diagnostics import diagnostics_for as diagnostics_for, graph_of as graph_of
 from ._dump import dump as dump
 from ._edge import watch_edge as watch_edge

@@ -22,6 +22,7 @@ from ._guard import Admission as Admission, Guard as Guard, address_of as addres
 from ._invitations import Invitations as Invitations
 from ._rates import Buckets as Buckets, Rate as Rate
 from ._request import (
+    PERSONAL as PERSONAL,
     Certificate as Certificate,
     Principal as Principal,
     Refusal as Refusal,

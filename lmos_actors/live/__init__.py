@@ -1,0 +1,6 @@
+"""The live view of a node: what its page, and others, see of it while it works.
+
+The public names are imported from here, as in `from lmos_actors.live import LiveServer`.
+"""
+
+from ._server import LiveServer as LiveServer

@@ -1,0 +1,86 @@
+"""The messages of the live view: what a viewer asks, and what the node sends; JSON, one a text frame.
+
+A *look* is one view that a viewer has open, by an id of its own. Its state is a JSON object, empty at first;
+the node sends what has changed in it, as a JSON merge patch (RFC 7396), and goes on once the viewer has
+taken that. `docs/reference/live.md` has the states of all views.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final, TypeAlias
+
+from msgspec import Meta, Struct
+
+SUBPROTOCOL: Final = "lmos-actors-live"
+"""The subprotocol of the WebSocket."""
+
+VERSION: Final = 1
+"""The version of the messages. A viewer passes over members and kinds that it does not know."""
+
+Id: TypeAlias = Annotated[str, Meta(min_length=1, max_length=64)]
+
+
+class Look(Struct, tag_field="type", tag="look"):
+    """Have a view open, or with other arguments from now on."""
+
+    id: Id
+    view: Annotated[str, Meta(max_length=64)]
+    arguments: dict[str, Any] = {}
+
+
+class Leave(Struct, tag_field="type", tag="leave"):
+    """Close a view; one that is not open is passed over."""
+
+    id: Id
+
+
+class Taken(Struct, tag_field="type", tag="taken"):
+    """Take note of changes, by their number: without that no more are sent."""
+
+    number: int
+
+
+FromViewer: TypeAlias = Look | Leave | Taken
+
+
+class Hello(Struct, tag_field="type", tag="hello", kw_only=True):
+    """The first message: which node this is, and what the viewer may see and do."""
+
+    version: int = VERSION
+    software: str
+    node: str
+    """Its first address."""
+    started: float
+    """Unix time."""
+    viewer: str = ""
+    """The name of the viewer, by its credentials."""
+    rights: list[str] = []
+    """Of `inspect`, `operate` and `approve`, those that it has for the node as a whole."""
+    views: list[str] = []
+
+
+class Changes(Struct, tag_field="type", tag="changes"):
+    """What has changed since the last ones; `time` is in seconds, of a clock that nobody sets."""
+
+    number: int
+    time: float
+    patches: dict[str, Any]
+
+
+class Wrong(Struct, tag_field="type", tag="error", omit_defaults=True):
+    """A message of the viewer was wrong; `id` names the look that it was about."""
+
+    code: str
+    message: str
+    id: str = ""
+
+
+class Refused(Exception):
+    """A viewer asks for what it does not get; the texts are those of `Wrong`."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code, self.message = code, message
+
+
+FromNode: TypeAlias = Hello | Changes | Wrong

@@ -1,0 +1,153 @@
+"""The server of the live view: which viewers are let in, and which views there are.
+
+A node has one once it listens. It costs nothing while nobody looks: the survey waits, and no view is made.
+
+Who sees what: on a node without security, on an address of this machine, every viewer sees the tree and its
+counts; all else needs `allow_operations`. With schemes a viewer needs the right `inspect`: for the node as a
+whole (the name "", which the pattern `*` has), and for what is inside an agent, for that agent.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+import trio
+from trio.lowlevel import enable_ki_protection
+
+from lmos_actors.bindings import presented_in
+from lmos_actors.errors import nearest
+from lmos_actors.security import PERSONAL, Refusal
+from lmos_actors.transport import Accept, ConnectionOptions, Refuse
+
+from ._messages import SUBPROTOCOL, Hello, Refused
+from ._survey import Survey
+from ._tree_view import FindArguments, FindView, TopArguments, TopView, TreeArguments, TreeView
+from ._viewer import Viewer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lmos_actors.actors import Runtime
+    from lmos_actors.security import Admission, Guard
+    from lmos_actors.supervision import Supervisor
+    from lmos_actors.transport import Connection, Upgrade
+
+    from ._survey import StartSoon
+    from ._viewer import View
+
+PATH: Final = "/live"
+"""The path of the WebSocket."""
+
+MOST_VIEWERS: Final = 64
+
+NODE: Final = ""
+"""The name of the node as a whole, for access lists."""
+
+SHUTDOWN: Final = (1001, "server shutdown")
+
+OPTIONS: Final = ConnectionOptions(
+    max_message_bytes=256 << 10, messages_per_second=100, needs_pongs=True, write_seconds=10.0
+)
+
+
+class LiveServer:
+    """Serves the live view of a node.
+
+    `url` is its first address, `guard` decides which viewers are let in; tasks run by `start_soon`.
+    """
+
+    def __init__(
+        self,
+        rt: Runtime,
+        root: Supervisor,
+        *,
+        guard: Guard,
+        url: str,
+        start_soon: StartSoon,
+    ) -> None:
+        self._guard = guard
+        self._url = url
+        self._started = rt.entropy.now().timestamp()
+        self._survey = Survey(root, start_soon)
+        self._viewers: dict[Viewer, None] = {}
+        self._draining = False
+        self._done = trio.Event()
+        self._done.set()
+        self._kinds: dict[str, tuple[type[Any], Callable[[Any], View]]] = {
+            "tree": (TreeArguments, partial(TreeView, root, self._survey)),
+            "find": (FindArguments, partial(FindView, root, self._survey)),
+            "top": (TopArguments, partial(TopView, root, self._survey)),
+        }
+
+    # ---- which connections
+
+    def route(self, others: Callable[[Upgrade], Accept | Refuse], upgrade: Upgrade) -> Accept | Refuse:
+        """Decide about an upgrade for the live view; `others` decides about all else."""
+        if upgrade.path != PATH and SUBPROTOCOL not in upgrade.offered:
+            return others(upgrade)
+        admission = self._guard.admit(presented_in(upgrade), trio.current_time())
+        if isinstance(admission, Refusal):
+            return Refuse(admission.status, admission.reason, admission.headers)
+        if upgrade.path != PATH or SUBPROTOCOL not in upgrade.offered:
+            return Refuse(404, f"the live view is at {PATH}, with the subprotocol {SUBPROTOCOL}")
+        if self._draining:
+            return Refuse(503, "the node is shutting down")
+        if len(self._viewers) >= MOST_VIEWERS:
+            return Refuse(503, f"{MOST_VIEWERS} viewers look already")
+        if not self._sees_tree(admission):
+            return Refuse(403, "this takes the right inspect for the node as a whole")
+        return Accept(SUBPROTOCOL, partial(self._serve, admission=admission), options=OPTIONS)
+
+    def _sees_tree(self, admission: Admission) -> bool:
+        return self._guard.security.is_open or admission.allows(NODE, "inspect")
+
+    @enable_ki_protection
+    async def _serve(self, connection: Connection, *, admission: Admission) -> None:
+        hello = Hello(
+            software=f"lmos-actors {version('lmos-actors')}",
+            node=self._url,
+            started=self._started,
+            viewer="" if admission.principal is None else admission.principal.name,
+            rights=[right for right in PERSONAL if admission.allows(NODE, right)],
+            views=sorted(self._kinds),
+        )
+        viewer = Viewer(connection, hello, partial(self._open, admission), admission)
+        self._viewers[viewer] = None
+        self._done = trio.Event() if self._done.is_set() else self._done
+        self._survey.begin()
+        try:
+            await viewer.run()
+        finally:
+            self._survey.end()
+            del self._viewers[viewer]
+            if not self._viewers:
+                self._done.set()
+
+    # ---- which views
+
+    def _open(self, admission: Admission, name: str, arguments: dict[str, Any]) -> View:
+        """Open a view by its name. Raises Refused."""
+        if name not in self._kinds:
+            near = nearest(name, self._kinds)
+            hint = f", did you mean {near!r}?" if near else f"; there are: {', '.join(sorted(self._kinds))}"
+            raise Refused("UNKNOWN", f"there is no view {name!r}{hint}")
+        taken, make = self._kinds[name]
+        try:
+            return make(msgspec.convert(arguments, taken))
+        except msgspec.ValidationError as error:
+            raise Refused("INVALID", f"the arguments of {name!r}: {error}") from None
+
+    # ---- draining
+
+    def on_drain(self) -> None:
+        """Close all connections: those who look come back to the next node at this address."""
+        self._draining = True
+        for viewer in tuple(self._viewers):
+            viewer.close(*SHUTDOWN)
+
+    async def wait_done(self) -> None:
+        """Wait until no viewer is left."""
+        await self._done.wait()

@@ -1,0 +1,210 @@
+"""One viewer: a WebSocket connection, the views that it has open, and what has changed in them.
+
+Nothing is sent because something happens. At intervals the views are made anew, and what differs from what
+the viewer has is sent; then nothing more, until it has taken that. So a viewer that never reads costs one
+message, and a storm of crashes no more than a calm. The more the views cost, the longer the interval.
+"""
+
+from __future__ import annotations
+
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import attrs
+import msgspec
+import trio
+
+from lmos_actors.bindings import principal_of
+
+from ._merge_patch import patch_between
+from ._messages import Changes, FromNode, FromViewer, Leave, Look, Refused, Taken, Wrong
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lmos_actors.security import Admission
+    from lmos_actors.transport import Connection
+
+    from ._merge_patch import State
+
+INTERVAL: Final = 0.25
+"""Seconds between two changes, at least."""
+
+SOON: Final = 0.03
+"""Seconds until what a viewer has just asked for is sent, and between the steps of a search."""
+
+SHARE: Final = 0.02
+"""The part of one processor that making the views of one viewer takes."""
+
+BUSY: Final = 4
+"""How much longer than its step a search rests."""
+
+MOST_LOOKS: Final = 16
+
+MOST_BYTES: Final = 1 << 20
+"""Bytes of the changes that are sent at once: a view that has more is closed."""
+
+BEHIND: Final = 64 << 10
+"""Bytes that wait to be sent, from which on nothing more is read of a viewer."""
+
+POLICY_VIOLATION: Final = 1008
+
+_READ: Final = msgspec.json.Decoder(FromViewer)
+_WRITE: Final = msgspec.json.Encoder()
+
+
+class View(Protocol):
+    """A view with its arguments."""
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether there is more to come of it, soon."""
+        ...
+
+    def content(self) -> State:
+        """Return its state now. Never blocks; takes milliseconds at most."""
+        ...
+
+
+@attrs.define
+class _Open:
+    """A view that a viewer has open, and its state as the viewer has it."""
+
+    view: View
+    sent: State = attrs.field(factory=dict[str, Any])
+
+
+class Viewer:
+    """The handler of one connection.
+
+    `open` opens a view by its name, with arguments, and raises Refused.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        hello: FromNode,
+        open: Callable[[str, dict[str, Any]], View],
+        admission: Admission | None,
+    ) -> None:
+        self._connection = connection
+        self._open = open
+        self._admission = admission
+        self.principal = principal_of(admission)
+        self._looks: dict[str, _Open] = {}
+        self._out: list[bytes] = []
+        self._waiting = 0
+        self._number = self._taken = 0
+        self._asked = trio.Event()
+        """Set once a view has been opened, or changed, since the last changes."""
+        self._free = trio.Event()
+        """Set once the viewer may have taken the last changes."""
+        self._send(hello)
+
+    async def run(self) -> None:
+        """Serve the connection until it has ended."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._update)
+            await self._connection.run(self)
+            nursery.cancel_scope.cancel()
+
+    # ---- frames; see `Handler`
+
+    def text(self, text: str) -> None:
+        """Take a message of the viewer."""
+        message: FromViewer
+        try:
+            message = _READ.decode(text)
+        except (msgspec.DecodeError, RecursionError) as error:
+            self._send(Wrong("INVALID", f"the message cannot be read: {error}"))
+            return
+        match message:
+            case Look():
+                self._look(message)
+            case Leave():
+                self._looks.pop(message.id, None)
+            case Taken():
+                self._taken = max(self._taken, min(message.number, self._number))
+                self._free.set()
+
+    def binary(self, data: bytes) -> None:
+        """Refuse a binary message."""
+        self._send(Wrong("INVALID", "messages are text frames with JSON"))
+
+    def frames(self, room: int) -> list[bytes]:
+        """Return what waits to be sent."""
+        found, self._out, self._waiting = self._out, [], 0
+        return found
+
+    def is_behind(self) -> bool:
+        """Return whether the viewer has to read before more is read of it."""
+        return self._waiting >= BEHIND
+
+    def close(self, code: int, reason: str) -> None:
+        """Close the connection."""
+        self._connection.close(code, reason)
+
+    def _send(self, message: FromNode) -> None:
+        data = _WRITE.encode(message)
+        self._out.append(data)
+        self._waiting += len(data)
+        self._connection.wake()
+
+    # ---- looks
+
+    def _look(self, message: Look) -> None:
+        known = self._looks.get(message.id)
+        if known is None and len(self._looks) >= MOST_LOOKS:
+            text = f"at most {MOST_LOOKS} views are open at once"
+            self._send(Wrong("TOO_MANY", text, message.id))
+            return
+        try:
+            view = self._open(message.view, message.arguments)
+        except Refused as refused:
+            self._looks.pop(message.id, None)
+            self._send(Wrong(refused.code, refused.message, message.id))
+            return
+        self._looks[message.id] = _Open(view, {} if known is None else known.sent)
+        self._asked.set()
+
+    # ---- changes
+
+    async def _update(self) -> None:
+        """Send what has changed, again and again."""
+        while True:
+            while not self._looks:
+                await self._asked.wait()
+                self._asked = trio.Event()
+            while self._taken < self._number:
+                await self._free.wait()
+                self._free = trio.Event()
+            if self._admission is not None and not self._admission.valid(trio.current_time()):
+                self.close(POLICY_VIOLATION, "the credentials are not valid any more")
+                return
+            self._asked = trio.Event()
+            began = perf_counter()
+            patches = self._patches()
+            if patches:
+                self._number += 1
+                self._send(Changes(self._number, trio.current_time(), patches))
+            cost = perf_counter() - began
+            await trio.sleep(max(SOON, BUSY * cost))
+            if not any(look.view.is_busy for look in self._looks.values()):
+                with trio.move_on_after(max(INTERVAL, cost / SHARE)):
+                    await self._asked.wait()
+
+    def _patches(self) -> dict[str, State]:
+        """Make the views anew; return what has changed in each."""
+        patches: dict[str, State] = {}
+        for id, look in tuple(self._looks.items()):
+            state = look.view.content()
+            patch = patch_between(look.sent, state)
+            if not patch:
+                continue
+            if len(_WRITE.encode(patch)) > MOST_BYTES:
+                del self._looks[id]
+                self._send(Wrong("TOO_LARGE", f"the view has more than {MOST_BYTES} bytes", id))
+                continue
+            look.sent = state
+            patches[id] = patch
+        return patches
