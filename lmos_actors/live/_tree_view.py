@@ -16,7 +16,7 @@ import attrs
 from msgspec import Meta, Struct
 
 from lmos_actors.observe import class_name
-from lmos_actors.supervision import Supervisor, agents_of, children_of
+from lmos_actors.supervision import Supervisor, agents_of, child_of, children_of, size_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -103,7 +103,7 @@ class TreeView:
 
     def _level(self, supervisor: Supervisor, path: str, depth: int) -> _Level:
         children = supervisor.children
-        found = (supervisor.at(name) for name in self._open.get(path, ()))
+        found = (child_of(supervisor, name) for name in self._open.get(path, ()))
         opened = sorted(children.index(child) for child in found if child is not None)
         return _Level(children, iter(opened), depth)
 
@@ -205,7 +205,7 @@ def row_of(child: Slot | Supervisor, survey: Survey) -> State:
 
 def _sums_of(supervisor: Supervisor, survey: Survey) -> State:
     """Return how many children there are, and the sums below where they are known."""
-    found: State = {"children": supervisor.size}
+    found: State = {"children": size_of(supervisor)}
     sums = survey.sums_of(supervisor.path)
     if sums is not None:
         found["below"] = attrs.asdict(sums)

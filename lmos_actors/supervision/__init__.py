@@ -41,12 +41,14 @@ from ._supervisor import (
 from ._tree import (
     Tree as Tree,
     agents_of as agents_of,
+    child_of as child_of,
     class_at as class_at,
     draw as draw,
     is_member as is_member,
     lose as lose,
     regain as regain,
     restarts_of as restarts_of,
+    size_of as size_of,
     supervisors_of as supervisors_of,
     wait_unwound as wait_unwound,
 )

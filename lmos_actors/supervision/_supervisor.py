@@ -361,16 +361,6 @@ class Supervisor:
         return self.loop.above is None
 
     @property
-    def size(self) -> int:
-        """How many children there are, whatever their status."""
-        return len(self.loop.plan.children)
-
-    def at(self, name: str) -> Slot | Supervisor | None:
-        """Return the child of that name, None if there is none."""
-        found = self.loop.members.find(name)
-        return found if found is None or isinstance(found, Slot) else Supervisor(found)
-
-    @property
     def numbered(self) -> tuple[Slot, ...] | None:
         """The slots of the agents of a `BulkSpec`, by number; None for any other supervisor."""
         members = self.loop.members

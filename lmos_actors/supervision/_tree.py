@@ -63,6 +63,17 @@ def _loop_of(child: Child) -> SupervisorLoop | None:
     return None if children is None else children.loop
 
 
+def size_of(supervisor: Supervisor) -> int:
+    """Return how many children a supervisor has, whatever their status."""
+    return len(supervisor.loop.plan.children)
+
+
+def child_of(supervisor: Supervisor, name: str) -> Slot | Supervisor | None:
+    """Return the child of that name, None if there is none."""
+    found = supervisor.loop.members.find(name)
+    return Supervisor(found) if isinstance(found, SupervisorLoop) else found
+
+
 def draw(supervisor: Supervisor) -> list[str]:
     """Draw the tree as lines of text, with the state of every child."""
     lines = [f"{supervisor.label} {_limits(supervisor.loop)}"]
