@@ -73,6 +73,7 @@ from .crashes._report_values import (
 )
 from .crashes._reports import CrashReport as CrashReport
 from .crashes._traces import place_of as place_of
+from .crashes._value_text import show as show
 from .declaration._affordances import (
     Action as Action,
     Assignment as Assignment,
@@ -225,9 +226,15 @@ from .slot._propagating_slot import PropagatingSlot as PropagatingSlot
 from .slot._skewed_clock import clock_seconds as clock_seconds, world_seconds as world_seconds
 from .slot._slot import Slot as Slot, Status as Status
 from .slot._slot_start import start_agent as start_agent, start_now as start_now
-from .slot._traced_slot import TracedSlot as TracedSlot
+from .slot._traced_slot import (
+    RecordedSlot as RecordedSlot,
+    TracedSlot as TracedSlot,
+    tap as tap,
+    untap as untap,
+)
 from .values import (
     Secret as Secret,
+    Secrets as Secrets,
     Shape as Shape,
     conceal as conceal,
     conceal_all as conceal_all,

@@ -116,7 +116,7 @@ def run_now(slot: Slot, envelope: Envelope) -> bool:
     waiting = slot.accepted - slot.begun
     if op.kind or slot.turns.budget <= 0 or 0 < slot.size <= waiting:  # no seat is free
         return False
-    if rt.edge is not None or rt.instrument is not None or (slot.gate and not slot.leave_tally()):
+    if rt.edge is not None or slot.traced or (slot.gate and not slot.leave_tally()):
         return False
     if rt.wake_watchdog is not None:
         rt.wake_watchdog()

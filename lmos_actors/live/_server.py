@@ -22,6 +22,7 @@ from lmos_actors.errors import nearest
 from lmos_actors.security import PERSONAL, Refusal
 from lmos_actors.transport import Accept, ConnectionOptions, Refuse
 
+from ._flow import Flow, FlowArguments, FlowView
 from ._messages import SUBPROTOCOL, Hello, Refused
 from ._survey import Survey
 from ._tree_view import FindArguments, FindView, TopArguments, TopView, TreeArguments, TreeView
@@ -79,6 +80,7 @@ class LiveServer:
         self._kinds: dict[str, tuple[type[Any], Callable[[Any], View]]] = {
             "tree": (TreeArguments, partial(TreeView, root, self._survey)),
             "find": (FindArguments, partial(FindView, root, self._survey)),
+            "flow": (FlowArguments, partial(FlowView, Flow(rt, root, start_soon))),
             "top": (TopArguments, partial(TopView, root, self._survey)),
         }
 

@@ -17,7 +17,7 @@ import trio
 
 from lmos_actors._collector import collector
 from lmos_actors._core import Entropy, Environment, ShieldedNursery, TaskTimers, current_environment
-from lmos_actors.actors import CircleSearch, Outside, Runtime, Slot, TracedSlot, Watchdog, dispatch
+from lmos_actors.actors import CircleSearch, Outside, RecordedSlot, Runtime, Slot, Watchdog, dispatch
 from lmos_actors.errors import ConfigError, raise_together
 from lmos_actors.observe import diagnostics_for
 from lmos_actors.supervision import (
@@ -236,7 +236,7 @@ def _runtime(services: ShieldedNursery, options: NodeOptions, lifecycle: NodeLif
     services.at_end.append(rt.deadlines.close)  # callers may wait for the store, which ends after the agents
     rt.fatal = lifecycle.fatal
     rt.outside = Outside(threads=options.threads, processes=options.processes)
-    rt.link = Slot if rt.instrument is None else TracedSlot
+    rt.link = Slot if rt.instrument is None else RecordedSlot
     rt.full_slots, rt.seat_circles = {}, CircleSearch(rt)
     _run_turns(rt, services)
     return rt

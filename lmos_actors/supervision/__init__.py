@@ -46,6 +46,7 @@ from ._tree import (
     draw as draw,
     is_member as is_member,
     lose as lose,
+    place_at as place_at,
     regain as regain,
     restarts_of as restarts_of,
     size_of as size_of,

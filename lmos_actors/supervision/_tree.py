@@ -74,6 +74,15 @@ def child_of(supervisor: Supervisor, name: str) -> Slot | Supervisor | None:
     return Supervisor(found) if isinstance(found, SupervisorLoop) else found
 
 
+def place_at(root: Supervisor, path: str) -> Slot | Supervisor | None:
+    """Return what is at that place in the tree, None if nothing is; the path of the root is empty."""
+    here: Slot | Supervisor | None = root
+    for name in path.split("/") if path else ():
+        below = children_of(here) if isinstance(here, Slot) else here
+        here = None if below is None else child_of(below, name)
+    return here
+
+
 def draw(supervisor: Supervisor) -> list[str]:
     """Draw the tree as lines of text, with the state of every child."""
     lines = [f"{supervisor.label} {_limits(supervisor.loop)}"]

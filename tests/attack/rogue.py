@@ -18,7 +18,7 @@ from lmos_actors import (
     invoke_all,
     open_node,
 )
-from lmos_actors.actors import Slot, TracedSlot, hold, release, set_service_time, slot_of
+from lmos_actors.actors import RecordedSlot, Slot, hold, release, set_service_time, slot_of
 from lmos_actors.simulation import VirtualClock
 from tests.attack.agents import COUNT, KINDS, Bug, Rogue, Slow
 
@@ -99,7 +99,7 @@ class Stage:
         rt = node._rt
         self.rt = rt
         stage = self
-        base = TracedSlot if rt.instrument is not None else Slot
+        base = RecordedSlot if rt.instrument is not None else Slot
 
         class Spied(base):  # type: ignore[misc, valid-type]
             __slots__ = ()

@@ -3,6 +3,10 @@
 It costs nothing in a node without an instrument. Here no turn runs in the asker's step and no message
 is a bare tuple, so every message has a number, the number of the message it all began with (its trace),
 and records from `sent` to `answered`.
+
+A `TracedSlot` is laid out in memory as a `Slot` is. So a slot that stands becomes one, and stops being one,
+by having its class set (`tap`, `untap`): while somebody looks at the messages of some agents, the others cost
+what they did. What began before goes on as it began, and has no records.
 """
 
 from __future__ import annotations
@@ -32,18 +36,11 @@ _UNSHOWN = ("observe", "subscribe", "subscribe to all")
 
 
 class TracedSlot(Slot):
-    """A slot that reports every message to the node's instrument."""
+    """A slot that reports every message to the node's instrument, if it has one."""
 
-    __slots__ = ("path",)
+    __slots__ = ()
 
     traced = True
-    path: str  # kept, as every record has it
-
-    def __init__(
-        self, rt: Runtime, owner: Owner, spec: Any, name: str | int, mailbox: MailboxOptions
-    ) -> None:
-        super().__init__(rt, owner, spec, name, mailbox)
-        self.path = super().path  # pyright: ignore[reportIncompatibleMethodOverride]
 
     @named(ASKING)
     @enable_ki_protection
@@ -149,6 +146,34 @@ class TracedSlot(Slot):
             super().note_event(name, data)
         else:
             self.rt.record("event", self, event=name, data=data, trace=mark[1])
+
+
+class RecordedSlot(TracedSlot):
+    """A traced slot of a node that records from its start: it keeps its path, as every record has it."""
+
+    __slots__ = ("path",)
+
+    path: str
+
+    def __init__(
+        self, rt: Runtime, owner: Owner, spec: Any, name: str | int, mailbox: MailboxOptions
+    ) -> None:
+        super().__init__(rt, owner, spec, name, mailbox)
+        self.path = super().path  # pyright: ignore[reportIncompatibleMethodOverride]
+
+
+def tap(slot: Slot) -> bool:
+    """Have a slot report its messages from now on; return False where it always does."""
+    if isinstance(slot, RecordedSlot):
+        return False
+    slot.__class__ = TracedSlot
+    return True
+
+
+def untap(slot: Slot) -> None:
+    """Take back `tap`."""
+    if type(slot) is TracedSlot:
+        slot.__class__ = slot.rt.link
 
 
 def _origin(sender: str | None, op: Operation, args: tuple[Any, ...]) -> dict[str, object]:

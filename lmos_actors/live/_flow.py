@@ -1,0 +1,314 @@
+"""The view `flow`: the messages of some agents, as they pass, and how many go from whom to whom.
+
+Messages are recorded by the slots of those agents alone, and only while somebody looks: a slot that stands
+becomes one that records (`tap`), and the node gets an instrument. Nobody looks any more once no viewer has
+asked for `KEEP` seconds; then all is as it was.
+
+Under load not all is kept. What goes from whom to whom is counted in any case; of the messages themselves
+only so many a second are kept, and then whole traces: each message that began outside, and all that came of
+it, or nothing.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from heapq import nlargest
+from time import perf_counter
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import attrs
+import trio
+from msgspec import Meta, Struct
+
+from lmos_actors.actors import Secrets, Slot, TracedSlot, show, tap, untap
+from lmos_actors.supervision import Supervisor, agents_of, children_of, place_at
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from lmos_actors._core import Instrument
+    from lmos_actors.actors import Runtime
+
+    from ._merge_patch import State
+    from ._survey import StartSoon
+
+KEEP: Final = 5.0
+"""Seconds for which messages are recorded after a viewer has last asked."""
+
+SCAN: Final = 1.0
+"""Seconds between two looks for agents that have come."""
+
+STEP: Final = 250
+"""Agents that are tapped in one step."""
+
+SHARE: Final = 0.02
+"""The part of one processor that looking for agents takes."""
+
+MOST_A_SECOND: Final = 1_000
+"""Records that are kept a second."""
+
+MOST_RECORDS: Final = 5_000
+MOST_NUMBERS: Final = 20_000
+"""Messages under way whose further records are kept."""
+
+MOST_EDGES: Final = 2_000
+SHOWN_RECORDS: Final = 200
+SHOWN_EDGES: Final = 200
+
+VALUE: Final = 300
+"""Characters of a value that are shown."""
+
+Path = Annotated[str, Meta(max_length=4_096)]
+Edge = tuple[str, str, str]
+
+
+class FlowArguments(Struct, forbid_unknown_fields=True):
+    """Whose messages: of the agents at these paths, and below them. "" is all of the node.
+
+    Of them, those of one trace, and those of one action, property or event, where these are given.
+    """
+
+    paths: Annotated[tuple[Path, ...], Meta(min_length=1, max_length=20)] = ("",)
+    trace: int | None = None
+    affordance: Annotated[str, Meta(max_length=200)] | None = None
+    records: Annotated[int, Meta(ge=0, le=SHOWN_RECORDS)] = SHOWN_RECORDS
+
+
+@attrs.define
+class _Count:
+    """What goes over one edge; `failed` counts requests that were not answered with a result."""
+
+    sent: int = 0
+    failed: int = 0
+
+
+class Flow:
+    """The recorded messages of one node, for all who look."""
+
+    def __init__(self, rt: Runtime, root: Supervisor, start_soon: StartSoon) -> None:
+        self._rt = rt
+        self._root = root
+        self._start_soon = start_soon
+        self._wanted: dict[str, float] = {}
+        """The paths that are looked at, and until when."""
+        self._runs = False
+        self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        self.records: deque[State] = deque(maxlen=MOST_RECORDS)
+        self.edges: dict[Edge, _Count] = {}
+        self.number = self.left_out = 0
+        self._tapped: dict[Slot, None] = {}
+        self._scanned: tuple[str, ...] = ()
+        """The paths at the last look for agents."""
+        self._under_way: OrderedDict[Any, tuple[Edge, Any]] = OrderedDict()
+        """Messages that are kept, by their numbers: the edge and the trace of each."""
+        self._covered: dict[str, bool] = {}
+        self._every = 1
+        self._second = 0.0
+        self._in_second = 0
+
+    def look(self, paths: Iterable[str]) -> None:
+        """Note that messages of agents there are looked at now."""
+        until = trio.current_time() + KEEP
+        for path in paths:
+            if path not in self._wanted:
+                self._covered.clear()
+            self._wanted[path] = until
+        if not self._runs:
+            self._runs = True
+            self._start_soon(self._run, name="taps of the live view")
+
+    # ---- taps
+
+    async def _run(self) -> None:
+        rt = self._rt
+        before, link = rt.instrument, rt.link
+        self._begin_anew()
+        rt.instrument = self if before is None else _Both(before, self)
+        try:
+            while self._wanted:
+                await self._tap_all()
+                await trio.sleep(SCAN)
+                self._expire()
+                is_all = "" in self._wanted and link is Slot
+                rt.link = TracedSlot if is_all else link  # so that none that comes is missed
+            await self._tap_all()  # which lets go of them all, those that have come last too
+        finally:
+            rt.instrument, rt.link = before, link
+            for slot in self._tapped:
+                untap(slot)
+            self._runs = False
+            self._begin_anew()
+
+    def _expire(self) -> None:
+        now = trio.current_time()
+        for path in [path for path, until in self._wanted.items() if until < now]:
+            del self._wanted[path]
+            self._covered.clear()
+
+    async def _tap_all(self) -> None:
+        """Tap the agents that are looked at; let go of those that are not any more."""
+        began = perf_counter()
+        for count, slot in enumerate(self._sought(), start=1):
+            if not self._covers(slot.path):
+                untap(slot)
+                self._tapped.pop(slot, None)
+            elif slot not in self._tapped and tap(slot):
+                self._tapped[slot] = None
+            if count % STEP == 0:
+                await trio.sleep((perf_counter() - began) * (1 / SHARE - 1))
+                began = perf_counter()
+
+    def _sought(self) -> Iterator[Slot]:
+        """Yield the agents that are looked at, or were."""
+        yield from tuple(self._tapped)
+        paths = dict.fromkeys((*self._wanted, *self._scanned))
+        self._scanned = tuple(self._wanted)
+        for path in paths:
+            place = place_at(self._root, path)
+            if isinstance(place, Slot):
+                yield place
+            below = children_of(place) if isinstance(place, Slot) else place
+            if below is not None:
+                yield from agents_of(below)
+
+    def _covers(self, path: str) -> bool:
+        found = self._covered.get(path)
+        if found is None:
+            if len(self._covered) > MOST_NUMBERS:
+                self._covered.clear()
+            found = self._covered[path] = _is_below(path, self._wanted)
+        return found
+
+    # ---- records; see `Instrument`
+
+    def record(self, kind: str, agent: str, fields: dict[str, Any]) -> None:
+        """Take one record."""
+        number = fields.get("id")
+        if kind == "sent":
+            edge = (fields.get("from", ""), agent, fields["affordance"])
+            self._count(edge).sent += 1
+            if number is None or not self._covers(agent) or not self._has_room(fields.get("trace", number)):
+                self.left_out += 1
+                return
+            self._under_way[number] = edge, fields.get("trace")
+            if len(self._under_way) > MOST_NUMBERS:
+                self._under_way.popitem(last=False)
+        elif number is not None:
+            known = self._under_way.get(number)
+            if known is None:
+                return
+            edge, trace = known
+            if "error" in fields or kind in ("dropped", "refused", "dead_letter"):
+                self._count(edge).failed += 1
+            fields = fields if trace is None else {**fields, "trace": trace}
+        elif not self._covers(agent) or not self._has_room(None):
+            return
+        self._keep(kind, agent, fields)
+
+    def _count(self, edge: Edge) -> _Count:
+        found = self.edges.get(edge)
+        if found is None:
+            if len(self.edges) >= MOST_EDGES:
+                edge = ("", "", "")  # all others
+            found = self.edges.setdefault(edge, _Count())
+        return found
+
+    def _has_room(self, trace: Any) -> bool:
+        """Return whether one more record is kept: all at first, then every other trace, every fourth, …"""
+        now = trio.current_time()
+        if now - self._second >= 1.0:
+            if self._in_second < MOST_A_SECOND // 4 and self._every > 1:
+                self._every //= 2
+            self._second, self._in_second = now, 0
+        if isinstance(trace, int) and trace % self._every:
+            return False
+        self._in_second += 1
+        if self._in_second > MOST_A_SECOND:
+            self._every, self._second, self._in_second = self._every * 2, now, 0
+        return True
+
+    def _keep(self, kind: str, agent: str, fields: dict[str, Any]) -> None:
+        self.number += 1
+        record: State = {"n": self.number, "t": round(trio.current_time(), 6), "kind": kind, "agent": agent}
+        for name, value in fields.items():
+            if value is None or name == "report":
+                continue
+            is_plain = type(value) in (int, float, bool) or (type(value) is str and len(value) <= VALUE)
+            record[name] = value if is_plain and name not in SHOWN else _shown(value)
+        self.records.append(record)
+
+
+SHOWN: Final = frozenset({"input", "value", "data"})
+"""The fields that hold values of agents."""
+
+
+def _shown(value: Any) -> str:
+    secrets = Secrets()
+    secrets.look(value)
+    return show(value, secrets, limit=VALUE)
+
+
+class _Both:
+    """The node's own instrument, and the taps."""
+
+    def __init__(self, own: Instrument, flow: Flow) -> None:
+        self._own, self._flow = own, flow
+
+    def record(self, kind: Any, agent: str, fields: dict[str, Any]) -> None:
+        self._own.record(kind, agent, fields)
+        self._flow.record(kind, agent, fields)
+
+
+class FlowView:
+    """The messages and edges of one viewer."""
+
+    is_busy = False
+
+    def __init__(self, flow: Flow, arguments: FlowArguments) -> None:
+        self._flow = flow
+        self._arguments = arguments
+
+    def content(self) -> State:
+        """Return the last `records`, by their numbers, and the `edges` with most messages.
+
+        `recorded` counts all records that were kept, `left_out` the messages that have none.
+        """
+        flow, most = self._flow, self._arguments.records
+        flow.look(self._arguments.paths)
+        records: dict[str, State] = {}
+        for record in reversed(flow.records):
+            if len(records) >= most:
+                break
+            if self._wants(record):
+                records[str(record["n"])] = record
+        seen = (each for each in flow.edges.items() if self._wants_edge(each[0]))
+        edges = nlargest(SHOWN_EDGES, seen, key=lambda each: each[1].sent)
+        return {
+            "records": dict(reversed(records.items())),
+            "edges": {" > ".join(edge): _edge(edge, count) for edge, count in edges},
+            "recorded": flow.number,
+            "left_out": flow.left_out,
+        }
+
+    def _wants(self, record: State) -> bool:
+        wanted = self._arguments
+        if not _is_below(record["agent"], wanted.paths):
+            return False
+        if wanted.trace is not None and record.get("trace") != wanted.trace:
+            return False
+        return wanted.affordance is None or record.get("affordance") == wanted.affordance
+
+    def _wants_edge(self, edge: Edge) -> bool:
+        wanted = self._arguments
+        return _is_below(edge[1], wanted.paths) and wanted.affordance in (None, edge[2])
+
+
+def _is_below(path: str, paths: Iterable[str]) -> bool:
+    """Return whether something is at one of these places, or below it."""
+    return any(not each or path == each or path.startswith(f"{each}/") for each in paths)
+
+
+def _edge(edge: Edge, count: _Count) -> State:
+    return {"from": edge[0], "to": edge[1], "affordance": edge[2], **attrs.asdict(count)}

@@ -1,0 +1,148 @@
+"""The flow of messages: what is recorded while somebody looks, and that it ends with that."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import trio
+
+from lmos_actors import Agent, ChildSpec, Ref, Secret, SupervisorSpec, action, open_node, sibling
+from lmos_actors.actors import TracedSlot, slot_of
+from lmos_actors.simulation import TraceLog
+from lmos_actors.transport import MemoryNetwork
+from tests.live.watching import Watcher, watching
+
+if TYPE_CHECKING:
+    from trio.testing import MockClock
+
+PLACE = "ws://here"
+
+
+class Stock(Agent):
+    """Has things."""
+
+    @action
+    def take(self, name: str, pin: Secret[str] = "") -> int:
+        if name == "none":
+            raise ValueError("there is none")
+        return 1
+
+
+class Desk(Agent):
+    """Asks the stock."""
+
+    stock: Ref[Stock]
+
+    @action
+    async def order(self, name: str) -> int:
+        return await self.stock.invoke(Stock.take, name, "pin-of-1234")
+
+
+TREE = SupervisorSpec(
+    "root",
+    [ChildSpec("stock", Stock), ChildSpec("desk", partial(Desk, stock=sibling("stock")))],
+)
+
+
+def records(watcher: Watcher) -> list[dict[str, Any]]:
+    return list(watcher.views.get("it", {}).get("records", {}).values())
+
+
+async def test_messages_pass_with_their_traces_and_without_their_secrets(virtual_clock: MockClock) -> None:
+    network = MemoryNetwork()
+    async with open_node(TREE, listen=PLACE, network=network) as node, watching(PLACE, network) as watcher:
+        desk = node.find(Desk)
+        await desk.invoke(Desk.order, "before")
+        watcher.look("flow", paths=["desk", "stock"])
+        await watcher.until(lambda: watcher.views.get("it"))
+        assert await desk.invoke(Desk.order, "tea") == 1
+        await watcher.until(lambda: len(records(watcher)) == 6)
+        sent = [each for each in records(watcher) if each["kind"] == "sent"]
+        assert [(each["from"], each["agent"], each["affordance"]) for each in sent] == [
+            ("user", "desk", "order"),
+            ("desk", "stock", "take"),
+        ]
+        assert len({each["trace"] for each in records(watcher)}) == 1
+        assert "tea" in sent[1]["input"]
+        assert "1234" not in str(watcher.views)
+        edges = watcher.views["it"]["edges"]
+        assert edges["desk > stock > take"]["sent"] == 1
+
+
+async def test_only_what_is_looked_at_is_recorded(virtual_clock: MockClock) -> None:
+    network = MemoryNetwork()
+    async with open_node(TREE, listen=PLACE, network=network) as node, watching(PLACE, network) as watcher:
+        stock = node.find(Stock)
+        watcher.look("flow", paths=["stock"], affordance="take")
+        await watcher.until(lambda: watcher.views.get("it"))
+        await node.find(Desk).invoke(Desk.order, "tea")
+        await watcher.until(lambda: len(records(watcher)) == 3)
+        assert {each["agent"] for each in records(watcher)} == {"stock"}
+        assert not isinstance(slot_of(node.find(Desk)), TracedSlot)
+        assert isinstance(slot_of(stock), TracedSlot)
+
+
+async def test_nothing_is_left_of_it_when_nobody_looks(virtual_clock: MockClock) -> None:
+    network = MemoryNetwork()
+    async with open_node(TREE, listen=PLACE, network=network) as node:
+        rt = node.root.rt
+        link = rt.link
+        async with watching(PLACE, network) as watcher:
+            watcher.look("flow")
+            await watcher.until(lambda: watcher.views.get("it"))
+            await trio.sleep(2)
+            assert rt.link is TracedSlot
+            await node.start_child(ChildSpec("late", Stock))
+            assert type(slot_of(node.find(Stock, "late"))) is TracedSlot
+        await trio.sleep(10)
+        assert rt.instrument is None
+        assert rt.link is link
+        assert [type(slot_of(ref)) for ref in node.agents()] == [link] * 3
+        assert await node.find(Desk).invoke(Desk.order, "tea") == 1
+
+
+async def test_a_node_with_an_instrument_goes_on_recording(virtual_clock: MockClock) -> None:
+    network, log = MemoryNetwork(), TraceLog()
+    async with open_node(TREE, listen=PLACE, network=network, instrument=log) as node:
+        async with watching(PLACE, network) as watcher:
+            watcher.look("flow")
+            await watcher.until(lambda: watcher.views.get("it"))
+            await node.find(Desk).invoke(Desk.order, "tea")
+            await watcher.until(lambda: len(records(watcher)) == 6)
+        await trio.sleep(10)
+        assert node.root.rt.instrument is log
+        await node.find(Desk).invoke(Desk.order, "tea")
+
+
+async def test_under_load_whole_traces_are_kept_and_all_is_counted(virtual_clock: MockClock) -> None:
+    network = MemoryNetwork()
+    async with open_node(TREE, listen=PLACE, network=network) as node, watching(PLACE, network) as watcher:
+        desk = node.find(Desk)
+        watcher.look("flow")
+        await watcher.until(lambda: watcher.views.get("it"))
+        await trio.sleep(2)
+        for _ in range(3_000):
+            await desk.invoke(Desk.order, "tea")
+        await watcher.until(
+            lambda: watcher.views["it"]["edges"].get("desk > stock > take", {}).get("sent") == 3_000
+        )
+        view = watcher.views["it"]
+        assert view["left_out"] > 1_000
+        assert len(view["records"]) == 200
+        by_trace: dict[int, list[str]] = {}
+        for each in list(view["records"].values())[10:]:
+            by_trace.setdefault(each["trace"], []).append(each["kind"])
+        whole = [kinds for kinds in by_trace.values() if len(kinds) == 6]
+        assert len(whole) >= len(by_trace) - 2
+
+
+async def test_failures_are_counted(virtual_clock: MockClock) -> None:
+    network = MemoryNetwork()
+    async with open_node(TREE, listen=PLACE, network=network) as node, watching(PLACE, network) as watcher:
+        watcher.look("flow")
+        await watcher.until(lambda: watcher.views.get("it"))
+        await node.find(Stock).tell(Stock.take, "none")
+        edge = await watcher.until(lambda: watcher.views["it"]["edges"].get("user > stock > take"))
+        await watcher.until(lambda: any(each["kind"] == "crashed" for each in records(watcher)))
+        assert edge["sent"] == 1
