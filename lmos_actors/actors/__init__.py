@@ -66,14 +66,15 @@ from ._trace_context import (
 from ._unsent import UnsentKind as UnsentKind, UnsentMessage as UnsentMessage
 from ._waiting import Waiting as Waiting, WaitingGraph as WaitingGraph, waiting_graph as waiting_graph
 from ._watchdog import Watchdog as Watchdog
+from .crashes._inspection import Inspection as Inspection
 from .crashes._report_values import (
     class_made_by as class_made_by,
     fields_of as fields_of,
     message_of as message_of,
 )
-from .crashes._reports import CrashReport as CrashReport
+from .crashes._reports import CrashReport as CrashReport, text_of_data as text_of_data
 from .crashes._traces import place_of as place_of
-from .crashes._value_text import show as show
+from .crashes._value_text import show_quietly as show_quietly
 from .declaration._affordances import (
     Action as Action,
     Assignment as Assignment,
@@ -160,6 +161,7 @@ from .messages._invocation import (
 )
 from .messages._mailbox import (
     DEFAULT_MAILBOX as DEFAULT_MAILBOX,
+    DONE as DONE,
     OUT_SEATS as OUT_SEATS,
     AgentStatistics as AgentStatistics,
     Envelope as Envelope,
@@ -226,6 +228,7 @@ from .slot._propagating_slot import PropagatingSlot as PropagatingSlot
 from .slot._skewed_clock import clock_seconds as clock_seconds, world_seconds as world_seconds
 from .slot._slot import Slot as Slot, Status as Status
 from .slot._slot_start import start_agent as start_agent, start_now as start_now
+from .slot._slot_timers import next_turns as next_turns
 from .slot._traced_slot import (
     RecordedSlot as RecordedSlot,
     TracedSlot as TracedSlot,

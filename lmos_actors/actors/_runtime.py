@@ -235,6 +235,8 @@ class DeadLetter:
     affordance: str
     message: str
     sender: str | None = None
+    time: float = attrs.field(default=0.0, eq=False, repr=False)
+    """When it was lost, in Unix time."""
 
 
 @disable_ki_protection
@@ -482,6 +484,7 @@ class Runtime:
             affordance=affordance,
             message=text if len(text) <= SHOWN else text[:SHOWN] + "…",
             sender=sender.path if sender is not None else None,
+            time=self.entropy.now().timestamp(),
         )
         self.dead_letters.append(record)
         self.dead_letter_count += 1

@@ -20,7 +20,7 @@ import attrs
 import trio
 from msgspec import Meta, Struct
 
-from lmos_actors.actors import Secrets, Slot, TracedSlot, show, tap, untap
+from lmos_actors.actors import Secrets, Slot, TracedSlot, show_quietly, tap, untap
 from lmos_actors.supervision import Supervisor, agents_of, children_of, place_at
 
 if TYPE_CHECKING:
@@ -247,7 +247,7 @@ SHOWN: Final = frozenset({"input", "value", "data"})
 def _shown(value: Any) -> str:
     secrets = Secrets()
     secrets.look(value)
-    return show(value, secrets, limit=VALUE)
+    return show_quietly(value, secrets, limit=VALUE)
 
 
 class _Both:

@@ -11,21 +11,31 @@ from __future__ import annotations
 
 from functools import partial
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
+import attrs
 import msgspec
 import trio
 from trio.lowlevel import enable_ki_protection
 
-from lmos_actors.bindings import presented_in
+from lmos_actors.bindings import presented_in, public_name
 from lmos_actors.errors import nearest
 from lmos_actors.security import PERSONAL, Refusal
 from lmos_actors.transport import Accept, ConnectionOptions, Refuse
 
+from ._agent_view import AgentArguments, AgentView
+from ._crash_text import CrashRows
 from ._flow import Flow, FlowArguments, FlowView
 from ._messages import SUBPROTOCOL, Hello, Refused
 from ._survey import Survey
 from ._tree_view import FindArguments, FindView, TopArguments, TopView, TreeArguments, TreeView
+from ._trouble_views import (
+    CrashesArguments,
+    CrashesView,
+    DeadLettersView,
+    NoArguments,
+    WaitingView,
+)
 from ._viewer import Viewer
 
 if TYPE_CHECKING:
@@ -47,11 +57,26 @@ MOST_VIEWERS: Final = 64
 NODE: Final = ""
 """The name of the node as a whole, for access lists."""
 
+FLAG: Final = "--allow-operations"
+
 SHUTDOWN: Final = (1001, "server shutdown")
 
 OPTIONS: Final = ConnectionOptions(
     max_message_bytes=256 << 10, messages_per_second=100, needs_pongs=True, write_seconds=10.0
 )
+
+
+@attrs.frozen
+class ViewKind:
+    """A kind of view: who may open it, its arguments, and what makes one.
+
+    `scope`: those who see the `tree`; those with the right `inspect` for the `node` as a whole; or for the
+    `agent` at the path among the arguments.
+    """
+
+    scope: Literal["tree", "node", "agent"]
+    arguments: type[Any]
+    make: Callable[[Any], View]
 
 
 class LiveServer:
@@ -77,11 +102,16 @@ class LiveServer:
         self._draining = False
         self._done = trio.Event()
         self._done.set()
-        self._kinds: dict[str, tuple[type[Any], Callable[[Any], View]]] = {
-            "tree": (TreeArguments, partial(TreeView, root, self._survey)),
-            "find": (FindArguments, partial(FindView, root, self._survey)),
-            "flow": (FlowArguments, partial(FlowView, Flow(rt, root, start_soon))),
-            "top": (TopArguments, partial(TopView, root, self._survey)),
+        rows = CrashRows()
+        self._kinds: dict[str, ViewKind] = {
+            "tree": ViewKind("tree", TreeArguments, partial(TreeView, root, self._survey)),
+            "find": ViewKind("tree", FindArguments, partial(FindView, root, self._survey)),
+            "top": ViewKind("tree", TopArguments, partial(TopView, root, self._survey)),
+            "agent": ViewKind("agent", AgentArguments, partial(AgentView, rt, root, rows)),
+            "waiting": ViewKind("node", NoArguments, partial(WaitingView, rt)),
+            "dead letters": ViewKind("node", NoArguments, partial(DeadLettersView, rt)),
+            "crashes": ViewKind("node", CrashesArguments, partial(CrashesView, rt, rows)),
+            "flow": ViewKind("node", FlowArguments, partial(FlowView, Flow(rt, root, start_soon))),
         }
 
     # ---- which connections
@@ -114,7 +144,7 @@ class LiveServer:
             started=self._started,
             viewer="" if admission.principal is None else admission.principal.name,
             rights=[right for right in PERSONAL if admission.allows(NODE, right)],
-            views=sorted(self._kinds),
+            views=sorted(name for name, kind in self._kinds.items() if self._may_see(admission, kind)),
         )
         viewer = Viewer(connection, hello, partial(self._open, admission), admission)
         self._viewers[viewer] = None
@@ -136,11 +166,29 @@ class LiveServer:
             near = nearest(name, self._kinds)
             hint = f", did you mean {near!r}?" if near else f"; there are: {', '.join(sorted(self._kinds))}"
             raise Refused("UNKNOWN", f"there is no view {name!r}{hint}")
-        taken, make = self._kinds[name]
+        kind = self._kinds[name]
         try:
-            return make(msgspec.convert(arguments, taken))
+            taken = msgspec.convert(arguments, kind.arguments)
         except msgspec.ValidationError as error:
             raise Refused("INVALID", f"the arguments of {name!r}: {error}") from None
+        about = public_name(taken.path) if kind.scope == "agent" else NODE
+        if not (self._sees_tree(admission) if kind.scope == "tree" else admission.allows(about, "inspect")):
+            raise Refused("FORBIDDEN", self._why_not("inspect", about))
+        return kind.make(taken)
+
+    def _may_see(self, admission: Admission, kind: ViewKind) -> bool:
+        """Return whether a view may be opened; that of an agent for all agents that no other list names."""
+        return self._sees_tree(admission) if kind.scope == "tree" else admission.allows(NODE, "inspect")
+
+    def _why_not(self, right: str, about: str) -> str:
+        """Return why somebody lacks a right, with what grants it."""
+        if self._guard.security.is_open:
+            return (
+                f"on a node without security this takes allow_operations "
+                f"({FLAG} where serve has started it), and a viewer on its own machine"
+            )
+        whole = "the node as a whole (the pattern *)"
+        return f"this takes the right {right} for {about or whole}, in the access lists of the node"
 
     # ---- draining
 

@@ -2,7 +2,7 @@
 
 from ._census import class_name as class_name
 from ._diagnostics import diagnostics_for as diagnostics_for, graph_of as graph_of
-from ._dump import dump as dump
+from ._dump import dump as dump, task_stack as task_stack, tasks_in_order as tasks_in_order
 from ._edge import watch_edge as watch_edge
 from ._health import health_routes as health_routes
 from ._metrics import (

@@ -40,7 +40,7 @@ _HIDDEN: Final = (_PACKAGE, _TRIO, contextlib.__file__)
 def task_stack(task: trio.lowlevel.Task) -> Iterator[str]:
     """Yield the lines of a task's stack, then those of its child tasks."""
     yield from _calls(task.iter_await_frames())
-    children = [child for nursery in task.child_nurseries for child in in_order(nursery.child_tasks)]
+    children = [child for nursery in task.child_nurseries for child in tasks_in_order(nursery.child_tasks)]
     for child in children[:TASKS]:
         yield f"task {child.name!r}"
         yield from ("  " + line for line in task_stack(child))
@@ -48,7 +48,7 @@ def task_stack(task: trio.lowlevel.Task) -> Iterator[str]:
         yield f"... and {len(children) - TASKS} more tasks"
 
 
-def in_order(tasks: Iterable[trio.lowlevel.Task]) -> list[trio.lowlevel.Task]:
+def tasks_in_order(tasks: Iterable[trio.lowlevel.Task]) -> list[trio.lowlevel.Task]:
     """Return tasks sorted by name; the order of a set is arbitrary."""
     return sorted(tasks, key=lambda task: task.name)
 
@@ -242,7 +242,7 @@ def _holding(lifespan_task: Any, slot: Slot) -> Iterator[str]:
         yield "lifespan"
         yield from _indented(task_stack, lifespan_task.task)
         return
-    tasks = in_order(lifespan_task.nursery.child_tasks) if lifespan_task.nursery is not None else []
+    tasks = tasks_in_order(lifespan_task.nursery.child_tasks) if lifespan_task.nursery is not None else []
     for task in tasks[:RUNS]:
         yield f"task {task.name!r}"
         yield from _indented(task_stack, task)

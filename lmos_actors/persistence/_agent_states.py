@@ -266,6 +266,8 @@ class AgentStates:
             FIND_REF.reset(with_refs)
         state.check_lease()
         gate.begin(restored=found.exists)
+        if gate.kept_at is None:
+            gate.kept_at = found.at
         gate.timers = timers
         slot.ensure_extra()  # so that no turn runs in an asker's step, nor several in one batch
         state.begin(agent, form, found)

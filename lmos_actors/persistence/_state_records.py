@@ -68,6 +68,8 @@ class Found:
     """The record is that of a journal."""
     behaviour: str = ""
     timers: list[TimerRecord] = attrs.field(factory=list[TimerRecord])
+    at: float | None = None
+    """When its record was written, in Unix time."""
 
 
 async def restored_from(
@@ -81,7 +83,7 @@ async def restored_from(
         attributes.update(form.restored(_fields(key, record), record.version, key))
         same = record.version == form.version
         found = Found(True, bytes(record.fields) if same else b"", record.facts, 0, record.journal)
-        found.behaviour, found.timers = record.behaviour, record.timers
+        found.behaviour, found.timers, found.at = record.behaviour, record.timers, record.at
     if form.facts is not None or found.journal:
         await _apply(writer, key, form, agent, found)
     if found.behaviour:

@@ -354,11 +354,15 @@ class Guard:
     def has_right(self, principal: Principal | None, agent: str, right: Verb, *, local: bool) -> bool:
         """Return whether a client has a right of `PERSONAL` over an agent; `local`: it is on this machine.
 
-        The name of the node as a whole is "".
+        The name of the node as a whole is "". To look at a member of a pool, or to run it, takes the right
+        over the pool, too.
         """
         if self.security.is_open:
             return self.operations and local
-        return principal is not None and self._rules.rule(agent, right).admits(principal)
+        if principal is None or not self._rules.rule(agent, right).admits(principal):
+            return False
+        pool = self._pool_of(agent) if right != "approve" and agent else None
+        return pool is None or self._rules.rule(pool, right).admits(principal)
 
     def admits(self, principal: Principal | None, agent: str, verb: Verb) -> bool:
         """Return whether the access lists allow an operation; None stands for an anonymous client."""

@@ -11,7 +11,7 @@ from lmos_actors import Agent, ChildSpec, Ref, Secret, SupervisorSpec, action, o
 from lmos_actors.actors import TracedSlot, slot_of
 from lmos_actors.simulation import TraceLog
 from lmos_actors.transport import MemoryNetwork
-from tests.live.watching import Watcher, watching
+from tests.live.watching import SECURITY, Watcher, watching
 
 if TYPE_CHECKING:
     from trio.testing import MockClock
@@ -51,7 +51,10 @@ def records(watcher: Watcher) -> list[dict[str, Any]]:
 
 async def test_messages_pass_with_their_traces_and_without_their_secrets(virtual_clock: MockClock) -> None:
     network = MemoryNetwork()
-    async with open_node(TREE, listen=PLACE, network=network) as node, watching(PLACE, network) as watcher:
+    async with (
+        open_node(TREE, listen=PLACE, network=network, security=SECURITY) as node,
+        watching(PLACE, network) as watcher,
+    ):
         desk = node.find(Desk)
         await desk.invoke(Desk.order, "before")
         watcher.look("flow", paths=["desk", "stock"])
@@ -72,7 +75,10 @@ async def test_messages_pass_with_their_traces_and_without_their_secrets(virtual
 
 async def test_only_what_is_looked_at_is_recorded(virtual_clock: MockClock) -> None:
     network = MemoryNetwork()
-    async with open_node(TREE, listen=PLACE, network=network) as node, watching(PLACE, network) as watcher:
+    async with (
+        open_node(TREE, listen=PLACE, network=network, security=SECURITY) as node,
+        watching(PLACE, network) as watcher,
+    ):
         stock = node.find(Stock)
         watcher.look("flow", paths=["stock"], affordance="take")
         await watcher.until(lambda: watcher.views.get("it"))
@@ -85,7 +91,7 @@ async def test_only_what_is_looked_at_is_recorded(virtual_clock: MockClock) -> N
 
 async def test_nothing_is_left_of_it_when_nobody_looks(virtual_clock: MockClock) -> None:
     network = MemoryNetwork()
-    async with open_node(TREE, listen=PLACE, network=network) as node:
+    async with open_node(TREE, listen=PLACE, network=network, security=SECURITY) as node:
         rt = node.root.rt
         link = rt.link
         async with watching(PLACE, network) as watcher:
@@ -104,7 +110,7 @@ async def test_nothing_is_left_of_it_when_nobody_looks(virtual_clock: MockClock)
 
 async def test_a_node_with_an_instrument_goes_on_recording(virtual_clock: MockClock) -> None:
     network, log = MemoryNetwork(), TraceLog()
-    async with open_node(TREE, listen=PLACE, network=network, instrument=log) as node:
+    async with open_node(TREE, listen=PLACE, network=network, instrument=log, security=SECURITY) as node:
         async with watching(PLACE, network) as watcher:
             watcher.look("flow")
             await watcher.until(lambda: watcher.views.get("it"))
@@ -117,7 +123,10 @@ async def test_a_node_with_an_instrument_goes_on_recording(virtual_clock: MockCl
 
 async def test_under_load_whole_traces_are_kept_and_all_is_counted(virtual_clock: MockClock) -> None:
     network = MemoryNetwork()
-    async with open_node(TREE, listen=PLACE, network=network) as node, watching(PLACE, network) as watcher:
+    async with (
+        open_node(TREE, listen=PLACE, network=network, security=SECURITY) as node,
+        watching(PLACE, network) as watcher,
+    ):
         desk = node.find(Desk)
         watcher.look("flow")
         await watcher.until(lambda: watcher.views.get("it"))
@@ -139,7 +148,10 @@ async def test_under_load_whole_traces_are_kept_and_all_is_counted(virtual_clock
 
 async def test_failures_are_counted(virtual_clock: MockClock) -> None:
     network = MemoryNetwork()
-    async with open_node(TREE, listen=PLACE, network=network) as node, watching(PLACE, network) as watcher:
+    async with (
+        open_node(TREE, listen=PLACE, network=network, security=SECURITY) as node,
+        watching(PLACE, network) as watcher,
+    ):
         watcher.look("flow")
         await watcher.until(lambda: watcher.views.get("it"))
         await node.find(Stock).tell(Stock.take, "none")

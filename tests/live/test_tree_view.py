@@ -52,7 +52,7 @@ TREE = SupervisorSpec(
 
 async def test_rows_are_those_of_the_window(virtual_clock: MockClock) -> None:
     network = MemoryNetwork()
-    async with open_node(TREE, listen=PLACE, network=network), watching(PLACE, network) as watcher:
+    async with open_node(TREE, listen=PLACE, network=network), watching(PLACE, network, ()) as watcher:
         watcher.look("tree")
         view = await watcher.until(lambda: watcher.views.get("it"))
         assert view["order"] == ["", "desk", "shop", "many"]
@@ -71,7 +71,10 @@ async def test_rows_are_those_of_the_window(virtual_clock: MockClock) -> None:
 
 async def test_sums_count_all_below(virtual_clock: MockClock) -> None:
     network = MemoryNetwork()
-    async with open_node(TREE, listen=PLACE, network=network) as node, watching(PLACE, network) as watcher:
+    async with (
+        open_node(TREE, listen=PLACE, network=network) as node,
+        watching(PLACE, network, ()) as watcher,
+    ):
         till, one = node.find(Echo, "shop/till"), node.find(Echo, "many/17")
         await till.invoke(Echo.say, "a")
         await one.invoke(Echo.say, "b")
@@ -93,7 +96,10 @@ async def test_sums_count_all_below(virtual_clock: MockClock) -> None:
 
 async def test_the_top_names_who_has_most(virtual_clock: MockClock) -> None:
     network = MemoryNetwork()
-    async with open_node(TREE, listen=PLACE, network=network) as node, watching(PLACE, network) as watcher:
+    async with (
+        open_node(TREE, listen=PLACE, network=network) as node,
+        watching(PLACE, network, ()) as watcher,
+    ):
         busy = node.find(Echo, "many/3")
         watcher.look("top", by="handled", rows=1)
 
@@ -111,7 +117,7 @@ async def test_the_top_names_who_has_most(virtual_clock: MockClock) -> None:
 
 async def test_agents_are_found_by_path_and_class(virtual_clock: MockClock) -> None:
     network = MemoryNetwork()
-    async with open_node(TREE, listen=PLACE, network=network), watching(PLACE, network) as watcher:
+    async with open_node(TREE, listen=PLACE, network=network), watching(PLACE, network, ()) as watcher:
         watcher.look("find", text="/99")
         await watcher.until(lambda: watcher.views.get("it", {}).get("complete"))
         assert watcher.views["it"]["order"] == ["many/99", *(f"many/{n}" for n in range(990, 1_000))]
@@ -124,7 +130,10 @@ async def test_agents_are_found_by_path_and_class(virtual_clock: MockClock) -> N
 
 async def test_a_viewer_that_takes_nothing_gets_one_message(virtual_clock: MockClock) -> None:
     network = MemoryNetwork()
-    async with open_node(TREE, listen=PLACE, network=network) as node, watching(PLACE, network) as watcher:
+    async with (
+        open_node(TREE, listen=PLACE, network=network) as node,
+        watching(PLACE, network, ()) as watcher,
+    ):
         watcher.takes = False
         watcher.look("tree")
         await watcher.until(lambda: watcher.views.get("it"))
@@ -137,7 +146,7 @@ async def test_a_viewer_that_takes_nothing_gets_one_message(virtual_clock: MockC
 
 async def test_what_is_wrong_is_said_and_the_connection_stays(virtual_clock: MockClock) -> None:
     network = MemoryNetwork()
-    async with open_node(TREE, listen=PLACE, network=network), watching(PLACE, network) as watcher:
+    async with open_node(TREE, listen=PLACE, network=network), watching(PLACE, network, ()) as watcher:
         for text in (
             "{",
             "[]",

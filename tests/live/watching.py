@@ -8,12 +8,29 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
+from lmos_actors.security import Access, Bearer, Security
 from lmos_actors.transport import Connection, MemoryNetwork, TcpNetwork, connect
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
 
 SUBPROTOCOL = "lmos-actors-live"
+
+NAMES = ("ann", "bob", "eve")
+"""Ann may see and do everything, Bob sees everything but `vault`, Eve nothing."""
+
+SECURITY = Security(
+    schemes=(Bearer({name: f"env:LIVE_{name.upper()}" for name in NAMES}),),
+    access={
+        "vault*": Access(inspect=("ann",), operate=("ann",)),
+        "*": Access(inspect=("ann", "bob"), operate=("ann",)),
+    },
+)
+
+
+def as_viewer(name: str) -> tuple[tuple[bytes, bytes], ...]:
+    """Return the headers of a viewer."""
+    return ((b"authorization", f"Bearer {name}-token".encode()),)
 
 
 def patched(state: Any, patch: Any) -> Any:
@@ -39,6 +56,7 @@ class Watcher:
         self.views: dict[str, dict[str, Any]] = {}
         self.errors: list[dict[str, Any]] = []
         self.changes: list[dict[str, Any]] = []
+        self.done: list[dict[str, Any]] = []
         self._out: list[bytes] = []
         self._news = trio.Event()
 
@@ -48,6 +66,9 @@ class Watcher:
     def send_text(self, text: str) -> None:
         self._out.append(text.encode())
         self.connection.wake()
+
+    def do(self, what: str, path: str = "", id: str = "d1", **more: Any) -> None:
+        self.send(type="do", id=id, what=what, path=path, **more)
 
     def look(self, view: str, id: str = "it", **arguments: Any) -> None:
         self.send(type="look", id=id, view=view, arguments=arguments)
@@ -67,6 +88,8 @@ class Watcher:
                 self.hello = message
             case "error":
                 self.errors.append(message)
+            case "done":
+                self.done.append(message)
             case "changes":
                 self.changes.append(message)
                 for id, patch in message["patches"].items():
@@ -86,13 +109,24 @@ class Watcher:
 
 @asynccontextmanager
 async def watching(
-    url: str, network: MemoryNetwork | TcpNetwork, headers: tuple[tuple[bytes, bytes], ...] = ()
+    url: str, network: MemoryNetwork | TcpNetwork, headers: tuple[tuple[bytes, bytes], ...] = as_viewer("ann")
 ) -> AsyncGenerator[Watcher]:
     """Watch a node for a block. Raises ConnectFailed."""
     connection = await connect(network, f"{url}/live", subprotocols=[SUBPROTOCOL], headers=headers)
     watcher = Watcher(connection)
+    ended = trio.Event()
+
+    async def carry() -> None:
+        with trio.CancelScope(shield=True):
+            await connection.run(watcher)
+        ended.set()
+
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(connection.run, watcher)
+        nursery.start_soon(carry)
         await watcher.until(lambda: watcher.hello)
-        yield watcher
-        connection.close()
+        try:
+            yield watcher
+        finally:  # closed in order even then: a test that fails says why, and not that the world stands still
+            connection.close()
+            with trio.CancelScope(shield=True):
+                await ended.wait()

@@ -151,6 +151,8 @@ class Crashes:
 
     def __init__(self, *, log: bool) -> None:
         self.reports: deque[CrashReport] = deque(maxlen=REPORTS)
+        self.count = 0
+        """How many reports there have been."""
         self.feeds: list[Feed[CrashReport]] = []
         self._log = _Log() if log else None
 
@@ -160,6 +162,7 @@ class Crashes:
         if report is None or not report.is_of(slot):
             return
         self.reports.append(report)
+        self.count += 1
         if self.feeds:
             for feed in tuple(self.feeds):
                 feed.push(report)

@@ -15,10 +15,10 @@ from lmos_actors.errors import text_of
 from ..values import Secrets
 from ._report_values import Message, class_made_by, fields_given, fields_of, message_of
 from ._traces import CAUSES, calls_of, causes_of, definition_of, notes_of, place_of
-from ._value_text import LIMIT, printable, show
+from ._value_text import LIMIT, printable, show, show_quietly
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from datetime import datetime
 
     from ..values import Secrecy
@@ -124,7 +124,7 @@ class CrashReport:
         return f"<CrashReport {self.agent} #{self.incarnation}: {self.short(self.error)}>"
 
     def __str__(self) -> str:
-        return _cut("\n".join(_lines(self.data())))
+        return text_of_data(self.data())
 
     def data(self) -> dict[str, Any]:
         """Return the report as plain data: texts, numbers, lists and dicts.
@@ -132,9 +132,13 @@ class CrashReport:
         Members: agent, class, incarnation, time, supervisors, reason, where, calls, notes, causes, message,
         before, state, state_as_of, restored, kept, later.
         """
-        return _Rendering(self).data()
+        return _Rendering(self, show).data()
 
     # ---- for the runtime
+
+    def quiet_data(self) -> dict[str, Any]:
+        """As `data`, but call no code of the values' own classes: for a look at a node that works."""
+        return _Rendering(self, show_quietly).data()
 
     def is_of(self, slot: object) -> bool:
         """Return whether it is about an agent of that slot; a linked one ends with another's reason."""
@@ -262,8 +266,9 @@ def report_of(error: BaseException) -> CrashReport | None:
 class _Rendering:
     """One writing of a report, with room for so many characters of values."""
 
-    def __init__(self, report: CrashReport) -> None:
+    def __init__(self, report: CrashReport, show: Callable[..., str]) -> None:
         self._report = report
+        self._show = show
         self._secrets = report.secrets
         self._room = ROOM
 
@@ -314,7 +319,7 @@ class _Rendering:
     def _value(self, value: Any, secrecy: Secrecy) -> str:
         if self._room <= 0:
             return "…"
-        text = show(value, self._secrets, secrecy, min(LIMIT, max(self._room, 32)))
+        text = self._show(value, self._secrets, secrecy, min(LIMIT, max(self._room, 32)))
         self._room -= len(text)
         return text
 
@@ -323,6 +328,11 @@ class _Rendering:
 
 
 # ---- as text
+
+
+def text_of_data(data: dict[str, Any]) -> str:
+    """Return a report in the form of `CrashReport.data` as text, of 16 kB at most."""
+    return _cut("\n".join(_lines(data)))
 
 
 def _lines(data: dict[str, Any]) -> Iterator[str]:

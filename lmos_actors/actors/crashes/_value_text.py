@@ -2,19 +2,33 @@
 
 A `repr` is foreign code: it may raise, be endless, or reveal a secret. So containers and records of the
 usual kinds are written here, field by field; of any other class the `repr` is called, and its text cut.
+
+What looks at agents that live (`show_quietly`) calls no foreign code at all: a `repr` that sleeps would hold
+up the node because somebody looks at it. Of a class that writes itself only the name is shown then; its
+fields are not, as its `repr` may leave some of them out for a reason.
 """
 
 from __future__ import annotations
 
 import re
+from collections import deque
+from collections.abc import Mapping
+from datetime import date, datetime, time, timedelta, timezone
+from decimal import Decimal
+from enum import Enum
+from fractions import Fraction
 from inspect import unwrap
+from pathlib import PosixPath, PurePosixPath, PureWindowsPath, WindowsPath
+from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, Final, cast
+from uuid import UUID
+from zoneinfo import ZoneInfo
 
 import msgspec
 
 from lmos_actors._core import HIDDEN
 
-from ..values import MAPS, ROWS, UNREAD, UNREADABLE, WHOLE, conceal, record_of
+from ..values import MAPS, ROWS, UNREAD, UNREADABLE, WHOLE, conceal, field_of, record_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -26,6 +40,7 @@ DEPTH: Final = 8  # containers inside one another
 ITEMS: Final = 64  # of one container
 SORTED: Final = 1000  # items of a set that are put in order
 BITS: Final = 2048  # of a whole number
+STEPS: Final = 10_000  # values inside one value
 
 _ADDRESS: Final = re.compile(r" at 0x[0-9a-fA-F]+")
 _BRACKETS: Final[dict[type, tuple[str, str]]] = {
@@ -51,6 +66,21 @@ def show(value: Any, secrets: Secrets, secrecy: Secrecy = 0, limit: int = LIMIT)
     return printable(secrets.clean(text, limit))
 
 
+def show_quietly(value: Any, secrets: Secrets, secrecy: Secrecy = 0, limit: int = LIMIT) -> str:
+    """As `show`, but call no code of the value's own class; takes milliseconds at most."""
+    if secrecy == WHOLE:
+        return HIDDEN
+    if secrecy == UNREAD:
+        return UNREADABLE
+    try:
+        if isinstance(secrecy, Mapping):
+            value = conceal(value, secrecy)
+        text = _Writer(limit + secrets.margin, _named, _read_field).write(value, 0)
+    except Exception:
+        text = f"<{type(value).__name__}>"
+    return printable(secrets.clean(text, limit))
+
+
 def printable(text: str) -> str:
     """Return text for a terminal or a JSON file: all that is not printable, except newlines, is escaped."""
     if text.isprintable():
@@ -59,12 +89,26 @@ def printable(text: str) -> str:
 
 
 class _Writer:
-    """Writes one value, and stops when its room is used up."""
+    """Writes one value, and stops when its room is used up.
 
-    def __init__(self, room: int) -> None:
+    `foreign` returns the text of a value of any other class, `field` the value of a record's field.
+    """
+
+    def __init__(
+        self,
+        room: int,
+        foreign: Callable[[Any, int], str] | None = None,
+        field: Callable[[Any, str], Any] | None = None,
+    ) -> None:
         self._room = room
+        self._left = STEPS
+        self._foreign = foreign or _foreign
+        self._read = field or _attribute
 
     def write(self, value: Any, depth: int) -> str:
+        self._left -= 1
+        if self._left < 0:
+            return "..."
         kind = cast("Any", type(value))
         if kind is str or kind is bytes:
             return repr(value[: self._room])
@@ -74,14 +118,14 @@ class _Writer:
             return self._container(value, kind, depth) if depth < DEPTH else "..."
         members = record_of(kind) if not _speaks_for_itself(kind) else None
         if members is None:
-            return _foreign(value, self._room)
+            return self._foreign(value, self._room)
         if depth >= DEPTH:
             return f"{kind.__name__}(...)"
         shown = (f"{m.name}={self._field(value, m, depth)}" for m in members)
         return f"{kind.__name__}({self._join(shown, len(members))})"
 
     def _field(self, value: Any, m: Member, depth: int) -> str:
-        return HIDDEN if m.secrecy >= UNREAD else self.write(getattr(value, m.name, None), depth + 1)
+        return HIDDEN if m.secrecy >= UNREAD else self.write(self._read(value, m.name), depth + 1)
 
     def _container(self, value: Any, kind: type, depth: int) -> str:
         inner: Iterable[str]
@@ -130,3 +174,62 @@ def _foreign(value: Any, room: int) -> str:
     except Exception:
         return f"<{type(value).__name__} whose repr raises>"
     return _ADDRESS.sub("", str.__str__(text)[: room + 64])
+
+
+def _attribute(value: Any, name: str) -> Any:
+    return getattr(value, name, None)
+
+
+# ---- without foreign code
+
+_SAFE: Final[frozenset[Any]] = frozenset(
+    {bool, type(None), float, complex, range, date, timedelta, timezone, Decimal, Fraction, UUID}
+    | {PurePosixPath, PureWindowsPath, PosixPath, WindowsPath}
+)
+"""The classes whose `repr` is quick, and is of Python itself."""
+
+_BASES: Final[tuple[Any, ...]] = (str, bytes, int, float)
+_CONTAINERS: Final[tuple[Any, ...]] = (dict, list, tuple, set, frozenset, deque)
+_ZONES: Final = (timezone, ZoneInfo)
+_OURS: Final = f"{__name__.partition('.')[0]}."
+
+
+def _read_field(value: Any, name: str) -> Any:
+    """Return a field of a record without any code of its class; None for one that is computed."""
+    return None if isinstance(getattr(type(value), name, None), property) else field_of(value, name)
+
+
+def _named(value: Any, room: int) -> str:
+    """Return the text of a value of a known class, and of any other the name of its class."""
+    kind = cast("Any", type(value))
+    write = kind.__repr__
+    if kind in _SAFE:
+        return repr(value)[:room]
+    if kind is bytearray:
+        return f"bytearray({bytes(value[:room])!r})"
+    if kind in (datetime, time):
+        zone = value.tzinfo
+        plain = zone is None or type(zone) in _ZONES
+        return repr(value) if plain else f"<{kind.__name__} {value.replace(tzinfo=None)}>"
+    if kind in (FunctionType, MethodType):
+        return f"<function {value.__qualname__}>"
+    if issubclass(kind, type):
+        return f"<class {type.__getattribute__(value, '__name__')}>"
+    if issubclass(kind, Enum) and write is Enum.__repr__:
+        return f"{kind.__name__}.{object.__getattribute__(value, '_name_')}"
+    for base in _BASES:
+        if issubclass(kind, base) and write is base.__repr__:
+            return _of_base(value, base, room)
+    for base in _CONTAINERS:
+        if issubclass(kind, base) and write is base.__repr__:
+            return f"<{kind.__name__} of {base.__len__(value)}>"
+    if str(getattr(write, "__module__", "")).startswith(_OURS):
+        return repr(value)[:room]
+    return f"<{kind.__name__}>"
+
+
+def _of_base(value: Any, base: Any, room: int) -> str:
+    if base is int:
+        bits = int.bit_length(value)
+        return int.__repr__(value) if bits <= BITS else f"<int of {bits} bits>"
+    return str(base.__repr__(value if base is float else base.__getitem__(value, slice(room))))

@@ -73,6 +73,11 @@ class _Planned:
         self.trace = trace
         self.alarm: Timer | None = None
 
+    @property
+    def title(self) -> str:
+        """The method that runs."""
+        return f"{self.record.turn} (durable)"
+
     def start(self, seconds: float) -> None:
         """Have it fire after so many seconds by the agent's clock, while this incarnation lives."""
         slot = self.timers.slot

@@ -59,11 +59,11 @@ Change: TypeAlias = Joined[A] | Left[A]
 class Roll:
     """The members of a group, in the order of joining and with counts, and its watchers."""
 
-    __slots__ = ("_feeds", "_key", "_name", "_rt", "members")
+    __slots__ = ("_feeds", "_key", "_rt", "members", "name")
 
     def __init__(self, rt: Runtime, name: str, key: str) -> None:
         self._rt = rt
-        self._name = name
+        self.name = name
         self._key = key  # by which the node knows it
         self.members: dict[Slot, int] = {}
         self._feeds: dict[Feed[Any], type] = {}
@@ -92,7 +92,7 @@ class Roll:
     def _tell(self, kind: type[Any], slot: Slot) -> None:
         for feed, cls in tuple(self._feeds.items()):
             if isinstance(slot.agent, cls):
-                feed.push(kind(self._name, Ref(slot)))
+                feed.push(kind(self.name, Ref(slot)))
 
     def watch(self, feed: Feed[Any], cls: type) -> None:
         """Push every change from now on to a feed."""

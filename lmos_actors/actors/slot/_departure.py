@@ -70,6 +70,11 @@ class Departure:
         """The agent that sends it."""
         return self._sender
 
+    @property
+    def title(self) -> str:
+        """What it sends, and where."""
+        return f"send {self._key.lstrip('=')} to {getattr(self._link, 'path', 'an agent')}"
+
     def fire(self) -> None:
         """Send it, as its time has come."""
         self.timer.leave()

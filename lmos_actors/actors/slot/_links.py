@@ -49,7 +49,7 @@ def unlink_agents(slot: Slot, other: Any) -> None:
 @enable_ki_protection
 def monitor_agent(slot: Slot, other: Any, turn: Callable[[Down], None]) -> Monitor:
     """Let the agent of `slot` know how incarnations of another end; see `Agent.monitor`."""
-    monitor = Monitor(slot, turn)
+    monitor = Monitor(slot, turn, other)
     if slot.state >= ENDING:  # it ends with the incarnation, which is ending
         return monitor
     far = _far_sinks(other)
@@ -81,11 +81,13 @@ def _far_sinks(link: Any) -> SinkTable | None:
 class Monitor(InternalTurn):
     """The result of `self.monitor`: the ends of one agent as turns of another, which has a seat for them."""
 
-    __slots__ = ("_downs", "_sinks", "_waiting", "_watcher")
+    __slots__ = ("_downs", "_sinks", "_waiting", "_watcher", "watched")
 
-    def __init__(self, watcher: Slot, turn: Callable[[Down], None]) -> None:
+    def __init__(self, watcher: Slot, turn: Callable[[Down], None], watched: Any) -> None:
         super().__init__(turn)
         self._watcher = watcher
+        self.watched = watched
+        """What it is about: a slot, or a link to an agent elsewhere."""
         self._sinks: SinkTable | None = None
         self._downs: deque[Down] = deque()
         self._waiting = False

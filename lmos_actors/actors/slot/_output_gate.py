@@ -164,6 +164,7 @@ class OutputGate:
         "_open",
         "_turn",
         "_waiting",
+        "kept_at",
         "restored",
         "slot",
         "state",
@@ -184,6 +185,7 @@ class OutputGate:
         self._waiting = 0  # outputs in there
         self._last = 0  # the newest commit
         self._kept = 0  # the newest one that is done
+        self.kept_at: float | None = None  # when it was done, in Unix time
         self.slot.turns.durables += 1
 
     @property
@@ -387,6 +389,7 @@ class OutputGate:
     def kept(self, number: int) -> None:
         """The commits up to this number are done."""
         self._kept = number
+        self.kept_at = self.slot.rt.entropy.now().timestamp()
         while self._held and self._held[0][0] <= number:
             _, outputs = self._held.pop(0)
             self._waiting -= len(outputs)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import trio
 from trio.lowlevel import enable_ki_protection
 
+from lmos_actors._core import timers_of
+
 from .._trace_context import current_mark
-from ..declaration._history import kept_turn
+from ..declaration._history import kept_turn, unwrapped
 from ..messages._gates import ENDING, QUIET
 from ..messages._mailbox import InternalTurn, PeriodicTurn
 from ._departure import Departure
@@ -71,6 +74,26 @@ def run_every(slot: Slot, when: float, seconds: float, firing: PeriodicTurn) -> 
 
     timer = slot.rt.timers.call_at(when, fire)
     timer.join(slot.ensure_extra())
+
+
+def next_turns(slot: Slot, most: int) -> list[tuple[float, str]]:
+    """Return the pending timers of an agent, the newest first: the instant of each, and what it does then."""
+    pending = () if slot.extra is None else timers_of(slot.extra)
+    return [(timer.when, _title(timer.callback)) for timer in islice(pending, most)]
+
+
+def _title(callback: Any) -> str:
+    """Name what a timer does: the method that is its turn, or the message that it sends."""
+    owner = getattr(callback, "__self__", None)
+    if isinstance(owner, Departure):
+        return owner.title
+    cells = (cell.cell_contents for cell in getattr(callback, "__closure__", None) or ())
+    found = owner if owner is not None else next((c for c in cells if isinstance(c, PeriodicTurn)), None)
+    title = getattr(found, "title", None)
+    if title is not None:
+        return str(title)
+    fn = getattr(found, "fn", None)
+    return "" if fn is None else str(getattr(unwrapped(fn, ())[0], "__qualname__", ""))
 
 
 class _Due(InternalTurn):

@@ -72,14 +72,15 @@ def carry_signals(rt: Runtime) -> None:
 class TaskLink:
     """A task's end of a link: the block of `async with ref.link()`."""
 
-    __slots__ = ("_down", "_name", "_slot", "_tied", "scope")
+    __slots__ = ("_down", "_slot", "_tied", "name", "scope")
 
     def __init__(self, slot: LinkedSlot) -> None:
         self.scope = trio.CancelScope()
         self._slot = slot
         self._down: Down | None = None
         self._tied = True
-        self._name = _name_of_task()
+        self.name = _name_of_task()
+        """What the block is of, for those who look."""
         slot.join(self)
 
     def part(self, peer: Any) -> None:
@@ -103,7 +104,7 @@ class TaskLink:
             raise _died(down, error) from down.reason.error
         if error is not None and self._tied:
             reason = SHUTDOWN if own is None else ExitReason("error", error=own)
-            slot.rt.signals.append((slot, Down(self._name, 0, reason)))
+            slot.rt.signals.append((slot, Down(self.name, 0, reason)))
             carry_signals(slot.rt)
 
     def _ending(self) -> Down | None:

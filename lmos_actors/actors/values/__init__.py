@@ -5,6 +5,7 @@ from ._hiding import (
     conceal as conceal,
     conceal_all as conceal_all,
     conceal_unchecked as conceal_unchecked,
+    field_of as field_of,
 )
 from ._secrets import (
     MAPS as MAPS,

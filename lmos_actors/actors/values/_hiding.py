@@ -9,6 +9,7 @@ from datetime import date, time, timedelta
 from decimal import Decimal
 from enum import Enum
 from functools import partial
+from itertools import chain, islice
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, cast
 from uuid import UUID
@@ -135,9 +136,9 @@ class Secrets:
         members = members_of(value)
         if members is not None:
             for m in members:
-                self._look(getattr(value, m.name, None), m.secrecy or PARTS)
+                self._look(field_of(value, m.name), m.secrecy or PARTS)
             return
-        for item in _items(value):
+        for item in _items(value, LOOKED_AT + 1):
             self._look(item, PARTS)
 
     def _keep(self, value: Any) -> None:
@@ -157,7 +158,8 @@ class Secrets:
             self._keep_text(_written(value))
         else:
             members = members_of(value)
-            inner = _items(value) if members is None else [getattr(value, m.name, None) for m in members]
+            few = LOOKED_AT + 1
+            inner = _items(value, few) if members is None else [field_of(value, m.name) for m in members]
             for item in inner:
                 self._keep(item)
 
@@ -165,6 +167,8 @@ class Secrets:
         if len(text) < SHORTEST:
             return
         self._pattern = None
+        if len(text) > LONGEST:  # what follows is looked for in no form; which quotes it has decides on these
+            text = text[:LONGEST] + "'" * ("'" in text) + '"' * ('"' in text)
         json = msgspec.json.encode(text.encode("utf-8", "replace").decode()).decode()
         for form in (text, repr(text)[1:-1], ascii(text)[1:-1], json[1:-1]):
             self._forms[form[:LONGEST]] = None
@@ -197,21 +201,29 @@ class Secrets:
         return self._pattern
 
 
-def _items(value: Any) -> list[Any]:
+def field_of(value: Any, name: str) -> Any:
+    """Return a field of a record, without its `__getattribute__`; None if it has no value."""
+    try:
+        return object.__getattribute__(value, name)
+    except AttributeError:
+        return None
+
+
+def _items(value: Any, most: int | None = None) -> list[Any]:
     """Return what is in a container of the usual kinds, and in others whose `repr` shows what is in them.
 
-    Of derived classes nothing is called but what their base does.
+    Of derived classes nothing is called but what their base does. `most`: no more than so many.
     """
     if isinstance(value, MappingProxyType):
         value = dict(value)  # pyright: ignore
     if isinstance(value, dict):
-        return [*dict.keys(value), *dict.values(value)]  # pyright: ignore
+        return list(islice(chain(dict.keys(value), dict.values(value)), most))  # pyright: ignore
     if isinstance(value, BaseException):
         return list(value.args)
     if isinstance(value, partial):
         return [*value.args, *value.keywords.values()]  # pyright: ignore
     kind: Any = next((kind for kind in _KINDS if isinstance(value, kind)), None)
-    return list(kind.__iter__(value)) if kind is not None else []
+    return list(islice(kind.__iter__(value), most)) if kind is not None else []
 
 
 def _written(value: Any) -> str:

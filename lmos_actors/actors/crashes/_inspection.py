@@ -1,0 +1,73 @@
+"""The values of an agent that lives, as text: its fields, and the messages that wait for it.
+
+Nothing here calls the code of a value's class, and all of it is bounded: to look at an agent must not hold it
+up. What is marked secret is not shown, also where it stands in another text.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
+
+from ..values import Secrets
+from ._report_values import Message, fields_given, fields_of, message_of
+from ._value_text import LIMIT, printable, show_quietly
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..values import Secrecy
+    from ._report_values import Values
+
+ROOM: Final = 64_000  # characters of all values together
+FIELDS: Final = 100  # of an agent, or arguments of one message
+NAME: Final = 100  # characters
+
+
+class Inspection:
+    """One look at an agent: `slot` is its place, `items` are those of its mailbox and runs to be shown."""
+
+    def __init__(self, slot: Any, items: Sequence[Any] = ()) -> None:
+        agent = slot.agent
+        self._values: Values = (
+            fields_given(slot.spec.factory)
+            if agent is None
+            else fields_of(type(agent), dict(islice(agent.__dict__.items(), FIELDS)))
+        )
+        self._messages = [message_of(item) for item in items]
+        self._room = ROOM
+        self._secrets = found = Secrets()
+        every = [self._values, *(message.values() for message in self._messages if message is not None)]
+        for values in every:
+            for value, secrecy in values.values():
+                found.look(value, secrecy)
+
+    def fields(self) -> dict[str, str]:
+        """Return the fields by name, as they are now; of an agent that does not run those it is made with."""
+        return self._shown(self._values)
+
+    def messages(self) -> list[dict[str, Any]]:
+        """Return what each of the items asks for: `verb`, `affordance`, `arguments`, and `from` if known."""
+        return [{} if message is None else self._message(message) for message in self._messages]
+
+    def text(self, text: str) -> str:
+        """Return another text about the agent without its secrets."""
+        return printable(self._secrets.clean(text, LIMIT))
+
+    def _message(self, message: Message) -> dict[str, Any]:
+        shown: dict[str, Any] = {"verb": message.verb, "affordance": self.text(message.name)}
+        shown["arguments"] = self._shown(message.values())
+        if message.sender is not None:
+            shown["from"] = message.sender.path
+        return shown
+
+    def _shown(self, values: Values) -> dict[str, str]:
+        few = islice(values.items(), FIELDS)
+        return {self.text(str(name)[:NAME]): self._value(value, secrecy) for name, (value, secrecy) in few}
+
+    def _value(self, value: Any, secrecy: Secrecy) -> str:
+        if self._room <= 0:
+            return "…"
+        text = show_quietly(value, self._secrets, secrecy, min(LIMIT, max(self._room, 32)))
+        self._room -= len(text)
+        return text

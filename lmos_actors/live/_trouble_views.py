@@ -1,0 +1,126 @@
+"""The views `waiting`, `dead letters` and `crashes`: what a node's agents wait for, and what went wrong."""
+
+from __future__ import annotations
+
+from itertools import islice
+from time import perf_counter
+from typing import TYPE_CHECKING, Annotated, Final
+
+from msgspec import Meta, Struct
+
+from lmos_actors.actors import waiting_graph
+
+if TYPE_CHECKING:
+    from lmos_actors.actors import Runtime, Waiting
+
+    from ._crash_text import CrashRows
+    from ._merge_patch import State
+
+EDGES: Final = 300
+CIRCLES: Final = 20
+LETTERS: Final = 200
+REPORTS: Final = 100
+WHOLE: Final = 10
+"""Crash reports that are shown whole at once."""
+SECONDS: Final = 0.005
+"""Seconds that rendering crash reports takes in one step."""
+CHARACTERS: Final = 500
+"""Of the reason of a dead letter."""
+
+
+class NoArguments(Struct, forbid_unknown_fields=True):
+    """A view that takes none."""
+
+
+class WaitingView:
+    """Which run, task or agent waits for which, and in which circles nothing can end that."""
+
+    is_busy = False
+
+    def __init__(self, rt: Runtime, _arguments: NoArguments) -> None:
+        self._rt = rt
+
+    def content(self) -> State:
+        """Return the waits, those of circles first, and how many there are.
+
+        Agents at rest wait for nothing, and are not looked at: there may be very many.
+        """
+        tally = self._rt.tally
+        graph = waiting_graph(tally.settle(len(tally.untallied)), self._rt)
+        circles = [[_edge(each) for each in circle[:EDGES]] for circle in graph.cycles()[:CIRCLES]]
+        return {
+            "total": len(graph.edges),
+            "edges": [_edge(each) for each in graph.edges[:EDGES]],
+            "circles": circles,
+        }
+
+
+def _edge(wait: Waiting) -> State:
+    members = {
+        "waiter": wait.waiter,
+        "target": wait.target,
+        "kind": wait.kind,
+        "affordance": wait.affordance or None,
+        "run": wait.run,
+        "why": wait.why or None,
+        "task": wait.own_task or None,
+        "text": str(wait),
+    }
+    return {name: value for name, value in members.items() if value is not None}
+
+
+class DeadLettersView:
+    """The last dead letters, the newest first, by their numbers."""
+
+    is_busy = False
+
+    def __init__(self, rt: Runtime, _arguments: NoArguments) -> None:
+        self._rt = rt
+
+    def content(self) -> State:
+        """Return them, and how many there have been."""
+        rt = self._rt
+        newest = enumerate(islice(reversed(rt.dead_letters), LETTERS))
+        rows = {
+            str(rt.dead_letter_count - place): {
+                "time": letter.time,
+                "agent": letter.agent,
+                "affordance": letter.affordance[:CHARACTERS],
+                "message": letter.message,
+                "reason": letter.reason[:CHARACTERS],
+                **({} if letter.sender is None else {"from": letter.sender}),
+            }
+            for place, letter in newest
+        }
+        return {"total": rt.dead_letter_count, "order": list(rows), "rows": rows}
+
+
+class CrashesArguments(Struct, forbid_unknown_fields=True):
+    """The numbers of the reports that are shown whole."""
+
+    open: Annotated[list[int], Meta(max_length=WHOLE)] = []
+
+
+class CrashesView:
+    """The last crash reports, the newest first, by their numbers."""
+
+    def __init__(self, rt: Runtime, rows: CrashRows, arguments: CrashesArguments) -> None:
+        self._rt = rt
+        self._rows = rows
+        self._open = arguments.open
+        self.is_busy = True
+        """Whether reports are still to be rendered."""
+
+    def content(self) -> State:
+        """Return them as far as they are rendered, and how many there have been."""
+        crashes, until = self._rt.crashes, perf_counter() + SECONDS
+        rows: dict[str, State] = {}
+        self.is_busy = False
+        for place, report in enumerate(islice(reversed(crashes.reports), REPORTS)):
+            number = crashes.count - place
+            if perf_counter() >= until and not self._rows.has(report):
+                self.is_busy = True
+                break
+            whole = number in self._open
+            rows[str(number)] = self._rows.row(report) if whole else self._rows.short(report)
+        return {"total": crashes.count, "order": list(rows), "rows": rows}
