@@ -108,6 +108,7 @@ FOR_THE_RUNTIME = {
         "lookup_urls",
         "registration",
         "uses_directories",
+        "has_page",
     },
     "Supervisor": {"loop", "rt", "idle", "is_root", "numbered", "settled", "spec", "stop", "kill"},
 }

@@ -10,7 +10,6 @@ whole (the name "", which the pattern `*` has), and for what is inside an agent,
 from __future__ import annotations
 
 from functools import partial
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import attrs
@@ -27,6 +26,7 @@ from ._agent_view import AgentArguments, AgentView
 from ._crash_text import CrashRows
 from ._flow import Flow, FlowArguments, FlowView
 from ._messages import SUBPROTOCOL, Hello, Refused
+from ._page import Page, software
 from ._survey import Survey
 from ._tree_view import FindArguments, FindView, TopArguments, TopView, TreeArguments, TreeView
 from ._trouble_views import (
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from lmos_actors.actors import Runtime
     from lmos_actors.security import Admission, Guard
     from lmos_actors.supervision import Supervisor
-    from lmos_actors.transport import Connection, Upgrade
+    from lmos_actors.transport import App, Connection, Upgrade
 
     from ._survey import StartSoon
     from ._viewer import View
@@ -116,6 +116,10 @@ class LiveServer:
 
     # ---- which connections
 
+    def page(self, app: App) -> App:
+        """Return the application that serves the page, and all else by another."""
+        return Page(app, self._guard, self._sees_tree)
+
     def route(self, others: Callable[[Upgrade], Accept | Refuse], upgrade: Upgrade) -> Accept | Refuse:
         """Decide about an upgrade for the live view; `others` decides about all else."""
         if upgrade.path != PATH and SUBPROTOCOL not in upgrade.offered:
@@ -139,7 +143,7 @@ class LiveServer:
     @enable_ki_protection
     async def _serve(self, connection: Connection, *, admission: Admission) -> None:
         hello = Hello(
-            software=f"lmos-actors {version('lmos-actors')}",
+            software=software(),
             node=self._url,
             started=self._started,
             viewer="" if admission.principal is None else admission.principal.name,

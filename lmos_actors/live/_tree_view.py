@@ -39,11 +39,15 @@ Path = Annotated[str, Meta(max_length=4_096)]
 
 
 class TreeArguments(Struct, forbid_unknown_fields=True, rename={"first": "from"}):
-    """The rows that are shown: so many from that number on, of the tree with these places open."""
+    """The rows that are shown: so many from that number on, of the tree with these places open.
+
+    `at` is a path whose number is sought.
+    """
 
     open: Annotated[list[Path], Meta(max_length=MOST_OPEN)] = []
     first: Annotated[int, Meta(ge=0)] = 0
     rows: Annotated[int, Meta(ge=0, le=MOST_ROWS)] = 100
+    at: Path | None = None
 
 
 class FindArguments(Struct, forbid_unknown_fields=True):
@@ -72,11 +76,18 @@ class TreeView:
         self._root = root
         self._survey = survey
         self._first, self._most = arguments.first, arguments.rows
-        self._open: Mapping[str, list[str]] = _by_parent(arguments.open)
+        self._sought = arguments.at
+        # what is sought is gone to as if it were open
+        self._open: Mapping[str, list[str]] = _by_parent([*arguments.open, *filter(None, [arguments.at])])
+        self._is_open = arguments.at in arguments.open
 
     def content(self) -> State:
-        """Return `order`, the paths of the rows; `rows`, what each shows; `total`, how many there are."""
+        """Return `order`, the paths of the rows; `rows`, what each shows; `total`, how many there are.
+
+        `at` is the number of the row that is sought, if there is one.
+        """
         rows: dict[str, State] = {}
+        sought: State = {}
         number = 0
         stack = [_Level((self._root,), iter((0,)), 0)]
         while stack:
@@ -94,12 +105,16 @@ class TreeView:
                 stack.pop()
                 continue
             opened = level.children[at]
+            if path_of(opened) == self._sought:
+                sought["at"] = number - 1
+                if not self._is_open:
+                    continue
             below = _below(opened)
             if below is not None:
                 if (row := rows.get(path_of(opened))) is not None:
                     row["open"] = True
                 stack.append(self._level(below, path_of(opened), level.depth + 1))
-        return {"total": number, "from": self._first, "order": list(rows), "rows": rows}
+        return {"total": number, "from": self._first, "order": list(rows), "rows": rows, **sought}
 
     def _level(self, supervisor: Supervisor, path: str, depth: int) -> _Level:
         children = supervisor.children

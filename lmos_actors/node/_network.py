@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from lmos_actors.facades.relay import Bridge, RelayBridge, RelayServer
     from lmos_actors.observe import Metrics
     from lmos_actors.protocol.lmos import SessionOptions
-    from lmos_actors.security import Credentials, Guard, IssuedTokens, Security, SharedToken
+    from lmos_actors.security import Credentials, Guard, IssuedTokens, Security, Sessions, SharedToken
     from lmos_actors.supervision import Supervisor, SupervisorSpec
-    from lmos_actors.transport import Accept, Endpoint, FrontDoor, Listener, Network, Refuse, Upgrade
+    from lmos_actors.transport import Accept, App, Endpoint, FrontDoor, Listener, Network, Refuse, Upgrade
 
     from ._approvals import NodeApprovals
     from ._options import NodeOptions
@@ -74,6 +74,8 @@ class Connections:
 
     approvals: NodeApprovals | None = None
     """The way to people who approve; once the node has a root."""
+    page_url: str | None = None
+    """The address of its page for browsers."""
 
     def __init__(self, rt: Runtime, options: NodeOptions, nursery: trio.Nursery) -> None:
         self._rt = rt
@@ -204,7 +206,7 @@ class Connections:
         options = self._options
         bases = self.urls if options.public_url is None else (options.public_url,)
         exposure = Exposure(root, [http_of(base) for base in bases])
-        guard = self._guard(exposure)
+        guard = self._guard(exposure, sessions=self._sessions())
         relay = self.relay
         server = self._server = LmosServer(
             self._rt,
@@ -218,10 +220,10 @@ class Connections:
         descriptions = self.descriptions = Descriptions(exposure, bases, guard.security)
         more = [*self.more_routes(server, bases, guard.security), *self._routes()]
         route = self._with_facades(server, exposure, guard, more, http_of(bases[0]))
-        route = self._with_page(route, server, root, guard, http_of(bases[0]))
         app = http_app(
             descriptions, server, extra=more, guard=guard, apart=() if relay is None else relay.paths
         )
+        route, app = self._with_page(route, app, server, root, guard, http_of(bases[0]))
         for endpoint, listener in zip(self._options.endpoints, self._listeners, strict=True):
             door = FrontDoor(
                 listener,
@@ -256,20 +258,31 @@ class Connections:
     def _with_page(
         self,
         route: Callable[[Upgrade], Accept | Refuse],
+        app: App,
         server: LmosServer,
         root: Supervisor,
         guard: Guard,
         url: str,
-    ) -> Callable[[Upgrade], Accept | Refuse]:
-        """Add the live view of the node, if it has one; return what decides about WebSockets."""
-        options = self._options
-        if options.page is False or (options.page is None and options.insecure):
-            return route
+    ) -> tuple[Callable[[Upgrade], Accept | Refuse], App]:
+        """Add the page of the node, if it has one: return what decides about WebSockets, and all of HTTP."""
+        if not self._options.has_page:
+            return route, app
         from lmos_actors.live import LiveServer
 
+        self.page_url = f"{url}/"
         live = LiveServer(self._rt, root, guard=guard, url=url, start_soon=self.start_soon)
         server.join(live)
-        return partial(live.route, route)
+        return partial(live.route, route), live.page(app)
+
+    def _sessions(self) -> Sessions | None:
+        """Return the sessions of people at the page; None where there is none, or nobody has to log in."""
+        options = self._options
+        if not options.has_page or options.effective_security().is_open:
+            return None
+        from lmos_actors.security import Sessions
+        from lmos_actors.transport import endpoint_of
+
+        return Sessions(endpoint_of(options.public_url or self.urls[0]).port)
 
     def with_hub(self, tree: SupervisorSpec) -> SupervisorSpec:
         """Return the tree with the hub of an AgentRelay, if the node has one, as its first child."""
@@ -333,7 +346,12 @@ class Connections:
             on_failure=self._failed,
         )
 
-    def _guard(self, exposure: Exposure, tokens: IssuedTokens | None = None) -> Guard:
+    def _guard(
+        self,
+        exposure: Exposure,
+        tokens: IssuedTokens | None = None,
+        sessions: Sessions | None = None,
+    ) -> Guard:
         """Return a guard of this node. Raises ConfigError if a secret is missing."""
         from lmos_actors.security import Guard
 
@@ -350,6 +368,7 @@ class Connections:
             shared=self.shared_token,
             is_approvals=self._is_approvals,
             operations=options.allow_operations,
+            sessions=sessions,
         )
 
     def _is_approvals(self, name: str) -> bool:

@@ -299,6 +299,11 @@ class Node:
         return self._connections.urls
 
     @property
+    def page_url(self) -> str | None:
+        """The address of its page for browsers, such as `http://127.0.0.1:8080/`; None without one."""
+        return self._connections.page_url
+
+    @property
     def connections(self) -> int:
         """The number of connections that others have to this node now."""
         return self._connections.count()
@@ -489,8 +494,8 @@ async def open_node(
     (`self.approve`); so does what lets clients decide: `allow_operations`, for those on this machine, on a
     node without security, and on others the lists `approve` of its access lists.
 
-    `page` is whether its live view is served there, at `/`: by default it is, unless the node is
-    `insecure`.
+    `page` is whether its page is served there, at `/`: by default it is, unless `insecure` opens the node to
+    other machines.
 
     `omnia` serves its chat agents to clients of Omnia's chat protocol too, at the addresses of `listen`:
     True, or `OmniaOptions`. `relay` makes it a hub of an AgentRelay there, at `/arc`: True, or

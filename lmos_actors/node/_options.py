@@ -79,6 +79,7 @@ class NodeOptions:
         object.__setattr__(self, "endpoints", self._checked_endpoints())
         self._check_discovery()
         self._check_operations()
+        self._check_page()
         if isinstance(self.store, str):
             self._check_store(self.store)
 
@@ -151,6 +152,27 @@ class NodeOptions:
             raise ConfigError(
                 "is for clients on this machine, and behind public_url= a proxy is for others: use security=",
                 argument("allow_operations"),
+            )
+
+    @property
+    def has_page(self) -> bool:
+        """Whether it serves its page for browsers."""
+        return bool(self.endpoints) and (not self._is_exposed if self.page is None else self.page)
+
+    @property
+    def _is_exposed(self) -> bool:
+        """Whether others may reach it without what `security` asks for."""
+        from lmos_actors.security import is_loopback
+
+        return self.insecure and not all(is_loopback(endpoint.host) for endpoint in self.endpoints)
+
+    def _check_page(self) -> None:
+        if self.page and not self.endpoints:
+            raise ConfigError("goes with listen=, which is not given", argument("page"))
+        if self.page and self._is_exposed and self.effective_security().is_open:
+            raise ConfigError(
+                "is not for all who reach a node without security: listen at 127.0.0.1, or use security=",
+                argument("page"),
             )
 
     def check_exposed(self) -> None:

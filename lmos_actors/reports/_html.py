@@ -20,10 +20,11 @@ if TYPE_CHECKING:
 MOST_RECORDS = 200_000
 """Most log records on a page; an answered message takes three."""
 
-STYLES = ("style.css", "views.css")
+STYLES = ("live/page/base.css", "style.css", "views.css")
 SCRIPTS = (
     "inflate.js",
-    "base.js",
+    "live/page/base.js",
+    "words.js",
     "log.js",
     "verdicts.js",
     "story.js",
@@ -34,7 +35,7 @@ SCRIPTS = (
     "series.js",
     "app.js",
 )
-"""The parts of the page's script, in the order in which they are put together."""
+"""The parts of the page's script, in their order; those with a folder are of the page of a node too."""
 
 
 def html_page(results: Sequence[FileResult], *, title: str, most: int = MOST_RECORDS) -> str:
@@ -83,7 +84,9 @@ def _joined(names: tuple[str, ...]) -> str:
 def _part(name: str) -> str:
     from importlib.resources import files  # late, as is the template
 
-    return files(__package__ or "").joinpath("page", name).read_text(encoding="utf-8")
+    # by its path: importing the other package would load a server
+    place = name if "/" in name else f"reports/page/{name}"
+    return files("lmos_actors").joinpath(*place.split("/")).read_text(encoding="utf-8")
 
 
 @cache

@@ -44,6 +44,7 @@ from ._secrets import (
     SecretSource as SecretSource,
 )
 from ._security import Security as Security
+from ._sessions import Sessions as Sessions
 from ._shared_token import TOKEN_VARIABLE as TOKEN_VARIABLE, SharedToken as SharedToken
 from ._tls import client_tls as client_tls, server_tls as server_tls, validity_error as validity_error
 from ._verifiers import ISSUED as ISSUED, IssuedTokens as IssuedTokens

@@ -15,6 +15,8 @@ What it keeps true:
 - **A secret that cannot be read admits no client**, and is reported once. At start it is a ConfigError.
 - **A shared token opens what is stored, and nothing else.** Who presents it may use the agents of
   `storage_agents`, whatever the lists say; for all others it counts as no credentials.
+- **A session of the page stands for credentials, and only for the node's own page** (`_sessions.py`). An
+  Authorization header counts before a cookie; a wrong one is refused whatever cookie comes with it.
 - **Lists hold behind every name of an agent.** A member of a pool is also subject to the pool's list, and an
   agent that stores what others sent is subject to `read` and `write` where it is invoked; else its own name
   or its actions would be a way around.
@@ -28,6 +30,8 @@ from __future__ import annotations
 import ipaddress
 from collections import Counter
 from typing import TYPE_CHECKING, Final
+
+import attrs
 
 from lmos_actors.errors import ConfigError, Forbidden, RateLimited, Unauthorized
 
@@ -63,6 +67,7 @@ if TYPE_CHECKING:
 
     from ._request import Verb
     from ._security import Security
+    from ._sessions import Sessions
     from ._shared_token import SharedToken
     from ._verifiers import IssuedTokens, Proof, Verifier
 
@@ -78,6 +83,10 @@ STORAGE_VERBS: Final[tuple[Verb, ...]] = ("invoke", "read", "write")
 
 CREDENTIALS_NEEDED = "credentials are needed"
 NOT_ACCEPTED = "the credentials are not accepted"
+NOT_OWN: Final = "this takes the Origin of the node's own page"
+
+OWN_SITES: Final = (b"same-origin", b"none")
+"""Values of `Sec-Fetch-Site` in requests that no other page has made."""
 
 
 def _ignore_problem(problem: str) -> None:
@@ -104,7 +113,8 @@ class Guard:
     `pool_of` returns the public name of the pool that an agent belongs to, else None: a pool's list also
     holds for its members. With `tokens` bearer tokens that were issued while the node runs are credentials
     too, also as the parameter `token` of an address, for clients that cannot set headers. `shared` is the
-    token by which nodes that were started together use the storage agents.
+    token by which nodes that were started together use the storage agents. With `sessions` people log in at
+    the node's page, and its requests are let in by a cookie.
 
     The constructor reads all secrets, which blocks on the disk, and raises ConfigError where one is missing
     or unusable. After that they are checked at most once a second, on use. Problems then go to `report`,
@@ -125,6 +135,7 @@ class Guard:
         shared: SharedToken | None = None,
         is_approvals: Callable[[str], bool] = _is_none,
         operations: bool = False,
+        sessions: Sessions | None = None,
     ) -> None:
         self.security = security
         self.generation = 0
@@ -135,11 +146,10 @@ class Guard:
         self._hosts = Hosts((*security.hosts, *map(check_host, hosts)))
         self._origins = frozenset(security.origins)
         self._public = None if public_url is None else own_origin_at(public_url)
-        self._rules = security.rules
-        self._storage_agents = frozenset(storage_agents)
+        self._rules, self._storage_agents = security.rules, frozenset(storage_agents)
         self._pool_of, self._is_approvals = pool_of, is_approvals
         self.operations = operations and security.is_open
-        self._has_access_lists = bool(security.access)
+        self._has_access_lists, self._sessions = bool(security.access), sessions
         self._rates = None if security.rate is None else Buckets(security.rate)
         self._failures = Buckets(security.failures)
         self._admits_anonymous = security.admits_anonymous
@@ -182,6 +192,10 @@ class Guard:
             return Refusal(400, "the Authorization header cannot be read")
         if credentials is not None:
             return self._by_credentials(credentials, request, now)
+        if self._sessions is not None and shown is None and self._is_of_own_page(request):
+            proof = self._sessions.find(request, self._wall())
+            if proof is not None:
+                return Admission(self, proof, self._source(proof.principal, request))
         return self._by_connection(request, now, public=public)
 
     def _by_credentials(
@@ -190,7 +204,7 @@ class Guard:
         if self._failures:
             wait = self._failures.wait(address_of(request.peer), now)
             if wait:
-                return _too_many_failures(wait)
+                return _too_many("too many rejected credentials from this address", wait)
         wall = self._wall()
         for verifier in self._verifiers:
             proof = verifier.verify(credentials, wall) if verifier.kind == credentials.kind else None
@@ -254,6 +268,57 @@ class Guard:
             return False
         own = None if request.host is None else own_origin(request.host, secure=request.secure)
         return origin in (own, self._public) or origin in self._origins
+
+    def _has_own_origin(self, request: RequestContext) -> bool:
+        """Return whether a request certainly comes from the node's own page."""
+        named = request.values(b"origin")
+        origin = origin_of(named[0].decode("latin-1")) if len(named) == 1 else None
+        own = None if request.host is None else own_origin(request.host, secure=request.secure)
+        return origin is not None and origin in (own, self._public)
+
+    def _is_of_own_page(self, request: RequestContext) -> bool:
+        """Return whether a cookie that comes with a request may count: see `_sessions.py`."""
+        if request.values(b"origin"):
+            return self._has_own_origin(request)
+        return request.reads and all(site in OWN_SITES for site in request.values(b"sec-fetch-site"))
+
+    def log_in(
+        self, request: RequestContext, authorization: bytes, now: float
+    ) -> tuple[Admission, bytes] | Refusal:
+        """Begin a session of the page on credentials, written as in an Authorization header.
+
+        Return the admission and the value of `Set-Cookie`. Wrong credentials count as anywhere else.
+        """
+        if self._sessions is None or not self._has_own_origin(request):
+            return Refusal(403, NOT_OWN)
+        rest = tuple(each for each in request.headers if each[0] not in (b"authorization", b"cookie"))
+        headers = (*rest, (b"authorization", authorization))
+        found = self.admit(attrs.evolve(request, headers=headers), now)
+        if isinstance(found, Refusal):
+            return found
+        proof = found.proof
+        if proof is None or proof.principal.scheme == SHARED:
+            return self.invalid_credentials
+        wait = self.take_token(self._source(proof.principal, request), now)
+        if wait:
+            return _too_many("too many requests", wait)
+        self._sessions.end(request)
+        secure = request.values(b"origin")[0][:6].lower() == b"https:"
+        cookie = self._sessions.begin(proof, self._wall(), secure=secure)
+        self.generation += 1
+        return found, cookie
+
+    def log_out(self, request: RequestContext) -> bytes | Refusal:
+        """End the session of a request; return the value of `Set-Cookie`."""
+        refusal = self._host_or_origin_refusal(request)
+        if refusal is None and (self._sessions is None or not self._has_own_origin(request)):
+            refusal = Refusal(403, NOT_OWN)
+        if refusal is not None or self._sessions is None:
+            return refusal or Refusal(403, NOT_OWN)
+        self._sessions.end(request)
+        self.generation += 1
+        secure = request.values(b"origin")[0][:6].lower() == b"https:"
+        return self._sessions.gone(secure=secure)
 
     def cors(self, request: RequestContext) -> Headers:
         """Return the CORS headers of an answer; () where no origin is configured.
@@ -398,6 +463,11 @@ class Admission:
         return f"Admission({self.principal!r})"
 
     @property
+    def proof(self) -> Proof | None:
+        """What it rests on; None for an anonymous client."""
+        return self._proof
+
+    @property
     def until(self) -> float | None:
         """Unix time at which the credentials expire, None for never."""
         return None if self._proof is None else self._proof.until
@@ -483,6 +553,6 @@ def address_of(peer: str) -> str:
     return str(ipaddress.IPv6Network((address, 64), strict=False))
 
 
-def _too_many_failures(wait: float) -> Refusal:
+def _too_many(reason: str, wait: float) -> Refusal:
     seconds = str(max(1, -int(-wait // 1))).encode()
-    return Refusal(429, "too many rejected credentials from this address", ((b"retry-after", seconds),), wait)
+    return Refusal(429, reason, ((b"retry-after", seconds),), wait)

@@ -54,7 +54,8 @@ class RequestContext:
     """Request or upgrade as access control sees it: `headers` with lower-case names, `peer` its address.
 
     `secure` is whether it came over TLS, `host` the value of its Host header, None without one, `query` what
-    follows the `?` of its address. `repr` shows credentials in the headers as `***`, and no query.
+    follows the `?` of its address, `reads` whether it is an HTTP request that only reads (GET, HEAD). `repr`
+    shows credentials in the headers as `***`, and no query.
     """
 
     headers: Headers = attrs.field(converter=hide)
@@ -63,6 +64,7 @@ class RequestContext:
     host: str | None
     certificate: Certificate | None = None
     query: str = attrs.field(default="", repr=False)
+    reads: bool = False
 
     @classmethod
     def of(
@@ -73,12 +75,13 @@ class RequestContext:
         secure: bool,
         certificate: Certificate | None = None,
         query: str = "",
+        reads: bool = False,
     ) -> RequestContext:
         """Return the context of these headers; with two Host headers `host` is "", refused as malformed."""
         headers = hide(headers)
         hosts = [value for name, value in headers if name == b"host"]
         host = None if not hosts else hosts[0].decode("latin-1") if len(hosts) == 1 else ""
-        return cls(headers, peer, secure, host, certificate, query)
+        return cls(headers, peer, secure, host, certificate, query, reads)
 
     def values(self, name: bytes) -> list[bytes]:
         """Return the values of all headers of that name."""

@@ -264,7 +264,7 @@ def test_it_says_what_its_end_waits_for(
 
     trio.run(main, clock=MockClock(autojump_threshold=0))
     said = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert [each["event"] for each in said[3:]] == ["draining", "waiting", "waiting", "stopped"]
+    assert [each["event"] for each in said[4:]] == ["draining", "waiting", "waiting", "stopped"]
     assert said[4] == {"event": "waiting", "agents": {"slow": 1}, "connections": 1}
 
 

@@ -57,8 +57,14 @@ class Watcher:
         self.errors: list[dict[str, Any]] = []
         self.changes: list[dict[str, Any]] = []
         self.done: list[dict[str, Any]] = []
+        self.end: Any = None
+        """How the connection has ended."""
         self._out: list[bytes] = []
         self._news = trio.Event()
+
+    async def run(self) -> None:
+        self.end = await self.connection.run(self)
+        self._news.set()
 
     def send(self, **message: Any) -> None:
         self.send_text(json.dumps(message))
@@ -118,7 +124,7 @@ async def watching(
 
     async def carry() -> None:
         with trio.CancelScope(shield=True):
-            await connection.run(watcher)
+            await watcher.run()
         ended.set()
 
     async with trio.open_nursery() as nursery:

@@ -143,6 +143,11 @@ class Page:
         await self.call("Page.navigate", url=path.as_uri() + fragment)
         await self.until("document.querySelector('html[data-ready=yes]') !== null")
 
+    async def visit(self, url: str, ready: str = "html[data-ready]") -> None:
+        """Open an address, and wait until an element is there."""
+        await self.call("Page.navigate", url=url)
+        await self.until(f"document.querySelector({json.dumps(ready)}) !== null")
+
     async def window(self, width: int, height: int, *, dark: bool = False) -> None:
         """Set size and colours."""
         await self.call(
@@ -159,6 +164,7 @@ class Page:
         """Press and release a key."""
         text = {"text": key} if len(key) == 1 else {"text": "\r"} if key == "Enter" else {}
         codes = {"Tab": 9, "Enter": 13, "ArrowDown": 40, "ArrowUp": 38, "End": 35, "Home": 36}
+        codes |= {"ArrowLeft": 37, "ArrowRight": 39, "PageDown": 34, "PageUp": 33, "Escape": 27}
         code = {"windowsVirtualKeyCode": codes[key]} if key in codes else {}
         await self.call("Input.dispatchKeyEvent", type="keyDown", key=key, **text, **code)
         await self.call("Input.dispatchKeyEvent", type="keyUp", key=key, **code)

@@ -62,6 +62,7 @@ def presented_by(scope: Scope) -> RequestContext:
         secure=scope["scheme"] == "https",
         certificate=certificate_in(scope["state"].get("certificate")),
         query=scope["query_string"].decode("latin-1"),
+        reads=scope["method"] in ("GET", "HEAD"),
     )
 
 

@@ -52,6 +52,9 @@ May be given several times."""
     """Without --security: let clients on this machine decide what agents ask people (`approvals`). \
 With it, the lists approve of the file say who may."""
 
+    no_page: Annotated[Switch, Parameter(group=GUARDED)] = False
+    """Serve no page for browsers. With --insecure at an address that other machines reach there is none."""
+
     def options(self, addresses: Sequence[str]) -> dict[str, Any]:
         """Return the arguments of `open_node`. Blocks on the disk. Raises ConfigError."""
         from lmos_actors.bindings import ArgumentNames, check_exposed
@@ -76,6 +79,7 @@ With it, the lists approve of the file say who may."""
             "origins": origins,
             "insecure": self.insecure,
             "allow_operations": self.allow_operations,
+            "page": False if self.no_page else None,
         }
 
     def _tls(self, addresses: Sequence[str], rules: Security) -> ssl.SSLContext | None:

@@ -36,16 +36,19 @@ class Announcer:
         chats: Mapping[str, str],
         relays: Sequence[str] = (),
         peers: Mapping[str, str] | None = None,
+        page: str | None = None,
     ) -> None:
         """Print the address of each agent, those of chats and relays, and that everything is ready.
 
-        `peers` are relays whose agents are served, and where.
+        `peers` are relays whose agents are served, and where; `page` is the address for browsers.
         """
         width = max(map(len, agents), default=0)
         for name, url in agents.items():
             self._say(f"{name:{width}}  {url}", "agent", name=name, url=url)
         for url in urls:
             self._say(f"LMOS at {url}/ws", "listening", url=f"{url}/ws")
+        if page is not None:
+            self._say(f"page at {page}", "page", url=page)
         for name, url in chats.items():
             self._say(f"chat with {name}: lmos-actors chat {agents[name]}", "chat", name=name, url=url)
         for url in relays:

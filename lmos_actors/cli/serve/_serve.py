@@ -330,7 +330,7 @@ class Serving:
         relays = [f"{url}/arc" for url in node.urls] if self._has_relay else []
         urls = node.urls if speaks_lmos else ()
         peers = {member["url"]: url_of(base, f"{member['name']}.ID") for member in self._members}
-        self._announcer.serving(agents, urls, os.getpid(), chats, relays, peers)
+        self._announcer.serving(agents, urls, os.getpid(), chats, relays, peers, node.page_url)
         everything = [public_name(link.path) for link in Tree(node.root).links()]  # members of pools too
         for text in misfits(self._access, everything):
             print(f"lmos-actors: {text}", file=sys.stderr, flush=True)

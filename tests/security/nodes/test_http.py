@@ -145,7 +145,7 @@ def _plain(answer: Answer) -> Any:
 
 
 async def test_only_what_may_be_used_is_listed(autojump_clock: Any, secrets: Secrets) -> None:
-    async with guarded_node(rules(secrets)) as node:
+    async with guarded_node(rules(secrets), page=False) as node:
         for said, names in ((ALICE, ["desk", "vault"]), (BOB, ["desk"])):
             listed = (await ask(node, "/", authorization=said)).json
             assert [each["id"].rpartition("/")[2] for each in listed] == names

@@ -1,4 +1,4 @@
-// What every view needs: elements, words for times, packed data, copying.
+// What every page needs, that of a node and that of a report: elements, words for times and numbers, copying.
 
 // h('p', {class: 'x', onclick: f}, 'text', node): text is only ever set as text, never as markup.
 function h(tag, options, ...children) {
@@ -57,26 +57,6 @@ function ticks(low, high, most) {
   return marks;
 }
 
-const VERDICTS = {
-  passed: { sign: '✓', word: 'passed', style: 'ok' },
-  failed: { sign: '✗', word: 'failed', style: 'bad' },
-  'could not run': { sign: '!', word: 'could not run', style: 'bad' },
-  'time limit': { sign: '⧖', word: 'time limit', style: 'bad' },
-  'not run': { sign: '–', word: 'not run', style: 'none' },
-};
-
-const verdict = (ended) => VERDICTS[ended] || { sign: '?', word: ended, style: 'bad' };
-
-function badge(ended) {
-  const { sign, word, style } = verdict(ended);
-  return h('span', { class: `badge ${style}` }, h('span', { 'aria-hidden': 'true' }, `${sign} `), h('span', { class: 'word' }, word));
-}
-
-function truth(ok) {
-  const [sign, word, style] = ok === null ? ['–', 'not reached', 'none'] : ok ? ['✓', 'as expected', 'ok'] : ['✗', 'not as expected', 'bad'];
-  return h('span', { class: `truth ${style}`, title: word, role: 'img', 'aria-label': word }, sign);
-}
-
 function button(text, onclick, options) {
   return h('button', { type: 'button', onclick, ...options }, text);
 }
@@ -104,19 +84,12 @@ async function copy(text) {
   }
 }
 
-async function unpacked(id) {
-  const text = atob(document.getElementById(id).textContent), bytes = new Uint8Array(text.length);
-  for (let n = 0; n < text.length; n++) bytes[n] = text.charCodeAt(n);
-  if (!('DecompressionStream' in window)) return new TextDecoder().decode(inflate(bytes));
-  return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream('deflate'))).text();
-}
-
 // Rows of a table, the first hundreds at once and the others when asked for.
 function portions(items, row, size = 300) {
   const body = h('tbody');
   let shown = 0;
   const more = () => {
-    body.append(...items.slice(shown, shown + size).map(row));
+    body.append(...items.slice(shown, shown + size).flatMap(row));
     shown += size;
     last.hidden = shown >= items.length;
     next.textContent = `Show ${Math.min(size, items.length - shown)} more of ${items.length}`;
@@ -124,14 +97,6 @@ function portions(items, row, size = 300) {
   const next = button('', more), last = h('p', {}, next);
   more();
   return [body, last];
-}
-
-const NUMBERS = new Set(['Steps', 'Checks', 'Virtual', 'Real', 'At', 'Begin', 'Took', 'Value']);
-
-function table(heads, items, row) {
-  const [body, more] = portions(items, row);
-  const line = h('tr', {}, heads.map((head) => h('th', { scope: 'col', class: NUMBERS.has(head) ? 'number' : null }, head)));
-  return [h('div', { class: 'wide' }, h('table', {}, h('thead', {}, line), body)), more];
 }
 
 // Calls `draw` once per picture, however often it is asked for.

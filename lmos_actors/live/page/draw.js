@@ -1,0 +1,130 @@
+// Draws what a view sends, whatever it is: text, numbers, lists, tables, objects within objects.
+
+const PATHS = new Set(['path', 'agent', 'from', 'to', 'by', 'on', 'links', 'linked', 'monitors', 'monitored_by', 'children', 'members']);
+const SECONDS = new Set(['age', 'in', 'deadline', 'seconds', 'waited', 'left', 'for', 'every', 'oldest']);
+const TIMES = new Set(['time', 'at', 'started', 'since', 'until', 'ended']);
+const LONG = new Set(['stack', 'text', 'report', 'log', 'input', 'output', 'value', 'data', 'schema']);
+const DEEPEST = 6, MOST_TEXT = 20_000, FOLDED = 120;
+
+const words = (name) => { const text = String(name).replaceAll('_', ' '); return text.charAt(0).toUpperCase() + text.slice(1); };
+
+const clock = (time) => new Date(time * 1000).toLocaleTimeString('en', { hour12: false });
+
+// One value under its name. `open` opens the panel of an agent.
+function drawValue(name, value, open, depth = 0) {
+  if (value === null || value === undefined || value === '') return h('span', { class: 'quiet' }, '–');
+  if (typeof value === 'boolean') return value ? 'yes' : 'no';
+  if (typeof value === 'number') return drawNumber(name, value);
+  if (typeof value === 'string') return drawText(name, value, open);
+  if (depth >= DEEPEST) return h('code', {}, cut(JSON.stringify(value), 400));
+  if (Array.isArray(value)) return drawList(name, value, open, depth);
+  return drawObject(value, open, depth);
+}
+
+function drawNumber(name, value) {
+  if (TIMES.has(name) && value > 1e9) return h('time', { datetime: new Date(value * 1000).toISOString(), title: new Date(value * 1000).toLocaleString('en') }, clock(value));
+  if (SECONDS.has(name)) return seconds(Number(value.toPrecision(3)));
+  if (name === 'bytes' || name.endsWith('_bytes')) return bytes(value);
+  return Number.isInteger(value) ? value.toLocaleString('en') : amount(value);
+}
+
+function bytes(number) {
+  if (number < 1024) return many(number, 'byte');
+  const power = Math.min(Math.floor(Math.log2(number) / 10), 4);
+  return `${(number / 1024 ** power).toFixed(1)} ${['', 'KiB', 'MiB', 'GiB', 'TiB'][power]}`;
+}
+
+function drawText(name, text, open) {
+  if (PATHS.has(name) && !text.includes('\n') && open) return agentLink(text, open);
+  if (name === 'status') return h('span', { class: `state ${statusClass(text)}` }, text);
+  const shown = cut(text, MOST_TEXT);
+  if (shown.includes('\n') || (LONG.has(name) && shown.length > FOLDED)) return h('pre', { class: 'raw', tabindex: '0' }, shown);
+  return LONG.has(name) ? h('code', {}, isolated(shown)) : isolated(shown);
+}
+
+// Text of others: whatever it turns around (right to left), it does so within itself.
+const isolated = (text) => h('bdi', {}, text);
+
+const statusClass = (status) => (/^[a-z]+$/.test(status) ? status : 'unknown');
+
+function agentLink(path, open) {
+  return button(isolated(path || 'root'), () => open(path), { class: 'plain', title: path });
+}
+
+function drawList(name, items, open, depth) {
+  if (!items.length) return h('span', { class: 'quiet' }, 'none');
+  if (items.every(isState)) return drawTable(items, open, depth);
+  const nested = items.every(Array.isArray);
+  return h('ul', { class: nested ? 'nested' : 'plainlist' }, items.map((item) => h('li', {}, nested ? drawChain(name, item, open) : drawValue(name, item, open, depth + 1))));
+}
+
+// A list within a list is a way from one to the next, as a circle of the waiting graph.
+function drawChain(name, items, open) {
+  return items.flatMap((item, n) => [n ? h('span', { class: 'quiet' }, ' → ') : null, typeof item === 'string' ? agentLink(item, open) : drawValue(name, item, open, DEEPEST)]);
+}
+
+// Rows with what is long below them, in a fold.
+function drawTable(items, open, depth) {
+  const names = [...new Set(items.flatMap((item) => Object.keys(item)))];
+  const isLong = (name) => items.some((item) => isState(item[name]) || (typeof item[name] === 'string' && (item[name].includes('\n') || (LONG.has(name) && item[name].length > FOLDED))));
+  const long = names.filter(isLong), heads = names.filter((name) => !long.includes(name) || !items.some((item) => typeof item[name] !== 'object'));
+  const columns = heads.filter((name) => !long.includes(name));
+  const number = (name) => items.some((item) => typeof item[name] === 'number');
+  const row = (item) => {
+    const folded = long.filter((name) => item[name] !== undefined && item[name] !== '');
+    const line = h('tr', {}, columns.map((name) => h('td', { class: number(name) ? 'number' : null }, item[name] === undefined ? '' : drawValue(name, item[name], open, depth + 1))));
+    if (!folded.length) return line;
+    const fold = h('details', {}, h('summary', {}, folded.map(words).join(', ')), folded.map((name) => [folded.length > 1 ? h('h5', {}, words(name)) : null, drawValue(name, item[name], open, depth + 1)]));
+    return [line, h('tr', { class: 'folded' }, h('td', { colspan: String(Math.max(columns.length, 1)) }, fold))];
+  };
+  const [body, more] = portions(items, row, 100);
+  return [h('div', { class: 'wide', tabindex: '0', role: 'group' }, h('table', {}, h('thead', {}, h('tr', {}, columns.map((name) => h('th', { scope: 'col', class: number(name) ? 'number' : null }, words(name))))), body)), more];
+}
+
+function drawObject(value, open, depth) {
+  const names = Object.keys(value).filter((name) => name !== 'cut');
+  const small = names.filter((name) => typeof value[name] !== 'object' && !(typeof value[name] === 'string' && value[name].includes('\n')));
+  const large = names.filter((name) => !small.includes(name));
+  return [
+    small.length ? h('dl', { class: 'pairs' }, small.map((name) => h('div', {}, h('dt', {}, isolated(words(name))), h('dd', {}, drawValue(name, value[name], open, depth + 1))))) : null,
+    large.map((name) => [large.length > 1 || small.length ? h('h4', {}, isolated(words(name))) : null, drawValue(name, value[name], open, depth + 1)]),
+    value.cut ? h('p', { class: 'quiet' }, `and ${value.cut.toLocaleString('en')} more`) : null,
+    names.length ? null : h('span', { class: 'quiet' }, 'none'),
+  ];
+}
+
+// Sections, one for each member: only those are drawn again that have changed, and what is unfolded stays so.
+class Sections {
+  constructor(element, order, open, section) {
+    Object.assign(this, { element, order, open, section: section || ((name, content) => h('section', {}, h('h3', {}, words(name)), content)), parts: new Map() });
+  }
+
+  draw(state, changed, without = new Set()) {
+    const names = Object.keys(state).filter((name) => !without.has(name));
+    const rank = (name) => { const at = this.order.indexOf(name); return at < 0 ? this.order.length : at; };
+    names.sort((one, other) => rank(one) - rank(other));
+    for (const [name, part] of this.parts) if (!names.includes(name)) { part.remove(); this.parts.delete(name); }
+    let before = null;
+    for (const name of names) {
+      let part = this.parts.get(name);
+      if (!part || name in changed) {
+        const fresh = this.section(name, drawValue(name, state[name], this.open));
+        if (part) { keepFolds(part, fresh); part.replaceWith(fresh); }
+        this.parts.set(name, part = fresh);
+      }
+      if (part.previousElementSibling !== before || part.parentElement !== this.element) this.element.insertBefore(part, before ? before.nextSibling : this.element.firstChild);
+      before = part;
+    }
+  }
+}
+
+function keepFolds(old, fresh) {
+  const folds = [...fresh.querySelectorAll('details')];
+  [...old.querySelectorAll('details')].forEach((fold, n) => { if (folds[n]) folds[n].open = fold.open; });
+  const tops = [...fresh.querySelectorAll('pre, .wide')];
+  [...old.querySelectorAll('pre, .wide')].forEach((own, n) => { if (tops[n] && (own.scrollTop || own.scrollLeft)) requestAnimationFrame(() => tops[n].scrollTo(own.scrollLeft, own.scrollTop)); });
+  if (old.contains(document.activeElement)) {
+    const all = (part) => [...part.querySelectorAll('button, summary, pre, .wide')], at = all(old).indexOf(document.activeElement);
+    requestAnimationFrame(() => { if (at >= 0 && all(fresh)[at]) all(fresh)[at].focus({ preventScroll: true }); });
+  }
+}

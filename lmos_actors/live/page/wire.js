@@ -1,0 +1,149 @@
+// The connection to the node: views that are open, what has changed in them, and coming back after a break.
+
+const FIRST_WAIT = 500, LONGEST_WAIT = 15_000, CREDENTIALS_ENDED = 1008;
+
+// A merge patch (RFC 7396), carried out in place. Objects have no prototype: an agent may be named __proto__.
+function patched(state, patch) {
+  if (patch === null || typeof patch !== 'object' || Array.isArray(patch)) return patch;
+  const result = isState(state) ? state : Object.create(null);
+  for (const name of Object.keys(patch)) {
+    if (patch[name] === null) delete result[name]; else result[name] = patched(result[name], patch[name]);
+  }
+  return result;
+}
+
+const isState = (value) => typeof value === 'object' && value !== null && !Array.isArray(value);
+
+// `on` has what is called: `link(state, words)` for 'open', 'connecting' and 'waiting', `hello(message)`,
+// `login(session, words)` where somebody has to log in, `tick()` after changes.
+class Wire {
+  constructor(on) {
+    Object.assign(this, { on, looks: new Map(), socket: null, hello: null, wait: FIRST_WAIT, due: 0, timer: null, unread: 0, time: 0, at: 0, turn: 0 });
+    document.addEventListener('visibilitychange', () => this.seen());
+    addEventListener('online', () => { if (this.timer) this.connect(); });
+  }
+
+  // The clock of the node, as far as is known.
+  now() { return this.time + (performance.now() - this.at) / 1000; }
+
+  // ---- views
+
+  // Opens a view under an id, or gives it other arguments; `draw(state, changed)` is called with each change.
+  look(id, view, args, draw, refused) {
+    const known = this.looks.get(id);
+    const same = known && known.view === view;
+    this.looks.set(id, { view, args, draw, refused, state: same ? known.state : Object.create(null) });
+    if (known && !same) this.send({ type: 'leave', id });
+    this.send({ type: 'look', id, view, arguments: args });
+  }
+
+  leave(id) {
+    if (this.looks.delete(id)) this.send({ type: 'leave', id });
+  }
+
+  send(message) {
+    if (this.hello && this.socket && this.socket.readyState === WebSocket.OPEN) this.socket.send(JSON.stringify(message));
+  }
+
+  // ---- the connection
+
+  async connect() {
+    clearTimeout(this.timer);
+    this.timer = null;
+    const turn = ++this.turn;
+    this.on.link('connecting');
+    let session;
+    try {
+      session = await asked('GET');
+    } catch (problem) {
+      if (turn === this.turn) this.later();
+      return;
+    }
+    if (turn !== this.turn) return;
+    if (!session.looks) {
+      this.on.login(session);
+      return;
+    }
+    const place = new URL('live', document.baseURI);
+    place.protocol = place.protocol === 'https:' ? 'wss:' : 'ws:';
+    place.hash = '';
+    const socket = this.socket = new WebSocket(place, ['lmos-actors-live']);
+    socket.onmessage = (event) => { if (socket === this.socket) this.take(JSON.parse(event.data)); };
+    socket.onclose = (event) => { if (socket === this.socket) this.lost(event); };
+  }
+
+  close() {
+    this.turn += 1;
+    clearTimeout(this.timer);
+    this.timer = null;
+    const socket = this.socket;
+    this.socket = this.hello = null;
+    if (socket) socket.close();
+  }
+
+  lost(event) {
+    this.socket = this.hello = null;
+    if (event.code === CREDENTIALS_ENDED) this.connect(); else this.later();
+  }
+
+  later() {
+    const wait = this.wait * (0.75 + Math.random() / 2); // so that not all pages come back in one instant
+    this.wait = Math.min(this.wait * 2, LONGEST_WAIT);
+    this.due = Date.now() + wait;
+    this.on.link('waiting');
+    this.timer = setTimeout(() => this.connect(), wait);
+  }
+
+  take(message) {
+    switch (message.type) {
+      case 'hello':
+        this.hello = message;
+        this.wait = FIRST_WAIT;
+        this.unread = 0;
+        this.looks.clear(); // the node knows none of those before
+        this.on.link('open');
+        this.on.hello(message);
+        break;
+      case 'changes':
+        this.time = message.time;
+        this.at = performance.now();
+        for (const id of Object.keys(message.patches)) {
+          const look = this.looks.get(id);
+          if (!look) continue;
+          look.state = patched(look.state, message.patches[id]);
+          look.draw(look.state, message.patches[id]);
+        }
+        this.on.tick();
+        this.unread = message.number;
+        this.seen();
+        break;
+      case 'error': {
+        const look = this.looks.get(message.id);
+        if (look && look.refused) look.refused(message);
+        break;
+      }
+      default: // of a later version
+    }
+  }
+
+  // Says that changes were taken, unless nobody sees the page: nothing more comes then.
+  seen() {
+    if (!this.unread || document.hidden) return;
+    this.send({ type: 'taken', number: this.unread });
+    this.unread = 0;
+  }
+}
+
+// A request for the session of this page: who is logged in, a log-in, a log-out.
+async function asked(method, body) {
+  const options = { method, cache: 'no-store', credentials: 'same-origin', redirect: 'error', headers: {} };
+  if (body) {
+    options.headers['Content-Type'] = 'application/json';
+    options.body = JSON.stringify(body);
+  }
+  const answer = await fetch('live/session', options);
+  if (answer.status === 204) return null;
+  const said = await answer.json();
+  if (answer.ok) return said;
+  throw Object.assign(new Error(said.detail || said.title), { status: answer.status, wait: Number(answer.headers.get('Retry-After')) || 0 });
+}

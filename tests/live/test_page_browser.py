@@ -1,0 +1,420 @@
+"""The page of a node in a real browser: views at all sizes, keys, breaks, log-ins, attacks."""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import trio
+
+from lmos_actors import Agent, ChildSpec, SupervisorSpec, action, open_node
+from lmos_actors.security import Access, Basic, Bearer, Security
+from lmos_actors.supervision import BulkSpec
+from tests.reports.browser import Page, chromium, opened, running
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+
+    from lmos_actors import Node
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+FEW, SOME, MANY = 10, 1_000, 100_000
+FIRST_SIGHT = 10.0
+"""Seconds that the first rows of many may take on a busy machine."""
+
+ROWS = "[...document.querySelectorAll('.grid:not([hidden]) .gridbody .gridrow:not([hidden])')]"
+NAMES = f"{ROWS}.map((row) => row.querySelector('.label')?.textContent ?? '')"
+LOADED = f"{ROWS}.length && !document.querySelector('.grid:not([hidden]) .gridrow.loading:not([hidden])')"
+ACTIVE = "document.querySelector('.grid:not([hidden]) .gridrow.active:not([hidden])')"
+TOTALS = "[...document.querySelectorAll('.totals dd')].map((each) => each.textContent)"
+LINK = "document.documentElement?.dataset.link"
+SAID = "document.querySelector('[role=status].unseen').textContent"
+HOSTILE = "<script>bad=1<!script><img src=x onerror=bad=1>"
+TURNED = "\u202eegral\u202c <img src=x onerror=bad=1>"
+
+
+class Echo(Agent):
+    """Says what it hears."""
+
+    @action
+    def say(self, text: str) -> str:
+        return text
+
+    @action
+    def fail(self) -> None:
+        raise RuntimeError(HOSTILE)
+
+
+class Till(Echo):
+    """Takes money."""
+
+
+def tree(agents: int) -> SupervisorSpec:
+    """A tree of so many agents: 3 in a shop, the others in one row."""
+    shop = SupervisorSpec(
+        "shop", [ChildSpec("till", Till), ChildSpec("store", Echo), ChildSpec("mail", Echo)]
+    )
+    many = BulkSpec("many", member=ChildSpec("m", Echo), count=agents - 3, max_restarts=1_000_000)
+    return SupervisorSpec("root", [shop, many])
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    """The browser: one for all tests of this file."""
+    binary = chromium()
+    if binary is None:
+        if os.environ.get("LMOS_ACTORS_BROWSER") == "required":
+            pytest.fail("there is no Chromium, and LMOS_ACTORS_BROWSER=required asks for one")
+        pytest.skip("no Chromium is installed")
+    with running(binary) as found:
+        yield found
+
+
+@pytest.fixture
+async def page(address: str) -> AsyncIterator[Page]:
+    """A tab that has nothing to complain of at the end, and has asked one server alone."""
+    async with opened(address) as tab:
+        yield tab
+        assert tab.problems == []
+        asked = [url for url in tab.requests if not url.startswith("data:")]
+        assert len({url.split("/")[2] for url in asked}) == 1, asked
+
+
+@asynccontextmanager
+async def served(agents: int = FEW, *, port: int = 0, **options: Any) -> AsyncGenerator[Node]:
+    async with open_node(tree(agents), listen=f"ws://127.0.0.1:{port}", **options) as node:
+        yield node
+
+
+def url_of(node: Node, fragment: str = "") -> str:
+    assert node.page_url is not None
+    return node.page_url + fragment
+
+
+async def seen(page: Page, node: Node, fragment: str = "") -> None:
+    await page.visit(url_of(node, fragment))
+    await page.until(LOADED, FIRST_SIGHT)
+
+
+async def press(page: Page, *keys: str) -> None:
+    for key in keys:
+        await page.key(key)
+
+
+async def active(page: Page, name: str) -> None:
+    """Wait until the row that the keys are at is that of a name."""
+    await page.until(f"{ACTIVE} && {ACTIVE}.querySelector('.label')?.textContent === {json.dumps(name)}")
+
+
+# ---- views
+
+
+@pytest.mark.parametrize("agents", [FEW, SOME, MANY])
+async def test_every_view_at_every_size(page: Page, agents: int) -> None:
+    async with served(agents) as node:
+        for number in range(3):
+            await node.find(Echo, f"many/{number}").invoke(Echo.say, "hello")
+        await seen(page, node)
+        assert await page.run(NAMES) == ["root", "shop", "many"]
+        await page.until(f"{TOTALS}[0] === '{agents:,}'", 30)
+        await page.until(f"{ROWS}[2].querySelector('.c-handled').textContent === '3'", 30)
+        await press(page, "Tab", "Tab", "Tab")
+        await page.run("document.querySelector('.grid.tree').focus()")
+        await press(page, "End", "ArrowRight")
+        await page.until(f"{NAMES}.includes('1')")
+        await press(page, "ArrowRight")
+        await active(page, "0")
+        await press(page, "End")
+        await active(page, str(agents - 4))
+        assert await page.run(f"{ROWS}.length < 60")  # whatever there is, only what is seen is drawn
+        assert await page.run("document.querySelector('.grid').getAttribute('aria-rowcount')") == str(
+            agents + 1
+        )
+        await press(page, "ArrowLeft")
+        await active(page, "many")
+        await press(page, "ArrowLeft", "Home")
+        await active(page, "root")
+        await page.until(f"{NAMES}.length === 3")
+        await press(page, *f"y/{agents - 5}")
+        await page.until(f"{NAMES}[0] === 'many/{agents - 5}'", 30)
+        await press(page, "ArrowDown", "Enter")
+        await page.until("!document.querySelector('.panel').hidden")
+        await page.click(".panel .tools button")
+        await active(page, str(agents - 5))
+        await press(page, "ArrowUp")
+        await active(page, str(agents - 6))
+        for view in await page.run("[...document.querySelectorAll('[role=tab]')].map((each) => each.id)"):
+            await page.click(f"#{view}")
+            await page.until(f"document.querySelector('#{view}').getAttribute('aria-selected') === 'true'")
+            await page.until("!/Asking…|^$/.test(document.querySelector('#view').textContent)")
+
+
+async def test_rows_are_recycled_while_one_scrolls(page: Page) -> None:
+    async with served(SOME) as node:
+        await page.visit(url_of(node))
+        await page.until(LOADED)
+        await page.run("document.querySelector('.grid.tree').focus()")
+        await press(page, "End", "ArrowRight")
+        await page.until(f"{ROWS}.length > 10 && {LOADED}")
+        await page.run(
+            "document.querySelectorAll('.gridbody .gridrow').forEach((row, n) => row.dataset.own = n)"
+        )
+        count = await page.run("document.querySelectorAll('.gridbody .gridrow').length")
+        for place in (3_000, 12_000, 20_000, 0, 27_000):
+            await page.run(f"document.querySelector('.grid.tree').scrollTop = {place}")
+            first = (place - 1) // 28
+            await page.until(f"{NAMES}.includes('{max(0, first)}') && {LOADED}")
+        assert await page.run("document.querySelectorAll('.gridbody .gridrow:not([data-own])').length") <= 1
+        assert await page.run("document.querySelectorAll('.gridbody .gridrow').length") <= count + 1
+
+
+async def test_a_crash_is_shown_and_said(page: Page) -> None:
+    async with served() as node:
+        await seen(page, node)
+        await page.until(f"{TOTALS}[3] === '0'")
+        with pytest.raises(Exception, match="script"):
+            await node.find(Till, "shop/till").invoke(Till.fail)
+        await page.until(f"{TOTALS}[3] === '1'")
+        await page.until(f"{SAID} === '1 restart.'")
+        await page.until(f"{ROWS}[1].querySelector('.c-restarts').textContent === '1'")
+
+
+async def test_rates_are_of_the_clock_of_the_node(page: Page) -> None:
+    async with served() as node, trio.open_nursery() as nursery:
+        till = node.find(Till, "shop/till")
+
+        async def busy() -> None:
+            while True:
+                await till.invoke(Till.say, "x")
+                await trio.sleep(0.02)
+
+        nursery.start_soon(busy)
+        await seen(page, node, "#view=tree")
+        await page.run("document.querySelector('.grid.tree').focus()")
+        await press(page, "ArrowDown", "ArrowRight")
+        rate = f"Number({ROWS}[2].querySelector('.c-rate').textContent)"
+        await page.until(f"{NAMES}[2] === 'till' && {rate} > 5 && {rate} < 51")
+        nursery.cancel_scope.cancel()
+        await page.until(f"{rate} === 0")
+
+
+# ---- connections that break
+
+
+async def test_a_node_that_is_started_anew(page: Page) -> None:
+    async with served() as node:
+        await seen(page, node)
+        url, port = url_of(node), int(node.urls[0].rpartition(":")[2])
+    await page.until(f"{LINK} === 'waiting'")
+    assert "does not answer" in await page.run("document.querySelector('.notice.offline').textContent")
+    page.problems.clear()  # a browser complains itself of what it cannot reach
+    async with served(SOME, port=port) as node:
+        assert url_of(node) == url
+        await page.run("[...document.querySelectorAll('.offline button')].forEach((each) => each.click())")
+        await page.until(f"{LINK} === 'open'")
+        await page.until(f"{TOTALS}[0] === '1,000'")
+        await page.until(f"{SAID} === 'The node was started anew.'")
+        assert await page.run("document.querySelector('.notice.offline').hidden")
+        page.problems.clear()
+
+
+async def test_a_page_of_another_version_is_loaded_again(page: Page) -> None:
+    async with served() as node:
+        await seen(page, node)
+        await page.run("document.documentElement.dataset.software = 'lmos-actors 0.0.1'; window.old = 1")
+        port = int(node.urls[0].rpartition(":")[2])
+    await page.until(f"{LINK} === 'waiting'")
+    async with served(port=port) as node:
+        await page.until("window.old === undefined && document.documentElement?.dataset.ready === 'yes'")
+        await page.until(LOADED)
+        page.problems.clear()
+
+
+# ---- people
+
+
+@asynccontextmanager
+async def guarded(monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[Node]:
+    """Alice may operate, bob may look, carol may use agents alone."""
+    for name in ("ALICE", "BOB", "CAROL"):
+        monkeypatch.setenv(f"S27_{name}", f"secret-of-{name.lower()}")
+    security = Security(
+        schemes=(Bearer({"alice": "env:S27_ALICE", "carol": "env:S27_CAROL"}), Basic({"bob": "env:S27_BOB"})),
+        access={"*": Access(inspect=("alice", "bob"), operate=("alice",))},
+    )
+    async with served(security=security) as node:
+        yield node
+
+
+async def log_in(page: Page, node: Node, name: str, way: str, *, expected: str = "yes") -> None:
+    await page.visit(url_of(node), "html[data-ready=login]")
+    await page.run(
+        f"[...document.querySelectorAll('.login button')].find((b) => b.textContent === '{way}').click()"
+    )
+    if way != "Token":
+        await typed(page, "#login-name", name)
+        await typed(page, "#login-password", f"secret-of-{name}")
+    else:
+        await typed(page, "#login-token", f"secret-of-{name}")
+    await page.key("Enter")
+    if expected == "yes":
+        await page.until("document.documentElement.dataset.ready === 'yes'")
+
+
+async def typed(page: Page, selector: str, text: str) -> None:
+    await page.run(f"document.querySelector('{selector}').focus()")
+    await page.call("Input.insertText", text=text)
+
+
+async def test_two_people_of_whom_one_only_looks(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with guarded(monkeypatch) as node, opened(address) as alice, opened(address) as bob:
+        await log_in(alice, node, "alice", "Token")
+        await log_in(bob, node, "bob", "Name and password")
+        for page, name, word in ((alice, "alice", ""), (bob, "bob", "may look")):
+            await page.until(LOADED)
+            said = await page.run("document.querySelector('.who').textContent")
+            assert said.startswith(name)
+            assert ("may look" in said) == bool(word)
+            assert await page.run("document.cookie") == ""
+            assert f"secret-of-{name}" not in "".join(page.requests)
+        await bob.click(".who button")
+        await bob.until("document.documentElement?.dataset.ready === 'login'")
+        assert await alice.run(LINK) == "open"
+        assert (alice.problems, bob.problems) == ([], [])
+
+
+async def test_who_may_not_look_is_told_so(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with guarded(monkeypatch) as node:
+        await log_in(page, node, "carol", "Token", expected="")
+        await page.until("document.querySelector('.login').textContent.includes('carol may not look')")
+        assert await page.run(f"{ROWS}.length") == 0
+        await page.click(".login button")
+        await page.until("document.querySelector('#login-token') !== null")
+
+
+async def test_a_wrong_log_in_and_a_flood_of_them(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with guarded(monkeypatch) as node:
+        await log_in(page, node, "mallory", "Token", expected="")
+        await page.until("document.querySelector('[role=alert].bad').textContent === 'That is not accepted.'")
+        assert await page.run("document.querySelector('#login-token').value") == ""
+        for _ in range(10):
+            await page.run(
+                "fetch('live/session', {method: 'POST', headers: {'Content-Type': 'application/json'},"
+                ' body: \'{"token": "x"}\'}).then((answer) => answer.status)'
+            )
+        await typed(page, "#login-token", "secret-of-alice")
+        await page.key("Enter")
+        await page.until(
+            "document.querySelector('[role=alert].bad').textContent.startsWith('Too many attempts.')"
+        )
+        page.problems[:] = [each for each in page.problems if "status of 4" not in each]
+
+
+# ---- attacks
+
+
+class Turned(Agent):
+    """An agent of a class with a name that turns text around."""
+
+    @action
+    def say(self) -> None:
+        return None
+
+
+Turned.__name__ = Turned.__qualname__ = TURNED
+
+
+async def test_hostile_names_and_texts_are_text(page: Page) -> None:
+    names = (HOSTILE, "__proto__", "constructor", TURNED, "a" * 200, "Ω≈ç√ 😀", "&lt;b&gt;")
+    children = [ChildSpec(name, Turned) for name in names]
+    async with open_node(SupervisorSpec("root", children), listen="ws://127.0.0.1:0") as node:
+        await seen(page, node)
+        assert await page.run(NAMES) == ["root", *names]
+        assert await page.run(f"{ROWS}[1].querySelector('.c-class').textContent") == TURNED
+        for name in names:
+            await page.run(
+                f"location.hash = new URLSearchParams({{view: 'tree', agent: {json.dumps(name)}}}).toString()"
+            )
+            await page.until(f"document.querySelector('.panel h2').textContent === {json.dumps(name)}")
+        await page.run("location.hash = '#view=<script>window.bad=1</script>&agent=' + 'x/'.repeat(5000)")
+        await page.until("document.querySelector('.panel h2').title.length === 10000")
+        assert await page.run("window.bad === undefined && Object.keys(Object.prototype).length === 0")
+        assert await page.run("document.querySelectorAll('#app script, #app img').length") == 0
+        assert await page.run(f"{ROWS}.every((row) => row.offsetHeight < 40)")
+
+
+@asynccontextmanager
+async def elsewhere(html: str) -> AsyncGenerator[str]:
+    """A site at another port: the same site, for cookies, and another origin."""
+    body = html.encode()
+    lines = (
+        "HTTP/1.1 200 OK",
+        "content-type: text/html",
+        "connection: close",
+        f"content-length: {len(body)}",
+    )
+    head = "\r\n".join((*lines, "", ""))
+
+    async def answer(stream: trio.SocketStream) -> None:
+        await stream.receive_some()
+        await stream.send_all(head.encode() + body)
+        await stream.aclose()
+
+    async with trio.open_nursery() as nursery:
+        listeners = await nursery.start(partial(trio.serve_tcp, answer, 0, host="127.0.0.1"))
+        yield f"http://127.0.0.1:{listeners[0].socket.getsockname()[1]}/"
+        nursery.cancel_scope.cancel()
+
+
+EVIL = """<!doctype html><title>evil</title><iframe src="NODE"></iframe><iframe name="into"></iframe>
+<form method="post" target="into" action="NODElive/session" enctype="text/plain">
+<input name='{"token":"secret-of-alice","a":"' value='"}'></form>
+<script>
+const found = {}, body = '{"token":"secret-of-alice"}', say = 'agents/shop.till/actions/say';
+const socket = new WebSocket('WSlive', ['lmos-actors-live']);
+socket.onopen = () => { found.socket = 'open'; };
+socket.onclose = () => { found.socket = found.socket || 'refused'; };
+document.forms[0].submit();
+for (const [name, path, options] of [
+  ['read', 'live/session', {}], ['log in', 'live/session', {method: 'POST', body}],
+  ['log out', 'live/session', {method: 'DELETE'}], ['act', say, {method: 'POST', body: '"x"'}],
+  ['blind', say, {method: 'POST', body: '"x"', mode: 'no-cors'}],
+]) fetch('NODE' + path, {credentials: 'include', ...options}).then(
+  (answer) => { found[name] = answer.type === 'opaque' ? 'sent' : answer.status; },
+  () => { found[name] = 'refused'; });
+</script>"""
+
+
+async def test_another_site_frames_nothing_and_connects_to_nothing(
+    page: Page, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with guarded(monkeypatch) as node:
+        await log_in(page, node, "alice", "Token")
+        url = url_of(node)
+        html = EVIL.replace("NODE", url).replace("WS", url.replace("http", "ws"))
+        async with elsewhere(html) as evil:
+            await page.visit(evil, "form")
+            await page.until("Object.keys(found).length === 6")
+            found = await page.run("found")
+            assert found == {
+                "socket": "refused",
+                "read": "refused",
+                "log in": "refused",
+                "log out": "refused",
+                "act": "refused",
+                "blind": "sent",
+            }
+            assert await page.run(
+                "[...document.querySelectorAll('iframe')].every((each) => !each.contentDocument)"
+            )
+        assert node.find(Till, "shop/till").statistics().handled == 0
+        await page.visit(url)  # and alice is logged in as before
+        await page.until(LOADED)
+        assert await page.run("document.querySelector('.who').textContent.startsWith('alice')")
+        page.problems.clear()
+        page.requests[:] = [each for each in page.requests if each.startswith(url)]
