@@ -51,6 +51,7 @@ from .exposure._exposure import (
     Exposed as Exposed,
     Exposure as Exposure,
     is_private as is_private,
+    name_in_url as name_in_url,
     path_named as path_named,
     public_name as public_name,
 )

@@ -40,7 +40,15 @@ class Taken(Struct, tag_field="type", tag="taken"):
     number: int
 
 
-FromViewer: TypeAlias = Look | Leave | Taken
+class Do(Struct, tag_field="type", tag="do"):
+    """Carry out an operation. The same id again gets the same answer, and nothing is done twice."""
+
+    id: Id
+    what: Annotated[str, Meta(max_length=64)]
+    path: Annotated[str, Meta(max_length=4_096)] = ""
+
+
+FromViewer: TypeAlias = Look | Leave | Taken | Do
 
 
 class Hello(Struct, tag_field="type", tag="hello", kw_only=True):
@@ -67,6 +75,15 @@ class Changes(Struct, tag_field="type", tag="changes"):
     patches: dict[str, Any]
 
 
+class Done(Struct, tag_field="type", tag="done"):
+    """An operation has been carried out; `outcome` is in words, such as "restarted" or "held already"."""
+
+    id: str
+    what: str
+    path: str
+    outcome: str
+
+
 class Wrong(Struct, tag_field="type", tag="error", omit_defaults=True):
     """A message of the viewer was wrong; `id` names the look that it was about."""
 
@@ -83,4 +100,4 @@ class Refused(Exception):
         self.code, self.message = code, message
 
 
-FromNode: TypeAlias = Hello | Changes | Wrong
+FromNode: TypeAlias = Hello | Changes | Done | Wrong

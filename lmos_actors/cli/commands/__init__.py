@@ -14,6 +14,7 @@ from ._deploy import (
 from ._describe import describe as describe
 from ._explore import explore as explore
 from ._fault_proxy import fault_proxy as fault_proxy
+from ._live import deadletters as deadletters, inspect as inspect, top as top, tree as tree
 from ._logs import diff as diff, replay as replay
 from ._machine import completion as completion, doctor as doctor
 from ._project import format_ as format_, init as init, schema as schema

@@ -1,0 +1,1 @@
+"""The commands that look at a node over its live view: `top`, `tree`, `inspect`, `deadletters`."""

@@ -1,0 +1,132 @@
+"""What `inspect` shows of one place of a node."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+from rich.console import Group
+from rich.text import Text
+
+from ._screens import clock, plain, table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from rich.console import RenderableType
+
+    from lmos_actors.live import LiveClient
+
+State = dict[str, Any]
+
+LINES: Final = 12
+"""Of one stack that are shown."""
+
+_HEAD: Final = ("kind", "name", "fields", "mailbox", "runs", "tasks", "crashes", "contract", "statistics")
+
+
+@attrs.define
+class AgentScreen:
+    """One place of the tree."""
+
+    path: str
+
+    def begin(self, client: LiveClient) -> None:
+        """See `Screen`."""
+        client.look("agent", "agent", path=self.path)
+
+    def is_whole(self, client: LiveClient) -> bool:
+        """See `Screen`."""
+        return "agent" in client.views
+
+    def missing(self, client: LiveClient) -> str:
+        """See `Screen`."""
+        return f"there is nothing at {self.path!r}" if client.views["agent"]["kind"] == "gone" else ""
+
+    def picture(self, client: LiveClient) -> RenderableType:
+        """See `Screen`."""
+        return self.text(client)
+
+    def text(self, client: LiveClient) -> RenderableType:
+        """See `Screen`."""
+        view = client.views["agent"]
+        if view["kind"] == "gone":
+            return plain(self.missing(client), "bold red")
+        if view["kind"] == "supervisor":
+            return Group(plain(f"{view['name']} (supervisor)", "bold"), *_pairs(view))
+        return Group(*self._agent(client, view))
+
+    def data(self, client: LiveClient) -> list[State]:
+        """See `Screen`."""
+        return [{"path": self.path, **client.views["agent"]}]
+
+    def _agent(self, client: LiveClient, view: State) -> Iterator[RenderableType]:
+        state = view["status"] if view["status"] == view["state"] else f"{view['status']}, {view['state']}"
+        held = ", held" if view["held"] else ""
+        yield plain(f"{self.path} ({view['class']}) {state} #{view['life']}{held}", "bold")
+        counts = (f"{count} {name}" for name, count in view["statistics"].items() if count)
+        yield plain("  ".join(counts) or "no messages so far", "dim")
+        yield from _pairs(view)
+        yield from _section("Fields", _fields(view["fields"]))
+        box = view["mailbox"]
+        parked = f", {box['parked']} without a seat" if box["parked"] else ""
+        title = f"Mailbox {box['depth']}/{box['size']}{parked}"
+        yield from _section(title, (_message(each, client.time) for each in box["messages"]))
+        yield from _section("Runs", _runs(view["runs"], client.time))
+        yield from _section("Tasks", _stacks(view["tasks"]))
+        yield from _section("Crashes", map(_crash, view["crashes"]))
+        if view["crashes"]:
+            yield from (plain(f"    {line}", "dim") for line in view["crashes"][0]["text"].split("\n"))
+
+
+def _crash(each: State) -> Text:
+    return plain(f"  {clock(each['time'])}  #{each['life']}  {each['reason']}  {each['where']}")
+
+
+def _pairs(view: State) -> Iterator[RenderableType]:
+    """Yield the members that are short."""
+    for name, value in view.items():
+        if name not in _HEAD and name not in ("class", "status", "state", "life", "held"):
+            shown = ", ".join(map(str, value)) if isinstance(value, list) and name != "timers" else value
+            if name == "timers":
+                shown = ", ".join(str(timer["turn"]) for timer in value)
+            elif isinstance(value, dict):
+                shown = ", ".join(f"{key} {item}" for key, item in value.items())
+            yield Text.assemble((f"{name}: ", "bold"), plain(shown))
+
+
+def _section(title: str, rows: Any) -> Iterator[RenderableType]:
+    shown = list(rows)
+    if shown:
+        yield Text(f"\n{title}", "bold")
+        yield from shown
+
+
+def _fields(fields: State) -> Iterator[RenderableType]:
+    if fields:
+        shown = table("", "", left=2)
+        shown.show_header = False
+        shown.columns[1].no_wrap = False
+        for name, text in fields.items():
+            shown.add_row(plain(f"  {name}", "cyan"), plain(text))
+        yield shown
+
+
+def _message(each: State, now: float) -> Text:
+    arguments = ", ".join(f"{name}={text}" for name, text in each.get("arguments", {}).items())
+    sender = f" from {each['from']}" if "from" in each else ""
+    ends = f", {each['deadline'] - now:.1f} s left" if "deadline" in each else ""
+    place = f"{each['place']}: " if "place" in each else ""
+    return plain(f"  {place}{each.get('verb', '')} {each.get('affordance', '')}({arguments}){sender}{ends}")
+
+
+def _runs(runs: list[State], now: float) -> Iterator[RenderableType]:
+    for run in runs:
+        yield _message(run, now)
+        yield from (plain(f"    {line}", "dim") for line in run["stack"][-LINES:])
+
+
+def _stacks(tasks: list[State]) -> Iterator[RenderableType]:
+    for task in tasks:
+        yield plain(f"  {task['name']}")
+        yield from (plain(f"    {line}", "dim") for line in task["stack"][-LINES:])

@@ -1,0 +1,136 @@
+"""The session of a command that looks at a node: a picture that moves on a terminal, else one snapshot."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import attrs
+import trio
+
+from lmos_actors.errors import ConfigError
+from lmos_actors.live import LiveClient, Wrong, open_live
+
+from ..remote._relay import run_within
+from ..remote._session import ANSWERED_WITH_ERROR, OK
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Mapping
+
+    from rich.console import RenderableType
+
+    from lmos_actors.security import Credentials
+
+    from .._answers import AnswerPrinter
+
+TICK: Final = 1.0
+"""Seconds after which a picture is drawn anew, even where nothing has come: it may show ages."""
+
+
+@attrs.frozen(kw_only=True)
+class WatchRequest:
+    """The node to look at, and how to connect to it. `once`: one snapshot, also on a terminal."""
+
+    url: str
+    headers: Mapping[str, str] = attrs.Factory(dict[str, str])
+    credentials: Credentials | None = None
+    tls: ssl.SSLContext | None = None
+    within: float | None = None
+    once: bool = False
+
+
+class Screen(Protocol):
+    """What a command looks at, and how it is shown."""
+
+    def begin(self, client: LiveClient) -> None:
+        """Open the views that it needs."""
+        ...
+
+    def is_whole(self, client: LiveClient) -> bool:
+        """Return whether all has come that a snapshot needs; may open more."""
+        ...
+
+    def missing(self, client: LiveClient) -> str:
+        """Return why there is nothing to show, "" where there is something."""
+        ...
+
+    def picture(self, client: LiveClient) -> RenderableType:
+        """Return what is shown on a terminal."""
+        ...
+
+    def text(self, client: LiveClient) -> RenderableType:
+        """Return a snapshot for people."""
+        ...
+
+    def data(self, client: LiveClient) -> list[dict[str, Any]]:
+        """Return a snapshot as the JSON lines that are printed."""
+        ...
+
+
+def run_watch(request: WatchRequest, screen: Screen, answers: AnswerPrinter) -> int:
+    """Look at a node; return the exit code. Raises ConfigError, OSError."""
+    moves = sys.stdout.isatty() and not request.once and answers.form == "text"
+
+    async def work() -> int:
+        async with open_live(request.url, headers=_headers(request), tls=request.tls) as client:
+            screen.begin(client)
+            return await (_move(client, screen) if moves else _snapshot(client, screen, answers))
+
+    return run_within(request.within, answers, work)
+
+
+def _headers(request: WatchRequest) -> tuple[tuple[bytes, bytes], ...]:
+    shown = tuple((name.lower().encode(), value.encode()) for name, value in request.headers.items())
+    if request.credentials is None:
+        return shown
+    return (*shown, *request.credentials.headers_for(request.url, trio.current_time()))
+
+
+async def _snapshot(client: LiveClient, screen: Screen, answers: AnswerPrinter) -> int:
+    while not client.errors and not screen.is_whole(client):
+        await client.wait()
+    missing = "" if client.errors else screen.missing(client)
+    if missing:
+        answers.wrong(missing)
+        return ANSWERED_WITH_ERROR
+    if client.errors:
+        answers.wrong(_reason(client.errors[0]))
+        return ANSWERED_WITH_ERROR
+    if answers.form == "json":
+        lines = [json.dumps(line, ensure_ascii=False) for line in screen.data(client)]
+        await answers.write("".join(f"{line}\n" for line in lines))
+        return OK
+    from rich.console import Console
+
+    console = Console(file=sys.stdout, highlight=False)
+    with console.capture() as captured:
+        console.print(screen.text(client), soft_wrap=True)
+    await answers.write(captured.get())
+    return OK
+
+
+async def _move(client: LiveClient, screen: Screen) -> int:
+    """Draw until Ctrl-C."""
+    if os.environ.get("TERM") in ("dumb", "unknown", None):
+        raise ConfigError("this terminal cannot move: give --once")
+    from rich.console import Console
+    from rich.live import Live
+
+    console = Console(file=sys.stdout, highlight=False)
+    reason = ""
+    with Live(console=console, screen=True, auto_refresh=False, vertical_overflow="crop") as live:
+        while not reason:
+            if screen.is_whole(client):
+                live.update(screen.picture(client), refresh=True)
+            with trio.move_on_after(TICK):
+                await client.wait()
+            reason = "" if not client.errors else _reason(client.errors[0])
+    print(f"lmos-actors: {reason}", file=sys.stderr)
+    return ANSWERED_WITH_ERROR
+
+
+def _reason(wrong: Wrong) -> str:
+    return f"{wrong.code}: {wrong.message}"

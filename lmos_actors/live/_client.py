@@ -1,0 +1,162 @@
+"""A viewer of a live view: its views as they stand, kept up to date by what the node sends."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit, urlunsplit
+
+import msgspec
+import trio
+
+from lmos_actors.errors import ConfigError, ConnectFailed, LmosActorsError
+from lmos_actors.transport import ConnectionOptions, connect, default_network
+
+from ._merge_patch import patched
+from ._messages import SUBPROTOCOL, Changes, Do, Done, FromNode, FromViewer, Hello, Look, Taken, Wrong
+from ._server import PATH
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import AsyncGenerator
+
+    from lmos_actors._core import Headers
+    from lmos_actors.transport import Connection, Network
+
+    from ._merge_patch import State
+
+_READ: Final = msgspec.json.Decoder(FromNode)
+_WRITE: Final = msgspec.json.Encoder()
+_SCHEMES: Final = {"http": "ws", "https": "wss", "ws": "ws", "wss": "wss"}
+GOODBYE: Final = 2.0
+"""Seconds that the node has to close its side."""
+
+_OPTIONS: Final = ConnectionOptions(max_message_bytes=4 << 20)
+
+
+def live_url(url: str) -> str:
+    """Return the address of the live view of a node, by any URL of it or of an agent of it.
+
+    Raises ConfigError.
+    """
+    parts = urlsplit(url)
+    scheme = _SCHEMES.get(parts.scheme)
+    if scheme is None or not parts.netloc:
+        raise ConfigError(f'"{url}" is no URL of a node, such as http://127.0.0.1:8080')
+    return urlunsplit((scheme, parts.netloc, PATH, "", ""))
+
+
+class LiveClient:
+    """One viewer. `views` are the states of its looks by their ids, `errors` what the node has refused."""
+
+    def __init__(self, connection: Connection, url: str) -> None:
+        self._connection = connection
+        self._url = url
+        self._out: list[bytes] = []
+        self._news = trio.Event()
+        self._ended = False
+        self.hello: Hello | None = None
+        self.views: dict[str, State] = {}
+        self.errors: list[Wrong] = []
+        self.done: list[Done] = []
+        self.time = 0.0
+        """The instant of the last changes, by the clock of the node."""
+
+    def look(self, id: str, view: str, **arguments: Any) -> None:
+        """Have a view open, or with other arguments from now on. Never blocks."""
+        self._send(Look(id, view, arguments))
+
+    def do(self, id: str, what: str, path: str = "") -> None:
+        """Ask for an operation; its outcome is in `done` or `errors`. Never blocks."""
+        self._send(Do(id, what, path))
+
+    async def wait(self) -> None:
+        """Wait until something has come. Raises ConnectFailed once the connection has ended."""
+        if not self._ended:
+            await self._news.wait()
+        if self._ended:
+            raise ConnectFailed(self._url, "the connection has ended")
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
+
+    def ended(self) -> None:
+        """Take note that the connection has ended."""
+        self._ended = True
+        self._wake()
+
+    def _send(self, message: FromViewer) -> None:
+        self._out.append(_WRITE.encode(message))
+        self._connection.wake()
+
+    def _wake(self) -> None:
+        news, self._news = self._news, trio.Event()
+        news.set()
+
+    # ---- frames; see `Handler`
+
+    def text(self, text: str) -> None:
+        """Take a message of the node; one that is not known is passed over."""
+        message: FromNode
+        try:
+            message = _READ.decode(text)
+        except msgspec.DecodeError:
+            return
+        match message:
+            case Hello():
+                self.hello = message
+            case Changes():
+                self.time = message.time
+                for id, patch in message.patches.items():
+                    self.views[id] = patched(self.views.get(id, {}), patch)
+                self._send(Taken(message.number))
+            case Wrong():
+                self.errors.append(message)
+            case Done():
+                self.done.append(message)
+        self._wake()
+
+    def binary(self, data: bytes) -> None:
+        """Pass over a binary message: there are none."""
+
+    def frames(self, room: int) -> list[bytes]:
+        """Return what waits to be sent."""
+        found, self._out = self._out, []
+        return found
+
+
+@asynccontextmanager
+async def open_live(
+    url: str, *, headers: Headers = (), tls: ssl.SSLContext | None = None, network: Network | None = None
+) -> AsyncGenerator[LiveClient]:
+    """Look at a node for a block. `url` is any of the node. Raises ConfigError, ConnectFailed."""
+    place = live_url(url)
+    connection = await connect(
+        default_network() if network is None else network,
+        place,
+        subprotocols=[SUBPROTOCOL],
+        headers=headers,
+        tls=tls,
+        options=_OPTIONS,
+    )
+    client = LiveClient(connection, place)
+
+    async def carry() -> None:
+        await connection.run(client)
+        client.ended()
+
+    failure: Exception | None = None
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(carry)
+        try:
+            while client.hello is None:
+                await client.wait()
+            yield client
+        except (LmosActorsError, OSError) as error:  # raised below, and not in a group of the nursery
+            failure = error
+        finally:
+            client.close()
+            nursery.cancel_scope.deadline = trio.current_time() + GOODBYE
+    if failure is not None:
+        raise failure
