@@ -53,6 +53,7 @@ SCRIPTS: Final = (
     "grid.js",
     "tree.js",
     "lists.js",
+    "operate.js",
     "agent.js",
     "login.js",
     "app.js",

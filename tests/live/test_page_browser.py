@@ -203,6 +203,85 @@ async def test_rates_are_of_the_clock_of_the_node(page: Page) -> None:
         await page.until(f"{rate} === 0")
 
 
+async def test_one_agent_and_its_crashes(page: Page) -> None:
+    async with served(allow_operations=True) as node:
+        for _ in range(2):
+            await node.find(Till, "shop/till").ready()
+            with pytest.raises(Exception, match="script"):
+                await node.find(Till, "shop/till").invoke(Till.fail)
+        await seen(page, node, "#view=tree&agent=shop/till")
+        sections = "[...document.querySelectorAll('.panel h3')].map((each) => each.textContent)"
+        await page.until(f"{sections}.includes('Mailbox') && {sections}.includes('Contract')")
+        assert "say(text: string) → string" in await page.run("document.querySelector('.panel').textContent")
+        assert await page.run("document.querySelectorAll('.panel .crash').length") == 2
+        await page.click(".panel .crash summary")
+        await page.until("document.querySelector('.panel .crash pre').textContent.includes('crashed at')")
+        await node.find(Till, "shop/till").invoke(
+            Till.say, "x"
+        )  # what is unfolded stays so while numbers change
+        await page.until("document.querySelector('.panel').textContent.includes('Handled3')")
+        assert await page.run("document.querySelector('.panel .crash').open")
+        await page.run("location.hash = '#view=crashes'")
+        await page.until("document.querySelectorAll('.listview .crash').length === 2")
+        await page.click(".listview .crash summary")
+        await page.until(
+            "document.querySelector('.listview .crash pre').textContent.includes('message in hand')"
+        )
+        assert HOSTILE in await page.run("document.querySelector('.listview .crash .why').textContent")
+        await page.click(".listview .crash button")
+        await page.until("!document.querySelector('.panel').hidden")
+        await page.key("Escape")
+        await page.until("document.querySelector('.panel').hidden && !location.hash.includes('agent')")
+
+
+@pytest.mark.parametrize("width", [390, 1280, 2560])
+@pytest.mark.parametrize("dark", [False, True])
+async def test_it_fits_at_every_width(page: Page, width: int, dark: bool) -> None:
+    async with served(SOME, allow_operations=True) as node:
+        await page.window(width, 800, dark=dark)
+        await seen(page, node, "#view=tree&agent=shop/till")
+        await page.until("document.querySelectorAll('.panel h3').length > 2")
+        for view in ("tree", "top", "crashes", "waiting"):
+            await page.run(f"location.hash = '#view={view}'")
+            await page.until(
+                f"document.querySelector('#tab-{view}').getAttribute('aria-selected') === 'true'"
+            )
+            assert await page.run("document.documentElement.scrollWidth") == width
+            assert await page.run("document.documentElement.scrollHeight") == 800
+            # text stands out from what it stands on: WCAG AA
+            assert await page.run(CONTRAST) == []
+
+
+CONTRAST = """(() => {
+  const canvas = document.createElement('canvas').getContext('2d', {willReadFrequently: true});
+  const rgb = (colour) => {
+    canvas.clearRect(0, 0, 1, 1); canvas.fillStyle = colour; canvas.fillRect(0, 0, 1, 1);
+    return [...canvas.getImageData(0, 0, 1, 1).data];
+  };
+  const light = (colour) => {
+    const [r, g, b] = colour.slice(0, 3).map((part) => part / 255).map(
+      (part) => (part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4));
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const behind = (element) => {
+    for (let at = element; at; at = at.parentElement) {
+      const found = rgb(getComputedStyle(at).backgroundColor);
+      if (found[3] > 250) return found;
+    }
+    return [255, 255, 255, 255];
+  };
+  const found = [];
+  for (const element of document.querySelectorAll('#app *')) {
+    const own = [...element.childNodes].some((node) => node.nodeType === 3 && node.data.trim());
+    if (!own || !element.checkVisibility() || element.closest('.flash, .unseen')) continue;
+    const one = light(rgb(getComputedStyle(element).color)), other = light(behind(element));
+    const ratio = (Math.max(one, other) + 0.05) / (Math.min(one, other) + 0.05);
+    if (ratio < 4.5) found.push([element.className, element.textContent.slice(0, 30), ratio.toFixed(2)]);
+  }
+  return found;
+})()"""
+
+
 # ---- connections that break
 
 

@@ -1,7 +1,42 @@
 // The panel beside a view: all that the node shows of one agent.
 
-const ORDER = ['about', 'statistics', 'state', 'mailbox', 'runs', 'crashes', 'contract', 'timers', 'links', 'monitors', 'groups', 'durable', 'children'];
-const IN_HEAD = new Set(['kind', 'name', 'class', 'status', 'life', 'path', 'gone', 'strategy']);
+const ORDER = ['fields', 'mailbox', 'runs', 'crashes', 'statistics', 'behaviour', 'tasks', 'timers', 'links', 'monitors', 'groups', 'listeners', 'durable', 'children', 'pool', 'contract'];
+const IN_HEAD = ['kind', 'name', 'class', 'module', 'status', 'state', 'life', 'path', 'held', 'running', 'strategy'];
+const OWN = { crashes: drawCrashes, contract: drawContract, fields: (value) => h('div', { class: 'fields' }, Object.entries(value).map(([name, text]) => h('div', {}, h('code', { class: 'field' }, isolated(name)), drawField(text)))) };
+
+const drawField = (text) => (String(text).length > FOLDED || String(text).includes('\n') ? h('pre', { class: 'raw', tabindex: '0' }, String(text)) : h('code', {}, isolated(String(text))));
+
+function drawCrashes(reports, open) {
+  return reports.map((row) => { const line = crashLine(row); line.fill(row); return line.element; });
+}
+
+// Actions, properties and events of a description, each on a line, as one would write it.
+function drawContract({ description, actions, properties, events }) {
+  const line = (sign, name, one) => h('li', {}, h('code', {}, isolated(sign)), one.description ? h('span', { class: 'quiet' }, isolated(` ${one.description}`)) : null);
+  const part = (title, all, sign) => (all && Object.keys(all).length ? [h('h4', {}, title), h('ul', { class: 'contract' }, Object.entries(all).map(([name, one]) => line(sign(name, one), name, one)))] : null);
+  return [description ? h('p', {}, isolated(description)) : null,
+    part('Actions', actions, (name, one) => `${name}(${takes(one.input)})${one.output ? ` → ${schemaWords(one.output)}` : ''}`),
+    part('Properties', properties, (name, one) => `${name}: ${schemaWords(one)}${one.readOnly ? ', read only' : one.writeOnly ? ', write only' : ''}`),
+    part('Events', events, (name, one) => `${name}${one.data ? `: ${schemaWords(one.data)}` : ''}`)];
+}
+
+function takes(input) {
+  if (!input) return '';
+  if (!input.properties) return schemaWords(input);
+  const needed = new Set(input.required || []);
+  return Object.entries(input.properties).map(([name, one]) => `${name}${needed.has(name) ? '' : '?'}: ${schemaWords(one)}`).join(', ');
+}
+
+function schemaWords(schema, depth = 0) {
+  if (!schema || typeof schema !== 'object') return 'anything';
+  if (schema.const !== undefined) return JSON.stringify(schema.const);
+  if (Array.isArray(schema.enum)) return schema.enum.slice(0, 8).map((one) => JSON.stringify(one)).join(' | ');
+  const any = schema.oneOf || schema.anyOf;
+  if (Array.isArray(any) && depth < 4) return any.map((one) => schemaWords(one, depth + 1)).join(' | ');
+  if (schema.type === 'array') return depth < 4 && isState(schema.items) ? `[${schemaWords(schema.items, depth + 1)}]` : 'array';
+  if (schema.type === 'object') return depth < 3 && schema.properties ? `{${takes(schema)}}` : 'object';
+  return schema.type || schema.title || 'anything';
+}
 
 class Panel {
   constructor(page) {
@@ -12,8 +47,9 @@ class Panel {
     this.note = h('p', { class: 'notice', hidden: true });
     this.body = h('div', { class: 'sections' });
     this.reveal = button('Show in the tree', () => page.reveal(this.path));
+    this.tools = h('p', { class: 'tools' }, this.reveal);
     this.element = h('aside', { class: 'panel', 'aria-labelledby': 'panel-title', hidden: true, onkeydown: (event) => { if (event.key === 'Escape') { this.close(); event.stopPropagation(); } } },
-      h('div', { class: 'panelhead' }, this.title, button('×', () => this.close(), { class: 'close', 'aria-label': 'Close the panel' })), this.facts, h('p', { class: 'tools' }, this.reveal), this.note, this.body);
+      h('div', { class: 'panelhead' }, this.title, button('×', () => this.close(), { class: 'close', 'aria-label': 'Close the panel' })), this.facts, this.tools, this.note, this.body);
   }
 
   open(path, row, focus) {
@@ -26,7 +62,9 @@ class Panel {
     this.title.title = path;
     this.body.replaceChildren();
     this.note.hidden = true;
-    this.sections = new Sections(this.body, ORDER, (other) => this.page.openAgent(other));
+    this.told = '';
+    this.buttons('');
+    this.sections = new Sections(this.body, ORDER, (other) => this.page.openAgent(other), undefined, OWN);
     this.reveal.hidden = path === '';
     this.head(row || {});
     this.begin();
@@ -36,30 +74,62 @@ class Panel {
   begin() {
     if (this.path === null) return;
     const { wire } = this.page, { row } = this;
-    if (wire.hello && wire.hello.views.includes('agent') && !(row && row.kind === 'supervisor') && this.path !== '') {
+    if (wire.hello && wire.hello.views.includes('agent')) {
       wire.look('agent', 'agent', { path: this.path }, (state, changed) => this.draw(state, changed), (error) => this.say(error.message));
     } else {
       wire.leave('agent');
-      if (row) this.sections.draw(plainRow(row), plainRow(row), IN_HEAD);
+      if (row) this.sections.draw(plainRow(row), plainRow(row));
+      else this.say('There is no agent at this path in sight.');
     }
   }
 
   draw(state, changed) {
     this.head(state);
-    this.sections.draw(state, changed, IN_HEAD);
-    if (state.gone) this.say('This agent is gone.'); else this.note.hidden = true;
+    const empty = Object.keys(state).filter((name) => typeof state[name] === 'object' && !Object.keys(state[name]).length);
+    const [kept, fresh] = state.kind === 'supervisor' ? [asOne(state), asOne(changed)] : [state, changed];
+    this.sections.draw(kept, fresh, new Set([...IN_HEAD, ...empty]));
+    if (state.kind === 'gone') this.say('There is no agent at this path.'); else this.say(this.told);
+    this.buttons(this.may(state).join());
+  }
+
+  // What this viewer may do here: what the node says of this place, else what it says of all.
+  may(state) {
+    const { hello } = this.page.wire, all = (hello && hello.operations) || [];
+    if (state.kind === 'gone') return [];
+    if (state.operations) return state.operations;
+    const fits = this.path === '' ? ['drain'] : state.kind === 'agent' ? ['restart', 'stop', state.held ? 'release' : 'hold'] : ['restart', 'stop'];
+    return fits.filter((what) => all.includes(what));
+  }
+
+  buttons(may) {
+    if (this.shown === may && this.tools.dataset.path === this.path) return;
+    this.shown = may;
+    this.tools.dataset.path = this.path;
+    const had = this.tools.contains(document.activeElement);
+    this.tools.replaceChildren(this.reveal, ...operationButtons(this.page, this.path, may.split(','), (text, isWrong) => this.outcome(text, isWrong)));
+    if (had) this.title.focus({ preventScroll: true });
+  }
+
+  outcome(text, isWrong) {
+    this.told = text;
+    this.note.classList.toggle('bad', isWrong);
+    this.say(text);
+    if (isWrong) this.page.warn(text); else this.page.say(text);
   }
 
   head(row) {
     this.facts.replaceChildren(...[
       row.status ? h('span', { class: `state ${statusClass(row.status)}` }, row.status) : null,
+      row.state && row.state !== row.status ? h('span', { class: `state ${statusClass(row.state)}` }, row.state) : null,
+      row.held ? h('span', { class: 'state held' }, 'held') : null,
       row.class || row.strategy ? h('span', {}, isolated(row.class || words(row.strategy))) : null,
+      row.running ? h('span', { class: 'quiet' }, `${row.running} running`) : null,
       row.life > 1 ? h('span', { class: 'quiet' }, many(row.life - 1, 'restart')) : null,
     ].filter(Boolean));
   }
 
   say(text) {
-    this.note.hidden = false;
+    this.note.hidden = !text;
     put(this.note, text);
   }
 
@@ -70,6 +140,12 @@ class Panel {
     this.page.wire.leave('agent');
     this.page.closed();
   }
+}
+
+// The numbers of a supervisor in one section.
+function asOne(state) {
+  const { pool, ...rest } = state;
+  return { supervision: Object.fromEntries(Object.entries(rest).filter(([name]) => !IN_HEAD.includes(name))), ...(pool ? { pool } : {}) };
 }
 
 // What a row of the tree shows, for places of which the node shows no more.

@@ -13,6 +13,7 @@ class Page {
     this.lives = null;
     this.sparks = [];
     this.wire = new Wire({ link: (state) => this.linked(state), hello: (hello) => this.greeted(hello), login: (session) => this.login(session), tick: () => {} });
+    nodeNow = () => this.wire.now();
     this.panel = new Panel(this);
     this.title = h('h1', {}, location.host);
     this.about = h('p', { class: 'quiet about' });
@@ -182,7 +183,7 @@ class Page {
   }
 
   made(name) {
-    if (!this.views.has(name)) this.views.set(name, name === 'tree' ? new TreeView(this) : name === 'top' ? new TopView(this) : new ListView(this, name));
+    if (!this.views.has(name)) this.views.set(name, name === 'tree' ? new TreeView(this) : name === 'top' ? new TopView(this) : name === 'crashes' ? new CrashView(this) : new ListView(this, name));
     return this.views.get(name);
   }
 
@@ -251,7 +252,6 @@ class Page {
   marked(path) {
     this.element.classList.toggle('with-panel', path !== null);
     for (const view of this.views.values()) if (view.pick) view.pick(path);
-    for (const view of this.views.values()) for (const grid of [view.tree, view.list]) if (grid) grid.draw();
   }
 
   reveal(path) {

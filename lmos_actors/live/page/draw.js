@@ -1,10 +1,14 @@
 // Draws what a view sends, whatever it is: text, numbers, lists, tables, objects within objects.
 
-const PATHS = new Set(['path', 'agent', 'from', 'to', 'by', 'on', 'links', 'linked', 'monitors', 'monitored_by', 'children', 'members']);
-const SECONDS = new Set(['age', 'in', 'deadline', 'seconds', 'waited', 'left', 'for', 'every', 'oldest']);
+const PATHS = new Set(['path', 'agent', 'from', 'to', 'by', 'on', 'waiter', 'target', 'links', 'linked', 'monitors', 'monitored_by', 'children', 'members']);
+const SECONDS = new Set(['age', 'in', 'max_seconds', 'seconds', 'waited', 'left', 'for', 'every', 'oldest']);
 const TIMES = new Set(['time', 'at', 'started', 'since', 'until', 'ended']);
+const BEGUN = new Set(['seen']), DUE = new Set(['deadline', 'at']); // instants of the clock of the node
+const HEADS = { seen: 'Age', deadline: 'Left', at: 'In', dead_lettered: 'Dead letters', when_full: 'When full' };
 const LONG = new Set(['stack', 'text', 'report', 'log', 'input', 'output', 'value', 'data', 'schema']);
 const DEEPEST = 6, MOST_TEXT = 20_000, FOLDED = 120;
+
+let nodeNow = () => 0; // the clock of the node, see Wire
 
 const words = (name) => { const text = String(name).replaceAll('_', ' '); return text.charAt(0).toUpperCase() + text.slice(1); };
 
@@ -16,16 +20,30 @@ function drawValue(name, value, open, depth = 0) {
   if (typeof value === 'boolean') return value ? 'yes' : 'no';
   if (typeof value === 'number') return drawNumber(name, value);
   if (typeof value === 'string') return drawText(name, value, open);
+  if (depth > 1 && inline(value) !== null) return inline(value) ? h('code', {}, isolated(inline(value))) : h('span', { class: 'quiet' }, '–');
   if (depth >= DEEPEST) return h('code', {}, cut(JSON.stringify(value), 400));
   if (Array.isArray(value)) return drawList(name, value, open, depth);
   return drawObject(value, open, depth);
 }
 
 function drawNumber(name, value) {
+  if (BEGUN.has(name)) return seconds(round(Math.max(0, nodeNow() - value)));
+  if (DUE.has(name) && value < 1e9) return value > nodeNow() ? seconds(round(value - nodeNow())) : 'now';
   if (TIMES.has(name) && value > 1e9) return h('time', { datetime: new Date(value * 1000).toISOString(), title: new Date(value * 1000).toLocaleString('en') }, clock(value));
   if (SECONDS.has(name)) return seconds(Number(value.toPrecision(3)));
   if (name === 'bytes' || name.endsWith('_bytes')) return bytes(value);
   return Number.isInteger(value) ? value.toLocaleString('en') : amount(value);
+}
+
+const round = (time) => (time < 10 ? Number(time.toFixed(1)) : Math.round(time));
+
+// A small object on one line: city=Bonn, days=3.
+function inline(value) {
+  if (!isState(value)) return null;
+  const parts = Object.entries(value);
+  if (parts.length > 6 || parts.some(([, one]) => typeof one === 'object')) return null;
+  const text = parts.map(([name, one]) => `${name}=${one}`).join(', ');
+  return text.length > FOLDED || text.includes('\n') ? null : text;
 }
 
 function bytes(number) {
@@ -66,19 +84,18 @@ function drawChain(name, items, open) {
 // Rows with what is long below them, in a fold.
 function drawTable(items, open, depth) {
   const names = [...new Set(items.flatMap((item) => Object.keys(item)))];
-  const isLong = (name) => items.some((item) => isState(item[name]) || (typeof item[name] === 'string' && (item[name].includes('\n') || (LONG.has(name) && item[name].length > FOLDED))));
-  const long = names.filter(isLong), heads = names.filter((name) => !long.includes(name) || !items.some((item) => typeof item[name] !== 'object'));
-  const columns = heads.filter((name) => !long.includes(name));
+  const isLong = (name) => items.some((item) => (isState(item[name]) && inline(item[name]) === null) || (typeof item[name] === 'string' && (item[name].includes('\n') || (LONG.has(name) && item[name].length > FOLDED))));
+  const long = names.filter(isLong), columns = names.filter((name) => !long.includes(name));
   const number = (name) => items.some((item) => typeof item[name] === 'number');
   const row = (item) => {
     const folded = long.filter((name) => item[name] !== undefined && item[name] !== '');
-    const line = h('tr', {}, columns.map((name) => h('td', { class: number(name) ? 'number' : null }, item[name] === undefined ? '' : drawValue(name, item[name], open, depth + 1))));
+    const line = h('tr', {}, columns.map((name) => h('td', { class: number(name) ? 'number' : null }, item[name] === undefined ? '' : drawValue(name, item[name], open, depth + 2))));
     if (!folded.length) return line;
     const fold = h('details', {}, h('summary', {}, folded.map(words).join(', ')), folded.map((name) => [folded.length > 1 ? h('h5', {}, words(name)) : null, drawValue(name, item[name], open, depth + 1)]));
     return [line, h('tr', { class: 'folded' }, h('td', { colspan: String(Math.max(columns.length, 1)) }, fold))];
   };
   const [body, more] = portions(items, row, 100);
-  return [h('div', { class: 'wide', tabindex: '0', role: 'group' }, h('table', {}, h('thead', {}, h('tr', {}, columns.map((name) => h('th', { scope: 'col', class: number(name) ? 'number' : null }, words(name))))), body)), more];
+  return [h('div', { class: 'wide', tabindex: '0', role: 'group' }, h('table', {}, h('thead', {}, h('tr', {}, columns.map((name) => h('th', { scope: 'col', class: number(name) ? 'number' : null }, HEADS[name] || words(name))))), body)), more];
 }
 
 function drawObject(value, open, depth) {
@@ -86,7 +103,7 @@ function drawObject(value, open, depth) {
   const small = names.filter((name) => typeof value[name] !== 'object' && !(typeof value[name] === 'string' && value[name].includes('\n')));
   const large = names.filter((name) => !small.includes(name));
   return [
-    small.length ? h('dl', { class: 'pairs' }, small.map((name) => h('div', {}, h('dt', {}, isolated(words(name))), h('dd', {}, drawValue(name, value[name], open, depth + 1))))) : null,
+    small.length ? h('dl', { class: 'pairs' }, small.map((name) => h('div', {}, h('dt', {}, isolated(HEADS[name] || words(name))), h('dd', {}, drawValue(name, value[name], open, depth + 1))))) : null,
     large.map((name) => [large.length > 1 || small.length ? h('h4', {}, isolated(words(name))) : null, drawValue(name, value[name], open, depth + 1)]),
     value.cut ? h('p', { class: 'quiet' }, `and ${value.cut.toLocaleString('en')} more`) : null,
     names.length ? null : h('span', { class: 'quiet' }, 'none'),
@@ -95,8 +112,8 @@ function drawObject(value, open, depth) {
 
 // Sections, one for each member: only those are drawn again that have changed, and what is unfolded stays so.
 class Sections {
-  constructor(element, order, open, section) {
-    Object.assign(this, { element, order, open, section: section || ((name, content) => h('section', {}, h('h3', {}, words(name)), content)), parts: new Map() });
+  constructor(element, order, open, section, own = {}) {
+    Object.assign(this, { element, order, open, own, section: section || ((name, content) => h('section', {}, h('h3', {}, words(name)), content)), parts: new Map() });
   }
 
   draw(state, changed, without = new Set()) {
@@ -108,7 +125,7 @@ class Sections {
     for (const name of names) {
       let part = this.parts.get(name);
       if (!part || name in changed) {
-        const fresh = this.section(name, drawValue(name, state[name], this.open));
+        const fresh = this.section(name, this.own[name] ? this.own[name](state[name], this.open) : drawValue(name, state[name], this.open));
         if (part) { keepFolds(part, fresh); part.replaceWith(fresh); }
         this.parts.set(name, part = fresh);
       }

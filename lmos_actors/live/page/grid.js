@@ -68,7 +68,7 @@ class Grid {
     this.pool.forEach((line, n) => {
       const index = begin + n, shown = n < count;
       line.element.hidden = !shown;
-      if (!shown) return;
+      if (!shown) { line.path = null; return; }
       line.element.style.transform = `translateY(${(shift + index * this.row).toFixed(1)}px)`;
       const path = this.pathAt(index), row = path === null ? null : this.rows[path];
       this.dress(line, index, path, row);

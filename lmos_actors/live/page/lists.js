@@ -1,12 +1,12 @@
 // Views that are lists, as the node sends them: what waits for what, dead letters, crashes, connections, and what is to come.
 
-const NAMES = { waiting: 'Waiting', dead_letters: 'Dead letters', crashes: 'Crashes', connections: 'Connections', directories: 'Directories', relay: 'Relay', omnia: 'Omnia', groups: 'Groups', approvals: 'Approvals', audit: 'Audit' };
+const NAMES = { waiting: 'Waiting', 'dead letters': 'Dead letters', crashes: 'Crashes', connections: 'Connections', directories: 'Directories', relay: 'Relay', omnia: 'Omnia', groups: 'Groups', approvals: 'Approvals', audit: 'Audit' };
 const ABOUT = {
   waiting: 'Who waits for whom. Agents in a circle wait for each other, and none of them goes on before a deadline.',
-  dead_letters: 'Messages that reached no agent: why, and where.',
+  'dead letters': 'Messages that reached no agent: why, and where.',
   crashes: 'The last crashes, as the log has them.',
 };
-const EMPTY = { waiting: 'No agent waits for another.', dead_letters: 'Every message has reached its agent.', crashes: 'Nothing has crashed.' };
+const EMPTY = { waiting: 'No agent waits for another.', 'dead letters': 'Every message has reached its agent.', crashes: 'Nothing has crashed.' };
 const FIRST = ['circles', 'edges', 'letters', 'reports', 'rows'];
 
 class ListView {
@@ -31,16 +31,69 @@ class ListView {
 
   draw(state, changed) {
     const shown = rowsAsList(state), none = Object.values(shown).every((value) => typeof value !== 'object' || !Object.keys(value).length);
-    const without = new Set(Object.keys(shown).filter((key) => Array.isArray(shown[key]) && !shown[key].length));
+    const without = new Set(Object.keys(shown).filter((key) => key === 'total' || (Array.isArray(shown[key]) && !shown[key].length)));
     this.sections.draw(none ? {} : shown, 'rows' in changed || 'order' in changed ? { ...changed, rows: 1 } : changed, without);
-    this.note.hidden = !none;
-    put(this.note, EMPTY[this.name] || 'There is nothing.');
+    const last = shown.rows || shown.edges || [], cutOff = !none && state.total > last.length;
+    this.note.hidden = !none && !cutOff;
+    put(this.note, none ? EMPTY[this.name] || 'There is nothing.' : `${last.length.toLocaleString('en')} of ${state.total.toLocaleString('en')} are shown.`);
   }
+}
+
+const MOST_REPORTS = 10;
+
+// Crash reports: one line each, and those that are unfolded as the log has them.
+class CrashView {
+  constructor(page) {
+    this.page = page;
+    this.unfolded = [];
+    this.lines = new Map();
+    this.note = h('p', { class: 'quiet' }, 'Asking…');
+    this.list = h('div', { class: 'reports' });
+    this.element = h('div', { class: 'listview' }, h('p', { class: 'about quiet' }, ABOUT.crashes), this.note, this.list);
+  }
+
+  begin() { this.page.wire.look('list', 'crashes', { open: this.unfolded.map(Number) }, (state) => this.draw(state), (error) => { this.note.hidden = false; put(this.note, error.message); }); }
+
+  end() { this.page.wire.leave('list'); }
+
+  focus() { this.element.focus(); }
+
+  draw(state) {
+    const order = state.order || [];
+    for (const [number, line] of this.lines) if (!order.includes(number)) { line.element.remove(); this.lines.delete(number); }
+    let before = null;
+    for (const number of order) {
+      let line = this.lines.get(number);
+      if (!line) this.lines.set(number, line = crashLine(state.rows[number], (path) => this.page.openAgent(path), (open) => this.toggled(number, open)));
+      line.fill(state.rows[number]);
+      if (line.element.previousElementSibling !== before || !line.element.parentElement) this.list.insertBefore(line.element, before ? before.nextSibling : this.list.firstChild);
+      before = line.element;
+    }
+    this.note.hidden = order.length > 0 && !(state.total > order.length);
+    put(this.note, order.length ? `The last ${order.length} of ${state.total.toLocaleString('en')}.` : EMPTY.crashes);
+  }
+
+  toggled(number, open) {
+    if (this.unfolded.includes(number) === open) return;
+    this.unfolded = this.unfolded.filter((one) => one !== number);
+    if (open) this.unfolded.push(number);
+    while (this.unfolded.length > MOST_REPORTS) { const oldest = this.lines.get(this.unfolded.shift()); if (oldest) oldest.element.open = false; }
+    this.begin();
+  }
+}
+
+function crashLine(row, open, toggled) {
+  const text = h('pre', { class: 'raw', tabindex: '0' }, '…');
+  const element = h('details', { class: 'crash', ontoggle: () => toggled && toggled(element.open) },
+    h('summary', {}, h('span', { class: 'when' }, drawNumber('time', row.time)), ' ', h('strong', {}, isolated(row.agent)), h('span', { class: 'quiet' }, ` ${row.class}${row.life > 1 ? ` · life ${row.life}` : ''} `), h('span', { class: 'why' }, isolated(cut(row.reason, 300)))),
+    h('p', { class: 'tools' }, open ? button('Show the agent', () => open(row.agent)) : null, h('code', {}, isolated(row.where || ''))), text);
+  return { element, fill: (fresh) => { if (fresh.text !== undefined) put(text, cut(fresh.text, MOST_TEXT)); } };
 }
 
 // Rows by their paths, in order, as a list.
 function rowsAsList(state) {
   if (!state.order || !state.rows) return state;
   const { order, rows, ...rest } = state;
-  return { rows: order.map((path) => ({ path, ...rows[path] })), ...rest };
+  const numbered = order.every((name) => /^\d+$/.test(name)); // numbers of their own, and no paths
+  return { rows: order.map((name) => (numbered ? { ...rows[name] } : { path: name, ...rows[name] })), ...rest };
 }

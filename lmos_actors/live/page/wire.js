@@ -1,6 +1,6 @@
 // The connection to the node: views that are open, what has changed in them, and coming back after a break.
 
-const FIRST_WAIT = 500, LONGEST_WAIT = 15_000, CREDENTIALS_ENDED = 1008;
+const FIRST_WAIT = 500, LONGEST_WAIT = 15_000, CREDENTIALS_ENDED = 1008, LONGEST_DO = 60_000;
 
 // A merge patch (RFC 7396), carried out in place. Objects have no prototype: an agent may be named __proto__.
 function patched(state, patch) {
@@ -18,7 +18,7 @@ const isState = (value) => typeof value === 'object' && value !== null && !Array
 // `login(session, words)` where somebody has to log in, `tick()` after changes.
 class Wire {
   constructor(on) {
-    Object.assign(this, { on, looks: new Map(), socket: null, hello: null, wait: FIRST_WAIT, due: 0, timer: null, unread: 0, time: 0, at: 0, turn: 0 });
+    Object.assign(this, { on, looks: new Map(), doing: new Map(), socket: null, hello: null, wait: FIRST_WAIT, due: 0, timer: null, unread: 0, time: 0, at: 0, turn: 0 });
     document.addEventListener('visibilitychange', () => this.seen());
     addEventListener('online', () => { if (this.timer) this.connect(); });
   }
@@ -39,6 +39,17 @@ class Wire {
 
   leave(id) {
     if (this.looks.delete(id)) this.send({ type: 'leave', id });
+  }
+
+  // Has the node carry out an operation: a promise of its outcome in words.
+  do(what, path) {
+    const id = `do-${crypto.getRandomValues(new Uint32Array(3)).join('-')}`;
+    return new Promise((done, failed) => {
+      if (!this.hello) { failed(new Error('The node does not answer.')); return; }
+      this.doing.set(id, { done, failed });
+      setTimeout(() => this.answered(id, (one) => one.failed(new Error('The node has not answered: whether it was done is not known. The view shows it.'))), LONGEST_DO);
+      this.send({ type: 'do', id, what, path });
+    });
   }
 
   send(message) {
@@ -81,8 +92,15 @@ class Wire {
     if (socket) socket.close();
   }
 
+  answered(id, tell) {
+    const waiting = this.doing.get(id);
+    this.doing.delete(id);
+    if (waiting) tell(waiting);
+  }
+
   lost(event) {
     this.socket = this.hello = null;
+    for (const id of [...this.doing.keys()]) this.answered(id, ({ failed }) => failed(new Error('The connection broke: whether it was done is not known. The view shows it.')));
     if (event.code === CREDENTIALS_ENDED) this.connect(); else this.later();
   }
 
@@ -117,7 +135,9 @@ class Wire {
         this.unread = message.number;
         this.seen();
         break;
+      case 'done': this.answered(message.id, ({ done }) => done(message.outcome)); break;
       case 'error': {
+        this.answered(message.id, ({ failed }) => failed(new Error(message.message)));
         const look = this.looks.get(message.id);
         if (look && look.refused) look.refused(message);
         break;
