@@ -44,7 +44,7 @@ SCRIPT: Final = "/live/page.js"
 STYLE: Final = "/live/page.css"
 SESSION: Final = "/live/session"
 
-STYLES: Final = ("base.css", "live.css")
+STYLES: Final = ("base.css", "diagram.css", "live.css")
 SCRIPTS: Final = (
     "base.js",
     "wire.js",
@@ -55,6 +55,9 @@ SCRIPTS: Final = (
     "lists.js",
     "operate.js",
     "agent.js",
+    "log.js",
+    "diagram.js",
+    "flow.js",
     "login.js",
     "app.js",
 )

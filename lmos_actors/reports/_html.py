@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 MOST_RECORDS = 200_000
 """Most log records on a page; an answered message takes three."""
 
-STYLES = ("live/page/base.css", "style.css", "views.css")
+STYLES = ("live/page/base.css", "live/page/diagram.css", "style.css", "views.css")
 SCRIPTS = (
     "inflate.js",
     "live/page/base.js",
     "words.js",
-    "log.js",
+    "live/page/log.js",
     "verdicts.js",
     "story.js",
     "timeline.js",
-    "diagram.js",
+    "live/page/diagram.js",
     "sequence.js",
     "tree.js",
     "series.js",

@@ -34,6 +34,7 @@ ACTIVE = "document.querySelector('.grid:not([hidden]) .gridrow.active:not([hidde
 TOTALS = "[...document.querySelectorAll('.totals dd')].map((each) => each.textContent)"
 LINK = "document.documentElement?.dataset.link"
 SAID = "document.querySelector('[role=status].unseen').textContent"
+BUTTONS = "[...document.querySelectorAll('button')]"
 HOSTILE = "<script>bad=1<!script><img src=x onerror=bad=1>"
 TURNED = "\u202eegral\u202c <img src=x onerror=bad=1>"
 
@@ -234,6 +235,34 @@ async def test_one_agent_and_its_crashes(page: Page) -> None:
         await page.until("document.querySelector('.panel').hidden && !location.hash.includes('agent')")
 
 
+async def test_the_flow_of_messages(page: Page) -> None:
+    async with served(allow_operations=True) as node, trio.open_nursery() as nursery:
+
+        async def busy() -> None:
+            while True:
+                await node.find(Till, "shop/till").invoke(Till.say, HOSTILE)
+                await node.find(Echo, "shop/mail").invoke(Echo.say, "y")
+                await trio.sleep(0.05)
+
+        nursery.start_soon(busy)
+        await page.visit(url_of(node, "#view=tree&agent=shop/till"))
+        await page.until("document.querySelectorAll('.panel h3').length > 2")
+        await page.run(f"{BUTTONS}.find((each) => each.textContent === 'Its messages').click()")
+        edges = "document.querySelector('.edges').textContent"
+        await page.until("document.querySelectorAll('.diagram .message').length > 4")
+        await page.until(f"{edges}.includes('shop/till') && !{edges}.includes('mail')")
+        await page.run(f"{BUTTONS}.find((each) => each.textContent === 'Pause').click()")
+        held = await page.run("document.querySelector('.diagram').scrollHeight")
+        await page.click(".diagram .row")
+        await page.until("!document.querySelector('.flowview .chosen').hidden")
+        assert "shop/till" in await page.run("document.querySelector('.flowview .chosen').textContent")
+        assert await page.run("document.querySelector('.diagram').scrollHeight") == held
+        await page.run(f"{BUTTONS}.find((each) => each.textContent === 'Pause').click()")
+        await page.until(f"document.querySelector('.diagram').scrollHeight > {held}")
+        assert await page.run("window.bad === undefined && !document.querySelector('#app script, #app img')")
+        nursery.cancel_scope.cancel()
+
+
 @pytest.mark.parametrize("width", [390, 1280, 2560])
 @pytest.mark.parametrize("dark", [False, True])
 async def test_it_fits_at_every_width(page: Page, width: int, dark: bool) -> None:
@@ -241,7 +270,7 @@ async def test_it_fits_at_every_width(page: Page, width: int, dark: bool) -> Non
         await page.window(width, 800, dark=dark)
         await seen(page, node, "#view=tree&agent=shop/till")
         await page.until("document.querySelectorAll('.panel h3').length > 2")
-        for view in ("tree", "top", "crashes", "waiting"):
+        for view in ("tree", "top", "flow", "crashes", "waiting"):
             await page.run(f"location.hash = '#view={view}'")
             await page.until(
                 f"document.querySelector('#tab-{view}').getAttribute('aria-selected') === 'true'"

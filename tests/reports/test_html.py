@@ -354,7 +354,7 @@ def test_a_thinned_series_has_first_and_last(count: int, most: int) -> None:
 
 
 def test_each_kind_of_record_has_a_sign_on_the_page_and_words() -> None:
-    script = (ROOT / "lmos_actors/reports/page/log.js").read_text(encoding="utf-8")
+    script = (ROOT / "lmos_actors/live/page/log.js").read_text(encoding="utf-8")
     signs = script.partition("const SIGNS = {")[2].partition("};")[0]
     assert set(re.findall(r"(\w+): '", signs)) == set(get_args(Kind))
     told = {"progress": {"progress": 50}, "item": {"value": 50}, "changed": {"property": "p", "value": 50}}

@@ -47,7 +47,8 @@ class Panel {
     this.note = h('p', { class: 'notice', hidden: true });
     this.body = h('div', { class: 'sections' });
     this.reveal = button('Show in the tree', () => page.reveal(this.path));
-    this.tools = h('p', { class: 'tools' }, this.reveal);
+    this.follow = button('Its messages', () => page.follow(this.path));
+    this.tools = h('p', { class: 'tools' }, this.reveal, this.follow);
     this.element = h('aside', { class: 'panel', 'aria-labelledby': 'panel-title', hidden: true, onkeydown: (event) => { if (event.key === 'Escape') { this.close(); event.stopPropagation(); } } },
       h('div', { class: 'panelhead' }, this.title, button('×', () => this.close(), { class: 'close', 'aria-label': 'Close the panel' })), this.facts, this.tools, this.note, this.body);
   }
@@ -66,6 +67,7 @@ class Panel {
     this.buttons('');
     this.sections = new Sections(this.body, ORDER, (other) => this.page.openAgent(other), undefined, OWN);
     this.reveal.hidden = path === '';
+    this.follow.hidden = !(this.page.hello && this.page.hello.views.includes('flow'));
     this.head(row || {});
     this.begin();
     if (focus) this.title.focus({ preventScroll: true });
@@ -106,7 +108,7 @@ class Panel {
     this.shown = may;
     this.tools.dataset.path = this.path;
     const had = this.tools.contains(document.activeElement);
-    this.tools.replaceChildren(this.reveal, ...operationButtons(this.page, this.path, may.split(','), (text, isWrong) => this.outcome(text, isWrong)));
+    this.tools.replaceChildren(this.reveal, this.follow, ...operationButtons(this.page, this.path, may.split(','), (text, isWrong) => this.outcome(text, isWrong)));
     if (had) this.title.focus({ preventScroll: true });
   }
 

@@ -1,6 +1,7 @@
 // The page of a node: what is looked at, kept in the address, and what is told to those who do not see it.
 
 const APART = new Set(['tree', 'find', 'top', 'agent', 'flow']);
+const MADE = { tree: TreeView, top: TopView, flow: FlowView, crashes: CrashView };
 const SAID_EVERY = 4_000; // milliseconds between two announcements
 const SPARKS = 60;
 
@@ -171,7 +172,7 @@ class Page {
 
   names() {
     const views = this.hello ? this.hello.views : [];
-    return ['tree', ...(views.includes('top') ? ['top'] : []), ...views.filter((name) => !APART.has(name))];
+    return ['tree', ...['top', 'flow'].filter((name) => views.includes(name)), ...views.filter((name) => !APART.has(name))];
   }
 
   go(change) {
@@ -183,7 +184,7 @@ class Page {
   }
 
   made(name) {
-    if (!this.views.has(name)) this.views.set(name, name === 'tree' ? new TreeView(this) : name === 'top' ? new TopView(this) : name === 'crashes' ? new CrashView(this) : new ListView(this, name));
+    if (!this.views.has(name)) this.views.set(name, Object.hasOwn(MADE, name) ? new MADE[name](this) : new ListView(this, name));
     return this.views.get(name);
   }
 
@@ -209,7 +210,7 @@ class Page {
     const names = this.names();
     if (this.tabs.dataset.names !== names.join()) {
       this.tabs.dataset.names = names.join();
-      this.tabs.replaceChildren(...names.map((name) => button({ tree: 'Agents', top: 'Busiest' }[name] || NAMES[name] || words(name), () => this.go({ view: name }), { role: 'tab', id: `tab-${name}`, 'aria-controls': 'view' })));
+      this.tabs.replaceChildren(...names.map((name) => button({ tree: 'Agents', top: 'Busiest', flow: 'Messages' }[name] || NAMES[name] || words(name), () => this.go({ view: name }), { role: 'tab', id: `tab-${name}`, 'aria-controls': 'view' })));
     }
     names.forEach((name, n) => {
       this.tabs.children[n].setAttribute('aria-selected', String(name === chosen));
@@ -258,6 +259,13 @@ class Page {
     if (matchMedia('(max-width: 900px)').matches) this.panel.close();
     this.go({ view: 'tree' });
     this.made('tree').reveal(path);
+  }
+
+  // Shows the messages of one place.
+  follow(path) {
+    if (matchMedia('(max-width: 900px)').matches) this.panel.close();
+    this.made('flow').about(path);
+    if (this.where().view === 'flow') this.made('flow').begin(); else this.go({ view: 'flow' });
   }
 
   closed() {

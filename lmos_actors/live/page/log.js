@@ -27,9 +27,10 @@ const LIFE = new Set(['started', 'stopped', 'crashed', 'restarting', 'fault', 'h
 const LOST = new Set(['refused', 'dropped', 'cancelled', 'dead_letter']);
 
 class Log {
-  // `faults` are those of the run: no record says what is on a node.
-  constructor(text, faults) {
+  // `faults` are those of the run: no record says what is on a node. `isText`: its values are texts already.
+  constructor(text, faults, isText = false) {
     const lines = text.split('\n');
+    this.isText = isText;
     this.head = {};
     this.lines = [];
     this.records = [];
@@ -63,8 +64,8 @@ class Log {
     const said = {
       sent: record.input, answered: record.value, event: record.data, progress: record.progress, item: record.value, changed: record.value,
     }[kind];
-    kept.said = said === undefined || said === null ? '' : cut(ofModel(kept.name, kind, said) || JSON.stringify(said), 90);
-    kept.isTalk = kind === 'item' && kept.said !== '' && ofModel(kept.name, kind, said) !== null;
+    kept.said = said === undefined || said === null ? '' : cut(this.isText && typeof said === 'string' ? said : ofModel(kept.name, kind, said) || JSON.stringify(said), 90);
+    kept.isTalk = kind === 'item' && kept.said !== '' && !this.isText && ofModel(kept.name, kind, said) !== null;
     kept.reason = record.reason === undefined ? '' : String(record.reason);
     if (kind === 'network') Object.assign(kept, { what: record.what, to: record.to, bytes: record.bytes });
     if (record.sides || record.between) kept.whom = (record.sides || [record.between]).map((side) => side.join(', ')).join(' from ');

@@ -17,15 +17,21 @@ class Diagram {
       onkeydown: (event) => this.key(event), onclick: (event) => this.click(event), onwheel: (event) => this.wheel(event) }, this.spacer), () => this.draw());
   }
 
-  show(rows) {
-    const before = this.rows[this.picked], names = new Set();
+  // `comes`: rows come at the end and go at the beginning. What is in sight stays there then, or follows the end.
+  show(rows, comes = false) {
+    const before = this.rows[this.picked], names = new Set(), { element } = this;
+    const top = this.rows[Math.floor(element.scrollTop / this.row)], offset = element.scrollTop % this.row, atEnd = element.scrollTop + element.clientHeight >= element.scrollHeight - this.row;
     this.rows = rows;
     for (const record of rows) for (const name of this.log.ends(record)) names.add(name);
     this.all = this.ordered(names);
     this.busy = this.spans(new Set(['delivered', 'sent']), new Set(['answered', ...LOST]), (record) => record.id);
     this.down = this.spans(new Set(['crashed', 'stopped']), new Set(['started']), (record) => record.agent);
-    this.picked = rows.indexOf(before);
-    this.element.scrollTop = Math.max(this.picked, 0) * this.row - this.element.clientHeight / 2;
+    this.picked = before ? rows.findIndex((record) => record.n === before.n) : -1;
+    if (comes) {
+      this.draw(); // now there is room for what has come
+      const place = top ? rows.findIndex((record) => record.n === top.n) : -1;
+      element.scrollTop = atEnd || place < 0 ? element.scrollHeight : place * this.row + offset;
+    } else element.scrollTop = Math.max(this.picked, 0) * this.row - element.clientHeight / 2;
     this.draw();
   }
 

@@ -1,0 +1,100 @@
+// The flow of messages: how many go from whom to whom, and the last of them as a sequence diagram.
+
+const HELD = 2_000; // records that the page keeps
+const SHOWN_EDGES = 60;
+
+class FlowView {
+  constructor(page) {
+    Object.assign(this, { page, held: new Map(), paused: false, log: new Log('', [], true), edges: [] });
+    const field = (name, label, options) => h('label', {}, h('span', {}, label), this[name] = h('input', { type: 'search', spellcheck: 'false', autocomplete: 'off', ...options, oninput: () => this.later() }));
+    this.diagram = new Diagram(this.log, (record) => this.choose(record));
+    // while a button is pressed nothing is drawn anew: what is pressed would be gone before it is clicked
+    this.pressed = false;
+    this.diagram.element.addEventListener('pointerdown', () => { this.pressed = true; });
+    for (const name of ['pointerup', 'pointercancel']) addEventListener(name, () => setTimeout(() => { this.pressed = false; }));
+    this.hold = button('Pause', () => { this.paused = !this.paused; this.hold.setAttribute('aria-pressed', String(this.paused)); this.show(); }, { 'aria-pressed': 'false' });
+    this.note = h('span', { class: 'quiet', role: 'status' });
+    this.side = h('aside', { class: 'chosen', 'aria-label': 'The chosen record', hidden: true });
+    this.split = h('div', { class: 'split' }, this.diagram.element, this.side);
+    this.table = h('div', { class: 'edges wide', tabindex: '0', role: 'group', 'aria-label': 'Who sends to whom' });
+    this.element = h('div', { class: 'flowview' },
+      h('form', { class: 'filters', onsubmit: (event) => event.preventDefault() }, field('path', 'Agents at and below', { placeholder: 'all of the node' }), field('trace', 'Trace', { inputmode: 'numeric', placeholder: 'number' }), field('action', 'Action, property, event', {}),
+        h('div', { class: 'tools' }, this.hold, button('Clear', () => { this.held.clear(); this.show(); }), button('Save', () => this.save(), { title: 'The records as a log, one JSON object a line' }), button('−', () => this.diagram.zoom(-1), { 'aria-label': 'Zoom out' }), button('+', () => this.diagram.zoom(1), { 'aria-label': 'Zoom in' }), this.note)),
+      this.table, this.split);
+  }
+
+  later() {
+    clearTimeout(this.pause);
+    this.pause = setTimeout(() => { this.held.clear(); this.begin(); }, 300);
+  }
+
+  // Shows the messages of one place.
+  about(path) {
+    this.path.value = path;
+    this.held.clear();
+  }
+
+  begin() {
+    const args = { paths: [this.path.value.trim()], records: 200 }, trace = this.trace.value.trim(), action = this.action.value.trim();
+    if (/^\d{1,15}$/.test(trace)) args.trace = Number(trace);
+    if (action) args.affordance = action;
+    put(this.note, 'listening…');
+    this.page.wire.look('flow', 'flow', args, (state) => this.draw(state), (error) => { put(this.note, error.message); this.page.warn(error.message); });
+  }
+
+  end() { this.page.wire.leave('flow'); }
+
+  focus() { this.diagram.element.focus({ preventScroll: true }); }
+
+  draw(state) {
+    const records = Object.values(state.records || {}), last = Math.max(0, ...this.held.keys());
+    if (records.length && Math.max(...records.map((record) => record.n)) < last) this.held.clear(); // it was begun anew
+    for (const record of records) if (!this.held.has(record.n)) this.held.set(record.n, record);
+    for (const n of this.held.keys()) { if (this.held.size <= HELD) break; this.held.delete(n); }
+    this.left = state.left_out || 0;
+    this.edges = Object.values(state.edges || {}).sort((one, other) => other.sent - one.sent);
+    if (!this.pressed) this.show();
+  }
+
+  show() {
+    if (this.paused) return;
+    const records = [...this.held.values()].sort((one, other) => one.n - other.n);
+    this.lines = records.map((record) => JSON.stringify(record));
+    const begun = records.length ? records[0].t : 0;
+    this.log = this.diagram.log = new Log(records.map((record) => JSON.stringify({ ...record, t: record.t - begun })).join('\n'), [], true);
+    this.diagram.show(this.log.records, true);
+    put(this.note, `${many(records.length, 'record')}${this.left ? `, ${many(this.left, 'message')} left out under load` : ''}`);
+    this.drawEdges();
+  }
+
+  drawEdges() {
+    const shown = this.edges.slice(0, SHOWN_EDGES), most = Math.max(1, ...shown.map((edge) => edge.sent)), { scrollTop } = this.table;
+    const had = this.table.contains(document.activeElement) && document.activeElement.title, open = (path) => this.page.openAgent(path);
+    const name = (path) => (path === 'user' || path === 'unknown' ? h('span', { class: 'quiet' }, path) : agentLink(path, open));
+    this.table.replaceChildren(shown.length ? h('table', {}, h('thead', {}, h('tr', {}, ['From', 'To', 'What', 'Sent', 'Failed'].map((word, n) => h('th', { scope: 'col', class: n > 2 ? 'number' : null }, word)))),
+      h('tbody', {}, shown.map((edge) => h('tr', {}, h('td', {}, name(edge.from)), h('td', {}, name(edge.to)), h('td', {}, isolated(edge.affordance)),
+        h('td', { class: 'number' }, place(h('span', { class: 'share' }), { '--share': edge.sent / most }), edge.sent.toLocaleString('en')), h('td', { class: `number ${edge.failed ? 'bad' : 'quiet'}` }, edge.failed.toLocaleString('en')))))) : h('p', { class: 'quiet' }, 'No message has passed since somebody looks.'));
+    this.table.scrollTop = scrollTop;
+    if (had) { const again = [...this.table.querySelectorAll('button')].find((one) => one.title === had); if (again) again.focus({ preventScroll: true }); }
+  }
+
+  choose(record) {
+    const { log } = this, story = log.story(record);
+    this.side.hidden = false;
+    this.split.classList.add('open');
+    this.side.replaceChildren(
+      button('Close', () => { this.side.hidden = true; this.split.classList.remove('open'); }, { class: 'copy close' }),
+      h('h3', { class: mood(record) }, `${SIGNS[record.kind] || ''} `, isolated(told(record))),
+      h('p', { class: 'tools' },
+        record.trace ? button('This trace', () => { this.trace.value = String(record.trace); this.later(); }) : null,
+        button('This agent', () => this.page.openAgent(record.agent))),
+      ...story.map((one) => h('pre', { class: 'pretty', tabindex: '0' }, JSON.stringify(JSON.parse(log.lines[one.at]), null, 2))));
+  }
+
+  // Hands out what the page holds, as a file.
+  save() {
+    const place = URL.createObjectURL(new Blob([`${(this.lines || []).join('\n')}\n`], { type: 'application/x-ndjson' }));
+    h('a', { href: place, download: 'messages.jsonl' }).click();
+    setTimeout(() => URL.revokeObjectURL(place), 10_000);
+  }
+}
