@@ -65,6 +65,8 @@ class Hello(Struct, tag_field="type", tag="hello", kw_only=True):
     rights: list[str] = []
     """Of `inspect`, `operate` and `approve`, those that it has for the node as a whole."""
     views: list[str] = []
+    operations: list[str] = []
+    """Those that there are; which of them on what, its rights decide."""
 
 
 class Changes(Struct, tag_field="type", tag="changes"):

@@ -23,9 +23,11 @@ from lmos_actors.security import PERSONAL, Refusal
 from lmos_actors.transport import Accept, ConnectionOptions, Refuse
 
 from ._agent_view import AgentArguments, AgentView
+from ._audit import Audit, AuditView
 from ._crash_text import CrashRows
 from ._flow import Flow, FlowArguments, FlowView
-from ._messages import SUBPROTOCOL, Hello, Refused
+from ._messages import SUBPROTOCOL, Do, Done, Hello, Refused, Wrong
+from ._operations import NODE_WIDE, Operations
 from ._page import Page, software
 from ._survey import Survey
 from ._tree_view import FindArguments, FindView, TopArguments, TopView, TreeArguments, TreeView
@@ -82,7 +84,8 @@ class ViewKind:
 class LiveServer:
     """Serves the live view of a node.
 
-    `url` is its first address, `guard` decides which viewers are let in; tasks run by `start_soon`.
+    `url` is its first address, `guard` decides which viewers are let in; tasks run by `start_soon`. `drain`
+    begins to drain the node, and never blocks.
     """
 
     def __init__(
@@ -93,6 +96,7 @@ class LiveServer:
         guard: Guard,
         url: str,
         start_soon: StartSoon,
+        drain: Callable[[], None],
     ) -> None:
         self._guard = guard
         self._url = url
@@ -102,6 +106,9 @@ class LiveServer:
         self._draining = False
         self._done = trio.Event()
         self._done.set()
+        self._start_soon = start_soon
+        self._audit = Audit(rt, url)
+        self._operations = Operations(root, self._audit, start_soon, drain)
         rows = CrashRows()
         self._kinds: dict[str, ViewKind] = {
             "tree": ViewKind("tree", TreeArguments, partial(TreeView, root, self._survey)),
@@ -110,6 +117,7 @@ class LiveServer:
             "agent": ViewKind("agent", AgentArguments, partial(AgentView, rt, root, rows)),
             "waiting": ViewKind("node", NoArguments, partial(WaitingView, rt)),
             "dead letters": ViewKind("node", NoArguments, partial(DeadLettersView, rt)),
+            "audit": ViewKind("node", NoArguments, partial(AuditView, self._audit)),
             "crashes": ViewKind("node", CrashesArguments, partial(CrashesView, rt, rows)),
             "flow": ViewKind("node", FlowArguments, partial(FlowView, Flow(rt, root, start_soon))),
         }
@@ -148,12 +156,15 @@ class LiveServer:
             started=self._started,
             viewer="" if admission.principal is None else admission.principal.name,
             rights=[right for right in PERSONAL if admission.allows(NODE, right)],
+            operations=self._operations.names,
             views=sorted(name for name, kind in self._kinds.items() if self._may_see(admission, kind)),
         )
-        viewer = Viewer(connection, hello, partial(self._open, admission), admission)
+        do = partial(self._do, admission)
+        viewer = Viewer(connection, hello, partial(self._open, admission), admission, do)
         self._viewers[viewer] = None
         self._done = trio.Event() if self._done.is_set() else self._done
         self._survey.begin()
+        self._start_soon(self._audit.load, name="audit log of the live view")
         try:
             await viewer.run()
         finally:
@@ -193,6 +204,18 @@ class LiveServer:
             )
         whole = "the node as a whole (the pattern *)"
         return f"this takes the right {right} for {about or whole}, in the access lists of the node"
+
+    # ---- operations
+
+    def _do(self, admission: Admission, do: Do, reply: Callable[[Done | Wrong], None]) -> None:
+        """Carry an operation out for a viewer; see `Operations`."""
+        if not admission.valid(trio.current_time()):
+            reply(Wrong("FORBIDDEN", "the credentials are not valid any more", do.id))
+            return
+        about = NODE if do.what in NODE_WIDE else public_name(do.path)
+        why_not = "" if admission.allows(about, "operate") else self._why_not("operate", about)
+        who = "" if admission.principal is None else admission.principal.name
+        self._operations.ask(do, who, why_not, reply)
 
     # ---- draining
 

@@ -17,7 +17,7 @@ import trio
 from lmos_actors.bindings import principal_of
 
 from ._merge_patch import patch_between
-from ._messages import Changes, FromNode, FromViewer, Leave, Look, Refused, Taken, Wrong
+from ._messages import Changes, Do, Done, FromNode, FromViewer, Leave, Look, Refused, Taken, Wrong
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -77,7 +77,8 @@ class _Open:
 class Viewer:
     """The handler of one connection.
 
-    `open` opens a view by its name, with arguments, and raises Refused.
+    `open` opens a view by its name, with arguments, and raises Refused; `do` carries an operation out, and
+    has its answer sent.
     """
 
     def __init__(
@@ -86,10 +87,12 @@ class Viewer:
         hello: FromNode,
         open: Callable[[str, dict[str, Any]], View],
         admission: Admission | None,
+        do: Callable[[Do, Callable[[Done | Wrong], None]], None],
     ) -> None:
         self._connection = connection
         self._open = open
         self._admission = admission
+        self._do = do
         self.principal = principal_of(admission)
         self._looks: dict[str, _Open] = {}
         self._out: list[bytes] = []
@@ -126,6 +129,8 @@ class Viewer:
             case Taken():
                 self._taken = max(self._taken, min(message.number, self._number))
                 self._free.set()
+            case Do():
+                self._do(message, self._send)
 
     def binary(self, data: bytes) -> None:
         """Refuse a binary message."""

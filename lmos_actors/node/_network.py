@@ -270,7 +270,9 @@ class Connections:
         from lmos_actors.live import LiveServer
 
         self.page_url = f"{url}/"
-        live = LiveServer(self._rt, root, guard=guard, url=url, start_soon=self.start_soon)
+        live = LiveServer(
+            self._rt, root, guard=guard, url=url, start_soon=self.start_soon, drain=self._begin_drain
+        )
         server.join(live)
         return partial(live.route, route), live.page(app)
 
@@ -500,6 +502,11 @@ class Connections:
             door.stop_accepting()
         if self._server is not None:
             self._server.drain()
+
+    def _begin_drain(self) -> None:
+        """Drain as `Node.drain` does, beside the node's body."""
+        self.stop_accepting()
+        self.start_soon(self.wait_drained, name="drain")
 
     async def wait_drained(self) -> None:
         """Wait until all requests are answered and all connections closed; call `stop_accepting` first.

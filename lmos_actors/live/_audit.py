@@ -1,0 +1,149 @@
+"""The audit log: who has asked for which operation, when, and what became of it.
+
+It is in the store of the node, if there is one, and else in memory; of either the last entries are kept. An
+operation does not wait for the log, and does not fail with it: a node whose store fails may need one. What
+was refused is kept apart, in memory, so that nobody pushes out what was done by asking for what he may not.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from contextlib import suppress
+from itertools import islice
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+
+import msgspec
+
+from lmos_actors.errors import StoreFailed
+
+if TYPE_CHECKING:
+    from lmos_actors.actors import Runtime
+
+    from ._merge_patch import State
+    from ._trouble_views import NoArguments
+
+SPACE: Final = "live-audit"
+ENTRIES: Final = 1_000
+REFUSALS: Final = 100
+SHOWN: Final = 200
+PAGE: Final = 500
+CHARACTERS: Final = 500
+
+EntryState: TypeAlias = Literal["under way", "done", "failed", "refused"]
+
+
+class AuditEntry(msgspec.Struct, kw_only=True):
+    """One operation. `who` is the name of the viewer, "" for one without."""
+
+    key: str
+    node: str
+    time: float
+    who: str
+    what: str
+    path: str
+    state: EntryState = "under way"
+    outcome: str = ""
+    """In words."""
+    ended: float | None = None
+
+
+class Audit:
+    """The audit log of one node; `node` is its name among those that share its store."""
+
+    def __init__(self, rt: Runtime, node: str) -> None:
+        self._rt = rt
+        self._node = node
+        self._entries: OrderedDict[str, AuditEntry] = OrderedDict()
+        self._refused: deque[AuditEntry] = deque(maxlen=REFUSALS)
+        self._is_loaded = rt.keeping is None
+
+    async def load(self) -> None:
+        """Read what the store has, once; where that fails the log goes on without."""
+        if self._is_loaded or self._rt.keeping is None:
+            return
+        from lmos_actors.persistence import after  # a node without a store loads none of it
+
+        self._is_loaded = True
+        writer, start = self._rt.keeping.writer, ""
+        found: list[AuditEntry] = []
+        with suppress(StoreFailed):
+            while page := await writer.scan(SPACE, start=start, limit=PAGE):
+                start = after(page[-1][0])
+                found += [msgspec.json.decode(value, type=AuditEntry) for _, value in page]
+        for entry in sorted([*found, *self._entries.values()], key=_by_time):
+            self._entries[entry.key] = entry
+            self._entries.move_to_end(entry.key)
+        self._prune()
+
+    def begin(self, who: str, what: str, path: str) -> AuditEntry:
+        """Note that an operation begins."""
+        entry = self._entry(who, what, path)
+        self._entries[entry.key] = entry
+        self._keep(entry)
+        self._prune()
+        return entry
+
+    def end(self, entry: AuditEntry, state: EntryState, outcome: str) -> None:
+        """Note what became of it."""
+        entry.state, entry.outcome = state, outcome[:CHARACTERS]
+        entry.ended = self._now()
+        self._keep(entry)
+
+    def refuse(self, who: str, what: str, path: str, why: str) -> None:
+        """Note that somebody has asked for what he may not do."""
+        entry = self._entry(who, what, path)
+        entry.state, entry.outcome = "refused", why[:CHARACTERS]
+        self._refused.append(entry)
+
+    def newest(self) -> list[AuditEntry]:
+        """Return the last entries, the newest first."""
+        few = [*islice(reversed(self._entries.values()), SHOWN), *self._refused]
+        return sorted(few, key=_by_time, reverse=True)[:SHOWN]
+
+    def _entry(self, who: str, what: str, path: str) -> AuditEntry:
+        now = self._now()
+        key = f"{now:017.6f}-{self._rt.entropy.new_id()}"  # in the order of time, for all nodes of a store
+        return AuditEntry(key=key, node=self._node, time=now, who=who, what=what, path=path)
+
+    def _now(self) -> float:
+        return self._rt.entropy.now().timestamp()
+
+    def _keep(self, entry: AuditEntry) -> None:
+        keeping = self._rt.keeping
+        if keeping is not None:
+            from lmos_actors.persistence import Put
+
+            with suppress(StoreFailed):
+                keeping.writer.submit([Put(SPACE, entry.key, msgspec.json.encode(entry))])
+
+    def _prune(self) -> None:
+        while len(self._entries) > ENTRIES:
+            key, _ = self._entries.popitem(last=False)
+            if self._rt.keeping is not None:
+                from lmos_actors.persistence import Delete
+
+                with suppress(StoreFailed):
+                    self._rt.keeping.writer.submit([Delete(SPACE, key)])
+
+
+def _by_time(entry: AuditEntry) -> tuple[float, str]:
+    return entry.time, entry.key
+
+
+class AuditView:
+    """The last operations, the newest first, by keys."""
+
+    is_busy = False
+
+    def __init__(self, audit: Audit, _arguments: NoArguments) -> None:
+        self._audit = audit
+
+    def content(self) -> State:
+        """Return them."""
+        rows = {entry.key: _row(entry) for entry in self._audit.newest()}
+        return {"order": list(rows), "rows": rows}
+
+
+def _row(entry: AuditEntry) -> State:
+    members = msgspec.structs.asdict(entry)
+    return {name: value for name, value in members.items() if value is not None and name != "key"}

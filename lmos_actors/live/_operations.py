@@ -1,0 +1,225 @@
+"""Operations on a node that works: restart, stop, hold and release an agent; drain the node.
+
+Each is carried out by a task of the node, so that it is not given up when its viewer leaves, and answered
+once it has ended. An id names one operation of one viewer for good: the same message again, from a viewer
+that had no answer, gets the answer of the first, and nothing is done twice.
+
+A hold of an operator counts once, and is undone by an operator: how often a scenario or a program holds the
+agent beside that is its own affair. It belongs to the place in the tree and lasts over restarts.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+import trio
+
+from lmos_actors.actors import Ref, Slot, hold, release
+from lmos_actors.errors import LmosActorsError, NotFound, StopFailed, nearest
+from lmos_actors.supervision import Supervisor, place_at, supervisor_of
+
+from ._messages import Done, Refused, Wrong
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from ._audit import Audit, AuditEntry
+    from ._messages import Do
+    from ._survey import StartSoon
+
+    Answer = Done | Wrong
+    Reply = Callable[[Answer], None]
+
+REMEMBERED: Final = 512
+"""Operations whose answers are kept for viewers that ask again."""
+
+AT_ONCE: Final = 32
+"""Operations that are under way at once."""
+
+NODE_WIDE: Final = ("drain",)
+"""Operations on the node as a whole; they take no path."""
+
+
+@attrs.define
+class _Asked:
+    """An operation that was asked for: its answer, or those who wait for it."""
+
+    do: Do
+    answer: Answer | None = None
+    waiting: list[Reply] = attrs.field(factory=list["Reply"])
+
+
+class Operations:
+    """The operations of one node. `drain` begins to drain it, and never blocks."""
+
+    def __init__(
+        self, root: Supervisor, audit: Audit, start_soon: StartSoon, drain: Callable[[], None]
+    ) -> None:
+        self._root = root
+        self._audit = audit
+        self._start_soon = start_soon
+        self._drain = drain
+        self._asked: OrderedDict[tuple[str, str], _Asked] = OrderedDict()
+        self._under_way = 0
+        self._held: dict[Slot, None] = {}
+        self._kinds: dict[str, Callable[[str], Awaitable[str]]] = {
+            "restart": self._restart,
+            "stop": self._stop,
+            "hold": self._hold,
+            "release": self._release,
+        }
+
+    @property
+    def names(self) -> list[str]:
+        """The operations that there are."""
+        return sorted((*self._kinds, *NODE_WIDE))
+
+    def ask(self, do: Do, who: str, why_not: str, reply: Reply) -> None:
+        """Carry an operation out, and reply once it has ended. Never blocks.
+
+        `who` is the viewer, `why_not` why he may not do this, "" where he may.
+        """
+        if do.what not in self.names:
+            near = nearest(do.what, self.names)
+            hint = f", did you mean {near!r}?" if near else f"; there are: {', '.join(self.names)}"
+            reply(Wrong("UNKNOWN", f"there is no operation {do.what!r}{hint}", do.id))
+            return
+        if why_not:
+            self._audit.refuse(who, do.what, do.path, why_not)
+            reply(Wrong("FORBIDDEN", why_not, do.id))
+            return
+        known = self._asked.get((who, do.id))
+        if known is not None:
+            self._again(known, do, reply)
+            return
+        if self._under_way >= AT_ONCE:
+            reply(Wrong("TOO_MANY", f"{AT_ONCE} operations are under way: wait for one of them", do.id))
+            return
+        asked = self._asked[who, do.id] = _Asked(do, waiting=[reply])
+        self._forget()
+        self._under_way += 1
+        entry = self._audit.begin(who, do.what, do.path)
+        self._start_soon(partial(self._run, asked, entry), name=f"{do.what} {do.path}")
+
+    def _again(self, known: _Asked, do: Do, reply: Reply) -> None:
+        if (known.do.what, known.do.path) != (do.what, do.path):
+            text = f"this id is that of another operation: {known.do.what} {known.do.path}"
+            reply(Wrong("ID_TAKEN", text, do.id))
+        elif known.answer is None:
+            known.waiting.append(reply)
+        else:
+            reply(known.answer)
+
+    def _forget(self) -> None:
+        for key, asked in tuple(self._asked.items()):
+            if len(self._asked) <= REMEMBERED:
+                return
+            if asked.answer is not None:
+                del self._asked[key]
+
+    async def _run(self, asked: _Asked, entry: AuditEntry) -> None:
+        do = asked.do
+        answer: Answer = Wrong("ENDED", "the node has ended meanwhile", do.id)
+        try:
+            answer = await self._outcome(do)
+        finally:
+            self._under_way -= 1
+            asked.answer = answer
+            is_done = isinstance(answer, Done)
+            outcome = answer.outcome if isinstance(answer, Done) else f"{answer.code}: {answer.message}"
+            self._audit.end(entry, "done" if is_done else "failed", outcome)
+            waiting, asked.waiting = asked.waiting, []
+            for reply in waiting:
+                reply(answer)
+            if is_done and do.what == "drain":
+                self._drain()
+
+    async def _outcome(self, do: Do) -> Answer:
+        await trio.lowlevel.checkpoint()
+        try:
+            if do.what in NODE_WIDE:
+                return Done(do.id, do.what, do.path, "draining")
+            return Done(do.id, do.what, do.path, await self._kinds[do.what](do.path))
+        except Refused as refused:
+            return Wrong(refused.code, refused.message, do.id)
+        except NotFound as error:
+            return Wrong("GONE", str(error), do.id)
+        except LmosActorsError as error:
+            cause = f": {error.__cause__}" if error.__cause__ is not None else ""
+            return Wrong("FAILED", f"{error}{cause}"[:1000], do.id)
+
+    # ---- each of them: its outcome in words
+
+    async def _restart(self, path: str) -> str:
+        above, place = self._child(path)
+        spec: Any = place.spec
+        if isinstance(place, Slot) and spec.restart == "temporary":
+            raise Refused(
+                "TEMPORARY",
+                f"{path} is temporary: once it has ended its supervisor knows it no more; "
+                "stop ends it, and who has started it may start it again",
+            )
+        raised = ""
+        if place.status != "stopped":
+            try:
+                await above.terminate_child(place.label)
+            except StopFailed as error:
+                raised = _raised(error)
+        await above.restart_child(place.label)
+        return f"restarted{raised}"
+
+    async def _stop(self, path: str) -> str:
+        above, place = self._child(path)
+        if place.status == "stopped":
+            return "stopped already"
+        try:
+            await above.terminate_child(place.label)
+        except StopFailed as error:
+            return f"stopped{_raised(error)}"
+        return "stopped"
+
+    async def _hold(self, path: str) -> str:
+        slot = self._slot(path)
+        self._held = {each: None for each in self._held if not each.gone}
+        if slot in self._held:
+            return "held already"
+        hold(Ref[Any](slot))
+        self._held[slot] = None
+        return "held"
+
+    async def _release(self, path: str) -> str:
+        slot = self._slot(path)
+        if slot not in self._held:
+            if slot.held:
+                raise Refused("NOT_OURS", f"no operator holds {path}, the program itself does")
+            return "not held"
+        del self._held[slot]
+        release(Ref[Any](slot))
+        return "released; the program itself holds it still" if slot.held else "released"
+
+    def _child(self, path: str) -> tuple[Supervisor, Slot | Supervisor]:
+        """Return what is at a path, and the supervisor that has it as a child. Raises Refused, NotFound."""
+        place = place_at(self._root, path)
+        if place is None:
+            raise NotFound("agent", path)
+        if isinstance(place, Slot):
+            return supervisor_of(place), place
+        parent = place.loop.parent
+        if parent is None:
+            raise Refused("INVALID", "the root supervisor ends with the node: give the path of a child")
+        return Supervisor(parent), place
+
+    def _slot(self, path: str) -> Slot:
+        place = place_at(self._root, path)
+        if place is None:
+            raise NotFound("agent", path)
+        if not isinstance(place, Slot):
+            raise Refused("INVALID", f"{path or 'the root'} is a supervisor: only an agent can be held")
+        return place
+
+
+def _raised(error: StopFailed) -> str:
+    return f", and raised while it ended: {error.__cause__!r}"[:500]
