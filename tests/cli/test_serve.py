@@ -264,8 +264,9 @@ def test_it_says_what_its_end_waits_for(
 
     trio.run(main, clock=MockClock(autojump_threshold=0))
     said = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert said[2] == {"event": "page", "url": "http://here/"}
     assert [each["event"] for each in said[4:]] == ["draining", "waiting", "waiting", "stopped"]
-    assert said[4] == {"event": "waiting", "agents": {"slow": 1}, "connections": 1}
+    assert said[5] == {"event": "waiting", "agents": {"slow": 1}, "connections": 1}
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import trio
 
-from lmos_actors import Agent, ChildSpec, SupervisorSpec, action, open_node
+from lmos_actors import Agent, ChildSpec, Secret, SupervisorSpec, action, open_node
 from lmos_actors.security import Access, Basic, Bearer, Security
 from lmos_actors.supervision import BulkSpec
 from tests.reports.browser import Page, chromium, opened, running
@@ -426,6 +426,21 @@ async def test_a_wrong_log_in_and_a_flood_of_them(page: Page, monkeypatch: pytes
 # ---- attacks
 
 
+class Hoard(Agent):
+    """Keeps much."""
+
+    token: Secret[str] = "nobody sees this"
+
+    def __init__(self) -> None:
+        self.kept = HOSTILE + "x" * 10_000_000
+        self.ring: dict[str, Any] = {"text": TURNED}
+        self.ring["ring"] = self.ring
+
+    @action
+    async def keep(self, text: str) -> None:
+        await trio.sleep_forever()
+
+
 class Turned(Agent):
     """An agent of a class with a name that turns text around."""
 
@@ -454,6 +469,24 @@ async def test_hostile_names_and_texts_are_text(page: Page) -> None:
         assert await page.run("window.bad === undefined && Object.keys(Object.prototype).length === 0")
         assert await page.run("document.querySelectorAll('#app script, #app img').length") == 0
         assert await page.run(f"{ROWS}.every((row) => row.offsetHeight < 40)")
+
+
+async def test_large_values_and_secrets_of_an_agent(page: Page) -> None:
+    tree = SupervisorSpec("root", [ChildSpec("hoard", Hoard, shutdown="brutal")])
+    async with (
+        open_node(tree, listen="ws://127.0.0.1:0", allow_operations=True) as node,
+        trio.open_nursery() as nursery,
+    ):
+        for _ in range(3):
+            nursery.start_soon(node.find(Hoard).invoke, Hoard.keep, HOSTILE + "y" * 4_000_000)
+        await page.visit(url_of(node, "#view=tree&agent=hoard"))
+        await page.until("document.querySelectorAll('.panel tbody tr').length > 0")
+        text = await page.run("document.querySelector('.panel').textContent")
+        assert HOSTILE in text
+        assert "nobody sees this" not in text
+        assert len(text) < 20_000
+        assert await page.run("window.bad === undefined && !document.querySelector('#app script, #app img')")
+        nursery.cancel_scope.cancel()
 
 
 @asynccontextmanager

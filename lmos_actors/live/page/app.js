@@ -28,7 +28,7 @@ class Page {
     this.status = h('p', { class: 'unseen', role: 'status', 'aria-live': 'polite' });
     this.alert = h('p', { class: 'unseen', role: 'alert' });
     this.spark = svg('svg', { class: 'spark', viewBox: `0 0 ${SPARKS - 1} 24`, preserveAspectRatio: 'none', 'aria-hidden': 'true' }, svg('path', { class: 'area' }), svg('path', { class: 'line' }));
-    this.element = h('div', { id: 'app', class: 'live' }, h('header', { class: 'banner' }, h('div', { class: 'place' }, h('div', { class: 'named' }, this.dot, this.title), this.about), this.totals, this.spark, this.who), this.notice, this.tabs, this.main, this.status, this.alert);
+    this.element = h('div', { id: 'app', class: 'live' }, h('header', { class: 'banner' }, h('div', { class: 'place' }, h('div', { class: 'named' }, this.dot, this.title), this.about), this.totals, this.spark, this.who), this.notice, h('nav', { class: 'views', 'aria-label': 'Views' }, this.tabs), this.main, this.status, this.alert);
     addEventListener('hashchange', () => this.show());
     addEventListener('keydown', (event) => this.key(event));
     this.beat = setInterval(() => this.second(), 1000);
@@ -115,7 +115,7 @@ class Page {
     this.wire.hello = null;
     this.form = loginForm(session, () => this.wire.connect());
     this.main.replaceChildren(this.form);
-    const first = this.form.querySelector('input, button');
+    const first = this.form.querySelector('input') || this.form.querySelector('button');
     if (first) first.focus();
     document.documentElement.dataset.ready = 'login';
   }

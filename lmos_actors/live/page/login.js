@@ -4,7 +4,7 @@ function loginForm(session, done) {
   const ways = session.schemes.filter((scheme) => scheme !== 'certificate');
   if (session.viewer || !ways.length) {
     const why = session.viewer ? [h('bdi', {}, session.viewer), ' may not look at this node as a whole. Its access list of the pattern * says who may: the right is inspect.'] : 'This node asks for a client certificate, and this browser has shown none that it knows.';
-    return h('main', { class: 'login' }, h('h2', {}, 'Not allowed'), h('p', {}, why), session.viewer ? button('Log in as somebody else', async () => { await asked('DELETE').catch(() => null); done(); }) : null);
+    return h('div', { class: 'login' }, h('h2', {}, 'Not allowed'), h('p', {}, why), session.viewer ? button('Log in as somebody else', async () => { await asked('DELETE').catch(() => null); done(); }) : null);
   }
   const name = h('input', { id: 'login-name', autocomplete: 'username', autocapitalize: 'none', spellcheck: 'false', maxlength: '256' });
   const password = h('input', { id: 'login-password', type: 'password', autocomplete: 'current-password', maxlength: '4096' });
@@ -34,6 +34,6 @@ function loginForm(session, done) {
     enter.disabled = false;
   };
   choose(way);
-  return h('main', { class: 'login' }, h('h2', {}, 'Log in'), h('p', { class: 'quiet' }, 'This node shows itself to those who run it.'),
+  return h('div', { class: 'login' }, h('h2', {}, 'Log in'), h('p', { class: 'quiet' }, 'This node shows itself to those who run it.'),
     h('form', { onsubmit: submit }, tabs.length > 1 ? h('p', { class: 'tools' }, tabs) : null, ways.map((one) => parts[one]), note, h('p', {}, enter)));
 }
