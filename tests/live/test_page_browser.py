@@ -81,7 +81,8 @@ async def page(address: str) -> AsyncIterator[Page]:
     """A tab that has nothing to complain of at the end, and has asked one server alone."""
     async with opened(address) as tab:
         yield tab
-        assert tab.problems == []
+        # of a node that has ended a browser complains by itself
+        assert [each for each in tab.problems if "ERR_CONNECTION" not in each] == []
         asked = [url for url in tab.requests if not url.startswith("data:")]
         assert len({url.split("/")[2] for url in asked}) == 1, asked
 
@@ -393,6 +394,45 @@ async def test_two_people_of_whom_one_only_looks(address: str, monkeypatch: pyte
         await bob.click(".who button")
         await bob.until("document.documentElement?.dataset.ready === 'login'")
         assert await alice.run(LINK) == "open"
+        assert (alice.problems, bob.problems) == ([], [])
+
+
+async def test_an_operation_is_asked_once_more(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    labels = (
+        "[...document.querySelectorAll('.panel .tools button[data-what]')].map((each) => each.textContent)"
+    )
+    async with guarded(monkeypatch) as node, opened(address) as alice, opened(address) as bob:
+        await log_in(alice, node, "alice", "Token")
+        await log_in(bob, node, "bob", "Name and password")
+        till = node.find(Till, "shop/till")
+        for page, found in ((alice, ["Restart", "Stop", "Hold"]), (bob, [])):
+            await page.run("location.hash = '#view=tree&agent=shop/till'")
+            await page.until("document.querySelectorAll('.panel h3').length > 2")
+            assert await page.run(labels) == found
+        before = till.statistics().restarts
+        await alice.click("[data-what=restart]")
+        await alice.until("document.querySelector('dialog[open]') !== null")
+        await alice.key("Escape")
+        await alice.until("document.querySelector('dialog') === null")
+        assert till.statistics().restarts == before
+        await alice.click("[data-what=hold]")
+        await alice.until("document.activeElement.textContent === 'Cancel'")
+        await alice.click("dialog .main")
+        await alice.until(f"{labels}.includes('Release')")
+        assert await alice.run("document.querySelector('.panel .notice').textContent.startsWith('Hold: ')")
+        await bob.until("document.querySelector('.panel .facts').textContent.includes('held')")
+        await alice.click("[data-what=release]")
+        await alice.click("dialog .main")
+        await alice.until(f"{labels}.includes('Hold')")
+        await alice.click("[data-what=stop]")
+        await alice.click("dialog .main")
+        await alice.until(f"{labels}.includes('Start')")
+        await alice.click("[data-what=start]")
+        await alice.click("dialog .main")
+        await alice.until(f"{labels}.includes('Stop')")
+        await till.ready()
+        await alice.click("#tab-audit")
+        await alice.until("document.querySelector('#view').textContent.includes('alice')")
         assert (alice.problems, bob.problems) == ([], [])
 
 

@@ -94,13 +94,15 @@ class Panel {
     this.buttons(this.may(state).join());
   }
 
-  // What this viewer may do here: what the node says of this place, else what it says of all.
+  // What this viewer may do here: of what the node can do, what its right for the whole node covers.
   may(state) {
-    const { hello } = this.page.wire, all = (hello && hello.operations) || [];
-    if (state.kind === 'gone') return [];
+    const { hello } = this.page.wire;
+    if (!hello || state.kind === 'gone') return [];
     if (state.operations) return state.operations;
-    const fits = this.path === '' ? ['drain'] : state.kind === 'agent' ? ['restart', 'stop', state.held ? 'release' : 'hold'] : ['restart', 'stop'];
-    return fits.filter((what) => all.includes(what));
+    if (!hello.rights.includes('operate')) return [];
+    const again = state.status === 'stopped' ? ['start'] : ['restart', 'stop'];
+    const fits = this.path === '' ? ['drain'] : state.kind === 'agent' ? [...again, state.held ? 'release' : 'hold'] : again;
+    return fits.filter((what) => (hello.operations || []).includes(OPERATIONS[what].as || what));
   }
 
   buttons(may) {

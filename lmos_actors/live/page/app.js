@@ -172,7 +172,8 @@ class Page {
 
   names() {
     const views = this.hello ? this.hello.views : [];
-    return ['tree', ...['top', 'flow'].filter((name) => views.includes(name)), ...views.filter((name) => !APART.has(name))];
+    const known = Object.keys(NAMES), rank = (name) => (known.includes(name) ? known.indexOf(name) : known.length);
+    return ['tree', ...['top', 'flow'].filter((name) => views.includes(name)), ...views.filter((name) => !APART.has(name)).sort((one, other) => rank(one) - rank(other))];
   }
 
   go(change) {

@@ -1,6 +1,6 @@
 // Views that are lists, as the node sends them: what waits for what, dead letters, crashes, connections, and what is to come.
 
-const NAMES = { waiting: 'Waiting', 'dead letters': 'Dead letters', crashes: 'Crashes', connections: 'Connections', directories: 'Directories', relay: 'Relay', omnia: 'Omnia', groups: 'Groups', approvals: 'Approvals', audit: 'Audit' };
+const NAMES = { crashes: 'Crashes', 'dead letters': 'Dead letters', waiting: 'Waiting', connections: 'Connections', directories: 'Directories', relay: 'Relay', omnia: 'Omnia', groups: 'Groups', approvals: 'Approvals', audit: 'Audit' };
 const ABOUT = {
   waiting: 'Who waits for whom. Agents in a circle wait for each other, and none of them goes on before a deadline.',
   'dead letters': 'Messages that reached no agent: why, and where.',
@@ -35,7 +35,7 @@ class ListView {
     this.sections.draw(none ? {} : shown, 'rows' in changed || 'order' in changed ? { ...changed, rows: 1 } : changed, without);
     const last = shown.rows || shown.edges || [], cutOff = !none && state.total > last.length;
     this.note.hidden = !none && !cutOff;
-    put(this.note, none ? EMPTY[this.name] || 'There is nothing.' : `${last.length.toLocaleString('en')} of ${state.total.toLocaleString('en')} are shown.`);
+    put(this.note, none ? EMPTY[this.name] || 'There is nothing.' : !cutOff ? '' : `${last.length.toLocaleString('en')} of ${state.total.toLocaleString('en')} are shown.`);
   }
 }
 

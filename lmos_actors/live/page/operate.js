@@ -1,11 +1,13 @@
 // Operations on what is shown: each is asked once more, in words that say what it does.
 
+// `as` is the operation of the node, where the page has another word for it.
 const OPERATIONS = {
-  restart: { label: 'Restart', asks: 'Restart', about: 'It ends as in a crash, and its supervisor starts it anew. What it holds in memory is lost; what waits in its mailbox stays.', danger: true },
-  stop: { label: 'Stop', asks: 'Stop', about: 'It ends in order, and is not started again. Messages to it become dead letters.', danger: true },
-  hold: { label: 'Hold', asks: 'Hold', about: 'It takes messages in and begins none, until it is released.' },
-  release: { label: 'Release', asks: 'Release', about: 'It goes on with what waits.' },
-  drain: { label: 'Drain the node', asks: 'Drain the node', about: 'It takes no more requests over the network, answers those that are open, and closes all connections: this one too.', danger: true },
+  restart: { label: 'Restart', about: 'It is stopped, within its time for that, and started again. What it keeps in memory alone is lost.', danger: true },
+  start: { label: 'Start', as: 'restart', about: 'It was stopped, and is started again.' },
+  stop: { label: 'Stop', about: 'It is stopped, and stays in the tree: it can be started again, unless it is temporary.', danger: true },
+  hold: { label: 'Hold', about: 'It goes on taking messages in and begins none, over restarts too, until it is released.' },
+  release: { label: 'Release', about: 'It goes on with what waits.' },
+  drain: { label: 'Drain the node', about: 'It takes no more requests and connections, answers those that are open, and its agents go on. This page loses its connection, too.', danger: true },
 };
 
 // The buttons for one place. `may` are the operations that there are.
@@ -16,14 +18,14 @@ function operationButtons(page, path, may, told) {
 async function operate(page, what, path, told) {
   if (!await confirmed(what, path)) return;
   try {
-    told(`${OPERATIONS[what].label}: ${await page.wire.do(what, path)}.`, false);
+    told(`${OPERATIONS[what].label}: ${await page.wire.do(OPERATIONS[what].as || what, path)}.`, false);
   } catch (problem) {
     told(problem.message, true);
   }
 }
 
 function confirmed(what, path) {
-  const { asks, about, danger } = OPERATIONS[what];
+  const { label: asks, about, danger } = OPERATIONS[what];
   return new Promise((answer) => {
     const dialog = h('dialog', { class: 'confirm', 'aria-labelledby': 'confirm-title', onclose: () => { dialog.remove(); answer(dialog.returnValue === 'yes'); } },
       h('h2', { id: 'confirm-title' }, asks, path && what !== 'drain' ? [' ', h('bdi', {}, cut(path, 200))] : null, '?'), h('p', {}, about),
