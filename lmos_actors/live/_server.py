@@ -27,6 +27,7 @@ from ._audit import Audit, AuditView
 from ._crash_text import CrashRows
 from ._flow import Flow, FlowArguments, FlowView
 from ._messages import SUBPROTOCOL, Do, Done, Hello, Refused, Wrong
+from ._node_views import ApprovalsView, MadeView, groups_view, has_groups
 from ._operations import NODE_WIDE, Operations
 from ._page import Page, software
 from ._survey import Survey
@@ -41,13 +42,14 @@ from ._trouble_views import (
 from ._viewer import Viewer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from lmos_actors.actors import Runtime
     from lmos_actors.security import Admission, Guard
     from lmos_actors.supervision import Supervisor
     from lmos_actors.transport import App, Connection, Upgrade
 
+    from ._merge_patch import State
     from ._survey import StartSoon
     from ._viewer import View
 
@@ -72,11 +74,12 @@ OPTIONS: Final = ConnectionOptions(
 class ViewKind:
     """A kind of view: who may open it, its arguments, and what makes one.
 
-    `scope`: those who see the `tree`; those with the right `inspect` for the `node` as a whole; or for the
-    `agent` at the path among the arguments.
+    `scope`: those who see the `tree`; those with the right `inspect` for the `node` as a whole, or for the
+    `agent` at the path among the arguments; or `all`, as the view itself shows only what the viewer may see:
+    then it is made with the viewer's admission, else with the arguments.
     """
 
-    scope: Literal["tree", "node", "agent"]
+    scope: Literal["tree", "node", "agent", "all"]
     arguments: type[Any]
     make: Callable[[Any], View]
 
@@ -85,7 +88,8 @@ class LiveServer:
     """Serves the live view of a node.
 
     `url` is its first address, `guard` decides which viewers are let in; tasks run by `start_soon`. `drain`
-    begins to drain the node, and never blocks.
+    begins to drain the node, and `looks` are more views, of the node as a whole: functions that return their
+    contents. Neither blocks.
     """
 
     def __init__(
@@ -97,6 +101,7 @@ class LiveServer:
         url: str,
         start_soon: StartSoon,
         drain: Callable[[], None],
+        looks: Mapping[str, Callable[[], State]],
     ) -> None:
         self._guard = guard
         self._url = url
@@ -106,6 +111,7 @@ class LiveServer:
         self._draining = False
         self._done = trio.Event()
         self._done.set()
+        self._root = root
         self._start_soon = start_soon
         self._audit = Audit(rt, url)
         self._operations = Operations(root, self._audit, start_soon, drain)
@@ -117,6 +123,9 @@ class LiveServer:
             "agent": ViewKind("agent", AgentArguments, partial(AgentView, rt, root, rows)),
             "waiting": ViewKind("node", NoArguments, partial(WaitingView, rt)),
             "dead letters": ViewKind("node", NoArguments, partial(DeadLettersView, rt)),
+            **{name: ViewKind("node", NoArguments, partial(MadeView, make)) for name, make in looks.items()},
+            "approvals": ViewKind("all", NoArguments, partial(ApprovalsView, root)),
+            "groups": ViewKind("node", NoArguments, partial(MadeView, partial(groups_view, root))),
             "audit": ViewKind("node", NoArguments, partial(AuditView, self._audit)),
             "crashes": ViewKind("node", CrashesArguments, partial(CrashesView, rt, rows)),
             "flow": ViewKind("node", FlowArguments, partial(FlowView, Flow(rt, root, start_soon))),
@@ -157,7 +166,7 @@ class LiveServer:
             viewer="" if admission.principal is None else admission.principal.name,
             rights=[right for right in PERSONAL if admission.allows(NODE, right)],
             operations=self._operations.names,
-            views=sorted(name for name, kind in self._kinds.items() if self._may_see(admission, kind)),
+            views=self._views(admission),
         )
         do = partial(self._do, admission)
         viewer = Viewer(connection, hello, partial(self._open, admission), admission, do)
@@ -187,13 +196,22 @@ class LiveServer:
         except msgspec.ValidationError as error:
             raise Refused("INVALID", f"the arguments of {name!r}: {error}") from None
         about = public_name(taken.path) if kind.scope == "agent" else NODE
-        if not (self._sees_tree(admission) if kind.scope == "tree" else admission.allows(about, "inspect")):
+        if not self._may_see(admission, kind, about):
             raise Refused("FORBIDDEN", self._why_not("inspect", about))
-        return kind.make(taken)
+        return kind.make(admission if kind.scope == "all" else taken)
 
-    def _may_see(self, admission: Admission, kind: ViewKind) -> bool:
-        """Return whether a view may be opened; that of an agent for all agents that no other list names."""
-        return self._sees_tree(admission) if kind.scope == "tree" else admission.allows(NODE, "inspect")
+    def _may_see(self, admission: Admission, kind: ViewKind, about: str = NODE) -> bool:
+        """Return whether a view may be opened; `about`: that of this agent."""
+        if kind.scope == "all":
+            return True
+        return self._sees_tree(admission) if kind.scope == "tree" else admission.allows(about, "inspect")
+
+    def _views(self, admission: Admission) -> list[str]:
+        """Return the views that a viewer may open; `groups` where there are some."""
+        shown = {name: kind for name, kind in self._kinds.items() if self._may_see(admission, kind)}
+        if not has_groups(self._root):
+            shown.pop("groups", None)
+        return sorted(shown)
 
     def _why_not(self, right: str, about: str) -> str:
         """Return why somebody lacks a right, with what grants it."""

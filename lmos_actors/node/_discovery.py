@@ -66,6 +66,7 @@ class Discovery:
         self._registration = options.registration
         self._announcing_scope = trio.CancelScope()
         self._announcing_ended = trio.Event()
+        connections.registrations = lambda: self.registrations
         rt.spread = self._spread
         if options.uses_directories:
             rt.seeker = self

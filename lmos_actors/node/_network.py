@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from lmos_actors.actors import Ref, Runtime
     from lmos_actors.bindings import Descriptions, Exposure, LmosServer, Peers
+    from lmos_actors.discovery import Registered
     from lmos_actors.facades.omnia import OmniaServer
     from lmos_actors.facades.relay import Bridge, RelayBridge, RelayServer
     from lmos_actors.observe import Metrics
@@ -74,6 +75,11 @@ class Connections:
 
     approvals: NodeApprovals | None = None
     """The way to people who approve; once the node has a root."""
+
+    registrations: Callable[[], tuple[Registered, ...]] | None = None
+    """Returns the state of the registration at each directory."""
+
+    _omnia_server: OmniaServer | None = None
     page_url: str | None = None
     """The address of its page for browsers."""
 
@@ -243,7 +249,7 @@ class Connections:
     ) -> Callable[[Upgrade], Accept | Refuse]:
         """Add what else than LMOS the node speaks: its HTTP routes; return what decides about WebSockets."""
         route: Callable[[Upgrade], Accept | Refuse] = server.accept
-        facade = self._omnia(exposure, guard, url)
+        facade = self._omnia_server = self._omnia(exposure, guard, url)
         if facade is not None:
             server.join(facade)
             more += facade.routes()
@@ -271,10 +277,35 @@ class Connections:
 
         self.page_url = f"{url}/"
         live = LiveServer(
-            self._rt, root, guard=guard, url=url, start_soon=self.start_soon, drain=self._begin_drain
+            self._rt,
+            root,
+            guard=guard,
+            url=url,
+            start_soon=self.start_soon,
+            drain=self._begin_drain,
+            looks=self._looks(root, server),
         )
         server.join(live)
         return partial(live.route, route), live.page(app)
+
+    def _looks(self, root: Supervisor, server: LmosServer) -> dict[str, Callable[[], dict[str, Any]]]:
+        """Return what the page shows of the network, by the names of its views."""
+        from ._page_views import connections_view, directories_view, omnia_view, relay_view
+
+        found: dict[str, Callable[[], dict[str, Any]]] = {
+            "connections": lambda: connections_view(
+                zip(self.urls, self._doors, strict=False), server, self._peers, self.budget, self.failures
+            ),
+            "directories": lambda: directories_view(
+                root, () if self.registrations is None else self.registrations()
+            ),
+        }
+        if self.relay is not None or self._bridges:
+            found["relay"] = lambda: relay_view(self.relay, self._bridges)
+        facade = self._omnia_server
+        if facade is not None:
+            found["omnia"] = lambda: omnia_view(facade)
+        return found
 
     def _sessions(self) -> Sessions | None:
         """Return the sessions of people at the page; None where there is none, or nobody has to log in."""

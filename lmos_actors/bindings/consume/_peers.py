@@ -18,7 +18,7 @@ from ..lmos._peer import Habits, Headers, Peer
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterable
 
     from lmos_actors.actors import Runtime
     from lmos_actors.security import Credentials
@@ -165,6 +165,11 @@ class Peers:
         for no other.
         """
         return headers_with(self.credentials, url, given)
+
+    @property
+    def known(self) -> Iterable[RemotePeer]:
+        """All addresses that the node is connected to, or tries to connect to."""
+        return self._peers.values()
 
     def statistics(self) -> dict[str, int]:
         """Count: addresses, those connected now, requests without an answer."""

@@ -29,7 +29,7 @@ from ._server_context import NAMES_COMPARED, ServerContext
 from ._server_memories import AnswerMemories
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from lmos_actors.actors import Runtime
     from lmos_actors.security import Admission, Guard
@@ -226,6 +226,11 @@ class LmosServer:
     async def wait_closed(self) -> None:
         """Wait until no connection is left."""
         await self._empty.wait()
+
+    @property
+    def served(self) -> Iterable[ServerConnection]:
+        """The connections that there are."""
+        return self._served.keys()
 
     def statistics(self) -> ServerStatistics:
         """Count what there is now."""

@@ -98,7 +98,8 @@ class OmniaConnection:
         self._connection = connection
         self._calls = calls
         self._link = found.link
-        self._name = found.name
+        self._name = self.agent = found.name
+        """The public name of the agent."""
         self._cls = cast("type[ChatAgent]", found.cls)
         self._admission = admission
         self.principal = principal_of(admission)

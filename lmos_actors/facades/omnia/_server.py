@@ -30,7 +30,7 @@ from ._options import OmniaOptions
 from ._uploads import Uploads
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from starlette.routing import BaseRoute
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from lmos_actors.security import Admission, Guard
     from lmos_actors.transport import Connection, Upgrade
 
-    from ._context import StartSoon
+    from ._context import SessionKey, StartSoon
 
 SUBPROTOCOL: Final = "lmosprotocol"
 AGENTS: Final = "/api/agents/"
@@ -229,6 +229,16 @@ class OmniaServer:
         """Wait until no turn and no call is in progress, and the connections are closed."""
         await self._calls.wait_done()
         await self._done.wait()
+
+    @property
+    def served(self) -> Iterable[OmniaConnection]:
+        """The connections that there are."""
+        return self._served.keys()
+
+    @property
+    def watched(self) -> Mapping[SessionKey, Collection[object]]:
+        """The sessions whose turns other connections see too, and these."""
+        return self._context.watchers
 
     def statistics(self) -> OmniaStatistics:
         """Count what there is now."""

@@ -143,6 +143,16 @@ class Bridge:
         """The mailbox seats that far requests take, by peer."""
         return self._context.seats
 
+    @property
+    def is_connected(self) -> bool:
+        """Whether the relay has taken the agent."""
+        return self._connected.is_set()
+
+    @property
+    def answering(self) -> int:
+        """How many questions are being answered."""
+        return self._answering
+
     def settled(self) -> None:
         """Take note that a request is no longer open: its answer is still to be sent."""
 

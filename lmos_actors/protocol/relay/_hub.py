@@ -237,6 +237,11 @@ class Hub:
         for each in self.extensions:
             each.left(agent.id)
 
+    @property
+    def connections(self) -> tuple[HubConnection, ...]:
+        """The connections of all agents that are connected."""
+        return tuple(self._open.values())
+
     def end_all(self, code: int, reason: str) -> None:
         """Have all connections closed."""
         for connection in tuple(self._open.values()):

@@ -1,0 +1,102 @@
+"""Views whose content is made elsewhere: of the network, by the node; of approvals and of a deployment."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from lmos_actors.actors import Slot
+from lmos_actors.bindings import public_name
+from lmos_actors.supervision import place_at
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lmos_actors.security import Admission
+    from lmos_actors.supervision import Supervisor
+
+    from ._merge_patch import State
+    from ._trouble_views import NoArguments
+
+APPROVALS: Final = "approvals"
+"""The path of the agent that keeps approvals."""
+
+LAUNCHER: Final = "control/launcher"
+"""The path of the agent that launches a deployment, on the node of `up`."""
+
+MOST_APPROVALS: Final = 300
+CHARACTERS: Final = 2_000
+"""Of the data of one question."""
+
+
+class MadeView:
+    """A view whose content a function returns, which never blocks."""
+
+    is_busy = False
+
+    def __init__(self, make: Callable[[], State], _arguments: NoArguments) -> None:
+        self._make = make
+
+    def content(self) -> State:
+        """Return it."""
+        return self._make()
+
+
+class ApprovalsView:
+    """What waits for a decision, and the last decided, as far as the viewer may decide it."""
+
+    is_busy = False
+
+    def __init__(self, root: Supervisor, admission: Admission) -> None:
+        self._root = root
+        self._admission = admission
+
+    def content(self) -> State:
+        """Return the questions by their ids: those that wait first, each kind the newest first."""
+        place = place_at(self._root, APPROVALS)
+        agent: Any = place.agent if isinstance(place, Slot) else None
+        if not hasattr(agent, "kept"):  # no import of its class, which loads the stores
+            return {"waiting": 0, "order": [], "rows": {}}
+        allows = self._admission.allows
+        mine = [each for each in reversed(agent.kept()) if allows(public_name(each.agent), "approve")]
+        mine.sort(key=lambda each: each.state != "waiting")
+        rows = {each.id: _row(each) for each in mine[:MOST_APPROVALS]}
+        waiting = sum(each.state == "waiting" for each in mine)
+        return {"waiting": waiting, "order": list(rows), "rows": rows}
+
+
+def _row(approval: Any) -> State:
+    members = {name: value for name, value in msgspec.structs.asdict(approval).items() if value is not None}
+    data = members.pop("data", None)
+    if data is not None:
+        text = msgspec.json.encode(data).decode()
+        members["data"] = text if len(text) <= CHARACTERS else f"{text[: CHARACTERS - 1]}…"
+    return members
+
+
+def has_groups(root: Supervisor) -> bool:
+    """Return whether the node is that of a launcher."""
+    return _launcher(root) is not None
+
+
+def groups_view(root: Supervisor) -> State:
+    """Return the groups and processes of the deployment that this node has launched; {} for any other."""
+    launcher = _launcher(root)
+    if launcher is None:
+        return {}
+    plain = msgspec.to_builtins(launcher.status())
+    found: State = _without_null(plain)
+    return found
+
+
+def _launcher(root: Supervisor) -> Any:
+    place = place_at(root, LAUNCHER)
+    agent = place.agent if isinstance(place, Slot) else None
+    return getattr(agent, "launcher", None)
+
+
+def _without_null(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _without_null(item) for name, item in value.items() if item is not None}  # pyright: ignore
+    return [_without_null(item) for item in value] if isinstance(value, list) else value  # pyright: ignore

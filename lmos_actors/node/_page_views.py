@@ -1,0 +1,166 @@
+"""What the page of a node shows of its network: connections, directories, a relay, Omnia's protocol.
+
+Functions that return plain data without null, at once, and within bounds; see `docs/reference/live.md`.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+
+from lmos_actors.errors import text_of
+from lmos_actors.supervision import place_at
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from lmos_actors._core import Budget
+    from lmos_actors.bindings import LmosServer, Peers
+    from lmos_actors.discovery import Registered
+    from lmos_actors.facades.omnia import OmniaServer
+    from lmos_actors.facades.relay import Bridge, RelayServer
+    from lmos_actors.supervision import Supervisor
+    from lmos_actors.transport import FrontDoor
+
+    State = dict[str, Any]
+
+ROWS: Final = 200
+UNSENT: Final = 20
+"""Messages to one node that wait to be sent and are named."""
+FAILURES: Final = 10
+CHARACTERS: Final = 300
+
+
+def connections_view(
+    doors: Iterable[tuple[str, FrontDoor]],
+    server: LmosServer,
+    peers: Peers | None,
+    budget: Budget,
+    failures: Sequence[BaseException],
+) -> State:
+    """Return the front doors, who is connected, to whom the node is connected, and the memory held."""
+    served, known = list(server.served), [] if peers is None else list(peers.known)
+    return {
+        "doors": [{"url": url, **_counts(door)} for url, door in doors],
+        "clients": [_client(each) for each in served[:ROWS]],
+        "clients_total": len(served),
+        "peers": [_peer(each) for each in known[:ROWS]],
+        "peers_total": len(known),
+        "memory": attrs.asdict(budget.statistics()),
+        "draining": server.statistics().draining,
+        "turned_away": {str(status): count for status, count in server.not_let_in.items()},
+        "failures": [_text(error) for error in list(failures)[-FAILURES:]],
+    }
+
+
+def _counts(door: FrontDoor) -> State:
+    counts = attrs.asdict(door.statistics())
+    return {**counts, "refused": dict(counts["refused"])}
+
+
+def _client(each: Any) -> State:
+    """Return one connection of a client that speaks LMOS."""
+    counts, passed = each.session.statistics(), each.connection.statistics()
+    return {
+        "peer": each.label,
+        **_named("principal", each.principal),
+        "open": counts.open,
+        "listening": counts.listening,
+        "waiting": counts.waiting,
+        "waiting_bytes": counts.waiting_bytes,
+        "held_bytes": each.connection.account.bytes,
+        "draining": each.draining,
+        **attrs.asdict(passed),
+    }
+
+
+def _peer(each: Any) -> State:
+    unsent = list(islice(each.unsent(), UNSENT + 1))
+    return {
+        "place": each.place,
+        "connected": each.is_connected,
+        "open": each.open_requests,
+        "unsent": [
+            {"for": kind, "agent": message.path, "affordance": message.affordance}
+            for kind, message in unsent[:UNSENT]
+        ],
+        "more_unsent": len(unsent) > UNSENT,
+    }
+
+
+def _named(name: str, value: Any) -> State:
+    return {} if value is None else {name: value}
+
+
+def _text(error: BaseException) -> str:
+    return f"{type(error).__name__}: {text_of(error)}"[:CHARACTERS]
+
+
+def directories_view(root: Supervisor, registrations: Sequence[Registered]) -> State:
+    """Return the registrations of the node's agents, and the directory that it hosts, if it does."""
+    hosted: Any = place_at(root, "directory")
+    agent = getattr(hosted, "agent", None)
+    total, revision = getattr(agent, "total", None), getattr(agent, "revision", None)
+    own = {} if total is None else {"hosted": {"total": total, "revision": revision}}
+    return {
+        "registrations": [
+            {
+                "directory": each.directory,
+                "agents": each.agents,
+                "refused": {path: why[:CHARACTERS] for path, why in islice(each.refused.items(), ROWS)},
+                **_named("failure", each.failure),
+            }
+            for each in registrations
+        ],
+        **own,
+    }
+
+
+def relay_view(relay: RelayServer | None, bridges: Sequence[Bridge]) -> State:
+    """Return the agents on the relay that the node is, with what waits for each, and its own bridges."""
+    found: State = {
+        "bridges": [
+            {
+                "url": each.options.url,
+                **_named("agent", each.options.agent),
+                "connected": each.is_connected,
+                "answering": each.answering,
+            }
+            for each in bridges[:ROWS]
+        ]
+    }
+    hub = None if relay is None else relay.place.hub
+    if relay is None or hub is None:
+        return found
+    members = hub.hub.connections
+    found["hub"] = {
+        **attrs.asdict(hub.statistics()),
+        "members": [
+            {"agent": each.agent, "waiting_bytes": each.outbox.waiting_bytes, "dropped": each.outbox.dropped}
+            for each in members[:ROWS]
+        ],
+    }
+    return found
+
+
+def omnia_view(server: OmniaServer) -> State:
+    """Return the connections of clients that speak Omnia's protocol, and counts of turns and calls."""
+    counts = server.statistics()
+    return {
+        "counts": attrs.asdict(counts),
+        "clients": [
+            {
+                "agent": each.agent,
+                **_named("principal", each.principal),
+                "turns": each.turns,
+                "watches": each.watches,
+            }
+            for each in islice(server.served, ROWS)
+        ],
+        "watched": [
+            {"agent": agent, "session": session, "watchers": len(watchers)}
+            for (agent, _, session), watchers in islice(server.watched.items(), ROWS)
+        ],
+    }
