@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from lmos_actors.actors import Runtime
 
     from ._merge_patch import State
+    from ._sight import Sight
     from ._survey import StartSoon
 
 KEEP: Final = 5.0
@@ -266,8 +267,9 @@ class FlowView:
 
     is_busy = False
 
-    def __init__(self, flow: Flow, arguments: FlowArguments) -> None:
+    def __init__(self, flow: Flow, sees: Sight, arguments: FlowArguments) -> None:
         self._flow = flow
+        self._sees = sees
         self._arguments = arguments
 
     def content(self) -> State:
@@ -294,7 +296,7 @@ class FlowView:
 
     def _wants(self, record: State) -> bool:
         wanted = self._arguments
-        if not _is_below(record["agent"], wanted.paths):
+        if not (_is_below(record["agent"], wanted.paths) and self._sees(record["agent"])):
             return False
         if wanted.trace is not None and record.get("trace") != wanted.trace:
             return False

@@ -7,16 +7,15 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from lmos_actors.actors import Slot
-from lmos_actors.bindings import public_name
 from lmos_actors.supervision import place_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from lmos_actors.security import Admission
     from lmos_actors.supervision import Supervisor
 
     from ._merge_patch import State
+    from ._sight import Sight
     from ._trouble_views import NoArguments
 
 APPROVALS: Final = "approvals"
@@ -48,9 +47,9 @@ class ApprovalsView:
 
     is_busy = False
 
-    def __init__(self, root: Supervisor, admission: Admission) -> None:
+    def __init__(self, root: Supervisor, decides: Sight, _arguments: NoArguments) -> None:
         self._root = root
-        self._admission = admission
+        self._decides = decides
 
     def content(self) -> State:
         """Return the questions by their ids: those that wait first, each kind the newest first."""
@@ -58,8 +57,7 @@ class ApprovalsView:
         agent: Any = place.agent if isinstance(place, Slot) else None
         if not hasattr(agent, "kept"):  # no import of its class, which loads the stores
             return {"waiting": 0, "order": [], "rows": {}}
-        allows = self._admission.allows
-        mine = [each for each in reversed(agent.kept()) if allows(public_name(each.agent), "approve")]
+        mine = [each for each in reversed(agent.kept()) if self._decides(each.agent)]
         mine.sort(key=lambda each: each.state != "waiting")
         rows = {each.id: _row(each) for each in mine[:MOST_APPROVALS]}
         waiting = sum(each.state == "waiting" for each in mine)

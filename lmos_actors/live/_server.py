@@ -30,6 +30,7 @@ from ._messages import SUBPROTOCOL, Do, Done, Hello, Refused, Wrong
 from ._node_views import ApprovalsView, MadeView, groups_view, has_groups
 from ._operations import NODE_WIDE, Operations
 from ._page import Page, software
+from ._sight import Sight
 from ._survey import Survey
 from ._tree_view import FindArguments, FindView, TopArguments, TopView, TreeArguments, TreeView
 from ._trouble_views import (
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from lmos_actors.actors import Runtime
-    from lmos_actors.security import Admission, Guard
+    from lmos_actors.security import Admission, Guard, Verb
     from lmos_actors.supervision import Supervisor
     from lmos_actors.transport import App, Connection, Upgrade
 
@@ -75,13 +76,14 @@ class ViewKind:
     """A kind of view: who may open it, its arguments, and what makes one.
 
     `scope`: those who see the `tree`; those with the right `inspect` for the `node` as a whole, or for the
-    `agent` at the path among the arguments; or `all`, as the view itself shows only what the viewer may see:
-    then it is made with the viewer's admission, else with the arguments.
+    `agent` at the path among the arguments; or `all`, as the view itself shows only what its viewer may see.
+    `sight` is the right that such a view is made with, as it shows what is inside some agents.
     """
 
     scope: Literal["tree", "node", "agent", "all"]
     arguments: type[Any]
-    make: Callable[[Any], View]
+    make: Callable[..., View]
+    sight: Verb | None = None
 
 
 class LiveServer:
@@ -122,13 +124,13 @@ class LiveServer:
             "top": ViewKind("tree", TopArguments, partial(TopView, root, self._survey)),
             "agent": ViewKind("agent", AgentArguments, partial(AgentView, rt, root, rows)),
             "waiting": ViewKind("node", NoArguments, partial(WaitingView, rt)),
-            "dead letters": ViewKind("node", NoArguments, partial(DeadLettersView, rt)),
+            "dead letters": ViewKind("node", NoArguments, partial(DeadLettersView, rt), "inspect"),
             **{name: ViewKind("node", NoArguments, partial(MadeView, make)) for name, make in looks.items()},
-            "approvals": ViewKind("all", NoArguments, partial(ApprovalsView, root)),
+            "approvals": ViewKind("all", NoArguments, partial(ApprovalsView, root), "approve"),
             "groups": ViewKind("node", NoArguments, partial(MadeView, partial(groups_view, root))),
             "audit": ViewKind("node", NoArguments, partial(AuditView, self._audit)),
-            "crashes": ViewKind("node", CrashesArguments, partial(CrashesView, rt, rows)),
-            "flow": ViewKind("node", FlowArguments, partial(FlowView, Flow(rt, root, start_soon))),
+            "crashes": ViewKind("node", CrashesArguments, partial(CrashesView, rt, rows), "inspect"),
+            "flow": ViewKind("node", FlowArguments, partial(FlowView, Flow(rt, root, start_soon)), "inspect"),
         }
 
     # ---- which connections
@@ -198,7 +200,9 @@ class LiveServer:
         about = public_name(taken.path) if kind.scope == "agent" else NODE
         if not self._may_see(admission, kind, about):
             raise Refused("FORBIDDEN", self._why_not("inspect", about))
-        return kind.make(admission if kind.scope == "all" else taken)
+        if kind.sight is None:
+            return kind.make(taken)
+        return kind.make(Sight(admission, kind.sight), taken)
 
     def _may_see(self, admission: Admission, kind: ViewKind, about: str = NODE) -> bool:
         """Return whether a view may be opened; `about`: that of this agent."""

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from ._crash_text import CrashRows
     from ._merge_patch import State
+    from ._sight import Sight
 
 EDGES: Final = 300
 CIRCLES: Final = 20
@@ -22,6 +23,7 @@ LETTERS: Final = 200
 REPORTS: Final = 100
 WHOLE: Final = 10
 """Crash reports that are shown whole at once."""
+HIDDEN_LETTER: Final = {"message": "***", "reason": "***", "hidden": True}
 SECONDS: Final = 0.005
 """Seconds that rendering crash reports takes in one step."""
 CHARACTERS: Final = 500
@@ -74,20 +76,24 @@ class DeadLettersView:
 
     is_busy = False
 
-    def __init__(self, rt: Runtime, _arguments: NoArguments) -> None:
+    def __init__(self, rt: Runtime, sees: Sight, _arguments: NoArguments) -> None:
         self._rt = rt
+        self._sees = sees
 
     def content(self) -> State:
-        """Return them, and how many there have been."""
-        rt = self._rt
+        """Return them, and how many there have been; of agents that the viewer may not see, no message."""
+        rt, sees = self._rt, self._sees
         newest = enumerate(islice(reversed(rt.dead_letters), LETTERS))
         rows = {
             str(rt.dead_letter_count - place): {
                 "time": letter.time,
                 "agent": letter.agent,
                 "affordance": letter.affordance[:CHARACTERS],
-                "message": letter.message,
-                "reason": letter.reason[:CHARACTERS],
+                **(
+                    {"message": letter.message, "reason": letter.reason[:CHARACTERS]}
+                    if sees(letter.agent)
+                    else HIDDEN_LETTER
+                ),
                 **({} if letter.sender is None else {"from": letter.sender}),
             }
             for place, letter in newest
@@ -104,15 +110,19 @@ class CrashesArguments(Struct, forbid_unknown_fields=True):
 class CrashesView:
     """The last crash reports, the newest first, by their numbers."""
 
-    def __init__(self, rt: Runtime, rows: CrashRows, arguments: CrashesArguments) -> None:
+    def __init__(self, rt: Runtime, rows: CrashRows, sees: Sight, arguments: CrashesArguments) -> None:
         self._rt = rt
         self._rows = rows
+        self._sees = sees
         self._open = arguments.open
         self.is_busy = True
         """Whether reports are still to be rendered."""
 
     def content(self) -> State:
-        """Return them as far as they are rendered, and how many there have been."""
+        """Return them as far as they are rendered, and how many there have been.
+
+        Of agents that the viewer may not see only that there was a crash.
+        """
         crashes, until = self._rt.crashes, perf_counter() + SECONDS
         rows: dict[str, State] = {}
         self.is_busy = False
@@ -121,6 +131,8 @@ class CrashesView:
             if perf_counter() >= until and not self._rows.has(report):
                 self.is_busy = True
                 break
-            whole = number in self._open
-            rows[str(number)] = self._rows.row(report) if whole else self._rows.short(report)
+            row = self._rows.row(report) if number in self._open else self._rows.short(report)
+            if not self._sees(report.agent):
+                row = {**{name: row[name] for name in ("agent", "class", "life", "time")}, "hidden": True}
+            rows[str(number)] = row
         return {"total": crashes.count, "order": list(rows), "rows": rows}

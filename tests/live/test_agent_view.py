@@ -24,7 +24,7 @@ from lmos_actors import (
     open_node,
     prop,
 )
-from lmos_actors.actors import hold
+from lmos_actors.actors import hold, release
 from lmos_actors.errors import AgentDied
 from lmos_actors.transport import ConnectFailed, MemoryNetwork
 from tests.live.watching import SECURITY, as_viewer, watching
@@ -347,8 +347,10 @@ async def test_what_is_lost_and_what_waits_in_circles(virtual_clock: MockClock) 
         ((first, second),) = watcher.views["it"]["circles"]
         assert {first["waiter"], second["waiter"]} == {"a", "b"}
         till = node.find(Till, "till")
+        hold(till)
         await till.tell(Till.fail, "x")
         await till.tell(Till.pay, 1, "pin-9999")
+        release(till)
         await watcher.until(lambda: watcher.views.get("lost", {}).get("order") == ["1"])
         row = watcher.views["lost"]["rows"]["1"]
         assert (row["agent"], row["affordance"], row["message"]) == ("till", "pay", "(1, '***')")
@@ -385,3 +387,35 @@ async def test_an_agent_is_seen_by_those_with_the_right_over_it(virtual_clock: M
             await watcher.until(lambda: len(watcher.errors) == 5 and watcher.views)
             assert list(watcher.views) == ["till"]
             assert {error["code"] for error in watcher.errors} == {"FORBIDDEN"}
+
+
+async def test_node_wide_views_leave_out_what_is_inside_agents_of_others(virtual_clock: MockClock) -> None:
+    network = MemoryNetwork()
+    tree = SupervisorSpec("root", [ChildSpec("till", Till), ChildSpec("vault", Till)])
+    async with open_node(tree, listen=PLACE, network=network, security=SECURITY) as node:
+        for path in ("till", "vault"):
+            agent = node.find(Till, path)
+            hold(agent)
+            await agent.tell(Till.fail, f"inside {path}")
+            await agent.tell(Till.pay, 1, "pin")
+            release(agent)
+            await trio.sleep(1)
+        for viewer, texts in (("ann", ["inside vault", "inside till"]), ("bob", ["inside till"])):
+            async with watching(PLACE, network, as_viewer(viewer)) as watcher:
+                watcher.look("crashes", "crashes", open=[1, 2])
+                watcher.look("dead letters", "lost")
+                watcher.look("flow", "flow")
+                await watcher.until(lambda watcher=watcher: len(watcher.views) == 3)
+                await watcher.until(lambda watcher=watcher: len(watcher.views["crashes"]["order"]) == 2)
+                for path in ("till", "vault"):
+                    await node.find(Till, path).invoke(Till.pay, 5, "pin")
+                await watcher.until(lambda watcher=watcher: watcher.views["flow"]["records"])
+                await trio.sleep(5)
+                shown = json.dumps([watcher.changes, watcher.views])
+                assert [text for text in ("inside vault", "inside till") if text in shown] == texts
+                agents = {row["agent"] for row in watcher.views["flow"]["records"].values()}
+                assert agents == {text.removeprefix("inside ") for text in texts}
+                rows = watcher.views["lost"]["rows"].values()
+                assert [row["agent"] for row in rows if "hidden" not in row] == [
+                    text.removeprefix("inside ") for text in texts
+                ]
