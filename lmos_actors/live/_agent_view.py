@@ -217,12 +217,13 @@ def _named(names: Iterable[str]) -> list[str]:
     return list(islice(names, NAMES))
 
 
-_PLAIN: Final = {MONITORS: "monitors", ALL_EVENTS: "all events"}
+_PLAIN: Final[dict[str, str]] = {MONITORS: "monitors", ALL_EVENTS: "all events"}
 
 
 def _listeners(sinks: Any) -> State:
     """Return how many listen to what: `units` is a property, `!asked` an event."""
-    few = islice(sinks.by_key.items(), NAMES)
+    by_key: dict[str, Any] = sinks.by_key
+    few = islice(by_key.items(), NAMES)
     return {_PLAIN.get(key, key.removeprefix("?")): len(listening) for key, listening in few}
 
 
@@ -240,11 +241,11 @@ def _durable(slot: Slot) -> State:
 
 def _class(slot: Slot) -> State:
     """Return the class of an agent and what it offers; the name alone where no agent is there to be asked."""
-    agent = slot.agent
-    cls = type(agent) if agent is not None else agent_class(slot.spec)
+    agent: Any = slot.agent
+    cls: Any = agent.__class__ if agent is not None else agent_class(slot.spec)
     if cls is None:
         return {"class": class_name(slot)}
-    own: State = {"class": cls.__name__, "module": cls.__module__, "contract": contract_of(cast("Any", cls))}
+    own: State = {"class": cls.__name__, "module": cls.__module__, "contract": contract_of(cls)}
     has_behaviour = agent is not None and agent.__contract__.behaviours
     return {**own, "behaviour": agent.behaviour} if has_behaviour else own
 

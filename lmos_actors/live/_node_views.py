@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -25,6 +26,9 @@ LAUNCHER: Final = "control/launcher"
 """The path of the agent that launches a deployment, on the node of `up`."""
 
 MOST_APPROVALS: Final = 300
+PROCESSES: Final = 50
+"""Of a deployment whose last lines are shown."""
+
 CHARACTERS: Final = 2_000
 """Of the data of one question."""
 
@@ -85,7 +89,8 @@ def groups_view(root: Supervisor) -> State:
         return {}
     plain = msgspec.to_builtins(launcher.status())
     found: State = _without_null(plain)
-    return found
+    newest: dict[str, Any] = launcher.logs.newest
+    return {**found, "lines": {process: list(lines) for process, lines in islice(newest.items(), PROCESSES)}}
 
 
 def _launcher(root: Supervisor) -> Any:

@@ -77,7 +77,7 @@ def _client(each: Any) -> State:
 
 
 def _peer(each: Any) -> State:
-    unsent = list(islice(each.unsent(), UNSENT + 1))
+    unsent: list[tuple[str, Any]] = list(islice(each.unsent(), UNSENT + 1))
     return {
         "place": each.place,
         "connected": each.is_connected,

@@ -82,6 +82,9 @@ async def test_the_last_lines_are_kept_over_rotations(tmp_path: Path) -> None:
     assert [line.split()[0] for line in last[1::2]] == [str(number) for number in range(count - 75, count)]
     assert [logs.last("weather/1", each) for each in (0, -3, 1)] == [[], [], [f"{count - 1} after"]]
     assert logs.last("weather/2", 5) == []
+    newest = list(logs.newest["weather/1"])
+    assert (len(newest), newest[-1]) == (20, f"{count - 1} after")
+    assert max(map(len, newest)) == 500
 
 
 async def test_a_launcher_goes_on_with_the_files_of_the_last_one(tmp_path: Path) -> None:

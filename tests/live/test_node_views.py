@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator  # noqa: TC003 -- types of agents are read
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import trio
 
 from lmos_actors import Agent, ChildSpec, SupervisorSpec, action, open_node
+from lmos_actors.deployment import LogFiles
 from lmos_actors.facades import ChatAgent, ChatTurn, open_chat, open_relay, register_on_relay
 from lmos_actors.security import Access, BearerToken, Credentials, Security
 from lmos_actors.transport import MemoryNetwork, TcpNetwork
@@ -156,6 +158,10 @@ class Launches(Agent):
 class Launcher:
     """Says how its processes are."""
 
+    def __init__(self) -> None:
+        self.logs = LogFiles(Path("none"))
+        self.logs.newest["web/1"].extend(f"line {n}" for n in range(25))
+
     def status(self) -> dict[str, Any]:
         replica = {"number": 1, "state": "ready", "pid": None, "urls": (), "why": ""}
         return {
@@ -178,3 +184,4 @@ async def test_the_groups_of_a_deployment(virtual_clock: MockClock) -> None:
         view = await watcher.until(lambda: watcher.views.get("it"))
         replica = {"number": 1, "state": "ready", "urls": [], "why": ""}
         assert view["groups"] == [{"name": "web", "replicas": [replica]}]
+        assert view["lines"] == {"web/1": [f"line {n}" for n in range(5, 25)]}

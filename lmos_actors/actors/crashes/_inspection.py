@@ -7,7 +7,7 @@ up. What is marked secret is not shown, also where it stands in another text.
 from __future__ import annotations
 
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from ..values import Secrets
 from ._report_values import Message, fields_given, fields_of, message_of
@@ -28,11 +28,12 @@ class Inspection:
     """One look at an agent: `slot` is its place, `items` are those of its mailbox and runs to be shown."""
 
     def __init__(self, slot: Any, items: Sequence[Any] = ()) -> None:
-        agent = slot.agent
+        agent: Any = slot.agent
+        kind = cast("type", type(agent))
         self._values: Values = (
             fields_given(slot.spec.factory)
             if agent is None
-            else fields_of(type(agent), dict(islice(agent.__dict__.items(), FIELDS)))
+            else fields_of(kind, dict(islice(agent.__dict__.items(), FIELDS)))
         )
         self._messages = [message_of(item) for item in items]
         self._room = ROOM

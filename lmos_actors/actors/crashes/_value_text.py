@@ -196,7 +196,8 @@ _OURS: Final = f"{__name__.partition('.')[0]}."
 
 def _read_field(value: Any, name: str) -> Any:
     """Return a field of a record without any code of its class; None for one that is computed."""
-    return None if isinstance(getattr(type(value), name, None), property) else field_of(value, name)
+    kind = cast("Any", type(value))
+    return None if isinstance(getattr(kind, name, None), property) else field_of(value, name)
 
 
 def _named(value: Any, room: int) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import attrs
 from rich.console import Group
@@ -22,7 +22,22 @@ State = dict[str, Any]
 LINES: Final = 12
 """Of one stack that are shown."""
 
-_HEAD: Final = ("kind", "name", "fields", "mailbox", "runs", "tasks", "crashes", "contract", "statistics")
+_HEAD: Final = (
+    "kind",
+    "name",
+    "fields",
+    "mailbox",
+    "runs",
+    "tasks",
+    "crashes",
+    "contract",
+    "statistics",
+    "class",
+    "status",
+    "state",
+    "life",
+    "held",
+)
 
 
 @attrs.define
@@ -86,13 +101,19 @@ def _crash(each: State) -> Text:
 def _pairs(view: State) -> Iterator[RenderableType]:
     """Yield the members that are short."""
     for name, value in view.items():
-        if name not in _HEAD and name not in ("class", "status", "state", "life", "held"):
-            shown = ", ".join(map(str, value)) if isinstance(value, list) and name != "timers" else value
-            if name == "timers":
-                shown = ", ".join(str(timer["turn"]) for timer in value)
-            elif isinstance(value, dict):
-                shown = ", ".join(f"{key} {item}" for key, item in value.items())
-            yield Text.assemble((f"{name}: ", "bold"), plain(shown))
+        if name not in _HEAD:
+            yield Text.assemble((f"{name}: ", "bold"), plain(_joined(name, value)))
+
+
+def _joined(name: str, value: Any) -> str:
+    if name == "timers":
+        return ", ".join(str(timer["turn"]) for timer in value)
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {item}" for key, item in cast("State", value).items())
+    if isinstance(value, list):
+        items: list[Any] = value
+        return ", ".join(map(str, items))
+    return str(value)
 
 
 def _section(title: str, rows: Any) -> Iterator[RenderableType]:
