@@ -55,6 +55,7 @@ SCRIPTS: Final = (
     "lists.js",
     "operate.js",
     "agent.js",
+    "approvals.js",
     "log.js",
     "diagram.js",
     "flow.js",

@@ -51,6 +51,15 @@ class Echo(Agent):
         raise RuntimeError(HOSTILE)
 
 
+class Clerk(Agent):
+    """Asks a person before it pays."""
+
+    @action
+    async def refund(self, why: str) -> str:
+        await self.approve(f"Refund 120 € for {why}", {"why": why}, key="r1", expires=3600)
+        return "done"
+
+
 class Till(Echo):
     """Takes money."""
 
@@ -354,7 +363,7 @@ async def guarded(monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[Node]:
         monkeypatch.setenv(f"S27_{name}", f"secret-of-{name.lower()}")
     security = Security(
         schemes=(Bearer({"alice": "env:S27_ALICE", "carol": "env:S27_CAROL"}), Basic({"bob": "env:S27_BOB"})),
-        access={"*": Access(inspect=("alice", "bob"), operate=("alice",))},
+        access={"*": Access(inspect=("alice", "bob"), operate=("alice",), approve=("alice",))},
     )
     async with served(security=security) as node:
         yield node
@@ -434,6 +443,37 @@ async def test_an_operation_is_asked_once_more(address: str, monkeypatch: pytest
         await alice.click("#tab-audit")
         await alice.until("document.querySelector('#view').textContent.includes('alice')")
         assert (alice.problems, bob.problems) == ([], [])
+
+
+async def test_an_approval_is_given_by_who_may(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with (
+        guarded(monkeypatch) as node,
+        opened(address) as alice,
+        opened(address) as bob,
+        trio.open_nursery() as nursery,
+    ):
+        clerk, done = await node.start(Clerk), trio.Event()
+
+        async def refund() -> None:
+            assert await clerk.invoke(Clerk.refund, HOSTILE) == "done"
+            done.set()
+
+        nursery.start_soon(refund)
+        await log_in(bob, node, "bob", "Name and password")
+        await bob.click("#tab-approvals")
+        await bob.until("document.querySelector('#view').textContent.includes('Nothing waits for you.')")
+        await log_in(alice, node, "alice", "Token")
+        await alice.click("#tab-approvals")
+        await alice.until("document.querySelector('.card') !== null")
+        assert HOSTILE in await alice.run("document.querySelector('.card h3').textContent")
+        status = await bob.run(
+            "fetch('agents/approvals/actions/approve', {method: 'POST', body: '{\"id\": \"x\"}',"
+            " headers: {'Content-Type': 'application/json'}}).then((answer) => answer.status)"
+        )
+        assert status in (403, 404)
+        await alice.click(".card .main")
+        await done.wait()
+        assert alice.problems == []
 
 
 async def test_who_may_not_look_is_told_so(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:

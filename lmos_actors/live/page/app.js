@@ -1,7 +1,7 @@
 // The page of a node: what is looked at, kept in the address, and what is told to those who do not see it.
 
 const APART = new Set(['tree', 'find', 'top', 'agent', 'flow']);
-const MADE = { tree: TreeView, top: TopView, flow: FlowView, crashes: CrashView };
+const MADE = { tree: TreeView, top: TopView, flow: FlowView, crashes: CrashView, approvals: ApprovalView };
 const SAID_EVERY = 4_000; // milliseconds between two announcements
 const SPARKS = 60;
 
@@ -193,6 +193,7 @@ class Page {
     if (!this.hello) return;
     const { view, agent } = this.where();
     this.drawTabs(view);
+    this.chosen = view;
     if (again || this.shown !== view) {
       if (this.shown !== null && this.shown !== view) this.made(this.shown).end();
       const fresh = this.shown !== view;
@@ -216,6 +217,7 @@ class Page {
     names.forEach((name, n) => {
       this.tabs.children[n].setAttribute('aria-selected', String(name === chosen));
       this.tabs.children[n].setAttribute('tabindex', name === chosen ? '0' : '-1');
+      if (name === chosen && this.chosen !== chosen) this.tabs.children[n].scrollIntoView({ block: 'nearest', inline: 'nearest' });
     });
   }
 

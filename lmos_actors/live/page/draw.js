@@ -1,10 +1,10 @@
 // Draws what a view sends, whatever it is: text, numbers, lists, tables, objects within objects.
 
 const PATHS = new Set(['path', 'agent', 'from', 'to', 'by', 'on', 'waiter', 'target', 'links', 'linked', 'monitors', 'monitored_by', 'children', 'members']);
-const SECONDS = new Set(['age', 'in', 'max_seconds', 'seconds', 'waited', 'left', 'for', 'every', 'oldest']);
-const TIMES = new Set(['time', 'at', 'started', 'since', 'until', 'ended']);
+const SECONDS = new Set(['age', 'seconds', 'waited', 'took']);
+const TIMES = new Set(['time', 'at', 'started', 'since', 'until', 'ended', 'asked', 'expires', 'decided', 'joined', 'seen']);
 const BEGUN = new Set(['seen']), DUE = new Set(['deadline', 'at']); // instants of the clock of the node
-const HEADS = { seen: 'Age', deadline: 'Left', at: 'In', dead_lettered: 'Dead letters', when_full: 'When full' };
+const HEADS = { url: 'URL', id: 'ID', seen: 'Age', deadline: 'Left', at: 'In', dead_lettered: 'Dead letters', when_full: 'When full' };
 const LONG = new Set(['stack', 'text', 'report', 'log', 'input', 'output', 'value', 'data', 'schema']);
 const DEEPEST = 6, MOST_TEXT = 20_000, FOLDED = 120;
 
@@ -27,11 +27,11 @@ function drawValue(name, value, open, depth = 0) {
 }
 
 function drawNumber(name, value) {
-  if (BEGUN.has(name)) return seconds(round(Math.max(0, nodeNow() - value)));
+  if (BEGUN.has(name) && value < 1e9) return seconds(round(Math.max(0, nodeNow() - value)));
   if (DUE.has(name) && value < 1e9) return value > nodeNow() ? seconds(round(value - nodeNow())) : 'now';
   if (TIMES.has(name) && value > 1e9) return h('time', { datetime: new Date(value * 1000).toISOString(), title: new Date(value * 1000).toLocaleString('en') }, clock(value));
-  if (SECONDS.has(name)) return seconds(Number(value.toPrecision(3)));
-  if (name === 'bytes' || name.endsWith('_bytes')) return bytes(value);
+  if (SECONDS.has(name) || name.endsWith('_seconds')) return seconds(Number(value.toPrecision(3)));
+  if (/(^|_)bytes(_|$)/.test(name)) return bytes(value);
   return Number.isInteger(value) ? value.toLocaleString('en') : amount(value);
 }
 

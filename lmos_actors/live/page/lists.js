@@ -7,7 +7,7 @@ const ABOUT = {
   crashes: 'The last crashes, as the log has them.',
 };
 const EMPTY = { waiting: 'No agent waits for another.', 'dead letters': 'Every message has reached its agent.', crashes: 'Nothing has crashed.' };
-const FIRST = ['circles', 'edges', 'letters', 'reports', 'rows'];
+const FIRST = ['facts', 'circles', 'edges', 'letters', 'reports', 'rows'];
 
 class ListView {
   constructor(page, name) {
@@ -19,7 +19,7 @@ class ListView {
   }
 
   section(key, content) {
-    const plain = ['letters', 'reports', 'rows', 'edges', this.name].includes(key);
+    const plain = ['facts', 'letters', 'reports', 'rows', 'edges', this.name].includes(key);
     return h('section', { class: key === 'circles' ? 'notice bad' : null }, plain ? null : h('h3', {}, words(key)), content);
   }
 
@@ -30,12 +30,16 @@ class ListView {
   focus() { this.element.focus(); }
 
   draw(state, changed) {
-    const shown = rowsAsList(state), none = Object.values(shown).every((value) => typeof value !== 'object' || !Object.keys(value).length);
-    const without = new Set(Object.keys(shown).filter((key) => key === 'total' || (Array.isArray(shown[key]) && !shown[key].length)));
-    this.sections.draw(none ? {} : shown, 'rows' in changed || 'order' in changed ? { ...changed, rows: 1 } : changed, without);
-    const last = shown.rows || shown.edges || [], cutOff = !none && state.total > last.length;
+    const { total, ...all } = rowsAsList(state), facts = {}, shown = { facts };
+    for (const [key, value] of Object.entries(all)) {
+      if (isState(value) || Array.isArray(value)) { if (Object.keys(value).length) shown[key] = value; }
+      else if (!key.endsWith('_total') || value > (all[key.slice(0, -6)] || []).length) facts[key] = value;
+    }
+    if (!Object.keys(facts).length) delete shown.facts;
+    const none = !Object.keys(shown).length, last = shown.rows || shown.edges || [], cutOff = !none && total > last.length;
+    this.sections.draw(shown, { ...changed, facts: 1, ...('rows' in changed || 'order' in changed ? { rows: 1 } : {}) });
     this.note.hidden = !none && !cutOff;
-    put(this.note, none ? EMPTY[this.name] || 'There is nothing.' : !cutOff ? '' : `${last.length.toLocaleString('en')} of ${state.total.toLocaleString('en')} are shown.`);
+    put(this.note, none ? EMPTY[this.name] || 'There is nothing.' : cutOff ? `${last.length.toLocaleString('en')} of ${total.toLocaleString('en')} are shown.` : '');
   }
 }
 
@@ -94,6 +98,6 @@ function crashLine(row, open, toggled) {
 function rowsAsList(state) {
   if (!state.order || !state.rows) return state;
   const { order, rows, ...rest } = state;
-  const numbered = order.every((name) => /^\d+$/.test(name)); // numbers of their own, and no paths
-  return { rows: order.map((name) => (numbered ? { ...rows[name] } : { path: name, ...rows[name] })), ...rest };
+  const named = order.every((name) => /^\d+$/.test(name) || ['path', 'agent', 'id'].some((key) => rows[name][key] !== undefined)); // by what stands in them
+  return { rows: order.map((name) => (named ? { ...rows[name] } : { path: name, ...rows[name] })), ...rest };
 }

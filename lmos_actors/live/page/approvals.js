@@ -1,0 +1,59 @@
+// What agents ask people, of that what this viewer may decide. The agent `approvals` takes the answers, over HTTP.
+
+class ApprovalView {
+  constructor(page) {
+    this.page = page;
+    this.cards = new Map();
+    this.note = h('p', { class: 'quiet', role: 'status' }, 'Asking…');
+    this.list = h('div', { class: 'cards' });
+    this.element = h('div', { class: 'listview' }, h('p', { class: 'about quiet' }, 'What agents wait for: somebody has to decide.'), this.note, this.list);
+  }
+
+  begin() { this.page.wire.look('list', 'approvals', {}, (state) => this.draw(state), (error) => { this.note.hidden = false; put(this.note, error.message); }); }
+
+  end() { this.page.wire.leave('list'); }
+
+  focus() { this.element.focus(); }
+
+  draw(state) {
+    const order = state.order || [];
+    for (const [id, card] of this.cards) if (!order.includes(id)) { card.remove(); this.cards.delete(id); }
+    for (const id of order) {
+      const row = state.rows[id], card = this.cards.get(id);
+      if (card && card.dataset.state === row.state) continue;
+      const fresh = this.card(row);
+      if (card) card.replaceWith(fresh);
+      this.cards.set(id, fresh);
+    }
+    this.list.append(...order.map((id) => this.cards.get(id)).filter((card, n) => this.list.children[n] !== card));
+    this.note.hidden = order.length > 0;
+    put(this.note, 'Nothing waits for you.');
+  }
+
+  card(row) {
+    const waits = row.state === 'waiting', note = h('input', { type: 'text', maxlength: '1000', 'aria-label': 'A note to the answer', placeholder: 'note' });
+    const told = h('p', { class: 'quiet', role: 'status' }), buttons = h('p', { class: 'tools' });
+    const answer = async (what) => {
+      for (const one of buttons.querySelectorAll('button')) one.disabled = true;
+      try {
+        await called(what, { id: row.id, note: note.value });
+        put(told, what === 'approve' ? 'Approved.' : 'Refused.');
+      } catch (problem) {
+        put(told, problem.message);
+        for (const one of buttons.querySelectorAll('button')) one.disabled = false;
+      }
+    };
+    if (waits) buttons.append(note, button('Approve', () => answer('approve'), { class: 'main' }), button('Refuse', () => answer('refuse')));
+    const facts = { agent: row.agent, key: row.key, asked: row.asked, expires: row.expires, ...(row.decided ? { decided: row.decided } : {}), ...(row.note ? { note: row.note } : {}) };
+    return h('article', { class: 'card', 'data-state': row.state }, h('h3', {}, isolated(cut(row.text || '', 2_000)), ' ', h('span', { class: `state ${waits ? 'starting' : row.state === 'approved' ? 'running' : 'crashed'}` }, row.state)),
+      row.data !== undefined ? h('div', { class: 'data' }, drawField(typeof row.data === 'string' ? row.data : JSON.stringify(row.data, null, 2))) : null,
+      h('dl', { class: 'facts' }, Object.entries(facts).filter(([, value]) => value !== undefined && value !== null && value !== '').map(([name, value]) => h('div', {}, h('dt', {}, words(name)), h('dd', {}, drawValue(name, value, (path) => this.page.openAgent(path)))))), buttons, told);
+  }
+}
+
+async function called(action, input) {
+  const answer = await fetch(`agents/approvals/actions/${action}`, { method: 'POST', credentials: 'same-origin', cache: 'no-store', headers: { 'Content-Type': 'application/json' }, body: JSON.stringify(input) });
+  const said = await answer.json().catch(() => ({}));
+  if (answer.ok) return said;
+  throw new Error(said.detail || said.title || `The node answers ${answer.status}.`);
+}
