@@ -246,8 +246,9 @@ def _class(slot: Slot) -> State:
     if cls is None:
         return {"class": class_name(slot)}
     own: State = {"class": cls.__name__, "module": cls.__module__, "contract": contract_of(cls)}
-    has_behaviour = agent is not None and agent.__contract__.behaviours
-    return {**own, "behaviour": agent.behaviour} if has_behaviour else own
+    if agent is None or not agent.__contract__.behaviours:
+        return own
+    return {**own, "behaviour": agent.behaviour}
 
 
 @lru_cache(maxsize=128)

@@ -26,6 +26,7 @@ from lmos_actors import (
 )
 from lmos_actors.actors import hold, release
 from lmos_actors.errors import AgentDied
+from lmos_actors.persistence import MemoryStore
 from lmos_actors.transport import ConnectFailed, MemoryNetwork
 from tests.live.watching import SECURITY, as_viewer, watching
 
@@ -419,3 +420,37 @@ async def test_node_wide_views_leave_out_what_is_inside_agents_of_others(virtual
                 assert [row["agent"] for row in rows if "hidden" not in row] == [
                     text.removeprefix("inside ") for text in texts
                 ]
+
+
+class Ledger(Agent, durable=True):
+    """Keeps its state."""
+
+    total: int = 0
+
+    @action
+    def add(self, amount: int) -> None:
+        self.total += amount
+        self.after(60.0, self.close, durable=True)
+
+    def close(self) -> None: ...
+
+
+async def test_the_stored_state_of_a_durable_agent() -> None:
+    network, store = MemoryNetwork(), MemoryStore()
+    tree = SupervisorSpec("root", [ChildSpec("ledger", Ledger)])
+    kept: list[float] = []
+    for restored in (False, True):
+        async with (
+            open_node(tree, listen=PLACE, network=network, security=SECURITY, store=store) as node,
+            watching(PLACE, network) as watcher,
+        ):
+            if not restored:
+                await node.find(Ledger).invoke(Ledger.add, 5)
+            watcher.look("agent", path="ledger")
+            view = await watcher.until(lambda: watcher.views.get("it"))
+            assert view["fields"]["total"] == "5"
+            assert [timer["turn"] for timer in view["timers"]] == ["close (durable)"]
+            durable = view["durable"]
+            assert (durable["restored"], durable["kept"], durable["pending"]) == (restored, True, False)
+            kept.append(durable["at"])
+    assert kept[1] == pytest.approx(kept[0], abs=1)

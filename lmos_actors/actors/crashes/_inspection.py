@@ -29,7 +29,7 @@ class Inspection:
 
     def __init__(self, slot: Any, items: Sequence[Any] = ()) -> None:
         agent: Any = slot.agent
-        kind = cast("type", type(agent))
+        kind = cast("Any", type(agent))
         self._values: Values = (
             fields_given(slot.spec.factory)
             if agent is None

@@ -111,8 +111,7 @@ def _joined(name: str, value: Any) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{key} {item}" for key, item in cast("State", value).items())
     if isinstance(value, list):
-        items: list[Any] = value
-        return ", ".join(map(str, items))
+        return ", ".join(map(str, value))  # pyright: ignore[reportUnknownArgumentType]
     return str(value)
 
 
