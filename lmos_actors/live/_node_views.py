@@ -95,8 +95,9 @@ def groups_view(root: Supervisor) -> State:
 
 def _launcher(root: Supervisor) -> Any:
     place = place_at(root, LAUNCHER)
-    agent = place.agent if isinstance(place, Slot) else None
-    return getattr(agent, "launcher", None)
+    agent: Any = place.agent if isinstance(place, Slot) else None
+    # by its name, as its class stands above this file; an agent of a user may have that path, too
+    return agent.launcher if type(agent).__name__ == "LauncherAgent" else None
 
 
 def _without_null(value: Any) -> Any:

@@ -171,7 +171,7 @@ def test_the_version_needs_nothing_heavy(call: Callable[..., Ran]) -> None:
         (["run", "good.yaml", "-j", "-1"], '"-1"'),
         (["run", "good.yaml", "-l", "=x"], '"=x" is not NAME=VALUE'),
         (["run", "good.yaml", "-l", "team=x"], "no file has team=x; there are no labels in these files"),
-        (["top"], '"top" is not available yet'),
+        (["attach"], '"attach" is not available yet'),
         (["frobnicate"], 'no command "frobnicate"'),
         (["run"], "FILES"),
         (["run", "good.yaml", "--sed", "1"], "--sed"),

@@ -149,8 +149,14 @@ async def test_approvals_are_seen_by_those_who_may_decide() -> None:
         nursery.cancel_scope.cancel()
 
 
-class Launches(Agent):
+class LauncherAgent(Agent):
     """Stands where the launcher of a deployment stands."""
+
+    launcher: Any
+
+
+class Other(Agent):
+    """Has a field of that name."""
 
     launcher: Any
 
@@ -171,9 +177,24 @@ class Launcher:
         }
 
 
+async def test_another_agent_at_that_place_launches_nothing(virtual_clock: MockClock) -> None:
+    network = MemoryNetwork()
+    agent = ChildSpec("launcher", partial(Other, launcher="mine"))
+    tree = SupervisorSpec("root", [SupervisorSpec("control", [agent])])
+    async with (
+        open_node(tree, listen=PLACE, network=network, security=SECURITY),
+        watching(PLACE, network) as watcher,
+    ):
+        assert "groups" not in watcher.hello["views"]
+        watcher.look("groups")
+        watcher.look("tree", "tree")
+        await watcher.until(lambda: watcher.views.get("tree"))
+        assert watcher.errors == []
+
+
 async def test_the_groups_of_a_deployment(virtual_clock: MockClock) -> None:
     network = MemoryNetwork()
-    agent = ChildSpec("launcher", partial(Launches, launcher=Launcher()))
+    agent = ChildSpec("launcher", partial(LauncherAgent, launcher=Launcher()))
     tree = SupervisorSpec("root", [SupervisorSpec("control", [agent])])
     async with (
         open_node(tree, listen=PLACE, network=network, security=SECURITY),
