@@ -158,17 +158,17 @@ class Page:
             "DELETE": self._log_out,
         }
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        """Answer one request; what is not for the page costs no call more than this."""
         path = scope["path"]
-        if path != ROOT and not path.startswith(BELOW):
-            await self._app(scope, receive, send)
-            return
+        if path == ROOT or path.startswith(BELOW):
+            return self._serve(path, scope, receive, send)
+        return self._app(scope, receive, send)
+
+    async def _serve(self, path: str, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive, send)
-        if path == ROOT and not _wants_page(request):
-            await self._app(scope, receive, send)
-            return
-        if path != SESSION and path not in self._files:
+        is_own = _wants_page(request) if path == ROOT else path == SESSION or path in self._files
+        if not is_own:
             await self._app(scope, receive, send)
             return
         try:
