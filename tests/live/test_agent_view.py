@@ -27,6 +27,7 @@ from lmos_actors import (
 from lmos_actors.actors import hold, release
 from lmos_actors.errors import AgentDied
 from lmos_actors.persistence import MemoryStore
+from lmos_actors.security import Access, Security
 from lmos_actors.transport import ConnectFailed, MemoryNetwork
 from tests.live.watching import SECURITY, as_viewer, watching
 
@@ -454,3 +455,20 @@ async def test_the_stored_state_of_a_durable_agent() -> None:
             assert (durable["restored"], durable["kept"], durable["pending"]) == (restored, True, False)
             kept.append(durable["at"])
     assert kept[1] == pytest.approx(kept[0], abs=1)
+
+
+async def test_a_member_of_a_pool_is_seen_by_those_who_see_the_pool(virtual_clock: MockClock) -> None:
+    network = MemoryNetwork()
+    security = Security(
+        schemes=SECURITY.schemes,
+        access={"pool": Access(inspect=("ann",)), "*": Access(inspect=("ann", "bob"))},
+    )
+    tree = SupervisorSpec("root", [Pool(Till, 2, name="pool")])
+    async with open_node(tree, listen=PLACE, network=network, security=security):
+        async with watching(PLACE, network, as_viewer("bob")) as watcher:
+            watcher.look("agent", path="pool/pool-1")
+            await watcher.until(lambda: watcher.errors)
+            assert watcher.errors[0]["code"] == "FORBIDDEN"
+        async with watching(PLACE, network) as watcher:
+            watcher.look("agent", path="pool/pool-1")
+            await watcher.until(lambda: watcher.views.get("it"))
