@@ -85,6 +85,7 @@ FOR_THE_RUNTIME = {
         "is_first_start",
         "is_of",
         "line",
+        "quiet_data",
         "secrets",
         "short",
         "state",
