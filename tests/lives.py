@@ -5,6 +5,9 @@
 
 Each call runs `main(*arguments)` of that module in a process of its own, by trio, and returns how that ended,
 as `subprocess` does. A fork begins much faster than an interpreter, so a test may have hundreds of lives.
+
+A life knows the `Outside`, what is there when it has ended: a folder with a log. It ends at a point by name,
+which its code reaches, or its store: `FatalStore` has one before and one after each commit.
 """
 
 from __future__ import annotations
@@ -19,13 +22,19 @@ import sys
 import threading
 import time
 import traceback
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
+import attrs
 import trio
 
+from lmos_actors.persistence import SqliteStore
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Callable, Generator, Sequence
+    from pathlib import Path
+
+    from lmos_actors.persistence import Batch, Conflict, Durability, Write
 
 READY = "ready\n"
 
@@ -51,19 +60,72 @@ def lives_of(module: str) -> Generator[Callable[..., int]]:
             process.kill()
 
 
-def kill() -> None:
-    """End this life, as a power cut would end the process."""
-    os.kill(os.getpid(), signal.SIGKILL)
+@attrs.define
+class Outside:
+    """What outlives a process, and the point at which this one ends."""
+
+    folder: Path
+    _point: str = ""
+
+    def end_at(self, point: str) -> None:
+        """Have this life end where it comes to that point from now on."""
+        self._point = point
+
+    def end_after(self, seconds: float) -> None:
+        """Have this life end so many seconds from now, wherever it is then."""
+
+        def wait() -> None:
+            time.sleep(seconds)
+            self._kill()
+
+        threading.Thread(target=wait, daemon=True).start()
+
+    def reach(self, point: str) -> None:
+        """Come to a point."""
+        if point == self._point:
+            self._kill()
+
+    def append(self, name: str, *words: object, sync: bool = False) -> None:
+        """Write a line to a file."""
+        file = os.open(self.folder / name, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        try:
+            os.write(file, (" ".join(map(str, words)) + "\n").encode())
+            if sync:
+                os.fsync(file)
+        finally:
+            os.close(file)
+
+    def log(self, *words: object) -> None:
+        """Write a line to the log."""
+        self.append("log", *words)
+
+    def lines(self, name: str) -> list[str]:
+        """Return the lines of a file, as far as there are any."""
+        with suppress(FileNotFoundError):
+            return (self.folder / name).read_text().splitlines()
+        return []
+
+    def _kill(self) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
-def kill_after(seconds: float) -> None:
-    """End this life so many seconds from now, wherever it is then."""
+class FatalStore(SqliteStore):
+    """A store whose commits are points: `NAME begins` before what has that name is written, `NAME kept` then."""
 
-    def wait() -> None:
-        time.sleep(seconds)
-        kill()
+    def __init__(self, outside: Outside, name_of: Callable[[Write], str]) -> None:
+        super().__init__(outside.folder / "kept.db")
+        self._outside = outside
+        self._name_of = name_of
 
-    threading.Thread(target=wait, daemon=True).start()
+    def commit(self, batches: Sequence[Batch], durability: Durability) -> list[Conflict | None]:
+        names = [name for batch in batches for write in batch if (name := self._name_of(write))]
+        for name in names:
+            self._outside.reach(f"{name} begins")
+        done = super().commit(batches, durability)
+        for name in names:
+            self._outside.log("kept", name)
+            self._outside.reach(f"{name} kept")
+        return done
 
 
 def _main(module: str) -> None:

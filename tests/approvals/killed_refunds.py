@@ -6,7 +6,6 @@ Three agents pay in the three ways that the guide names. What the world sees is 
 
 from __future__ import annotations
 
-import os
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -18,63 +17,37 @@ import trio
 
 from lmos_actors import Agent, ChildSpec, Node, action, ephemeral, open_node
 from lmos_actors.approvals import Approvals
-from lmos_actors.persistence import Put, SqliteStore
-from tests.lives import kill, kill_after
+from lmos_actors.persistence import Put
+from tests.lives import FatalStore, Outside
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from lmos_actors import Ref
-    from lmos_actors.persistence import Batch, Conflict, Durability
+    from lmos_actors.persistence import Write
 
 
-@attrs.define
-class World:
-    """What is outside of the process, and where this life ends: at which point of which order."""
+class World(Outside):
+    """What is outside of the process."""
 
-    folder: Path
-    point: str = ""
-    order: str = ""
     paid: str = ""
     """The order that was paid last in this life."""
 
-    def reach(self, point: str, order: str) -> None:
-        """End this life if it is to end here."""
-        if (point, order) == (self.point, self.order):
-            kill()
-
-    def log(self, *words: object) -> None:
-        self.append("log", *words)
-
-    def append(self, name: str, *words: object) -> None:
-        file = os.open(self.folder / name, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-        try:
-            os.write(file, (" ".join(map(str, words)) + "\n").encode())
-            if name == "outside":
-                os.fsync(file)
-        finally:
-            os.close(file)
-
     def was_paid(self, order: str) -> bool:
         """Look, as a person would who has a list of what has left the account."""
-        try:
-            return order in (self.folder / "outside").read_text().split()
-        except FileNotFoundError:
-            return False
+        return order in self.lines("outside")
 
     def pay(self, order: str) -> None:
-        self.reach("paying", order)
-        self.append("outside", order)
-        self.reach("paid", order)
+        self.reach("paying")
+        self.append("outside", order, sync=True)
+        self.reach("paid")
         self.paid = order
 
     def pay_by_key(self, order: str) -> None:
         """Pay at a bank that knows keys: a second payment of a key is none."""
         self.log("attempt", order)
-        self.reach("paying", order)
+        self.reach("paying")
         with suppress(FileExistsError):
             (self.folder / f"paid-{order}").touch(exist_ok=False)
-        self.reach("paid", order)
+        self.reach("paid")
         self.paid = order
 
 
@@ -153,31 +126,16 @@ class Careful(Agent, durable="journal", snapshot_every=7):
 WAYS: dict[str, Any] = {"plain": Plain, "keyed": Keyed, "careful": Careful}
 
 
-class FatalStore(SqliteStore):
-    """A store at whose commits the process ends: before it is made, or just after."""
-
-    def __init__(self, world: World) -> None:
-        super().__init__(world.folder / "kept.db")
-        self._world = world
-
-    def commit(self, batches: Sequence[Batch], durability: Durability) -> list[Conflict | None]:
-        points = [point for batch in batches for write in batch for point in self._points(write)]
-        for point, order in points:
-            self._world.reach(f"{point} begins", order)
-        done = super().commit(batches, durability)
-        for point, order in points:
-            self._world.reach(f"{point} kept", order)
-        return done
-
-    def _points(self, write: object) -> list[tuple[str, str]]:
-        if not isinstance(write, Put):
-            return []
-        if write.space == "approvals":
-            found: dict[str, str] = msgspec.json.decode(write.value)
-            return [(f"{found['state']} question", found["key"])]
-        if self._world.order.encode() not in write.value:
-            return []
-        return [("payment" if self._world.paid == self._world.order else "mark", self._world.order)]
+def name_of(write: Write, world: World, order: str) -> str:
+    """Return what is written, if a life may end there: of the last order alone."""
+    if not isinstance(write, Put):
+        return ""
+    if write.space == "approvals":
+        found: dict[str, str] = msgspec.json.decode(write.value)
+        return f"{found['state']} question" if found["key"] == order else ""
+    if order.encode() not in write.value:
+        return ""
+    return "payment" if world.paid == order else "mark"
 
 
 async def decide(node: Node, world: World) -> None:
@@ -191,14 +149,10 @@ async def decide(node: Node, world: World) -> None:
                     continue  # its agent has not started yet
                 order, _, about = each.key.partition(":")
                 world.log("shown", each.key, each.id)
-                world.reach("shown", each.key)
+                world.reach("shown")
                 verb = Approvals.accept if not about or world.was_paid(order) else Approvals.refuse
                 await approvals.invoke(verb, each.id)
                 world.log("decided", each.key, each.id)
-
-
-async def start(node: Node, world: World, way: str) -> Any:
-    return await node.start_child(ChildSpec(way, partial(WAYS[way], world=world)))
 
 
 async def main(folder: str, way: str, orders: list[str], end: str, seconds: float = 0.0) -> None:
@@ -209,16 +163,16 @@ async def main(folder: str, way: str, orders: list[str], end: str, seconds: floa
     """
     world = World(Path(folder))
     if seconds:
-        kill_after(seconds)
-    if end:
-        world.point, world.order = end, orders[-1]
-    async with open_node(store=FatalStore(world), approvals=True) as node, trio.open_nursery() as nursery:
+        world.end_after(seconds)
+    store = FatalStore(world, partial(name_of, world=world, order=orders[-1]))
+    async with open_node(store=store, approvals=True) as node, trio.open_nursery() as nursery:
         nursery.start_soon(decide, node, world)
         async with trio.open_nursery() as paying:
             for each in [way] if way else WAYS:
                 agent = await node.start_child(ChildSpec(each, partial(WAYS[each], world=world)))
                 for order in orders:
                     if way:
+                        world.end_at(end if order == orders[-1] else "")
                         await pay(agent, way, order, world)
                     else:
                         paying.start_soon(pay, agent, each, f"{each}-{order}", world)
@@ -229,5 +183,5 @@ async def main(folder: str, way: str, orders: list[str], end: str, seconds: floa
 
 async def pay(agent: Any, way: str, order: str, world: World) -> None:
     answer = await agent.retrying(key=order).invoke(WAYS[way].refund, order)
-    world.reach("answered", order)
+    world.reach("answered")
     world.log("answer", order, answer)
