@@ -110,7 +110,7 @@ class Outside:
 
 
 class FatalStore(SqliteStore):
-    """A store whose commits are points: `NAME begins` before what has that name is written, `NAME kept` then."""
+    """A store whose commits are points: `NAME begins` before one that writes that, `NAME kept` after it."""
 
     def __init__(self, outside: Outside, name_of: Callable[[Write], str]) -> None:
         super().__init__(outside.folder / "kept.db")
