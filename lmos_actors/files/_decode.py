@@ -129,6 +129,15 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     )
 
 
+def _key_for_any(takes: Iterable[Any]) -> str | None:
+    """Return the first key of a struct among some types if that takes any data, such as `eq`."""
+    for part in takes:
+        first = fields_of(split(part)[0])[:1] if is_struct(part) else ()
+        if first and any(is_open(each) for each in branches(first[0].type)):
+            return first[0].key
+    return None
+
+
 class _Walk:
     def __init__(self, document: Document, made: dict[DataPath, Any] | None) -> None:
         self.document = document
@@ -188,6 +197,8 @@ class _Walk:
             hint = "; the unit is missing"
         elif any(split(part)[0] is str for part in takes) and not (is_mapping(data) or is_list(data)):
             hint = "; put it in quotes" if data is not None else ""
+        elif is_list(data) and (key := _key_for_any(takes)) is not None:
+            hint = f"; write {{{key}: [...]}}"
         return self.add_mistake(path, f"expected {describe(declared)}, saw {description_of(data)}{hint}")
 
     def _branch(self, declared: Any, data: Any, path: DataPath, later: frozenset[str]) -> Any:
