@@ -54,6 +54,9 @@ SUMMARIZE: Final = (
 MCP_BACKOFF: Final = Backoff(initial=1.0)
 """The waits between restarts of the MCP servers of an agent: three in seven seconds, then ever fewer."""
 
+CUT_OFF: Final = "[This answer is cut off: it has reached the limit of its length.]"
+"""The end of an answer that is not whole, for the user and, in the history, for the model."""
+
 REMEMBERED: Final = 1_000
 """Sessions of which failed turns are counted."""
 
@@ -107,6 +110,8 @@ class ThinkingAgent(ChatAgent):
     """The limits of the calls of tools."""
     max_tokens: int | None = None
     temperature: float | None = None
+    cut_off: str = CUT_OFF
+    """What the user reads at the end of an answer that was cut off, as it was too long; empty: nothing."""
 
     spent: Property[Spent] = prop(
         default=Spent(), read_only=True, doc="What all turns have used since the agent has started."
@@ -219,6 +224,9 @@ class ThinkingAgent(ChatAgent):
             if asked is None:
                 if self.answer is not str:
                     await turn.say(msgspec.json.encode(thought.answer).decode())
+                elif thought.reason == "length":
+                    turn.is_cut = True
+                    await turn.say(f"\n\n{self.cut_off}" if self.cut_off else "")
                 return
             reason = str(asked.arguments.get("reason", ""))
             if asked.name == BACK.name:

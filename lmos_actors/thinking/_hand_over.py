@@ -26,6 +26,7 @@ from lmos_actors.facades import (
     ToolCalled,
     ToolReturned,
     TurnBegan,
+    TurnDone,
     tool_of,
 )
 
@@ -172,6 +173,8 @@ async def _listen(turn: ChatTurn, items: AsyncIterator[Any], passed: PassedOn) -
                 await turn.say(piece)
         elif isinstance(item, ToolCalled | ToolReturned | MediaPiece) and _call_of(item) != hidden:
             await turn.show(item)
+        elif isinstance(item, TurnDone):
+            turn.is_cut = item.is_cut
 
 
 def _call_of(item: ToolCalled | ToolReturned | MediaPiece) -> str:

@@ -58,6 +58,11 @@ else:
 LAST_CALL: Final = "You cannot call tools any more. Answer now, with what you know."
 """What stands behind the instructions of the last request that the budget allows."""
 
+SHORTER: Final = "Your answer was cut off, as it was too long: be shorter. "
+"""Stands before what is wrong with an answer that was cut off."""
+
+IS_CUT: Final = "; it was cut off at its most tokens: raise max_tokens, of the model, the agent or the budget"
+
 
 @attrs.frozen
 class Thought(Generic[T]):
@@ -163,10 +168,12 @@ class _Loop:
             except NotAnAnswer as error:
                 if end.reason == "refused":
                     raise thinking_failure(ANSWER_REFUSED, message.text or "the model refuses") from None
+                is_cut = end.reason == "length"
                 if repaired:
-                    raise thinking_failure(ANSWER_INVALID, str(error)) from None
+                    why = f"{error}{IS_CUT if is_cut else ''}"
+                    raise thinking_failure(ANSWER_INVALID, why) from None
                 repaired = True
-                said.append(UserMessage(error.to_model))
+                said.append(UserMessage(f"{SHORTER if is_cut else ''}{error.to_model}"))
                 continue
             return Thought(answer, tuple(said), self.account.spent - before, end.reason, asked)
 

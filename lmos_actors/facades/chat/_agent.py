@@ -175,7 +175,7 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
             yield TurnBegan(turn.session, turn.is_new)  # noqa: ASYNC119 -- the runtime closes what it runs
             async for item in items:
                 yield item  # noqa: ASYNC119
-        yield TurnDone(turn.answer, list(turn.answer_parts))
+        yield TurnDone(turn.answer, list(turn.answer_parts), turn.is_cut)
 
     @action(concurrency=MAX_TURNS)
     async def converse(
@@ -192,7 +192,7 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
             yield TurnBegan(turn.session, turn.is_new)  # noqa: ASYNC119
             async for item in items:
                 yield item  # noqa: ASYNC119
-        yield TurnDone(turn.answer, list(turn.answer_parts))
+        yield TurnDone(turn.answer, list(turn.answer_parts), turn.is_cut)
 
     @action(concurrency=MAX_TURNS)
     async def call(

@@ -80,10 +80,11 @@ class ToolReturned(Struct, frozen=True, tag="tool_result", omit_defaults=True):
 
 
 class TurnDone(Struct, frozen=True, tag="done", omit_defaults=True):
-    """The last item of an answer: all of it."""
+    """The last item of an answer: all of it. `is_cut`: it was longer than it may be, and is not whole."""
 
     text: str = ""
     parts: list[ChatPart] = []
+    is_cut: bool = False
 
 
 ChatItem: TypeAlias = TurnBegan | TextChunk | MediaPiece | ToolCalled | ToolReturned | TurnDone

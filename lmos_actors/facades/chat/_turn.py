@@ -122,6 +122,8 @@ class ChatTurn:
         self.is_new = is_new
         self.has_client_tools = has_client_tools
         """Whether the caller carries out calls of tools of its own (`ask_client`)."""
+        self.is_cut = False
+        """Whether the answer is not whole, as it was too long; `reply` may set it, for `TurnDone`."""
         self._new_id = new_id
         self._read = read
         self._out = AnswerChannel(new_id)
