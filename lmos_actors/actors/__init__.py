@@ -2,7 +2,11 @@
 
 from ._agent import Agent as Agent
 from ._blocking_work import Outside as Outside
-from ._current_request import current_request as current_request, is_agents_code as is_agents_code
+from ._current_request import (
+    current_request as current_request,
+    is_agents_code as is_agents_code,
+    paths_of_request as paths_of_request,
+)
 from ._descriptions import check_id as check_id, describe as describe
 from ._dispatcher import dispatch as dispatch
 from ._doubles import (

@@ -21,6 +21,19 @@ def is_agents_code() -> bool:
     return CURRENT.get() is not None or (rt is not None and rt.turns.slot is not None)
 
 
+def paths_of_request() -> tuple[str | None, str | None]:
+    """Return the paths of the agent whose run this code belongs to, and of the agent that asked for it.
+
+    None for what is no agent of this node: no run, code outside agents, a client.
+    """
+    run = CURRENT.get()
+    if run is None:
+        return None, None
+    request = run.request if isinstance(run, OwnTask) else run.envelope.request()
+    is_near = request is not None and request.allows is None
+    return run.slot.path, request.consumer if request is not None and is_near else None
+
+
 def current_request() -> Request:
     """Return what the code that runs now was asked for, and by whom.
 

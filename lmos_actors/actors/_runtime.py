@@ -165,6 +165,20 @@ class Approver(Protocol):
         """Wait for the decision on a question of an agent; see `Agent.approve`."""
         ...
 
+    async def ask_once(
+        self, slot: Any, text: str, data: Any, form: Any, expires: float, caller: str | None
+    ) -> Any:
+        """Wait for the decision on a question that ends with the run that asks; return the `Approval`.
+
+        `form` is the JSON Schema of the answer, `caller` the path of the agent on whose behalf it is asked.
+        """
+        ...
+
+    @property
+    def offers(self) -> Any:
+        """The users of chats to whom questions go in their turns, as `Offers`."""
+        ...
+
 
 class AgentSupervisor(Protocol):
     """The supervisor under one incarnation of an agent, which ends with it; filled in by supervision."""

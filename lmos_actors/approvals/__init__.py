@@ -3,3 +3,4 @@
 from ._agent import NAME as NAME, Approvals as Approvals
 from ._desk import ApprovalDesk as ApprovalDesk, approvals_spec as approvals_spec
 from ._kept import Approval as Approval, ApprovalState as ApprovalState
+from ._offers import Offer as Offer, Offers as Offers

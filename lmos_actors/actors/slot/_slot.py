@@ -889,7 +889,7 @@ class Slot:
         args = self.bound(op, invocation.args, invocation.kwargs)
         await checkpoint_if_cancelled()
         call = (LocalStream if invocation.stream else LocalCall)(self, op, args, self.sender())
-        call.principal = invocation.principal
+        call.principal, call.allows = invocation.principal, invocation.allows
         if invocation.trace is not None:
             incoming_trace(self.rt, call, *invocation.trace)
         sources = with_sources(call, args) if op.streams else None

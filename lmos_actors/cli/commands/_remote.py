@@ -365,6 +365,7 @@ def approvals(
     /,
     *,
     note: Annotated[str | None, Parameter(metavar="TEXT")] = None,
+    answer: Annotated[str | None, Parameter(metavar="JSON")] = None,
     all_: Annotated[Switch, Parameter(name="--all")] = False,
     options: RemoteOptions = _ALONE,
 ) -> int:
@@ -392,11 +393,15 @@ with --allow-operations lets its own machine decide.
         The id of an approval, as the list has it.
     note
         A remark that is kept with the decision.
+    answer
+        The answer where more than a yes is needed, as the list says: an object, such as '{"name": "Ann"}'.
     all_
         List what has been decided, too.
     """
-    from ..remote._approvals import ApprovalDecision, ApprovalList, place_of
+    from ..remote._approvals import ApprovalDecision, ApprovalList, answer_in, place_of
 
+    if answer is not None and verb != "approve":
+        raise ConfigError("goes with approve", "--answer")
     if verb == "list":
         if id is not None or note is not None:
             raise ConfigError("goes with approve or refuse", "ID" if id is not None else "--note")
@@ -405,7 +410,7 @@ with --allow-operations lets its own machine decide.
         raise ConfigError(f"{verb} what? Give the id of an approval, as the list has it", "ID")
     if all_:
         raise ConfigError("goes with list", "--all")
-    return options.run_session(place_of(url), ApprovalDecision(verb, id, note or ""))
+    return options.run_session(place_of(url), ApprovalDecision(verb, id, note or "", answer_in(answer)))
 
 
 SOUGHT = Group("Which agents", sort_key=1)

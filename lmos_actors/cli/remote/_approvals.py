@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import urlsplit, urlunsplit
 
 import attrs
 
-from lmos_actors.errors import LmosActorsError
+from lmos_actors.errors import ConfigError, LmosActorsError
 
 from .._answers import OutputLine
+from .._inputs import Written
 from ._session import OK
 
 if TYPE_CHECKING:
@@ -27,6 +28,16 @@ def place_of(url: str) -> str:
     if "/agents/" in parts.path:
         return url
     return urlunsplit(parts._replace(path=f"{parts.path.rstrip('/')}{PLACE}"))
+
+
+def answer_in(text: str | None) -> dict[str, Any] | None:
+    """Return the answer of a command line. Raises ConfigError."""
+    if text is None:
+        return None
+    found = Written("--answer", text).value({"type": "object"})
+    if not isinstance(found, dict):
+        raise ConfigError("""is an object, such as '{"name": "Ann"}'""", "--answer")
+    return cast("dict[str, Any]", found)
 
 
 @attrs.frozen
@@ -55,10 +66,13 @@ class ApprovalDecision:
     verb: str
     id: str
     note: str = ""
+    answer: dict[str, Any] | None = None
 
     async def __call__(self, session: RemoteSession) -> int:
         """Decide, and print what is kept. Returns the exit code."""
-        given = {"id": self.id, "note": self.note}
+        given: dict[str, Any] = {"id": self.id, "note": self.note}
+        if self.answer is not None:
+            given["answer"] = self.answer
         try:
             kept = await session.thing.invoke(self.verb, given)
         except LmosActorsError as error:
@@ -71,7 +85,11 @@ def _line(approval: dict[str, Any]) -> OutputLine:
     words = [str(approval["text"])]
     if approval["data"] is not None:
         words.append(str(approval["data"]))
+    if approval.get("answer"):
+        words.append(f"answer: {approval['answer']}")
     if approval["state"] == "waiting":
+        if approval.get("form"):
+            words.append(f"answer with: {_fields(approval['form'])}")
         words.append(f"(until {_at(approval['expires'])})")
     else:
         by = f" by {approval['by']}" if approval["by"] else ""
@@ -79,6 +97,13 @@ def _line(approval: dict[str, Any]) -> OutputLine:
         when = "" if approval["decided"] is None else f", {_at(approval['decided'])}"
         words.append(f"({approval['state']}{by}{when}{note})")
     return OutputLine({"approval": approval}, "  ".join(words), (approval["id"], approval["agent"]))
+
+
+def _fields(form: dict[str, Any]) -> str:
+    """Return the fields of a form in words; those that may be left out in brackets."""
+    fields, needed = form.get("properties", {}), form.get("required", ())
+    named = ((name, f"{name}: {each.get('type', 'anything')}") for name, each in fields.items())
+    return ", ".join(text if name in needed else f"[{text}]" for name, text in named) or "{}"
 
 
 def _at(seconds: float) -> str:

@@ -17,7 +17,7 @@ A subclass writes `reply`; what is around it stands here:
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator  # noqa: TC003 -- types of actions are read
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager, nullcontext, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
 from weakref import WeakKeyDictionary
@@ -57,13 +57,14 @@ from ._items import (
     TurnBegan,
     TurnDone,
 )
-from ._turn import ChatTurn, TurnRunner
+from ._turn import ChatTurn, TurnOffer, TurnRunner
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
-    from contextlib import AbstractAsyncContextManager
+    from contextlib import AbstractAsyncContextManager, AbstractContextManager
 
     from lmos_actors.actors import Runtime
+    from lmos_actors.approvals import Offer
     from lmos_actors.persistence import Role, Session
 
 MAX_TURNS: Final = 4_096
@@ -290,11 +291,21 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
             )
             runner = partial(TurnRunner, turn=turn, reply=self.reply)
             how: tuple[Any, ...] = (TurnRunner.run,) if answers is None else (TurnRunner.converse, answers)
-            async with self._runner(runner, *how) as items:
+            async with self._runner(runner, *how, offer=self._offer(turn)) as items:
                 yield turn, items
             asked = self._message("user", content, parts or ())
             answer = self._message("agent", turn.answer, turn.answer_parts)
             await self._keep(session, turn.memory, [asked, answer])
+
+    def _offer(self, turn: ChatTurn) -> Offer | None:
+        """Return the way to the user who may decide what is asked in a turn: its own, or its caller's."""
+        approvals, request = self._place().rt.approvals, current_request()
+        if approvals is None:
+            return None
+        if request.allows is not None:
+            return TurnOffer(turn, request.allows) if turn.has_client_tools else None
+        found: Offer | None = approvals.offers.of(request.consumer)
+        return found
 
     def _session_for(self, session_id: str | None, *, new: bool) -> str:
         """Return the id of the session that a message belongs to. Raises ActionFailed."""
@@ -350,7 +361,7 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
 
     @asynccontextmanager
     async def _runner(
-        self, made: Callable[..., TurnRunner], handle: Any, *args: Any
+        self, made: Callable[..., TurnRunner], handle: Any, *args: Any, offer: Offer | None = None
     ) -> AsyncGenerator[AsyncIterator[Any]]:
         """Have a child run a turn or a call for a block. A crash of it is INTERNAL_ERROR."""
         self._number += 1
@@ -359,10 +370,15 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
         child = ChildSpec(name, partial(made, out=out), restart="temporary", shutdown="brutal")
         runner = await self.start_child(child)
         begun: AbstractAsyncContextManager[Any] = runner.begin(handle, *args)
+        approvals = self._place().rt.approvals
+        offering: AbstractContextManager[None] = nullcontext()
+        if offer is not None and approvals is not None:
+            offering = approvals.offers.during(runner.path, offer)
         try:
-            async with begun as running, aclosing(_taken(items)) as taken:
-                yield taken
-                await running.result()
+            with offering:
+                async with begun as running, aclosing(_taken(items)) as taken:
+                    yield taken
+                    await running.result()
         except (AgentDied, AgentUnavailable):
             raise _failure(INTERNAL_ERROR, "internal server error") from None
         finally:
