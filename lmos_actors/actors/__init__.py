@@ -5,6 +5,7 @@ from ._blocking_work import Outside as Outside
 from ._current_request import (
     current_request as current_request,
     is_agents_code as is_agents_code,
+    on_caller_left as on_caller_left,
     paths_of_request as paths_of_request,
 )
 from ._descriptions import check_id as check_id, describe as describe
@@ -145,7 +146,7 @@ from .finding._thing import Thing as Thing, acting_as as acting_as
 from .listening._follow import Following as Following
 from .listening._groups import Change as Change, Group as Group, Joined as Joined, Left as Left
 from .listening._topics import Topic as Topic, TopicStatistics as TopicStatistics, topic_of as topic_of
-from .messages._gates import RUNNING as RUNNING
+from .messages._gates import ENDING as ENDING, RUNNING as RUNNING
 from .messages._input_streams import (
     CallSources as CallSources,
     InputStream as InputStream,

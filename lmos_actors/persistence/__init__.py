@@ -20,6 +20,8 @@ from ._lock_file import LockFile as LockFile
 from ._memory import MemoryStore as MemoryStore
 from ._sessions import (
     KeptMessage as KeptMessage,
+    KeptTurn as KeptTurn,
+    OpenTurn as OpenTurn,
     Role as Role,
     Session as Session,
     SessionInfo as SessionInfo,

@@ -4,6 +4,10 @@ The agent that hands over stays between: what its user says goes to the other ag
 comes back as it is made. So the user has one session, whose history is whole, and neither agent needs to know
 where the other one runs. The other agent finds in `turn.metadata` that the conversation was handed over; it
 hands it back by `await turn.use(hand_back)`.
+
+A message is passed on once, also where the agent between ends meanwhile. It records the session that it has
+chosen before it passes the message on (`PassingStep`); what it finds there when it is resumed is the answer
+(`take_over`), and where there is none, the outcome is unknown.
 """
 
 from __future__ import annotations
@@ -16,7 +20,7 @@ import msgspec
 from msgspec import Meta
 
 from lmos_actors.actors import Agent, Ref
-from lmos_actors.errors import ActionFailed, AgentError, AgentUnavailable
+from lmos_actors.errors import ActionFailed, AgentDied, AgentError, AgentUnavailable
 from lmos_actors.facades import (
     ChatAgent,
     ChatPart,
@@ -29,13 +33,17 @@ from lmos_actors.facades import (
     TurnDone,
     tool_of,
 )
+from lmos_actors.facades.chat import SESSION_EXPIRED
 
+from ._failures import OUTCOME_UNKNOWN, thinking_failure
 from ._tools import REPEATS, is_back, proper_name
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
-    from lmos_actors.facades import ChatTurn
+    from lmos_actors.facades import ChatTurn, Said
+
+    from ._steps import PassingStep
 
 HANDED_OVER: Final = "handed_over"
 """The member of the metadata of a message to an agent that a conversation was handed over to."""
@@ -142,6 +150,47 @@ async def pass_on(turn: ChatTurn, ref: Ref[Any], session: str | None, reason: st
             passed.back = f"it cannot answer now ({type(error).__name__})"
         return passed
     raise AssertionError("the last repeat returns or raises")
+
+
+async def last_said(ref: Ref[Any], session: str) -> float | None:
+    """Return when the last message was said in a session of another agent; None if that cannot be known."""
+    try:
+        said: list[Said] = await ref.invoke(ChatAgent.history, session)
+    except AgentError as error:
+        return 0.0 if isinstance(error, ActionFailed) and error.code == SESSION_EXPIRED else None
+    return said[-1].at if said else 0.0
+
+
+async def take_over(turn: ChatTurn, ref: Ref[Any], step: PassingStep) -> PassedOn:
+    """Wait for the answer to a message that an earlier life of this agent has passed on; say it.
+
+    Raises ActionFailed: that of the other agent's turn, or OUTCOME_UNKNOWN where there is no answer.
+    """
+    passed = PassedOn(step.session)
+    said: list[Said] = []
+    for left in range(REPEATS, -1, -1):
+        try:
+            said = await ref.invoke(ChatAgent.history, step.session, settled=True)
+            break
+        except AgentError as error:
+            if not isinstance(error, AgentUnavailable | AgentDied) or not left or not await is_back(ref):
+                break
+    answer = said[-1] if said else None
+    if answer is None or answer.role != "agent" or step.last is None or answer.at <= step.last:
+        raise thinking_failure(
+            OUTCOME_UNKNOWN,
+            "the agent that the message was handed over to has not answered: it broke off, and may have done "
+            "its work or not",
+        )
+    await turn.say(answer.text)
+    for part in answer.parts:
+        await turn.say(part)
+    if answer.failed is not None:
+        raise thinking_failure(answer.failed.code, answer.failed.message)
+    passed.said = bool(answer.text or answer.parts)
+    if not passed.said:  # it has said nothing but that it hands back, which is not in the history
+        passed.back = "it is done"
+    return passed
 
 
 def depth_of(turn: ChatTurn) -> int:

@@ -26,6 +26,8 @@ def messages_of(history: Sequence[Said]) -> list[Message]:
     found: list[Message] = []
     for said in history:
         text = _text(said.text, said.parts)
+        if said.failed is not None:
+            text = "\n".join([each for each in (text, f"[Not answered: {said.failed.message}]") if each])
         if said.role == "user":
             found.append(UserMessage(text))
         elif text and found:

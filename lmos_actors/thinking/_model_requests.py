@@ -78,12 +78,16 @@ class ModelRequests:
     """The requests of one turn to a model."""
 
     def __init__(
-        self, model: Ref[Model], account: Account, say: Callable[[str], Awaitable[None]] | None
+        self,
+        model: Ref[Model],
+        account: Account,
+        say: Callable[[str], Awaitable[None]] | None,
+        begun: str = "",
     ) -> None:
         self._model = model
         self._account = account
         self._say = say
-        self.heard: list[str] = []
+        self.heard: list[str] = [begun] if begun else []
         """All text so far that was said as it came."""
 
     async def ask(self, request: ModelRequest) -> tuple[ModelMessage, ModelEnd]:

@@ -35,6 +35,8 @@ from ._mailbox import DONE, RUNNING, Envelope, Stashed
 from ._operation import RUN, STREAM, Operation
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ._input_streams import ItemGate
     from ._mailbox import Mark, Request
     from ._observers import Feed
@@ -71,8 +73,8 @@ class Run:
     """One invocation of an `async def` or stream action, from hand-over to the end of its coroutine."""
 
     __slots__ = (
-        "agent", "args", "begun", "cancelled", "envelope", "op", "progress_feed", "runner", "sender",
-        "settled", "slot",
+        "agent", "args", "at_withdrawal", "begun", "cancelled", "envelope", "op", "progress_feed", "runner",
+        "sender", "settled", "slot",
     )  # fmt: skip
 
     def __init__(self, slot: Any, envelope: Envelope) -> None:
@@ -85,6 +87,7 @@ class Run:
         self.settled = False
         self.begun = False  # whether a line of the handler has run
         self.cancelled = False
+        self.at_withdrawal: Callable[[], object] | None = None  # see `on_caller_left`
         self.runner: Runner | None = None
         self.progress_feed: Feed[Any] | None = getattr(envelope, "feed", None)
         envelope.phase = RUNNING

@@ -1233,6 +1233,8 @@ class Slot:
         envelope.phase = DONE
         self.ensure_extra().cancelled += 1
         self.rt.note("cancelled", envelope)
+        if run.at_withdrawal is not None:
+            run.at_withdrawal()
         run.cancel()
         return True
 

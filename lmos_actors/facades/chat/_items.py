@@ -12,6 +12,8 @@ INTERNAL_ERROR: Final = "INTERNAL_ERROR"
 INVALID_MESSAGE: Final = "INVALID_MESSAGE"
 TOOL_ERROR: Final = "TOOL_ERROR"
 MEDIA_NOT_ENABLED: Final = "MEDIA_NOT_ENABLED"
+GIVEN_UP: Final = "GIVEN_UP"
+"""A turn was cut off by the end of its agent, and cannot be resumed."""
 
 PartType: TypeAlias = Literal["text", "image", "audio", "video", "file"]
 
@@ -132,6 +134,13 @@ class ClientAnswer(Struct, frozen=True, omit_defaults=True):
     error: str = ""
 
 
+class TurnFailure(Struct, frozen=True):
+    """Why a turn has no answer."""
+
+    code: str
+    message: str
+
+
 class Said(Struct, frozen=True, omit_defaults=True):
     """A message of the past: by whom, what, and when (Unix time)."""
 
@@ -139,12 +148,17 @@ class Said(Struct, frozen=True, omit_defaults=True):
     text: str
     at: float
     parts: list[ChatPart] = []
+    failed: Annotated[
+        TurnFailure | None,
+        Meta(description="Why there is no answer, or only the beginning of one: of a resumed turn."),
+    ] = None
 
 
-class SessionEntry(Struct, frozen=True):
+class SessionEntry(Struct, frozen=True, omit_defaults=True):
     """A session of the caller. Times are Unix time."""
 
     id: Annotated[str, Meta(description="To be named by the next message.")]
     began: float
     until: Annotated[float, Meta(description="When it expires, unless it goes on.")]
     messages: int
+    in_progress: Annotated[bool, Meta(description="Whether a turn is in progress, or waits.")] = False

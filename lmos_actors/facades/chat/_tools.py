@@ -51,7 +51,8 @@ class Tool:
     call: Callable[[Mapping[str, Any]], Awaitable[Any]] = attrs.field(repr=False, eq=False)
     """Calls it with named arguments, and returns its result. Raises ToolFailed."""
     repeatable: bool = False
-    """Whether calling it twice does no more than calling it once: of a safe or idempotent action."""
+    """Whether calling it twice does no more than calling it once: of a safe or idempotent action, and of a
+    function that was declared so."""
     agent: str = ""
     """The path, or the address, of the agent that carries it out; empty for a function."""
 
@@ -63,13 +64,16 @@ def tool_of(
     *,
     name: str | None = None,
     in_thread: bool = False,
+    repeatable: bool | None = None,
 ) -> Tool:
     """Return a function, or an action of an agent, as a tool.
 
     `tool_of(look_up)` takes a typed function, async or not; `tool_of(ref, Orders.find)` an action of another
     agent. A function that blocks, such as for a request over the network, holds up its node, unless it is
-    called `in_thread`, where it goes on when its caller has left. Raises TypeError for parameters whose types
-    are not known, and for what cannot be called in a thread: an action, an async function.
+    called `in_thread`, where it goes on when its caller has left. `repeatable` declares that a second call
+    does no more than one: then a model may make it again where its outcome is not known. By default that is
+    so for an action that is `safe` or `idempotent`, and for no function. Raises TypeError for parameters
+    whose types are not known, and for what cannot be called in a thread: an action, an async function.
 
     The arguments of an action have the names of its description. It takes those of Python, too.
     """
@@ -79,12 +83,14 @@ def tool_of(
         ref: Any = function
         renamed = tuple(handle.wire_names.items())
         form = _form_of(handle.__wrapped__, name or handle.name, renamed, is_method=True)
-        again = bool(handle.options.safe or handle.options.idempotent)
+        declared = bool(handle.options.safe or handle.options.idempotent)
+        again = declared if repeatable is None else repeatable
         return _made(form, partial(ref.invoke, handle), repeatable=again)
     if not callable(function):
         raise TypeError(f"tool_of takes a function, or a ref and an action's handle, not {function!r}")
     called = name or str(getattr(function, "__name__", type(function).__name__))
-    return _made(_form_of(function, called, (), is_method=False), function, in_thread=in_thread)
+    form = _form_of(function, called, (), is_method=False)
+    return _made(form, function, repeatable=bool(repeatable), in_thread=in_thread)
 
 
 def shown_reason(error: ToolFailed) -> str:

@@ -103,6 +103,9 @@ class ChatTurn:
     `text`, `parts` and `metadata` are the message; `session` is the id of the conversation, `is_new` whether
     it has just begun, `history` what was said before. `memory` is a dict of plain data that is
     kept with the session: what `reply` changes in it is there at the next turn, if this one ends well.
+
+    An agent that `resumes` turns is asked again, with `is_resumed`, where its process ended in the middle of
+    one: `steps` are then what it has recorded by `record`, and the answer goes to the history alone.
     """
 
     def __init__(
@@ -119,6 +122,9 @@ class ChatTurn:
         has_client_tools: bool = False,
         read: Callable[[str], Awaitable[bytes]] | None = None,
         principal: str | None = None,
+        record: Callable[[Any], Awaitable[None]] | None = None,
+        steps: Sequence[Any] = (),
+        is_resumed: bool = False,
         new_id: Callable[[], str],
     ) -> None:
         self.session = session
@@ -135,8 +141,8 @@ class ChatTurn:
         """Whether the caller carries out calls of tools of its own (`ask_client`)."""
         self.is_cut = False
         """Whether the answer is not whole, as it was too long; `reply` may set it, for `TurnDone`."""
-        self._new_id = new_id
-        self._read = read
+        self.is_resumed, self.steps = is_resumed, tuple(steps)
+        self._new_id, self._read, self._record = new_id, read, record
         self._out = AnswerChannel(new_id)
         self._media = 0  # how many have been streamed
         self._said: list[str] = []
@@ -170,6 +176,21 @@ class ChatTurn:
             raise TypeError(f"a piece of an answer is text or a ChatPart, not {piece!r}")
         self._shown.append(piece)
         await self._put(TextChunk(parts=[piece]))
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether this turn is resumed if its process ends: `record` does nothing otherwise."""
+        return self._record is not None
+
+    async def record(self, step: Any) -> None:
+        """Keep a step, plain data, for `steps` of this turn should it be resumed; return once it is kept.
+
+        Record what is done before anything rests on it, and what is to be done before it begins. Raises
+        TypeError for what is no plain data; ActionFailed while the store fails.
+        """
+        await trio.lowlevel.checkpoint_if_cancelled()
+        if self._record is not None:
+            await self._record(step)
 
     async def read(self, part: ChatPart) -> bytes:
         """Return the content of a part: what it has embedded, or a file that the user has uploaded.
