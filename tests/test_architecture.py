@@ -31,7 +31,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("mcp",),
     ("facades", "discovery"),
     ("bindings",),
-    ("approvals", "llm"),
+    ("approvals", "llm", "memories"),
     ("supervision",),
     ("persistence",),
     ("actors",),

@@ -43,6 +43,8 @@ from ._store import (
     DeleteRange as DeleteRange,
     Durability as Durability,
     Expected as Expected,
+    IndexedStore as IndexedStore,
+    Matching as Matching,
     Put as Put,
     Store as Store,
     Write as Write,

@@ -43,6 +43,7 @@ from ._hand_over import (
     take_over,
 )
 from ._history import files_of, first_kept, messages_of, prompt_of, transcript_of
+from ._memory_tools import MemoryTools, memory_tools
 from ._steps import BackStep, PassingStep, Recorded, SaidStep, SummaryStep, recorded_of, refused
 from ._think import think
 from ._tool_calls import ToolLimits
@@ -117,7 +118,8 @@ class ThinkingAgent(ChatAgent):
     model: Ref[Model] | None = None
     """The model; without one it is the first of the node, or else of the directories of its `lookup`."""
     tools: Sequence[ToolSource | HandOver] = ()
-    """The tools of the model: see `think`, `hand_over`, and `mcp`, whose server starts with the agent."""
+    """The tools of the model: see `think`, `hand_over`, `mcp`, whose server starts with the agent, and
+    `MEMORY_TOOLS`."""
     instructions: str = ""
     """The system prompt; without it, the docstring of the class."""
     answer: Any = attrs.field(default=str)
@@ -300,11 +302,7 @@ class ThinkingAgent(ChatAgent):
             "",
             history=messages,
             instructions=self.instructions_for(turn),
-            tools=[
-                await self._server_of(each) if isinstance(each, McpSource) else each
-                for each in sources
-                if not isinstance(each, HandOver)
-            ],
+            tools=[tool for each in sources for tool in await self._tools_of(turn, each)],
             ending=[*(each.tool for each in over), *back],
             answer=self.answer,
             budget=account,
@@ -364,6 +362,14 @@ class ThinkingAgent(ChatAgent):
         if kept.summary:
             messages.insert(0, UserMessage(f"[Summary of what we said before: {kept.summary}]"))
         return messages
+
+    async def _tools_of(self, turn: ChatTurn, source: ToolSource | HandOver) -> Sequence[ToolSource]:
+        """Return the tools of a source that is this turn's, or this agent's; others as they are."""
+        if isinstance(source, HandOver):
+            return ()
+        if isinstance(source, MemoryTools):
+            return memory_tools(turn.memories)
+        return [await self._server_of(source) if isinstance(source, McpSource) else source]
 
     async def _server_of(self, source: McpSource) -> Ref[McpServer]:
         """Return the agent of an MCP server, started if this is the first time. Raises StartFailed."""

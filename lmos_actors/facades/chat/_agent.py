@@ -35,6 +35,7 @@ from lmos_actors.errors import (
     StopFailed,
     WrongState,
 )
+from lmos_actors.memories import Memories, MemoryOptions
 from lmos_actors.persistence import (
     KeptMessage,
     MemoryStore,
@@ -107,11 +108,13 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
     `call.sound` and plays sound. `sound_format` in the body of a class is the format that it needs; without
     it, it is the one that a caller proposes.
 
-    `session_options` in the body of a class bounds what is kept. With `resumes = True` turns go on after the
+    `session_options` in the body of a class bounds what is kept of sessions, `memory_options` what is
+    remembered of users over all sessions (`turn.memories`). With `resumes = True` turns go on after the
     end of their process, where the node has a store: see `ChatTurn.steps`.
     """
 
     session_options: ClassVar[SessionOptions] = SessionOptions()
+    memory_options: ClassVar[MemoryOptions] = MemoryOptions()
     resumes: ClassVar[bool] = False
     sound_format: ClassVar[SoundFormat | None] = None
 
@@ -132,6 +135,13 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
     def keeps_turn(self, metadata: Mapping[str, Any]) -> bool:
         """Return whether a turn with this metadata is resumed, where turns are. By default, True."""
         return True
+
+    def identity_for(self, turn: ChatTurn | VoiceCall) -> str | None:
+        """Return whose memories a turn or a call has: its principal, unless a subclass knows better."""
+        return turn.principal
+
+    def _memories_of(self, turn: ChatTurn | VoiceCall) -> Memories:
+        return Memories(self, self.identity_for(turn))
 
     @classmethod
     def has_voice(cls) -> bool:
@@ -230,6 +240,8 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
                 memory=kept.head.memory,
                 memory_bytes=self._sessions.options.memory_bytes,
                 is_new=not kept.written,
+                principal=owner or None,
+                memories=self._memories_of,
                 new_id=self.new_id,
             )
             runner = partial(TurnRunner, turn=call, reply=self.talk)
@@ -330,6 +342,7 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
             is_new=not session.written,
             read=partial(self._read_file, owner, id),
             principal=owner or None,
+            memories=self._memories_of,
             record=None if kept is None else partial(self._kept.record, kept),
             new_id=self.new_id,
             **more,

@@ -23,7 +23,7 @@ import trio
 from lmos_actors.actors import Agent, action
 from lmos_actors.errors import ActionFailed, SourceFailed, ToolFailed
 
-from ._answer_channel import AnswerChannel, check_memory
+from ._answer_channel import AnswerChannel, check_memory, memories_of
 from ._items import (
     TOOL_ERROR,
     ChatItem,
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterable, Awaitable, Callable, Mapping, Sequence
 
     from lmos_actors.approvals import Approval
+    from lmos_actors.memories import Memories
 
     from ._tools import Tool
 
@@ -103,6 +104,7 @@ class ChatTurn:
     `text`, `parts` and `metadata` are the message; `session` is the id of the conversation, `is_new` whether
     it has just begun, `history` what was said before. `memory` is a dict of plain data that is
     kept with the session: what `reply` changes in it is there at the next turn, if this one ends well.
+    What is remembered of the user over all sessions is in `memories`.
 
     An agent that `resumes` turns is asked again, with `is_resumed`, where its process ended in the middle of
     one: `steps` are then what it has recorded by `record`, and the answer goes to the history alone.
@@ -125,6 +127,7 @@ class ChatTurn:
         record: Callable[[Any], Awaitable[None]] | None = None,
         steps: Sequence[Any] = (),
         is_resumed: bool = False,
+        memories: Callable[[ChatTurn], Memories] | None = None,
         new_id: Callable[[], str],
     ) -> None:
         self.session = session
@@ -133,7 +136,7 @@ class ChatTurn:
         """Who says it, by the access list: a session and metadata are what its caller says they are."""
         self.parts = tuple(parts)
         self.metadata = dict(metadata or {})
-        self._history = history
+        self._history, self._memories = history, memories
         self.memory = {} if memory is None else memory
         self._memory_bytes = memory_bytes
         self.is_new = is_new
@@ -145,14 +148,18 @@ class ChatTurn:
         self._new_id, self._read, self._record = new_id, read, record
         self._out = AnswerChannel(new_id)
         self._media = 0  # how many have been streamed
-        self._said: list[str] = []
-        self._shown: list[ChatPart] = []
+        self._said, self._shown = list[str](), list[ChatPart]()
         self._calls: dict[str, _OpenCall] = {}
 
     @cached_property
     def history(self) -> tuple[Said, ...]:
         """The messages before this one, oldest first."""
         return tuple(self._history())
+
+    @cached_property
+    def memories(self) -> Memories:
+        """What the agent remembers of this user, in all sessions. Raises RuntimeError outside of an agent."""
+        return memories_of(self, self._memories)
 
     @property
     def answer(self) -> str:
