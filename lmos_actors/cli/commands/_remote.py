@@ -14,7 +14,10 @@ from .._app import ELSEWHERE, PRINTED, REACHED, File, JsonLines, Switch, Texts, 
 from ..options._connection import OutwardOptions, ServerOptions, options_in
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from .._answers import AnswerPrinter
+    from ..remote._approvals import ApprovalDecision, ApprovalList
     from ..remote._session import RemoteAgent, Work
 
 _NO_SERVER = ServerOptions()
@@ -42,6 +45,16 @@ class RemoteOptions:
         from ..remote._session import run_session
 
         return run_session(self._target(url), self._answers(), work)
+
+    def run_in_deployment(self, addresses: Mapping[str, str], what: ApprovalList | ApprovalDecision) -> int:
+        """Ask the agents `approvals` of the processes of a deployment. Raises ConfigError."""
+        from ..remote._approvals import DeployedProcess, DeploymentApprovals, place_of
+        from ..remote._session import run_work
+
+        processes = tuple(
+            DeployedProcess(name, self._target(place_of(url))) for name, url in addresses.items()
+        )
+        return run_work(DeploymentApprovals(processes, what), self._answers(), self.within)
 
     def _target(self, url: str) -> RemoteAgent:
         from ..remote._session import RemoteAgent
@@ -376,8 +389,12 @@ def approvals(
     lmos-actors approvals http://127.0.0.1:8080 approve 7f0c2d9e-1c1b-4a77-9f5e-6f1d3c5a8b20 \
 --note "as agreed"
 
+    lmos-actors approvals desk.yaml
+
     lmos-actors approvals https://agents.example refuse 7f0c2d9e-1c1b-4a77-9f5e-6f1d3c5a8b20 \
 --bearer env:ALICE
+
+    Of a deployment file that `up` runs, what the agents of all its processes ask is listed.
 
     The right to decide is approve, in the access lists of the node; without --security, a node started \
 with --allow-operations lets its own machine decide.
@@ -402,15 +419,23 @@ with --allow-operations lets its own machine decide.
 
     if answer is not None and verb != "approve":
         raise ConfigError("goes with approve", "--answer")
+    what: ApprovalList | ApprovalDecision
     if verb == "list":
         if id is not None or note is not None:
             raise ConfigError("goes with approve or refuse", "ID" if id is not None else "--note")
-        return options.run_session(place_of(url), ApprovalList(all_))
-    if id is None:
-        raise ConfigError(f"{verb} what? Give the id of an approval, as the list has it", "ID")
-    if all_:
-        raise ConfigError("goes with list", "--all")
-    return options.run_session(place_of(url), ApprovalDecision(verb, id, note or "", answer_in(answer)))
+        what = ApprovalList(all_)
+    else:
+        if id is None:
+            raise ConfigError(f"{verb} what? Give the id of an approval, as the list has it", "ID")
+        if all_:
+            raise ConfigError("goes with list", "--all")
+        what = ApprovalDecision(verb, id, note or "", answer_in(answer))
+    if "://" not in url and url.endswith((".yaml", ".yml", ".toml")):
+        from ..deploy._requests import addresses_of, controls_for
+
+        found = addresses_of(controls_for(url, None))
+        return found if isinstance(found, int) else options.run_in_deployment(found, what)
+    return options.run_session(place_of(url), what)
 
 
 SOUGHT = Group("Which agents", sort_key=1)

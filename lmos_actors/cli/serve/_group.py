@@ -269,6 +269,7 @@ def _serve_request(
         security=group.security,
         origin=list(group.origins),
         insecure=group.insecure,
+        allow_operations=group.allow_operations,
     )
     listening = ListenOptions(
         listen=_listen(group, request),
