@@ -213,7 +213,7 @@ from .messages._request_keys import (
     wrong_key as wrong_key,
     wrong_operation as wrong_operation,
 )
-from .refs._after_kept import AfterKept as AfterKept, wait_kept as wait_kept
+from .refs._after_kept import AfterKept as AfterKept, keep_whole as keep_whole, wait_kept as wait_kept
 from .refs._link import Attempt as Attempt, Invocation as Invocation, Link as Link
 from .refs._ref import (
     Call as Call,

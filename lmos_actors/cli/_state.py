@@ -6,6 +6,7 @@ import json
 import sys
 from base64 import b64decode, b64encode
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -31,6 +32,7 @@ from lmos_actors.persistence import (
     new_file,
     records_of,
     server_store,
+    turns_in,
 )
 
 from ._app import json_text
@@ -54,6 +56,9 @@ IMPORTED_AT_ONCE: Final = 1_000
 
 SEPARATOR: Final = "\x00"
 """Stands between the key of an agent and the number of a fact of its journal."""
+
+TEXT_SHOWN: Final = 60
+"""Characters of a message that are printed."""
 
 SHOWN: Final = 1_000
 """Records of one key and space that are printed."""
@@ -126,6 +131,21 @@ def show_record(path: str, key: str, space: str | None) -> int:
             if len(found) > 1:
                 print(f"{_plain(name)}:")
             print(shown)
+    return 0
+
+
+def list_turns(path: str, *, as_json: bool) -> int:
+    """Print the turns of chat agents that are in progress."""
+    with opened(path) as store:
+        found = list(turns_in(store))
+    if as_json:
+        print(json_text([attrs.asdict(turn) for turn in found]))
+        return 0
+    for turn in found:
+        began = f"{datetime.fromtimestamp(turn.began, UTC):%Y-%m-%d %H:%M:%SZ}"
+        names = " ".join(_plain(each) for each in (turn.agent, turn.owner or "-", turn.session))
+        more = turn.wrong or f"{turn.steps} steps, resumed {turn.resumed} times"
+        print(f"{began}  {names}  {more}  {_plain(turn.text[:TEXT_SHOWN])}")
     return 0
 
 

@@ -18,6 +18,7 @@ from ._identities import (
 )
 from ._lock_file import LockFile as LockFile
 from ._memory import MemoryStore as MemoryStore
+from ._open_turns import TurnInProgress as TurnInProgress, turns_in as turns_in
 from ._sessions import (
     KeptMessage as KeptMessage,
     KeptTurn as KeptTurn,

@@ -389,6 +389,8 @@ def state_form(cls: Any, namespace: Mapping[str, Any]) -> StateForm:
     hints = annotations_of(cls, {**namespace, cls.__name__: cls})
     members: list[_Member] = []
     declared = {"_slot", "_behaviour", "_history"}  # which every agent may have
+    for base in cls.__mro__:
+        declared.update(vars(base).get("_ephemeral", ()))  # of classes of this package
     for field in attrs.fields(cls):
         hint, attribute = hints.get(field.name), field.name
         static = inspect.getattr_static(cls, field.name, None)

@@ -215,13 +215,22 @@ class Run:
             async for item in items:
                 value = self.op.result(item)
                 if put is not None:
-                    if self.slot.output_gate is not None and self.slot.output_gate.waits_in_runs:
-                        await self.slot.output_gate.wait_kept()
+                    gate = self.slot.output_gate
+                    if gate is not None and gate.waits_in_runs and not is_provisional(item):
+                        await gate.wait_kept()
                     await put(value)
                     if self.envelope.trace is not None:
                         self.slot.rt.note("item", self.envelope, value=value)
         finally:
             await _close(items)
+
+
+def is_provisional(item: object) -> bool:
+    """Return whether an item leaves before what was changed before it is kept, as its class says.
+
+    A later item of its stream, which waits, says that all of them hold.
+    """
+    return getattr(item, "is_provisional", False) is True
 
 
 async def _close(items: Any) -> None:

@@ -20,6 +20,8 @@ lmos-actors state ls node.db
 
 lmos-actors state show node.db life
 
+lmos-actors state turns node.db
+
 lmos-actors state export node.db > node.jsonl
 
 lmos-actors state import new.db < node.jsonl
@@ -92,6 +94,20 @@ def show(file: Store, key: Annotated[str, Parameter(name="KEY")], /, *, space: S
     from .._state import carried_out, show_record
 
     return carried_out(partial(show_record, file, key, space))
+
+
+@state.command(name="turns")
+def turns(file: Store, /, *, json: Json = False) -> int:
+    """List the turns of chat agents that are in progress, or are resumed when their node starts.
+
+    lmos-actors state turns node.db
+
+    A line has when the turn began, its agent, the principal of its caller (- without one), the session, how \
+many steps it has recorded, how often it was resumed, and the beginning of its message.
+    """
+    from .._state import carried_out, list_turns
+
+    return carried_out(partial(list_turns, file, as_json=json))
 
 
 @state.command(name="export")

@@ -26,7 +26,7 @@ from weakref import WeakKeyDictionary
 import msgspec
 import trio
 
-from lmos_actors.actors import Agent, MailboxOptions, action, current_request
+from lmos_actors.actors import Agent, MailboxOptions, action, current_request, keep_whole
 from lmos_actors.errors import (
     AgentDied,
     AgentUnavailable,
@@ -116,6 +116,7 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
     session_options: ClassVar[SessionOptions] = SessionOptions()
     memory_options: ClassVar[MemoryOptions] = MemoryOptions()
     resumes: ClassVar[bool] = False
+    _ephemeral: ClassVar[tuple[str, ...]] = ("_kept", "_lines", "_number", "_sessions")
     sound_format: ClassVar[SoundFormat | None] = None
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -197,6 +198,7 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
             yield TurnBegan(turn.session, turn.is_new)  # noqa: ASYNC119 -- the runtime closes what it runs
             async for item in items:
                 yield item  # noqa: ASYNC119
+        await keep_whole()
         yield TurnDone(turn.answer, list(turn.answer_parts), turn.is_cut)
 
     @action(concurrency=MAX_TURNS)
@@ -214,6 +216,7 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
             yield TurnBegan(turn.session, turn.is_new)  # noqa: ASYNC119
             async for item in items:
                 yield item  # noqa: ASYNC119
+        await keep_whole()
         yield TurnDone(turn.answer, list(turn.answer_parts), turn.is_cut)
 
     @action(concurrency=MAX_TURNS)

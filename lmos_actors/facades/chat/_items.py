@@ -1,8 +1,13 @@
-"""The values of conversations: what a chat agent takes, what its answer consists of, what is kept."""
+"""The values of conversations: what a chat agent takes, what its answer consists of, what is kept.
+
+The items of an answer are **provisional** until `TurnDone`: they leave a durable agent at once
+(`is_provisional`), and hold once that has come, which waits for what the turn has changed. A tool of the
+client waits, too: it does something.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, Literal, TypeAlias
+from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias
 
 from msgspec import Meta, Struct
 
@@ -40,12 +45,16 @@ class ChatPart(Struct, frozen=True, omit_defaults=True):
 class TurnBegan(Struct, frozen=True, tag="began"):
     """The first item of an answer: its session, and whether that is new."""
 
+    is_provisional: ClassVar[bool] = True
+
     session: str
     is_new: bool
 
 
 class TextChunk(Struct, frozen=True, tag="chunk", omit_defaults=True):
     """A piece of the answer; with `role` "user", in a call, what was understood of the user's speech."""
+
+    is_provisional: ClassVar[bool] = True
 
     text: str = ""
     parts: list[ChatPart] = []
@@ -54,6 +63,8 @@ class TextChunk(Struct, frozen=True, tag="chunk", omit_defaults=True):
 
 class MediaPiece(Struct, frozen=True, tag="media", omit_defaults=True):
     """A piece of sound, picture or film that an answer streams. `sequence` counts from 0."""
+
+    is_provisional: ClassVar[bool] = True
 
     media_id: str
     sequence: int
@@ -72,9 +83,16 @@ class ToolCalled(Struct, frozen=True, tag="tool_call", omit_defaults=True):
     consent_message: str | None = None
     categories: list[str] = []
 
+    @property
+    def is_provisional(self) -> bool:
+        """Whether it shows a tool, and does not ask for one."""
+        return not self.by_client
+
 
 class ToolReturned(Struct, frozen=True, tag="tool_result", omit_defaults=True):
     """The result of a tool, or else the reason why there is none."""
+
+    is_provisional: ClassVar[bool] = True
 
     id: str
     result: Any = None
@@ -103,6 +121,8 @@ class SoundFormat(Struct, frozen=True):
 class CallBegan(Struct, frozen=True, tag="began"):
     """The first item of a call: its session, whether that is new, and how the sound is coded."""
 
+    is_provisional: ClassVar[bool] = True
+
     session: str
     is_new: bool
     format: SoundFormat
@@ -111,11 +131,15 @@ class CallBegan(Struct, frozen=True, tag="began"):
 class Sound(Struct, frozen=True, tag="sound"):
     """A piece of sound, to be played behind those before it."""
 
+    is_provisional: ClassVar[bool] = True
+
     data: bytes
 
 
 class Interrupted(Struct, frozen=True, tag="interrupted"):
     """The user has begun to speak: sound that waits to be played is to be dropped."""
+
+    is_provisional: ClassVar[bool] = True
 
 
 CallItem: TypeAlias = CallBegan | Sound | Interrupted | TextChunk | ToolCalled | ToolReturned | TurnDone
