@@ -328,9 +328,9 @@ class ThinkingAgent(ChatAgent):
             else:
                 session = kept.sessions.get(to.name)
                 if turn.is_kept:
-                    last = 0.0 if session is None else await last_said(ref, session)
+                    last, count = (0.0, 0) if session is None else await last_said(ref, session)
                     session = session or self.new_id()
-                    step = PassingStep(to.name, session, last, account.spent)
+                    step = PassingStep(to.name, session, last, count, account.spent)
                     await turn.record(msgspec.to_builtins(step))
                 passed = await pass_on(turn, ref, session, reason)
             recorded.passing = None

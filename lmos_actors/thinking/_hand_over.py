@@ -152,13 +152,16 @@ async def pass_on(turn: ChatTurn, ref: Ref[Any], session: str | None, reason: st
     raise AssertionError("the last repeat returns or raises")
 
 
-async def last_said(ref: Ref[Any], session: str) -> float | None:
-    """Return when the last message was said in a session of another agent; None if that cannot be known."""
+async def last_said(ref: Ref[Any], session: str) -> tuple[float | None, int]:
+    """Return when the last message was said in a session of another agent, and how many there are.
+
+    None if that cannot be known.
+    """
     try:
         said: list[Said] = await ref.invoke(ChatAgent.history, session)
     except AgentError as error:
-        return 0.0 if isinstance(error, ActionFailed) and error.code == SESSION_EXPIRED else None
-    return said[-1].at if said else 0.0
+        return 0.0 if isinstance(error, ActionFailed) and error.code == SESSION_EXPIRED else None, 0
+    return (said[-1].at if said else 0.0), len(said)
 
 
 async def take_over(turn: ChatTurn, ref: Ref[Any], step: PassingStep) -> PassedOn:
@@ -175,8 +178,10 @@ async def take_over(turn: ChatTurn, ref: Ref[Any], step: PassingStep) -> PassedO
         except AgentError as error:
             if not isinstance(error, AgentUnavailable | AgentDied) or not left or not await is_back(ref):
                 break
-    answer = said[-1] if said else None
-    if answer is None or answer.role != "agent" or step.last is None or answer.at <= step.last:
+    answer = said[-1] if said and step.last is not None else None
+    # two messages may have one time; and a history that is full does not grow
+    is_new = answer is not None and (answer.at > (step.last or 0.0) or len(said) > step.count)
+    if answer is None or answer.role != "agent" or not is_new:
         raise thinking_failure(
             OUTCOME_UNKNOWN,
             "the agent that the message was handed over to has not answered: it broke off, and may have done "

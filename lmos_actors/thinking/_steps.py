@@ -49,6 +49,8 @@ class PassingStep(Struct, frozen=True, tag="passing", forbid_unknown_fields=True
     session: str
     last: float | None = None
     """When the last message was said there before, 0 for a new session; None if that is not known."""
+    count: int = 0
+    """How many messages were there before."""
     spent: Spent = Spent()
 
 
