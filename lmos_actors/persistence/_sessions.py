@@ -345,7 +345,7 @@ class Sessions:
         """
         try:
             written = msgspec.json.encode(step)
-        except (ValueError, RecursionError) as error:
+        except (TypeError, ValueError, RecursionError) as error:
             raise TypeError(f"a step of a turn is plain data: {error}") from None
         key = (_written(turn.owner), turn.id)
         if self._turns.get(key) is not turn or turn.kept.is_too_large:

@@ -19,6 +19,7 @@ from lmos_actors import ActionFailed, AgentDied, ChildSpec, action, open_node, s
 from lmos_actors.errors import AgentUnavailable
 from lmos_actors.facades import ChatAgent, ChatPart, ChatTurn
 from lmos_actors.facades.chat import Said, SessionEntry, TurnBegan, TurnDone, TurnFailure
+from lmos_actors.persistence import SessionOptions
 from lmos_actors.testing import settle
 from tests.facades.lives import STORES, Mortal, every_store, in_memory, virtual
 
@@ -412,3 +413,170 @@ def test_at_each_step_of_a_turn_what_ends_it_decides(how: str) -> None:
         return steps
 
     assert simulate(main) > 20
+
+
+# ---- bounds, and what is wrong
+
+
+@virtual
+async def test_a_turn_that_ends_its_process_each_time_is_given_up() -> None:
+    store, book = in_memory(), Book()
+    await cut_off(store, book, "one wait")
+    for _ in range(3):
+        book.waits = trio.Event()
+        async with killed(store, book):
+            await book.waits.wait()
+    async with life(store, book) as planner:
+        assert await settled(planner) == [("user", "one wait"), ("agent", "GIVEN_UP")]
+        _, answer = await planner.invoke(ChatAgent.history, "s")
+        assert "resumed 3 times" in answer.failed.message
+        book.may_go_on.set()
+        assert await ask(planner, "two") == "two (1)"
+    assert (book.did, book.resumed) == (["one", "two"], 3)
+
+
+@virtual
+async def test_a_turn_that_waits_long_is_resumed_as_often_as_its_node_begins() -> None:
+    """Such as one that waits for a person, over many deployments."""
+    store, book = in_memory(), Book()
+    await cut_off(store, book, "one wait")
+    for _ in range(5):
+        async with killed(store, book):
+            await trio.sleep(61)
+    book.may_go_on.set()
+    async with life(store, book) as planner:
+        assert (await settled(planner))[1] == ("agent", "one wait (1)")
+    assert book.resumed == 6
+
+
+@virtual
+async def test_forgetting_a_session_ends_its_resumed_turn() -> None:
+    store, book = in_memory(), Book()
+    await cut_off(store, book, "one wait two")
+    book.waits = trio.Event()
+    async with life(store, book) as planner:
+        await book.waits.wait()
+        assert await planner.invoke(ChatAgent.forget, "s")
+        await settle()
+        assert await planner.invoke(ChatAgent.sessions) == []
+        book.may_go_on.set()
+        assert await ask(planner, "three") == "three (1)"
+    assert book.did == ["one", "three"]
+    assert store.is_clean
+
+
+class Brief(Planner):
+    session_options = SessionOptions(seconds=100.0)
+
+
+@virtual
+async def test_a_session_that_is_forgotten_or_expires_during_a_turn_leaves_nothing() -> None:
+    for forgets in (True, False):
+        store, book = in_memory(), Book()
+        async with life(store, book, Brief) as planner, trio.open_nursery() as nursery:
+            nursery.start_soon(ask, planner, "one wait two")
+            await book.waits.wait()
+            if forgets:
+                assert await planner.invoke(ChatAgent.forget, "s")
+            else:
+                await trio.sleep(101)
+                assert await planner.invoke(ChatAgent.sessions) == []
+            book.may_go_on.set()
+        assert book.did == ["one", "wait", "two"], "its caller waits"
+        assert store.is_clean
+        assert not store.has_sessions
+
+
+@virtual
+async def test_an_agent_that_resumes_no_turns_any_more_gives_up_what_it_finds() -> None:
+    store, book = in_memory(), Book()
+    await cut_off(store, book, "one wait")
+    async with life(store, book, Forgetful) as planner:
+        assert await settled(planner) == [("user", "one wait"), ("agent", "GIVEN_UP")]
+    assert book.resumed == 0
+    assert store.is_clean
+
+
+@virtual
+async def test_without_resumption_nothing_is_written_before_the_end() -> None:
+    store, book = in_memory(), Book()
+    async with trio.open_nursery() as nursery, life(store, book, Forgetful) as planner:
+        nursery.start_soon(ask, planner, "one wait")
+        await book.waits.wait()
+        assert not store.commits
+        book.may_go_on.set()
+    assert not book.turns[0].is_kept
+
+
+@virtual
+async def test_a_node_without_a_store_keeps_no_turns() -> None:
+    book = Book()
+    book.may_go_on.set()
+    async with life(None, book) as planner:
+        assert await ask(planner, "one wait") == "one wait (1)"
+    assert not book.turns[0].is_kept
+
+
+class Talkative(Planner):
+    """Records much."""
+
+    async def reply(self, turn: ChatTurn) -> AsyncIterator[str | ChatPart]:
+        self.book.turns.append(turn)
+        await turn.record("x" * (1 << 20))
+        for _ in range(40):
+            await turn.record("x" * (1 << 20))
+        self.book.waits.set()
+        await self.book.may_go_on.wait()
+        yield "done"
+
+
+@virtual
+async def test_a_turn_that_records_too_much_goes_on_and_is_given_up_if_it_is_cut_off() -> None:
+    store, book = in_memory(), Book()
+    async with trio.open_nursery() as nursery, killed(store, book, Talkative) as planner:
+        nursery.start_soon(ask, planner, "hello")
+        await book.waits.wait()
+    assert sum(len(value) for _, value in store.at_rest(space="chat steps")) == 0
+    async with life(store, book, Talkative) as planner:
+        assert await settled(planner) == [("user", "hello"), ("agent", "GIVEN_UP")]
+        book.may_go_on.set()
+        assert await ask(planner, "again") == "done"
+    assert book.resumed == 0
+    assert store.is_clean
+
+
+class Odd(Planner):
+    async def reply(self, turn: ChatTurn) -> AsyncIterator[str | ChatPart]:
+        try:
+            await turn.record(object())
+        except TypeError as error:
+            yield str(error)
+
+
+@virtual
+async def test_a_step_is_plain_data() -> None:
+    async with life(in_memory(), Book(), Odd) as planner:
+        assert (await ask(planner, "hello")).startswith("a step of a turn is plain data: ")
+
+
+@virtual
+async def test_a_store_that_fails_is_the_failure_of_a_turn_before_it_does_more() -> None:
+    store, book = in_memory(), Book()
+    async with life(store, book) as planner, trio.open_nursery() as nursery:
+        has_failed = trio.Event()
+
+        async def fail() -> None:
+            with pytest.raises(ActionFailed, match="INTERNAL_ERROR"):
+                await ask(planner, "one wait two three")
+            has_failed.set()
+
+        nursery.start_soon(fail)
+        await book.waits.wait()
+        store.fails = True
+        book.may_go_on.set()
+        await has_failed.wait()
+        store.fails = False
+        assert book.did == ["one", "wait"], "what could not be recorded is the last thing that was done"
+        await trio.sleep(10)
+        assert await ask(planner, "four") == "four (1)"
+    assert store.is_clean
