@@ -124,6 +124,7 @@ class FatalStore(SqliteStore):
         done = super().commit(batches, durability)
         for name in names:
             self._outside.log("kept", name)
+        for name in names:
             self._outside.reach(f"{name} kept")
         return done
 

@@ -85,7 +85,7 @@ class KeptTurn(msgspec.Struct, omit_defaults=True):
     parts: list[dict[str, Any]] = []
     metadata: dict[str, Any] = {}
     resumed: int = 0
-    """Lives of the agent that have resumed it, and have not ended in order."""
+    """Lives of the agent that have resumed it, and have ended soon after that."""
     is_too_large: bool = False
     """It has recorded more than is kept, so nothing of it is: it cannot be resumed."""
 
@@ -388,7 +388,7 @@ class Sessions:
                 size += len(value)
                 try:
                     steps.append(msgspec.json.decode(value))
-                except (msgspec.MsgspecError, ValueError) as error:
+                except (msgspec.MsgspecError, ValueError, RecursionError) as error:
                     turn.wrong = f"its step {len(steps) + 1} cannot be read: {error}"
                     return []
                 if written != self._message_key(key, len(steps)):
@@ -400,7 +400,7 @@ class Sessions:
         return steps
 
     def uncount_resumption(self, turn: OpenTurn) -> None:
-        """Take a resumption back that an end in order has cut off. Never blocks or raises."""
+        """Take a resumption back, as it has gone on for long. Never blocks or raises."""
         key = (_written(turn.owner), turn.id)
         if self._turns.get(key) is turn and turn.kept.resumed:
             turn.kept.resumed -= 1
@@ -408,17 +408,32 @@ class Sessions:
                 write = Put(TURNS, self._head_key(key), msgspec.json.encode(turn.kept))
                 self._writer.submit([write], self.options.durability)
 
-    def end_turn(self, turn: OpenTurn) -> Ticket | None:
+    def end_turn(self, turn: OpenTurn, failed: Callable[[], None]) -> Ticket | None:
         """Remove the record of a turn that has ended without being kept; return the ticket of that.
 
-        Never blocks or raises. While the store fails the record stays, until the next turn of its session.
+        Never blocks or raises. While the store fails the record stays, and `failed` is called, now or later:
+        `remove_turn` is to be called once it works.
         """
         key = (_written(turn.owner), turn.id)
-        if self._turns.get(key) is turn:
-            self._forget_turn(key)
-            with suppress(StoreFailed):
-                return self._writer.submit(self._without_turn(key), self.options.durability)
-        return None
+        if self._turns.get(key) is not turn:
+            return None
+        self._forget_turn(key)
+
+        def done(error: Exception | None) -> None:
+            if error is not None:
+                failed()
+
+        try:
+            return self._writer.submit(self._without_turn(key), self.options.durability, done)
+        except StoreFailed:
+            failed()
+            return None
+
+    async def remove_turn(self, turn: OpenTurn) -> None:
+        """Remove the record of a turn for which `end_turn` has failed. Raise StoreFailed."""
+        key = (_written(turn.owner), turn.id)
+        if key not in self._turns:  # else a later turn of its session has removed it
+            await self._writer.submit(self._without_turn(key), self.options.durability).wait()
 
     def _has_room(self, turn: OpenTurn, more: int) -> bool:
         if turn.bytes + more > TURN_BYTES:
@@ -488,7 +503,7 @@ def _turn_of(owner: str, id: str, value: bytes) -> OpenTurn:
     """Return a turn in progress as it was found; one that cannot be read says so in `wrong`."""
     try:
         kept = msgspec.json.decode(value, type=KeptTurn)
-    except (msgspec.MsgspecError, ValueError) as error:
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         return OpenTurn(owner, id, KeptTurn(), wrong=f"its record cannot be read: {error}")
     turn = OpenTurn(owner, id, kept)
     if kept.version > TURN_VERSION:

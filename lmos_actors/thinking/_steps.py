@@ -102,10 +102,35 @@ def recorded_of(steps: Sequence[Any]) -> Recorded:
             if isinstance(last, ModelMessage):
                 asked = next((each for each in last.tools if each.name == step.to), None)
                 found.messages += refused(last, asked, step.why)
+    found.messages = _in_order(found.messages)
     last = found.messages[-1] if found.messages else None
     if isinstance(last, ModelMessage):  # they were admitted after it was recorded
         found.spent += Spent(tools=len(last.tools))
     return found
+
+
+def _in_order(messages: Sequence[Message]) -> list[Message]:
+    """Return messages with the results of each answer in the order of its requests.
+
+    They are recorded as their tools end.
+    """
+    rounds: list[list[Message]] = [[]]
+    ids: list[str] = []
+
+    def place(result: Message) -> int:
+        id = result.id if isinstance(result, ToolMessage) else ""
+        return ids.index(id) if id in ids else len(ids)
+
+    for message in messages:
+        if isinstance(message, ModelMessage):
+            rounds[-1].sort(key=place)
+            ids = [each.id for each in message.tools]
+            rounds.append([message])
+            rounds.append([])
+        else:
+            rounds[-1].append(message)
+    rounds[-1].sort(key=place)
+    return [message for each in rounds for message in each]
 
 
 def refused(message: ModelMessage, asked: ToolRequest | None, why: str) -> list[Message]:

@@ -174,8 +174,9 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
                 make=self._made_again,
                 run=self._run_again,
                 answer=self._answer_of,
+                start_soon=self.nursery.start_soon,
             )
-            self._kept.resume(self.nursery.start_soon)
+            self._kept.resume()
             yield
 
     # ---- what callers use

@@ -10,6 +10,9 @@ turn (`persistence/_sessions.py`). Four things can end a turn:
   then: each write has a checkpoint before it that raises, as the task is cancelled;
 - the process is killed: the record stays, as nothing is there to remove it.
 
+Where the store fails, a record that is to go does so once the store works again. A turn that has failed is
+resumed all the same if the incarnation ends before that.
+
 So a record that an incarnation finds at its start is that of a turn to resume. Such a turn has its place in
 the line of its session before the mailbox opens: a caller who comes back waits behind it. It has no client;
 its answer goes to the history, and so does its failure, as nobody else hears of it.
@@ -40,7 +43,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from lmos_actors.actors import Slot
-    from lmos_actors.persistence import Session, Sessions
+    from lmos_actors.persistence import Session, Sessions, Ticket
 
     from ._lines import Lines
     from ._turn import ChatTurn
@@ -51,6 +54,12 @@ MOST_RESUMPTIONS: Final = 3
 STEADY_SECONDS: Final = 60.0
 """Seconds after which a resumption does not count any more."""
 
+RESUMED_AT_ONCE: Final = 64
+"""Turns that may be in the first second of their resumption."""
+
+BEGINNING_SECONDS: Final = 1.0
+"""So few, as what is resumed may wait for a person: a thousand of them have all begun after 16 s."""
+
 T = TypeVar("T")
 
 
@@ -58,7 +67,8 @@ class KeptTurns:
     """The turns of one incarnation of a chat agent that survive it; `is_on`: whether turns are kept at all.
 
     `make` makes a turn that is resumed, from its session, its record and its steps; `run` has a child run it
-    for a block; `answer` makes a message of the agent of what a turn has said.
+    for a block; `answer` makes a message of the agent of what a turn has said; `start_soon` starts a task
+    that ends with the incarnation.
     """
 
     def __init__(
@@ -71,6 +81,7 @@ class KeptTurns:
         make: Callable[[Session, OpenTurn, list[Any]], ChatTurn],
         run: Callable[[ChatTurn], AbstractAsyncContextManager[AsyncIterator[Any]]],
         answer: Callable[[ChatTurn | None], KeptMessage],
+        start_soon: Callable[..., None],
     ) -> None:
         self._slot = slot
         self._sessions = sessions
@@ -79,6 +90,8 @@ class KeptTurns:
         self._make = make
         self._run = run
         self._answer = answer
+        self._start_soon = start_soon
+        self._room = trio.CapacityLimiter(RESUMED_AT_ONCE)
         self._resumed: dict[tuple[str, str], trio.CancelScope] = {}
 
     @property
@@ -103,16 +116,25 @@ class KeptTurns:
             yield None
             return
         turn, ticket = begun
-        on_caller_left(partial(self._sessions.end_turn, turn))  # no await since the checkpoint
+        on_caller_left(partial(self._remove, turn))  # no await since the checkpoint
         try:
             with store_in_use():
                 await ticket.wait()
             yield turn
         except Exception:
-            if not self.has_ended and (removed := self._sessions.end_turn(turn)) is not None:
+            if not self.has_ended and (removed := self._remove(turn)) is not None:
                 with suppress(StoreFailed):  # a caller that hears of the failure finds no other outcome
                     await removed.wait()
             raise
+
+    def _remove(self, turn: OpenTurn) -> Ticket | None:
+        """Remove the record of a turn that has ended for its caller; later, if the store fails now."""
+
+        def later() -> None:
+            if not self.has_ended:
+                self._start_soon(self._once_store_works, partial(self._sessions.remove_turn, turn))
+
+        return self._sessions.end_turn(turn, later)
 
     async def record(self, turn: OpenTurn, step: Any) -> None:
         """Keep a step of a turn; see `ChatTurn.record`."""
@@ -121,11 +143,11 @@ class KeptTurns:
 
     # ---- the next life
 
-    def resume(self, start_soon: Callable[..., None]) -> None:
+    def resume(self) -> None:
         """Have all turns that were found resumed, once the agent takes messages, as tasks of its nursery."""
         for turn in self._sessions.turns:
             place = self._lines.join(turn.owner, turn.id)
-            start_soon(self._resume, turn, place, name=f"resumed turn of session {turn.id}")
+            self._start_soon(self._resume, turn, place, name=f"resumed turn of session {turn.id}")
 
     def forgotten(self, owner: str, id: str) -> None:
         """End the resumed turn of a session, if there is one: nobody waits for it any more."""
@@ -139,14 +161,38 @@ class KeptTurns:
             await place.wait()
             with trio.CancelScope() as scope:
                 self._resumed[turn.owner, turn.id] = scope
-                steps = await self._steps_of(turn)
-                await (self._give_up(turn) if turn.wrong else self._have_again(turn, steps))
+                async with self._beginning():
+                    await self._have_again(turn, await self._steps_of(turn))
         except Exception:
             await self._wait_if_ended()  # what was raised is of that
             raise
         finally:
             self._resumed.pop((turn.owner, turn.id), None)
             self._lines.leave(turn.owner, turn.id, place)
+
+    @asynccontextmanager
+    async def _beginning(self) -> AsyncGenerator[None]:
+        """Wait until few turns are being resumed, or have been for a while: many begin one after the other.
+
+        A turn that goes on for long, as it waits for a person, holds up no others.
+        """
+        turn = object()
+        await self._room.acquire_on_behalf_of(turn)
+        timers, holds = self._slot.rt.timers, True
+
+        def leave() -> None:
+            nonlocal holds
+            if holds:
+                holds = False
+                timers.woke = True
+                self._room.release_on_behalf_of(turn)
+
+        timer = timers.call_after(BEGINNING_SECONDS, leave)
+        try:
+            yield
+        finally:
+            timer.cancel()
+            leave()
 
     async def _wait_if_ended(self) -> None:
         """Wait, where the incarnation has ended, for the cancel of this task, which comes next."""
@@ -167,7 +213,11 @@ class KeptTurns:
         session = await self._read(turn)
         if session is None:
             return
-        again = self._make(session, turn, steps)
+        again = self._made(session, turn, steps)
+        if again is None:
+            text = f"the turn was cut off by the end of its agent, and {turn.wrong}"
+            await self._keep_failed(turn, TurnFailure(GIVEN_UP, text), None)
+            return
         steady = self._slot.rt.timers.call_at(
             trio.current_time() + STEADY_SECONDS, partial(self._sessions.uncount_resumption, turn)
         )
@@ -184,9 +234,15 @@ class KeptTurns:
         finally:
             steady.cancel()
 
-    async def _give_up(self, turn: OpenTurn) -> None:
-        text = f"the turn was cut off by the end of its agent, and {turn.wrong}"
-        await self._keep_failed(turn, TurnFailure(GIVEN_UP, text), None)
+    def _made(self, session: Session, turn: OpenTurn, steps: list[Any]) -> ChatTurn | None:
+        """Return the turn to have again; None if its record is `wrong`."""
+        try:
+            made = self._make(session, turn, steps)
+        except msgspec.ValidationError as error:
+            turn.kept.parts = []
+            turn.wrong = turn.wrong or f"its record cannot be read: {error}"
+            return None
+        return None if turn.wrong else made
 
     async def _keep_failed(self, turn: OpenTurn, failed: TurnFailure, again: ChatTurn | None) -> None:
         """Keep a turn without an answer: its caller, who has heard of nothing, finds that."""
