@@ -231,8 +231,10 @@ class Approvals(Agent, mailbox=MailboxOptions(size=MOST_ASKED)):
         return request.consumer is None and request.principal is None
 
     def _is_there(self, agent: str) -> bool:
+        """Return whether an agent is at a path; one that was stopped is not, one that restarts is."""
         resolver = self._place().rt.resolver
-        return resolver is not None and resolver.at(agent) is not None
+        found: Any = None if resolver is None else resolver.at(agent)
+        return found is not None and getattr(found, "status", None) != "stopped"
 
     def _seen(self, approval: Approval) -> Approval:
         if approval.state == "waiting" and not self._is_there(approval.agent):
