@@ -228,6 +228,12 @@ BREAKS = [
         ("self.balance += amount", "pass", "never none_is_lost"),
     ),
     *breaks(
+        "tea",
+        "tea",
+        ('guest = turn.metadata.get("guest")', "guest = None", "check answer ben-asks"),
+        ("tools = (MEMORY_TOOLS,)", "tools = ()", "that is offered"),
+    ),
+    *breaks(
         "voice",
         "voice",
         ("if speaks:", "if True:", "expect items"),

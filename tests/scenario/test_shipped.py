@@ -392,6 +392,9 @@ FLIPS: list[tuple[str, str, str]] = [
     ("journey.yaml", "equals: 11", "equals: 10"),
     ("journey.yaml", "equals: 9", "equals: 10"),
     ("journey.yaml", "cancelled, equals: 2", "cancelled, equals: 1"),
+    ("tea.yaml", "Which tea?", "Which coffee?"),
+    ("tea.yaml", "words: [Assam]", "words: [jasmine]"),
+    ("tea.yaml", "never: [remember]", "never: [recall]"),
 ]  # fmt: skip
 
 
