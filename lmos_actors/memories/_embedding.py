@@ -130,10 +130,13 @@ def written(embedding: Embedding, vector: array[float]) -> bytes:
 
 
 def read(embedding: Embedding, kept: bytes | None, length: int) -> array[float] | None:
-    """Return a vector that is kept; None for one of another embedding, or of another length."""
+    """Return a vector that is kept; None for one of another embedding or length."""
     if kept is None:
         return None
-    found = msgspec.json.decode(kept, type=KeptVector)
+    try:
+        found = msgspec.json.decode(kept, type=KeptVector)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return None  # it is made anew
     if found.embedding != embedding.name or len(found.numbers) != 4 * length:
         return None
     return _little(array("f", found.numbers))

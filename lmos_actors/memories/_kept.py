@@ -18,20 +18,22 @@ What it keeps true:
   million texts of others have takes no longer, and finds none of them.
 - **The index changes no result.** It names candidates; where it is not complete, as in a store that was
   written without it, all texts are read, and the index is made good.
-- **The event loop goes on.** At most `PAGE` texts are read and taken apart between two awaits.
+- **The event loop goes on.** At most `PAGE` texts are read, and `AT_ONCE` characters of them taken apart,
+  between two awaits.
 """
 
 from __future__ import annotations
 
 from contextlib import aclosing, nullcontext, suppress
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import quote
 
 import attrs
 import msgspec
+import trio
 
-from lmos_actors.errors import StoreFailed, WriteConflict
+from lmos_actors.errors import StoreDamaged, StoreFailed, WriteConflict
 from lmos_actors.persistence import Check, Delete, DeleteRange, Expected, Put, after
 
 from ._embedding import Embedding, EmbeddingFailed, embedded, likeness, read, written
@@ -63,6 +65,13 @@ SCOPE_DIGITS: Final = 16
 """Hexadecimal digits of the digest of an owner before each word in the index."""
 
 PAGE: Final = 32
+"""Texts that are read at once."""
+
+AT_ONCE: Final = 8_192
+"""Characters that are taken apart at once."""
+
+
+T = TypeVar("T")
 
 
 class KeptText(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -135,7 +144,7 @@ class KeptMemories:
         async with self._node.lock(self._owner):
             while True:
                 known, old = await self._owner_now(), await self._text_now(id)
-                owner = _owner(known)
+                owner = self._read_owner(known)
                 number = max(owner.last + 1, int(at * 1e6))
                 kept = KeptText(text, at, number, len(words), tags)
                 gone = await self._oldest(owner.texts + (old is None) - texts, but=id)
@@ -170,7 +179,7 @@ class KeptMemories:
                 known, old = await self._owner_now(), await self._text_now(id)
                 if known is None or old is None:
                     return False
-                owner = _owner(known)
+                owner = self._read_owner(known)
                 left = Owner(owner.texts - 1, owner.words - old.kept.words, owner.last)
                 async with self._counting(is_needed=not left.texts):
                     count = [] if left.texts else [await self._count(-1)]
@@ -190,7 +199,7 @@ class KeptMemories:
                     if known is not None:
                         writes += [Delete(OWNERS, self._owner, known), await self._count(-1)]
                     if await self._commit(writes):
-                        return _owner(known).texts
+                        return self._read_owner(known).texts
 
     async def _commit(self, writes: Sequence[Write]) -> bool:
         """Write a batch; return whether nobody else has changed what it expects. Raise StoreFailed."""
@@ -205,7 +214,7 @@ class KeptMemories:
         if over <= 0:
             return []
         order = await self._records.scan(ORDER, start=self._start, stop=self._stop, limit=over + 1)
-        ids = [msgspec.json.decode(value, type=str) for _, value in order]
+        ids = [decoded(self._records.name, str, value) for _, value in order]
         keys = [self._key(id) for id in ids if id != but][:over]
         values = await self._records.get(TEXTS, keys)
         return [self._found(key, value) for key, value in zip(keys, values, strict=True) if value is not None]
@@ -228,7 +237,7 @@ class KeptMemories:
 
     async def _count(self, more: int, most: int | None = None) -> Write:
         (kept,) = await self._records.get(AGENTS, [self._agent])
-        count = (0 if kept is None else msgspec.json.decode(kept, type=Identities).identities) + more
+        count = more if kept is None else decoded(self._records.name, Identities, kept).identities + more
         if most is not None and count > most:
             raise TooManyIdentities
         expect = Expected.NOTHING if kept is None else kept
@@ -251,19 +260,26 @@ class KeptMemories:
         known = await self._owner_now()
         if known is None:
             return []
-        owner = _owner(known)
+        owner = self._read_owner(known)
         found = await self._records.matching(
             TEXTS, _terms(self._owner, asked), start=self._start, stop=self._stop
         )
         is_whole = found is not None and found.indexed == owner.texts
         candidates: list[tuple[Found, WordCounts]] = []
+        taken = 0
         texts: list[Found] = []
         read_in = self._pages_at(found.keys) if found is not None and is_whole else self._pages()
         async with aclosing(read_in) as pages:
             async for page in pages:
                 texts += page
-                counted = [(each, WordCounts(asked, words_of(each.kept.text))) for each in page]
-                candidates += [each for each in counted if each[1]]
+                for each in page:
+                    counts = WordCounts(asked, words_of(each.kept.text))
+                    if counts:
+                        candidates.append((each, counts))
+                    taken += len(each.kept.text)
+                    if taken >= AT_ONCE:
+                        taken = 0
+                        await trio.lowlevel.checkpoint()
         ranks = scores([counts for _, counts in candidates], texts=owner.texts, words=owner.words)
         ranked = [attrs.evolve(each, score=rank) for (each, _), rank in zip(candidates, ranks, strict=True)]
         if found is not None and not is_whole and known == await self._owner_now():
@@ -319,6 +335,9 @@ class KeptMemories:
     async def _owner_now(self) -> bytes | None:
         return (await self._records.get(OWNERS, [self._owner]))[0]
 
+    def _read_owner(self, known: bytes | None) -> Owner:
+        return Owner() if known is None else decoded(self._records.name, Owner, known)
+
     async def _text_now(self, id: str) -> Found | None:
         (value,) = await self._records.get(TEXTS, [self._key(id)])
         return None if value is None else self._found(self._key(id), value)
@@ -337,7 +356,7 @@ class KeptMemories:
             yield [self._found(key, value) for key, value in pairs if value is not None]
 
     def _found(self, key: str, value: bytes) -> Found:
-        return Found(key[len(self._start) :], msgspec.json.decode(value, type=KeptText), value)
+        return Found(key[len(self._start) :], decoded(self._records.name, KeptText, value), value)
 
     def _key(self, id: str) -> str:
         return f"{self._start}{id}"
@@ -356,19 +375,23 @@ def terms_of(space: str, key: str, value: bytes) -> tuple[str, ...]:
     if space != TEXTS:
         return ()
     try:
-        text = msgspec.json.decode(value, type=KeptText).text
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+        text = decoded("", KeptText, value).text
+    except StoreDamaged:
         return ()
     return _terms(key.rpartition(SEPARATOR)[0], words_of(text))
+
+
+def decoded(store: str, kind: type[T], value: bytes) -> T:
+    """Return a record of a store as it was written. Raise StoreDamaged."""
+    try:
+        return msgspec.json.decode(value, type=kind)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        raise StoreDamaged(store, f"a record of memories is no {kind.__name__}") from None
 
 
 def _terms(owner: str, words: Sequence[str]) -> tuple[str, ...]:
     scope = sha256(owner.encode()).hexdigest()[:SCOPE_DIGITS]
     return tuple(f"{scope}{word}" for word in dict.fromkeys(words))
-
-
-def _owner(known: bytes | None) -> Owner:
-    return Owner() if known is None else msgspec.json.decode(known, type=Owner)
 
 
 def _some(found: Found | None) -> tuple[Found, ...]:

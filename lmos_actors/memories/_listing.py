@@ -21,6 +21,7 @@ from ._kept import (
     Identities,
     KeptText,
     Owner,
+    decoded,
     owner_key,
 )
 from ._memories import Memory
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 
 class ReadStore(Protocol):
     """A store that is read, and blocks; see `Store`."""
+
+    name: str
 
     def get(self, space: str, keys: Sequence[str]) -> list[bytes | None]:
         """Return the values of keys."""
@@ -58,7 +61,7 @@ def owners_in(store: ReadStore, agent: str | None, identity: str | None) -> Iter
     """Yield who has memories: of one agent or all, of one identity or all. Raise StoreFailed."""
     for key, value in records_of(store, OWNERS):
         where, _, who = key.partition(SEPARATOR)
-        found = MemoryOwner(where, unquote(who), msgspec.json.decode(value, type=Owner).texts)
+        found = MemoryOwner(where, unquote(who), decoded(store.name, Owner, value).texts)
         if agent in (None, found.agent) and identity in (None, found.identity):
             yield found
 
@@ -71,7 +74,7 @@ def memories_in(store: ReadStore, owner: MemoryOwner) -> list[Memory]:
     while page := store.scan(TEXTS, start=start, stop=stop, limit=256):
         start = f"{page[-1][0]}\0"
         for name, value in page:
-            kept = msgspec.json.decode(value, type=KeptText)
+            kept = decoded(store.name, KeptText, value)
             found.append((kept.number, Memory(name[len(key) + 1 :], kept.text, kept.tags, kept.at)))
     return [memory for _, memory in sorted(found, key=lambda each: -each[0])]
 
@@ -90,7 +93,7 @@ def removal_of(store: ReadStore, owners: Sequence[MemoryOwner]) -> list[Write]:
     for agent, value in zip(gone, store.get(AGENTS, list(gone)), strict=True):
         if value is None:
             continue
-        left = msgspec.json.decode(value, type=Identities).identities - gone[agent]
+        left = decoded(store.name, Identities, value).identities - gone[agent]
         kept = msgspec.json.encode(Identities(left))
         writes.append(Put(AGENTS, agent, kept, value) if left > 0 else Delete(AGENTS, agent, value))
     return writes

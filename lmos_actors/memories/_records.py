@@ -25,6 +25,11 @@ if TYPE_CHECKING:
 class Records(Protocol):
     """Records of a store, as `StoreWriter` has them."""
 
+    @property
+    def name(self) -> str:
+        """The name of the store in messages."""
+        ...
+
     async def get(self, space: str, keys: Sequence[str]) -> list[bytes | None]:
         """Return the values of keys. Raise StoreFailed."""
         ...
@@ -49,6 +54,11 @@ class KeptRecords:
     """The records of a node's store."""
 
     writer: StoreWriter
+
+    @property
+    def name(self) -> str:
+        """The name of the store."""
+        return self.writer.name
 
     async def get(self, space: str, keys: Sequence[str]) -> list[bytes | None]:
         """Return the values of keys; see `Records`."""
@@ -75,6 +85,7 @@ class ProcessRecords:
     def __init__(self) -> None:
         self._store = MemoryStore()
         self._store.open()
+        self.name = self._store.name
 
     async def get(self, space: str, keys: Sequence[str]) -> list[bytes | None]:
         """Return the values of keys; see `Records`."""

@@ -8,9 +8,9 @@ import pytest
 import trio
 
 from lmos_actors import ActionFailed, open_node
-from lmos_actors.errors import StoreFailed
+from lmos_actors.errors import StoreDamaged, StoreFailed
 from lmos_actors.memories import Memories, MemoryOptions
-from lmos_actors.persistence import MemoryStore
+from lmos_actors.persistence import MemoryStore, Put, SqliteStore
 from tests.memories.keepers import KEEPERS, Keeper, every_store, keeper_on, texts, with_options
 from tests.persistence.stores import StoreOfTest
 
@@ -305,6 +305,27 @@ async def test_many_at_once_are_all_kept(place: Any, tmp_path: Path) -> None:
             assert sorted(found) == [f"fact {number}" for number in range(10)]
         with pytest.raises(ActionFailed, match="20 identities"):
             await Memories(keeper, "another").remember("fact")
+
+
+async def test_records_that_cannot_be_read_are_damage(tmp_path: Path) -> None:
+    path = tmp_path / "kept.db"
+    async with keeper_on(f"sqlite:{path}") as keeper:
+        id = await Memories(keeper, "alice").remember("likes tea")
+    for space, key in (("memories", f"keeper\0alice\0{id}"), ("memory owners", "keeper\0alice")):
+        store = SqliteStore(path)
+        store.open()
+        (kept,) = store.get(space, [key])
+        assert kept is not None
+        store.commit([[Put(space, key, b"7")]], "process")
+        store.close()
+        async with keeper_on(f"sqlite:{path}") as keeper:
+            with pytest.raises(StoreDamaged, match="a record of memories is no"):
+                await Memories(keeper, "alice").recall("tea")
+            with pytest.raises(StoreDamaged):
+                await Memories(keeper, "alice").remember("likes tea")
+        store.open()
+        store.commit([[Put(space, key, kept)]], "process")
+        store.close()
 
 
 @every_store

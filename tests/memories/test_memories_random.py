@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unicodedata import normalize
 
+import pytest
 import trio
 from hypothesis import example, given, settings, strategies as st
 
@@ -64,7 +65,8 @@ async def results_of(store: Any, program: list[Any]) -> list[Any]:
     return results
 
 
-@settings(max_examples=examples(200))
+@pytest.mark.timeout(600)
+@settings(max_examples=examples(120))
 @example([("remember", "alice", "tea tea \0", []), ("recall", "alice", "tea* OR \0", 5, [])])
 @given(steps)
 def test_all_stores_have_the_same_results(program: list[Any]) -> None:
@@ -79,7 +81,8 @@ def test_all_stores_have_the_same_results(program: list[Any]) -> None:
     trio.run(main)
 
 
-@settings(max_examples=examples(300))
+@pytest.mark.timeout(600)
+@settings(max_examples=examples(200))
 @given(kept, st.sampled_from(["NFC", "NFD", "NFKC", "NFKD"]))
 def test_a_text_is_found_by_itself_however_it_is_composed(text: str, form: Any) -> None:
     async def main() -> None:
@@ -92,7 +95,8 @@ def test_a_text_is_found_by_itself_however_it_is_composed(text: str, form: Any) 
     trio.run(main)
 
 
-@settings(max_examples=examples(200))
+@pytest.mark.timeout(600)
+@settings(max_examples=examples(120))
 @given(st.lists(kept, max_size=12), questions)
 def test_scores_fall_and_are_of_words(known: list[str], question: str) -> None:
     async def main() -> None:

@@ -118,6 +118,7 @@ TERMS = [
 ]
 
 
+@pytest.mark.timeout(300)
 @settings(max_examples=examples(100))
 @given(st.lists(st.lists(st.sampled_from(TERMS), max_size=4), max_size=6), st.lists(st.sampled_from(TERMS)))
 def test_a_term_is_no_language(tmp_path_factory: pytest.TempPathFactory, kept: Any, asked: list[str]) -> None:
