@@ -19,6 +19,7 @@ from trio.lowlevel import enable_ki_protection
 
 from lmos_actors._core import TOTAL, Budget, BudgetStatistics, ShieldedNursery
 
+from ._mcp import endpoint_of_node
 from ._options import WILDCARD_HOSTS
 from ._traffic import BoundedWarnings, traffic_of
 
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from lmos_actors.bindings import Descriptions, Exposure, LmosServer, Peers
     from lmos_actors.facades.omnia import OmniaServer
     from lmos_actors.facades.relay import Bridge, RelayBridge, RelayServer
+    from lmos_actors.mcp.offer import McpEndpoint
     from lmos_actors.observe import Metrics
     from lmos_actors.protocol.lmos import SessionOptions
     from lmos_actors.security import Credentials, Guard, IssuedTokens, Security, SharedToken
@@ -100,6 +102,7 @@ class Connections:
         self._context_of_bridges: tuple[LmosServer, Exposure, Guard] | None = None
         self.relay: RelayServer | None = None
         """The hub of an AgentRelay, if this node has one."""
+        self._mcp: McpEndpoint | None = None
         self.more_routes: MoreRoutes = _no_routes
         """Returns HTTP routes to serve beside the agents."""
         self.storage_agents: tuple[str, ...] = ()
@@ -245,6 +248,10 @@ class Connections:
             server.join(facade)
             more += facade.routes()
             route = partial(facade.route, route)
+        endpoint = self._mcp_endpoint(server, exposure)
+        if endpoint is not None:
+            server.join(endpoint)
+            more += endpoint.routes()
         relay = self.relay
         if relay is not None:
             server.join(relay)
@@ -285,6 +292,12 @@ class Connections:
             start_soon=self.start_soon,
             on_failure=self._failed,
         )
+
+    def _mcp_endpoint(self, server: LmosServer, exposure: Exposure) -> McpEndpoint | None:
+        """Return what offers agents to MCP clients, None if the node does not. Raises ConfigError."""
+        if self._options.mcp:
+            self._mcp = endpoint_of_node(self._rt, exposure, server, self._options.mcp, self._failed)
+        return self._mcp
 
     def _bridged(self, server: LmosServer, exposure: Exposure, guard: Guard) -> list[Bridge]:
         """Return the bridges of the node's agents to relays."""
@@ -363,6 +376,8 @@ class Connections:
         for door, url in zip(self._doors, self.urls, strict=False):
             self._open[door] = None
             self.start_soon(self._serve, door, name=f"front door of {url}")
+        if self._mcp is not None:
+            self.start_soon(self._mcp.run, name="sessions of MCP clients")
         for bridge in self._bridges:
             self.start_soon(bridge.run, name=f"bridge to {bridge.options.url}")
 
@@ -434,6 +449,10 @@ class Connections:
             on_failure=self._failed,
             budget=self.budget,
         )
+
+    def note_failure(self, error: BaseException) -> None:
+        """Note an exception that has ended one connection, or a part of it."""
+        self._failed(error)
 
     def _failed(self, error: BaseException) -> None:
         self.failures.append(error)

@@ -30,7 +30,7 @@ WORDS: Final = (
     "service_time", "start", "over", "restart", "shutdown", "significant", "backoff", "initial",
     "replicas", "needs", "listen", "public_url", "client_ca", "security", "origins",
     "allow_operations", "register", "lookup",
-    "metrics", "tracing", "omnia", "only", "strict_sessions", "uploads", "env", "cwd",
+    "metrics", "tracing", "omnia", "only", "strict_sessions", "uploads", "mcp", "env", "cwd",
     "limits", "descriptors", "memory", "processors", "ready", "drain", "spread", "update", "order", "batch",
     "pause",
     "strategy", "max_restarts", "max_seconds",

@@ -90,6 +90,7 @@ class Group(Closed, frozen=True, kw_only=True):
     metrics: bool = False
     tracing: Name | None = None
     omnia: Omnia | bool = False
+    mcp: bool = False
     relay: Relay | bool = False
     env: dict[str, str] = {}
     cwd: Name | None = None
