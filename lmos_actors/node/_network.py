@@ -74,6 +74,7 @@ def _no_routes(_server: LmosServer, _bases: Sequence[str], _security: Security, 
 class Connections:
     """The connections of one node, as a stage of its life; see the module docstring."""
 
+    _mcp: McpEndpoint | None = None
     approvals: NodeApprovals | None = None
     """The way to people who approve; once the node has a root."""
 
@@ -102,7 +103,6 @@ class Connections:
         self._context_of_bridges: tuple[LmosServer, Exposure, Guard] | None = None
         self.relay: RelayServer | None = None
         """The hub of an AgentRelay, if this node has one."""
-        self._mcp: McpEndpoint | None = None
         self.more_routes: MoreRoutes = _no_routes
         """Returns HTTP routes to serve beside the agents."""
         self.storage_agents: tuple[str, ...] = ()
@@ -132,7 +132,7 @@ class Connections:
             metrics_options(options.metrics),
             options.tracing,
             lambda: traffic_of(self._doors, self._server, self._peers, self.budget),
-            self._failed,
+            self.note_failure,
         )
 
     @property
@@ -214,7 +214,7 @@ class Connections:
             exposure,
             options=options.session,
             guard=guard,
-            on_failure=self._failed,
+            on_failure=self.note_failure,
             budget=self.budget,
         )
         self._bridges = self._bridged(server, exposure, guard)
@@ -230,7 +230,7 @@ class Connections:
                 route=route,
                 app=app,
                 tls=options.tls if endpoint.secure else None,
-                on_failure=self._failed,
+                on_failure=self.note_failure,
                 on_refusal=self._refused.warn,
                 now=self._rt.entropy.now,
                 budget=self.budget,
@@ -290,13 +290,13 @@ class Connections:
             guard=guard,
             url=url,
             start_soon=self.start_soon,
-            on_failure=self._failed,
+            on_failure=self.note_failure,
         )
 
     def _mcp_endpoint(self, server: LmosServer, exposure: Exposure) -> McpEndpoint | None:
         """Return what offers agents to MCP clients, None if the node does not. Raises ConfigError."""
         if self._options.mcp:
-            self._mcp = endpoint_of_node(self._rt, exposure, server, self._options.mcp, self._failed)
+            self._mcp = endpoint_of_node(self._rt, exposure, server, self._options.mcp, self.note_failure)
         return self._mcp
 
     def _bridged(self, server: LmosServer, exposure: Exposure, guard: Guard) -> list[Bridge]:
@@ -324,7 +324,7 @@ class Connections:
             network=self.network if network is None else network,
             tls=self.client_tls if tls is None else tls,
             credentials=self.credentials,
-            on_failure=self._failed,
+            on_failure=self.note_failure,
         )
 
     def _guard(self, exposure: Exposure, tokens: IssuedTokens | None = None) -> Guard:
@@ -446,15 +446,12 @@ class Connections:
             connection=self._options.connection,
             tls=tls,
             credentials=credentials,
-            on_failure=self._failed,
+            on_failure=self.note_failure,
             budget=self.budget,
         )
 
     def note_failure(self, error: BaseException) -> None:
-        """Note an exception that has ended one connection, or a part of it."""
-        self._failed(error)
-
-    def _failed(self, error: BaseException) -> None:
+        """Note an exception that has ended a single connection, or a part of it."""
         self.failures.append(error)
         if not isinstance(error, Exception) and self._rt.fatal is not None:
             self._rt.fatal(error)

@@ -102,20 +102,11 @@ if there is none, or memory: until the end.
         return serve_group(request_of(targets, listening, deployed))
     from ..serve._serve import ServeRequest, serve_targets
 
-    return serve_targets(
-        ServeRequest(
-            targets=targets or (),
-            tree=tree,
-            arguments=arg or (),
-            listening=listening,
-            presented=presented,
-            discovery=discovery,
-            chat=chat,
-            offer=offer,
-            bridges=bridges,
-            store=store,
-        )
-    )
+    request = ServeRequest(
+        targets=targets or (), tree=tree, arguments=arg or (), store=store, listening=listening,
+        presented=presented, discovery=discovery, chat=chat, offer=offer, bridges=bridges,
+    )  # fmt: skip
+    return serve_targets(request)
 
 
 @app.command(sort_key=1, group=ELSEWHERE, usage="Usage: lmos-actors mcp [OPTIONS] [TARGET...]")
