@@ -148,14 +148,21 @@ class Session:
             McpResource(each.uri, each.name, _bounded(each.description), each.mime_type or "")
             for each in listed
         ]
-        templates = await self._pages(
-            self._client.list_resource_templates, lambda page: page.resource_templates, most
-        )
+        templates = await self._pages(self._templates, lambda page: page.resource_templates, most)
         found += [
             McpResource(each.uri_template, each.name, _bounded(each.description), each.mime_type or "", True)
             for each in templates
         ]
         return Found(tuple(filter(_fits, found[:most])))
+
+    async def _templates(self, *, cursor: str | None) -> types.ListResourceTemplatesResult:
+        """Return a page of templates; none of a server that knows no templates, only resources."""
+        try:
+            return await self._client.list_resource_templates(cursor=cursor)
+        except MCPError as error:
+            if error.error.code != types.METHOD_NOT_FOUND:
+                raise
+            return types.ListResourceTemplatesResult(resource_templates=[])
 
     async def prompts(self) -> Found:
         """Return the prompts."""

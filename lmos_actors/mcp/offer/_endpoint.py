@@ -11,7 +11,9 @@ what is in progress is answered; then what only listens is ended.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -25,7 +27,9 @@ from starlette.routing import Route
 from ._exchange import KEY, Exchange
 
 if TYPE_CHECKING:
-    from starlette.types import Receive, Scope, Send
+    from collections.abc import Generator
+
+    from starlette.types import Message, Receive, Scope, Send
 
     from lmos_actors.bindings import LmosServer
 
@@ -37,6 +41,9 @@ METHODS: Final = ("GET", "POST", "DELETE")
 
 MOST_BODY: Final = 4 << 20
 """Bytes of a request."""
+
+OPENING_SECONDS: Final = 30.0
+"""Seconds in which a request that begins a session is received and answered."""
 
 INVALID_REQUEST: Final = -32600
 
@@ -53,10 +60,11 @@ class McpEndpoint:
         self._manager = StreamableHTTPSessionManager(
             offer.server,
             session_idle_timeout=offer.options.idle_seconds,
-            max_sessions=offer.options.sessions,
+            max_sessions=2 * offer.options.sessions,  # a net: `has_room` counts those that begin, too
             max_request_body_size=MOST_BODY,
         )
         self._scope = trio.CancelScope()
+        self._shielded: dict[trio.CancelScope, None] = {}
         self._running = trio.Event()
         self._ended = False
         self._opening: Counter[str] = Counter()
@@ -79,6 +87,8 @@ class McpEndpoint:
                         await trio.sleep_forever()
         finally:
             self._ended = True
+            for scope in self._shielded:
+                scope.shield = False
             self._running.set()
 
     # ---- one request
@@ -96,10 +106,26 @@ class McpEndpoint:
         opens = _SESSION not in headers and scope["method"] == "POST"
         self._begin(scope["method"], exchange.owner, opens=opens)
         try:
-            await self._manager.handle_request(scope, receive, send)
+            with self._finished(shielded=opens):
+                answer = _at_once(send) if scope["method"] == "GET" else send
+                await self._manager.handle_request(scope, receive, answer)
         finally:
             exchange.end()
             self._end(scope["method"], exchange.owner, opens=opens)
+
+    @contextmanager
+    def _finished(self, *, shielded: bool) -> Generator[None]:
+        """Let a request that begins a session come to its own end, as it does when its client has left.
+
+        A client may leave as soon as it has the answer, and before its stream has ended. The door would
+        cancel the request there, and the SDK take that for a session that has not begun.
+        """
+        with trio.move_on_after(OPENING_SECONDS if shielded else math.inf, shield=shielded) as scope:
+            self._shielded[scope] = None
+            try:
+                yield
+            finally:
+                del self._shielded[scope]
 
     def _begin(self, method: str, owner: str, *, opens: bool) -> None:
         if opens:
@@ -146,6 +172,17 @@ class McpEndpoint:
     async def wait_done(self) -> None:
         """Wait until all requests are answered."""
         await self._quiet.wait()
+
+
+def _at_once(send: Send) -> Send:
+    """Return a `send` by which a client learns that its stream has begun, and not with the first event."""
+
+    async def sent(message: Message) -> None:
+        await send(message)
+        if message["type"] == "http.response.start" and message["status"] == 200:
+            await send({"type": "http.response.body", "body": b": listening\r\n\r\n", "more_body": True})
+
+    return sent
 
 
 def _exchange(scope: Scope, headers: dict[bytes, bytes]) -> Exchange:

@@ -129,6 +129,7 @@ class McpOffer:
             on_list_tools=self._answers(self._list_tools),
             on_call_tool=self._answers(self._call_tool),
             on_list_resources=self._answers(self._list_resources),
+            on_list_resource_templates=self._answers(self._list_templates),
             on_read_resource=self._answers(self._read_resource),
             on_subscribe_resource=self._answers(self._subscribe),
             on_unsubscribe_resource=self._answers(self._unsubscribe),
@@ -322,6 +323,13 @@ class McpOffer:
         self._charge(exchange)
         page, cursor = self._page(self._catalogue.resources, exchange, params)
         return types.ListResourcesResult(resources=list(map(_resource, page)), next_cursor=cursor)
+
+    async def _list_templates(
+        self, _: Any, exchange: Exchange, __: types.PaginatedRequestParams | None
+    ) -> types.ListResourceTemplatesResult:
+        """Return none: all resources are listed."""
+        self._charge(exchange)
+        return types.ListResourceTemplatesResult(resource_templates=[])
 
     def _found_resource(self, uri: str, exchange: Exchange) -> OfferedResource:
         found = self._catalogue.resource(uri, exchange.admission)
