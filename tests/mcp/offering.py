@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
+import attrs
 import msgspec
 import trio
 from mcp import Client, MCPError
@@ -46,7 +47,7 @@ class Weather(Agent):
     password: Property[str] = prop(default="", write_only=True)
     asked: Event[str] = event(doc="Somebody has asked.")
 
-    marks: Any = None
+    marks: Any = attrs.field(factory=Marks)
 
     @action(idempotent=True)
     async def forecast(self, progress: Progress[float], city: str, days: int = 1) -> str:

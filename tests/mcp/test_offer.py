@@ -325,6 +325,16 @@ async def test_of_a_pool_the_members_are_no_tools() -> None:
             assert not (await client.list_resources()).resources
 
 
+async def test_agents_of_the_system_are_not_offered() -> None:
+    async with open_node(approvals=True, directory=True) as node:
+        assert {"approvals", "directory"} <= {ref.path for ref in node.agents()}
+        async with client_of(node) as client:
+            assert not (await client.list_tools()).tools
+            assert not (await client.list_resources()).resources
+            for name in ("approvals__decide", "approvals__list", "directory__search"):
+                assert (await error_of(client.call_tool(name))).error.message == "Unknown tool"
+
+
 @pytest.mark.parametrize(
     "field", ["sessions", "calls", "page", "result_bytes", "subscriptions", "idle_seconds"]
 )

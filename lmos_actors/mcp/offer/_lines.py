@@ -39,6 +39,14 @@ async def serve_lines(
         nursery.cancel_scope.cancel("the client is gone")
 
 
+def _check_id(message: Any) -> None:
+    """Raise ValueError for a request with an id of a wrong type, which would pass as a notification."""
+    if isinstance(message, dict) and "method" in message and "id" in message:
+        number: Any = message["id"]  # pyright: ignore[reportUnknownVariableType]
+        if isinstance(number, bool) or not isinstance(number, str | int):
+            raise ValueError("an id is a text or an integer")
+
+
 class _Writer:
     """The messages to the client. One task writes them: a request that is cancelled leaves no half line."""
 
@@ -113,6 +121,7 @@ class _Reader:
             await self._writer.complain(PARSE_ERROR, "the line is not JSON")
             return None
         try:
+            _check_id(decoded)
             return SessionMessage(jsonrpc_message_adapter.validate_python(decoded, by_name=False))
         except (ValueError, RecursionError):
             await self._writer.complain(INVALID_REQUEST, "the line is no message of JSON-RPC 2.0")
