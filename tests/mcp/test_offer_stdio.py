@@ -211,7 +211,9 @@ async def serving(*words: str) -> AsyncIterator[str]:
         assert process.stdout is not None
         text = b""
         while b'"event": "ready"' not in text:
-            text += await process.stdout.receive_some()
+            piece = await process.stdout.receive_some()
+            assert piece, text
+            text += bytes(piece)
         lines = [json.loads(line) for line in text.splitlines() if line.startswith(b"{")]
         yield next(line["url"] for line in lines if line["event"] == "mcp")
     finally:
@@ -232,7 +234,7 @@ DEPLOYED = """
 lmos: deployment/v1
 name: weather
 agents:
-  weather: {use: "agents/weather.py:WeatherAgent"}
+  weather: {from: agent, use: "%s/agents/weather.py:WeatherAgent"}
 groups:
   all: {agents: [weather], mcp: true, cwd: "%s"}
 """
@@ -253,11 +255,12 @@ async def test_serve_offers_agents_behind_access_rules(tmp_path: Path) -> None:
         httpx2.AsyncClient(headers={"authorization": "Bearer token"}) as http,
         Client(streamable_http_client(url, http_client=http)) as client,
     ):
-        assert [tool.name for tool in (await client.list_tools()).tools] == ["weather__getWeather"]
+        names = [tool.name for tool in (await client.list_tools()).tools]
+        assert names == ["weather__getWeather", "weather__giveFeedback"]
 
 
 async def test_a_group_of_a_deployment_offers_agents(tmp_path: Path) -> None:
-    (tmp_path / "all.yaml").write_text(DEPLOYED % ROOT)
+    (tmp_path / "all.yaml").write_text(DEPLOYED % (ROOT, ROOT))
     async with serving(f"{tmp_path}/all.yaml", "--group", "all") as url, Client(url) as client:
         assert "weather__getWeather" in [tool.name for tool in (await client.list_tools()).tools]
 
