@@ -67,10 +67,10 @@ if TYPE_CHECKING:
 
 ALLOWED_METHODS: Final = b"GET, HEAD, POST, PUT, PATCH, DELETE"
 ALLOWED_HEADERS: Final = (
-    b"Authorization, Content-Type, If-Match, If-None-Match, Last-Event-ID, LMOS-Remaining, Prefer, "
-    b"Traceparent, Tracestate"
+    b"Authorization, Content-Type, If-Match, If-None-Match, Last-Event-ID, LMOS-Remaining, "
+    b"Mcp-Method, Mcp-Name, Mcp-Protocol-Version, Mcp-Session-Id, Prefer, Traceparent, Tracestate"
 )
-EXPOSED_HEADERS: Final = b"ETag, Link, Location, Retry-After, WWW-Authenticate"
+EXPOSED_HEADERS: Final = b"ETag, Link, Location, Mcp-Session-Id, Retry-After, WWW-Authenticate"
 PREFLIGHT_SECONDS: Final = b"600"  # how long a browser caches the answer to a preflight request
 
 STORAGE_VERBS: Final[tuple[Verb, ...]] = ("invoke", "read", "write")

@@ -152,6 +152,19 @@ def _request(method: str, params: Any, number: int = 1) -> bytes:
     return json.dumps(message).encode() + b"\n"
 
 
+async def test_calls_take_virtual_time(autojump_clock: trio.testing.MockClock) -> None:
+    class Slow(Agent):
+        @action
+        async def rest(self) -> float:
+            await trio.sleep(3_600)
+            return trio.current_time()
+
+    async with offered(Slow) as node, client_of(node) as client:
+        result = await client.call_tool("slow__rest")
+        assert result.structured_content is not None
+        assert result.structured_content["result"] >= 3_600
+
+
 @MODES
 async def test_a_chat_agent_is_one_tool(mode: str) -> None:
     said: list[str | None] = []

@@ -302,6 +302,19 @@ async def test_pages_of_others_and_other_names_are_refused(headers: dict[str, st
         assert (await post(url, request("initialize", HELLO), **headers)).status_code == 403
 
 
+async def test_pages_that_are_allowed_may_begin_sessions() -> None:
+    page = {"origin": "https://app.example"}
+    async with serving(origins=["https://app.example"]) as (_, url):
+        wanted = {"access-control-request-method": "POST", "access-control-request-headers": "mcp-session-id"}
+        async with httpx2.AsyncClient(headers={**page, **wanted}) as http:
+            before = await http.options(url)
+        assert before.status_code == 204
+        assert "Mcp-Session-Id" in before.headers["access-control-allow-headers"]
+        begun = await post(url, request("initialize", HELLO), **page)
+        assert "Mcp-Session-Id" in begun.headers["access-control-expose-headers"]
+        assert begun.headers["mcp-session-id"]
+
+
 # ---- bad requests
 
 

@@ -234,22 +234,16 @@ DEPLOYED = """
 lmos: deployment/v1
 name: weather
 agents:
-  weather: {from: agent, use: "%s/agents/weather.py:WeatherAgent"}
+  noisy: {from: agent, use: "noisy.py:Noisy"}
 groups:
-  all: {agents: [weather], mcp: true, cwd: "%s"}
+  all: {agents: [noisy], mcp: true}
 """
 
 
 async def test_serve_offers_agents_behind_access_rules(tmp_path: Path) -> None:
     (tmp_path / "rules.yaml").write_text(RULES)
-    words = (
-        "weather=" + TARGET,
-        "--listen",
-        "ws://127.0.0.1:0",
-        "--mcp",
-        "--security",
-        f"{tmp_path}/rules.yaml",
-    )
+    words = ["weather=" + TARGET, "--listen", "ws://127.0.0.1:0", "--mcp"]
+    words += ["--security", f"{tmp_path}/rules.yaml"]
     async with (
         serving(*words) as url,
         httpx2.AsyncClient(headers={"authorization": "Bearer token"}) as http,
@@ -259,10 +253,10 @@ async def test_serve_offers_agents_behind_access_rules(tmp_path: Path) -> None:
         assert names == ["weather__getWeather", "weather__giveFeedback"]
 
 
-async def test_a_group_of_a_deployment_offers_agents(tmp_path: Path) -> None:
-    (tmp_path / "all.yaml").write_text(DEPLOYED % (ROOT, ROOT))
+async def test_a_group_of_a_deployment_offers_agents(noisy: str, tmp_path: Path) -> None:
+    (tmp_path / "all.yaml").write_text(DEPLOYED)
     async with serving(f"{tmp_path}/all.yaml", "--group", "all") as url, Client(url) as client:
-        assert "weather__getWeather" in [tool.name for tool in (await client.list_tools()).tools]
+        assert text_of(await client.call_tool("noisy__say")) == "said"
 
 
 NODE_CLIENT = """

@@ -168,11 +168,9 @@ class Call:
             written = written_value(value)
         if len(written) > self._most:
             return failure(f"the result has more than {self._most} bytes")
-        data = msgspec.json.decode(written)
-        text = data if isinstance(data, str) else written.decode()
-        return _answer(
-            text, data if not tool.wrapper and isinstance(data, dict) else {tool.wrapper or "result": data}
-        )
+        data: Any = msgspec.json.decode(written)
+        structured: dict[str, Any] = {tool.wrapper: data} if tool.wrapper else data
+        return _answer(data if isinstance(data, str) else written.decode(), structured)
 
 
 def _of_chat(arguments: dict[str, Any]) -> dict[str, Any]:

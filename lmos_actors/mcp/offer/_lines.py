@@ -35,7 +35,9 @@ async def serve_lines(
         nursery.start_soon(writer.run)
         await nursery.start(offer.run)
         options = offer.server.create_initialization_options()
-        await offer.server.run(_Reader(incoming, writer, exchange), writer, options)
+        reader: Any = _Reader(incoming, writer, exchange)  # the SDK's protocols name unused arguments
+        sink: Any = writer
+        await offer.server.run(reader, sink, options)
         nursery.cancel_scope.cancel("the client is gone")
 
 
