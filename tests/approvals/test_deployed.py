@@ -10,10 +10,14 @@ import pytest
 
 from lmos_actors.errors import ConfigError
 from lmos_actors.scenario import load_deployment
+from lmos_actors.scenario.format import load_scenario
+from lmos_actors.scenario.run import run_cell
 from tests.commands import called
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from lmos_actors.reports import RunResult
 
 DESKS = '''
 import trio
@@ -98,6 +102,59 @@ def test_the_approvals_of_all_processes_are_listed_and_decided(project: Path) ->
     code, _, said = approvals()
     assert code == 3
     assert "`up` runs it" in said
+
+
+STORY_DESKS = """
+from lmos_actors import Agent, action
+
+
+class Desk(Agent):
+    @action(concurrency=9)
+    async def refund(self, order: str) -> bool:
+        return await self.approve(f"Refund {order}", key=order, expires=30.0)
+"""
+
+STORY_FILE = """
+lmos: deployment/v1
+name: desk
+agents: {desk: {from: agent, use: "stories_of_desks.py:Desk"}}
+groups: {front: {agents: [desk], allow_operations: true}}
+"""
+
+
+@pytest.mark.slow
+def test_a_story_of_processes_answers(project: Path) -> None:
+    def asks(id: str) -> dict[str, Any]:
+        given = {"target": "desk", "action": "refund", "input": {"order": id}}
+        return {"do": "invoke", "id": id, "wait": False, **given}
+
+    def is_answered(id: str, value: bool) -> dict[str, Any]:
+        return {"do": "expect", "that": "output", "of": id, "equals": value}
+
+    def ended(*steps: dict[str, Any]) -> RunResult:
+        head = {"lmos": "scenario/v1", "name": "s", "system": "desk.yaml", "world": "process"}
+        (project / "story.json").write_text(json.dumps({**head, "steps": steps}), encoding="utf-8")
+        resolved = load_scenario(project / "story.json")
+        (cell,) = resolved.cells
+        return run_cell(resolved, cell, 1, real_limit=100.0)
+
+    (project / "stories_of_desks.py").write_text(STORY_DESKS, encoding="utf-8")
+    (project / "desk.yaml").write_text(STORY_FILE, encoding="utf-8")
+    approved = {"do": "approve", "target": "desk", "key": "o-1", "note": "fine"}
+    refused = {"do": "refuse", "target": "desk"}
+    wrong = {"do": "approve", "target": "desk", "key": "o-9", "within": "1s"}
+    result = ended(
+        asks("o-1"),
+        approved,
+        is_answered("o-1", True),
+        asks("o-2"),
+        refused,
+        is_answered("o-2", False),
+        wrong,
+    )
+    (failure,) = result.failures
+    assert "desk asks for an approval" in failure.expected
+    assert '(key "o-1", approved)' in failure.saw
 
 
 @pytest.mark.parametrize("key", ["security: security.yaml", "public_url: https://agents.example"])
