@@ -13,8 +13,11 @@ import trio
 
 from lmos_actors import ActionFailed, ConfigError, Node, Ref, open_node
 from lmos_actors.approvals import Approval, Approvals
+from lmos_actors.facades import ChatAgent, ChatTurn, open_chat
 from lmos_actors.mcp import McpServer
+from lmos_actors.security import Access, Bearer, BearerToken, Credentials, Security
 from lmos_actors.testing import answer_approval
+from lmos_actors.transport import MemoryNetwork
 from tests.mcp.using import HERE, asked, text_of
 
 if TYPE_CHECKING:
@@ -277,6 +280,50 @@ async def test_the_agent_approvals_may_crash_meanwhile() -> None:
         assert after.id == before.id
         await node.find(Approvals).invoke(Approvals.accept, after.id, "", {"name": "Ann"})
     assert answers == [{"action": "accept", "content": {"name": "Ann"}}]
+
+
+class Travel(ChatAgent):
+    """Books what the user says."""
+
+    async def reply(self, turn: ChatTurn) -> str:
+        result = await self.find(McpServer).invoke(McpServer.call, "ask", {"params": QUESTION})
+        return result.content[0].text
+
+
+async def test_the_user_of_a_chat_answers_what_their_call_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("alice", "bob"):
+        monkeypatch.setenv(f"E_{name.upper()}", f"{name}-token")
+    tokens = {name: f"env:E_{name.upper()}" for name in ("alice", "bob")}
+    rules = Security(
+        schemes=(Bearer(tokens),),
+        access={"mcp-server": Access(approve=("alice",))},
+    )
+    network = MemoryNetwork()
+    asked_for: list[dict[str, Any]] = []
+
+    async def approve(agent: str, text: str, expires: float, form: Any, data: Any = None) -> dict[str, Any]:
+        asked_for.append(form)
+        return {"approved": True, "answer": {"name": "Ann"}}
+
+    def chat(name: str) -> Any:
+        credentials = Credentials({"http://desk": BearerToken(tokens[name])}, allow_insecure=True)
+        url = "ws://desk:80/agents/travel"
+        return open_chat(url, network=network, credentials=credentials, tools=[approve])
+
+    options: Any = {"listen": "ws://desk:80", "omnia": True, "network": network, "insecure": True}
+    async with open_node(security=rules, **options) as node:
+        await node.start(McpServer, command=ASKING, elicitation="approve")
+        await node.start(Travel)
+        async with chat("alice") as alice:
+            answer = json.loads((await alice.say("book")).text)
+        assert answer == {"action": "accept", "content": {"name": "Ann"}}
+        assert [form["required"] for form in asked_for] == [["name"]]
+        (kept,) = await entries(node, "decided")
+        assert (kept.by, kept.answer) == ("alice", {"name": "Ann"})
+        async with chat("bob") as bob, trio.open_nursery() as nursery:
+            nursery.start_soon(answer_approval, node, False)
+            assert json.loads((await bob.say("book")).text) == {"action": "decline"}
+        assert len(asked_for) == 1
 
 
 @pytest.mark.parametrize(
