@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import gc
 import os
+import shutil
 import signal
+import sys
+import tempfile
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -30,6 +34,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Choose how much is asked, before any test module is imported; heed Ctrl-C in any case."""
+    if sys.dont_write_bytecode:
+        _keep_bytecode(config)
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell began us so, behind `&`
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if config.getoption("--matrix"):
@@ -40,6 +46,31 @@ def pytest_configure(config: pytest.Config) -> None:
     for name in ("local", "ci"):
         settings.register_profile(name, settings.get_profile(name), max_examples=examples(EXAMPLES))
     settings.load_profile("ci" if os.environ.get("CI") else "local")
+
+
+def _keep_bytecode(config: pytest.Config) -> None:
+    """Keep what is compiled outside the tree, where the environment wants none of it beside the sources.
+
+    Else each worker of xdist would compile all tests, and each of hundreds of processes the whole package.
+    """
+    try:
+        folder = str(config.cache.mkdir("bytecode"))
+    except (AttributeError, OSError):  # `-p no:cacheprovider`, or a checkout that cannot be written
+        folder = tempfile.mkdtemp(prefix="lmos-actors-bytecode-")
+        config.add_cleanup(partial(shutil.rmtree, folder, ignore_errors=True))
+    sys.dont_write_bytecode, sys.pycache_prefix = False, folder
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    os.environ["PYTHONPYCACHEPREFIX"] = folder
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, None, None]:
+    """Collect without the collector of garbage: compiling makes millions of objects, and hardly a circle."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
 
 
 @pytest.hookimpl(wrapper=True)
