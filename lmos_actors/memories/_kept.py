@@ -291,6 +291,8 @@ class KeptMemories:
 
         Raise EmbeddingFailed, StoreFailed.
         """
+        if await self._owner_now() is None:
+            return []
         (wanted,) = await embedded(embedding, [query])
         ranked: list[Found] = []
         async with aclosing(self._pages()) as pages:
@@ -307,7 +309,7 @@ class KeptMemories:
     async def _with_vectors(
         self, embedding: Embedding, lacking: Sequence[Found], length: int
     ) -> list[array[float]]:
-        """Return the vectors of texts, made now and kept. Raise EmbeddingFailed, StoreFailed."""
+        """Return the vectors of texts, made now and kept if that is possible. Raise EmbeddingFailed."""
         if not lacking:
             return []
         vectors = await embedded(embedding, [each.kept.text for each in lacking])
@@ -317,7 +319,8 @@ class KeptMemories:
         for each, vector in zip(lacking, vectors, strict=True):
             key = self._key(each.id)
             writes += [Check(TEXTS, key, each.value), Put(VECTORS, key, written(embedding, vector))]
-        await self._commit(writes)  # unless one was forgotten meanwhile: then the next question makes them
+        with suppress(StoreFailed):  # or one was forgotten meanwhile: the next question makes them again
+            await self._commit(writes)
         return vectors
 
     async def _index(self, texts: Sequence[Found]) -> None:

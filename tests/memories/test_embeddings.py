@@ -12,6 +12,7 @@ from lmos_actors import simulate
 from lmos_actors.memories import Embedding, Memories, MemoryOptions
 from lmos_actors.persistence import MemoryStore
 from tests.memories.keepers import every_store, keeper_on, texts, with_options
+from tests.persistence.stores import StoreOfTest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -61,7 +62,9 @@ async def test_texts_are_found_by_what_they_mean(place: Any, tmp_path: Path) -> 
         assert (await texts(alice, "drink", tags=("x",)))[0] == "coffee and rain"
         assert len(await alice.recall("drink", 10)) == 4, "all of them, the nearest first"
         assert await texts(alice, "", 1) == ["coffee and rain"], "the newest, which asks no embedding"
+        toy.asked.clear()
         assert len(await Memories(keeper, "bob").recall("drink")) == 0
+        assert toy.asked == [], "there is nothing to compare"
         await alice.forget_all()
         assert await alice.recall("drink") == []
 
@@ -191,6 +194,16 @@ async def test_vectors_without_a_direction_and_with_any_size(zeros: list[float])
         found = await alice.recall("large?")
         assert [each.text for each in found] == ["large", "small", "nothing"]
         assert [each.score for each in found] == [pytest.approx(1), pytest.approx(2**-0.5), 0]
+
+
+async def test_vectors_that_cannot_be_kept_are_of_use_all_the_same() -> None:
+    store, toy = StoreOfTest(), Toy()
+    async with keeper_on(store) as keeper:
+        await Memories(keeper, "alice").remember("likes tea")
+    async with keeper_on(store, kind=kind_with(toy)) as keeper:
+        store.fails = True
+        assert await texts(Memories(keeper, "alice"), "drink") == ["likes tea"]
+        store.fails = False
 
 
 async def test_many_texts_go_in_pieces() -> None:
