@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator  # noqa: TC003 -- types of agents are read
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import trio
 
 from lmos_actors import ActionFailed, open_node, simulate
-from lmos_actors.facades import ChatAgent, ChatTurn, Sound, TextChunk, VoiceCall, open_chat
+from lmos_actors.facades import ChatAgent, ChatPart, ChatTurn, Sound, TextChunk, VoiceCall, open_chat
+from lmos_actors.persistence import MemoryStore
 from lmos_actors.security import Access, Bearer, BearerToken, Credentials, NoSec, Security
 from lmos_actors.transport import MemoryNetwork
+from tests.facades.lives import Mortal
+from tests.facades.test_resumed_turns import Book, Planner, ask, killed, life
 from tests.security.nodes.guarded import Secrets
 from tests.thinking.models import answered
 
@@ -149,6 +154,31 @@ async def test_a_turn_that_fails_takes_nothing_back() -> None:
         with pytest.raises(ActionFailed, match="INTERNAL_ERROR"):
             await answered(clumsy, "+ likes tea")
         assert await answered(clumsy, "?") == "likes tea"
+
+
+class Noter(Planner):
+    """Remembers a fact, and is killed before it has recorded that; in its next life it does so again."""
+
+    async def reply(self, turn: ChatTurn) -> AsyncIterator[str | ChatPart]:
+        await turn.memories.remember("likes tea")
+        if not turn.is_resumed:
+            self.book.waits.set()
+            await trio.sleep_forever()
+        yield "; ".join(each.text for each in await turn.memories.recall())
+        self.book.may_go_on.set()
+
+
+async def test_a_resumed_turn_has_the_memories_of_its_user_and_no_fact_twice() -> None:
+    store, book = Mortal(MemoryStore()), Book()
+    async with killed(store, book, Noter) as noter, trio.open_nursery() as nursery:
+        nursery.start_soon(ask, noter, "I like tea")
+        await book.waits.wait()
+        store.is_dead = True
+        nursery.cancel_scope.cancel()
+    async with life(store, book, Noter) as noter:
+        await book.may_go_on.wait()
+        said = await noter.invoke(Noter.history, "s", True)
+    assert [each.text for each in said] == ["I like tea", "likes tea"]
 
 
 def test_a_turn_without_an_agent_has_none() -> None:
