@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator  # noqa: TC003 -- types of agents are read
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -10,10 +12,14 @@ import pytest
 import trio
 
 from lmos_actors import ChildSpec, action, open_node
+from lmos_actors.errors import LmosActorsError
 from lmos_actors.facades import ChatAgent, ChatTurn
 from lmos_actors.facades.chat import TextChunk, TurnDone
+from lmos_actors.persistence import Put
+from lmos_actors.thinking import ThinkingAgent
 from tests.facades.lives import in_memory, virtual
 from tests.persistence.stores import StoreOfTest
+from tests.thinking.models import Script, answered
 
 
 class Counted(msgspec.Struct, frozen=True):
@@ -94,3 +100,63 @@ async def test_who_has_got_the_end_finds_all_that_the_turn_has_changed(cls: Any)
                         break
         store.is_dead = False
     assert texts == ["1", "2", "3"]
+
+
+class Mover(ChatAgent, durable="journal"):
+    """Counts turns, as far as no earlier life has."""
+
+    resumes = True
+    total: int = 0
+
+    def apply(self, fact: Counted) -> None:
+        self.total += fact.number
+
+    async def reply(self, turn: ChatTurn) -> AsyncIterator[str]:
+        if not turn.steps:
+            self.record(Counted(1))
+            await turn.record("counted")
+        yield f"{self.total}"
+
+
+@pytest.mark.parametrize("is_kept", [False, True])
+@virtual
+async def test_a_step_is_kept_after_what_was_recorded_before_it(is_kept: bool) -> None:
+    """The process ends just before, or just after the commit of the step."""
+    store = in_memory()
+
+    def end(writes: Any) -> None:
+        if any(isinstance(write, Put) and write.space == "chat steps" for write in writes):
+            node.force_stop()
+            store.is_dead, store.before_commit = not is_kept, lambda _: setattr(store, "is_dead", True)
+
+    async with open_node(store=store) as node:
+        mover = await node.start_child(ChildSpec("mover", Mover))
+        store.before_commit = end
+        with suppress(LmosActorsError):
+            await answered(mover, "go", "s", new=True)
+    store.is_dead, store.before_commit = False, None
+    async with open_node(store=store) as node:
+        mover = await node.start_child(ChildSpec("mover", Mover))
+        _, answer = await mover.invoke(ChatAgent.history, "s", settled=True)
+        assert answer.text == ("1" if is_kept else "2"), "a life that finds no step records again"
+
+
+@virtual
+async def test_turns_of_serial_agents_are_not_resumed() -> None:
+    with pytest.raises(TypeError, match="turns of a serial agent are not resumed"):
+
+        class Both(ChatAgent, serial=True):
+            resumes = True
+
+            async def reply(self, turn: ChatTurn) -> str:
+                return ""
+
+    class Thinker(ThinkingAgent, serial=True):
+        """You think."""
+
+    store = in_memory()
+    async with open_node(store=store) as node:
+        await node.start_child(ChildSpec("model", partial(Script, answers=("Yes.",))))
+        thinker = await node.start_child(ChildSpec("thinker", Thinker))
+        assert await answered(thinker, "go") == "Yes."
+    assert not any(isinstance(each, Put) and each.space == "chat turns" for each in store.commits)

@@ -126,6 +126,11 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
                 f"{cls.__name__} has no reply: write `async def reply(self, turn: ChatTurn)`, which yields "
                 "or returns text"
             )
+        if cls.__contract__.serial and vars(cls).get("resumes"):
+            raise TypeError(
+                f"{cls.__name__}: the turns of a serial agent are not resumed, as a resumed one has no run "
+                "that holds up the others: leave out serial=True, or resumes = True"
+            )
 
     def reply(self, turn: ChatTurn) -> AsyncIterator[str | ChatPart] | Awaitable[Reply] | Reply:
         """Answer a message. To be written by subclasses, as an async generator or a function."""
@@ -170,7 +175,7 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
                 slot,
                 self._sessions,
                 self._lines,
-                is_on=self.resumes and slot.rt.keeping is not None,
+                is_on=self.resumes and slot.rt.keeping is not None and not self.__contract__.serial,
                 make=self._made_again,
                 run=self._run_again,
                 answer=self._answer_of,

@@ -137,7 +137,9 @@ class KeptTurns:
         return self._sessions.end_turn(turn, later)
 
     async def record(self, turn: OpenTurn, step: Any) -> None:
-        """Keep a step of a turn; see `ChatTurn.record`."""
+        """Keep a step of a turn, after what the agent has changed before it; see `ChatTurn.record`."""
+        if self._slot.output_gate is not None:  # else a kill in between would leave the step without that
+            await self._slot.output_gate.wait_kept()
         with store_in_use():
             await self._sessions.record(turn, step)
 
