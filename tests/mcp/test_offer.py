@@ -131,6 +131,21 @@ async def test_a_call_that_is_cancelled_is_cancelled_there() -> None:
             assert (await client.call_tool("weather__look", {"name": "x"})).structured_content
 
 
+async def test_a_request_to_cancel_also_cancels_what_would_go_on_without_a_client(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    marks = Marks()
+    async with open_node() as node:
+        await node.start(Weather, marks=marks)
+        async with client_of(node) as client:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(client.call_tool, "weather__finish")
+                await marks.began.wait()
+                nursery.cancel_scope.cancel()
+            await trio.sleep(60)
+            assert not marks.ended.is_set()
+
+
 @pytest.mark.parametrize("tool", ["weather__wait", "weather__finish"])
 async def test_the_end_of_the_input_ends_what_was_asked_for(tool: str) -> None:
     """But an action goes on that is declared to."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -15,9 +16,10 @@ from mcp.client.streamable_http import streamable_http_client
 
 from lmos_actors import ChildSpec, open_node
 from lmos_actors.mcp import McpOptions, McpProgress, McpServer
-from lmos_actors.security import Access, Bearer, Rate, Security
+from lmos_actors.security import Access, Bearer, Jwt, Rate, Security
 from tests.mcp.offering import Hidden, Marks, Support, Weather, error_of, text_of
 from tests.mcp.using import asked
+from tests.security.sample_credentials import AUDIENCE, ISSUER, key_of, key_set, token, write
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -282,6 +284,29 @@ async def test_the_rights_of_each_request_count(security: Security, tmp_path: Pa
                     while (await http.post(url, json=request("ping"))).status_code != 401:
                         pass
             assert (await post(url, request("ping"), session, "bob")).status_code == 404
+
+
+async def test_the_scopes_of_each_request_count(tmp_path: Path) -> None:
+    """One principal with two tokens: what the one may do that began the session is nothing to the other."""
+    key = key_of()
+    jwt = Jwt(keys=write(tmp_path / "keys", key_set(key)), issuer=ISSUER, audience=AUDIENCE)
+    access = {"*": Access(invoke=("scope:ask",), read=("scope:look",), write=(), subscribe=())}
+    until = time.time() + 600
+    whole, part = (token(key, {"exp": until, "scope": scope}) for scope in ("ask look", "look"))
+    async with serving(security=Security(schemes=(jwt,), access=access)) as (_, url):
+        begun = await post(url, request("initialize", HELLO), authorization=f"Bearer {whole}")
+        session = begun.headers["mcp-session-id"]
+
+        async def ask(bearer: str, method: str, **params: Any) -> Any:
+            answer = await post(url, request(method, params), session, authorization=f"Bearer {bearer}")
+            return answer_in(answer)
+
+        look = {"name": "weather__look", "arguments": {"name": "x"}}
+        assert (await ask(whole, "tools/call", **look))["result"]["structuredContent"]["name"] == "x"
+        assert (await ask(part, "tools/call", **look))["error"]["message"] == "Unknown tool"
+        assert (await ask(whole, "tools/list"))["result"]["tools"]
+        assert (await ask(part, "tools/list"))["result"]["tools"] == []
+        assert (await ask(part, "resources/read", uri=UNITS))["result"]["contents"]
 
 
 async def test_a_rate_holds_for_all_requests(security: Security) -> None:
@@ -562,6 +587,6 @@ async def test_a_stream_that_is_not_read_holds_up_nobody_else() -> None:
         assert "result" in answer_in(await post(url, request("resources/subscribe", {"uri": UNITS}), session))
         async with client_at(url) as client:
             with trio.fail_after(20):
-                for number in range(200):
+                for number in range(60):
                     await client.call_tool("weather__set_units", {"value": f"{number}" * 10})
         await trio.aclose_forcefully(stream)
