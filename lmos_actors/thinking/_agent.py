@@ -114,6 +114,10 @@ class ThinkingAgent(ChatAgent):
     """
 
     resumes: ClassVar[bool] = True
+    _ephemeral = (
+        "model", "tools", "instructions", "answer", "budget", "session_budget", "history_tokens", "limits",
+        "max_tokens", "temperature", "spent", "_unkept", "_servers", "_starting", "_asker",
+    )  # fmt: skip
 
     model: Ref[Model] | None = None
     """The model; without one it is the first of the node, or else of the directories of its `lookup`."""

@@ -19,7 +19,7 @@ from lmos_actors.persistence import Put
 from lmos_actors.thinking import ThinkingAgent
 from tests.facades.lives import in_memory, virtual
 from tests.persistence.stores import StoreOfTest
-from tests.thinking.models import Script, answered
+from tests.thinking.models import Log, Script, answered, wants
 
 
 class Counted(msgspec.Struct, frozen=True):
@@ -124,10 +124,13 @@ async def test_a_step_is_kept_after_what_was_recorded_before_it(is_kept: bool) -
     """The process ends just before, or just after the commit of the step."""
     store = in_memory()
 
+    def die(_: Any) -> None:
+        store.is_dead = True
+
     def end(writes: Any) -> None:
         if any(isinstance(write, Put) and write.space == "chat steps" for write in writes):
             node.force_stop()
-            store.is_dead, store.before_commit = not is_kept, lambda _: setattr(store, "is_dead", True)
+            store.is_dead, store.before_commit = not is_kept, die
 
     async with open_node(store=store) as node:
         mover = await node.start_child(ChildSpec("mover", Mover))
@@ -143,13 +146,9 @@ async def test_a_step_is_kept_after_what_was_recorded_before_it(is_kept: bool) -
 
 @virtual
 async def test_turns_of_serial_agents_are_not_resumed() -> None:
+    body = {"resumes": True, "reply": Serial.reply}
     with pytest.raises(TypeError, match="turns of a serial agent are not resumed"):
-
-        class Both(ChatAgent, serial=True):
-            resumes = True
-
-            async def reply(self, turn: ChatTurn) -> str:
-                return ""
+        type("Both", (ChatAgent,), body, serial=True)
 
     class Thinker(ThinkingAgent, serial=True):
         """You think."""
@@ -160,3 +159,52 @@ async def test_turns_of_serial_agents_are_not_resumed() -> None:
         thinker = await node.start_child(ChildSpec("thinker", Thinker))
         assert await answered(thinker, "go") == "Yes."
     assert not any(isinstance(each, Put) and each.space == "chat turns" for each in store.commits)
+
+
+class Buyer(ThinkingAgent, durable="journal"):
+    """You buy."""
+
+    total: int = 0
+
+    def apply(self, fact: Counted) -> None:
+        self.total += fact.number
+
+    def tools_for(self, turn: ChatTurn) -> list[Any]:
+        return [self.buy]
+
+    def buy(self) -> str:
+        """Buy one."""
+        self.record(Counted(1))
+        return "bought"
+
+    @action
+    def get(self) -> int:
+        return self.total
+
+
+@virtual
+async def test_a_thinking_agent_may_be_durable_and_what_a_tool_records_is_kept_before_its_result() -> None:
+    store, answers = in_memory(), (wants("buy"), "Bought.")
+
+    def die(_: Any) -> None:
+        store.is_dead = True
+
+    def end(writes: Any) -> None:
+        if any(isinstance(write, Put) and b'"bought"' in write.value for write in writes):
+            node.force_stop()
+            store.before_commit = die
+
+    log = Log()
+    for life in range(2):
+        async with open_node(store=store) as node:
+            await node.start(partial(Script, answers=answers, heard=log))
+            buyer = await node.start_child(ChildSpec("buyer", Buyer))
+            if not life:
+                store.before_commit = end
+                with suppress(LmosActorsError):
+                    await answered(buyer, "go", "s", new=True)
+                store.is_dead, store.before_commit = False, None
+                continue
+            _, answer = await buyer.invoke(ChatAgent.history, "s", settled=True)
+            assert (answer.text, answer.failed) == ("Bought.", None)
+            assert await buyer.invoke(Buyer.get) == 1
