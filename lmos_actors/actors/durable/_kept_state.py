@@ -389,7 +389,8 @@ def state_form(cls: Any, namespace: Mapping[str, Any]) -> StateForm:
     hints = annotations_of(cls, {**namespace, cls.__name__: cls})
     members: list[_Member] = []
     ephemeral: set[str] = set()
-    for base in cls.__mro__:
+    bases: tuple[type, ...] = cls.__mro__
+    for base in bases:
         ephemeral.update(vars(base).get("_ephemeral", ()))  # of classes of this package
     declared = {"_slot", "_behaviour", "_history", *ephemeral}  # the first three every agent may have
     for field in attrs.fields(cls):
