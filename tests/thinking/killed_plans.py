@@ -49,8 +49,8 @@ class Planner(Model):
             self.outside.log("told", plan, each.name)
         look = [each for each in results if each.name == "look"]
         names = ROUNDS[round] if round < len(ROUNDS) else []
-        if len(look) == 1 and look[0] in unknown:
-            names = ["look"]
+        if look:
+            names = ["look"] if look[-1] in unknown else []
         for piece in [f"Round {round}", ". ", "Next. "] if names else ["Done: ", *self._became(results)]:
             self.outside.reach(f"stream {round} of {plan}")
             yield TextDelta(piece)

@@ -18,7 +18,7 @@ from lmos_actors import SHUTDOWN, ChildSpec, ExitReason, SupervisorSpec, open_no
 from lmos_actors.actors import slot_of
 from lmos_actors.errors import LmosActorsError, StoreFailed
 from lmos_actors.facades import ChatAgent
-from lmos_actors.llm import Model, ModelEnd, ModelMessage, TextDelta, ToolMessage
+from lmos_actors.llm import Model, ModelEnd, ModelMessage, TextDelta, ToolMessage, UserMessage
 from lmos_actors.persistence import MemoryStore
 from lmos_actors.testing import settle
 from lmos_actors.thinking import ThinkingAgent
@@ -83,8 +83,9 @@ class Script(Model):
         await trio.sleep(0.01)
         yield TextDelta("I ")
         await trio.sleep(0.01)
-        asked = [each for each in request.messages if isinstance(each, ModelMessage)]
-        results = [each for each in request.messages if isinstance(each, ToolMessage)]
+        begin = max(place for place, each in enumerate(request.messages) if isinstance(each, UserMessage))
+        asked = [each for each in request.messages[begin:] if isinstance(each, ModelMessage)]
+        results = [each for each in request.messages[begin:] if isinstance(each, ToolMessage)]
         assert [each.id for each in results] == [each.id for one in asked for each in one.tools]
         self.world.told += [each.id for each in results if "OutcomeUnknown" in each.error]
         names = ROUNDS[len(asked)]

@@ -18,6 +18,7 @@ from lmos_actors.errors import LmosActorsError, StoreFailed
 from lmos_actors.facades import ChatAgent
 from lmos_actors.persistence import Delete, Put
 from lmos_actors.testing import settle
+from tests.thinking import models
 from tests.thinking.models import answered
 from tests.thinking.test_resumed_at_every_step import (
     Digger,
@@ -133,6 +134,25 @@ def test_a_turn_goes_on_with_what_is_there(kind: str) -> None:
     damage, text = TOLERATED[kind]
     answer = simulate(answer_after, damage)
     assert (answer.failed, answer.text) == (None, text)
+
+
+def test_many_turns_that_were_given_up_are_summarised_as_others_are() -> None:
+    """What the model gets of them is longer than what was said in them."""
+
+    async def main() -> None:
+        world = World()
+        for _ in range(4):
+            world.has_done = trio.Event()
+            await first_life(world)
+            found(world, turn(version=2))
+            async with open_node(tree(world), store=world.store) as node:
+                await said_in(node.find(Digger))
+        async with open_node(store=world.store) as node:
+            await node.start(partial(models.Script, answers=("They failed.", "Yes.")))
+            digger = await node.start_child(ChildSpec("digger", partial(Digger, history_tokens=40)))
+            assert await answered(digger, "dig", "s") == "Yes."
+
+    simulate(main)
 
 
 # ---- a store that fails
