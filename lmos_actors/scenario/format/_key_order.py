@@ -11,7 +11,7 @@ from ..model import AnyFile
 if TYPE_CHECKING:
     from lmos_actors.files import DataPath
 
-WORDS: Final = (
+WORDS: Final[tuple[str, ...]] = (
     "lmos", "at", "do", "from", "to", "step", "check", "id", "kind", "dist", "name", "summary", "labels",
     "vars",
     "matrix", "seeds", "trials", "world", "timeout", "stop", "sweep", "delivery", "type", "default", "doc",
@@ -39,7 +39,7 @@ WORDS: Final = (
     "for",
     "fault", "with",
     "loss", "duplicate", "reorder", "corrupt", "bandwidth", "queue",
-     "writes", "down", "factor", "status", "skew", "duration", "ref", "payload", "members", "deadline",
+    "writes", "down", "factor", "status", "skew", "duration", "ref", "payload", "members", "deadline",
     "quorum", "input", "streams", "items", "then", "value", "values", "file", "column", "unit",
     "take", "delay", "emit", "chunk", "call", "reasoning", "progress",
     "reply", "output", "done", "fail", "code", "message", "crash", "unused", "unfit",
