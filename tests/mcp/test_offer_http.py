@@ -449,6 +449,18 @@ async def _vanish(url: str, message: Any, headers: dict[str, str], marks: Marks)
     await trio.aclose_forcefully(stream)
 
 
+async def test_a_call_without_a_session_lasts_as_long_as_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The time in which a session begins is not that of a call; nor does one need room for a session."""
+    monkeypatch.setattr("lmos_actors.mcp.offer._endpoint.OPENING_SECONDS", 0.01)
+    marks = Marks()
+    async with serving(partial(Weather, marks=marks), mcp=McpOptions(sessions=1)) as (_, url):
+        await session_at(url)  # the only one
+        async with client_at(url, mode="auto") as client:
+            with trio.fail_after(10):
+                result = await client.call_tool("weather__finish")
+        assert not result.is_error
+
+
 async def test_a_call_that_is_cancelled_is_cancelled_there() -> None:
     marks = Marks()
     async with open_node(listen=LISTEN, mcp=True) as node:

@@ -21,6 +21,7 @@ import trio
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.auth.provider import AccessToken
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from starlette.responses import Response
 from starlette.routing import Route
 
@@ -95,7 +96,8 @@ class McpEndpoint:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
-        headers = {bytes(name).lower(): bytes(value) for name, value in scope["headers"]}
+        first = reversed(scope["headers"])  # the SDK reads the first of two of one name
+        headers = {bytes(name).lower(): bytes(value) for name, value in first}
         exchange = _exchange(scope, headers)
         wrong = await self._refusal(scope["method"], headers, exchange)
         if wrong is not None:
@@ -103,7 +105,7 @@ class McpEndpoint:
             return
         scope["state"][KEY] = exchange
         scope["user"] = _user(exchange)
-        opens = _SESSION not in headers and scope["method"] == "POST"
+        opens = _begins_session(scope["method"], headers)
         self._begin(scope["method"], exchange.owner, opens=opens)
         try:
             with self._finished(shielded=opens):
@@ -150,7 +152,8 @@ class McpEndpoint:
         is_new = _SESSION not in headers
         if is_new and method != "POST":
             return _refused(400, "a session is needed, which a POST with `initialize` begins")
-        if is_new and not self._offer.has_room(exchange, self._opening[exchange.owner]):
+        begins = _begins_session(method, headers)
+        if begins and not self._offer.has_room(exchange, self._opening[exchange.owner]):
             return _refused(503, "too many sessions are open", **{"retry-after": "5"})
         await self._running.wait()
         if self._ended or (self._offer.draining and is_new):
@@ -172,6 +175,13 @@ class McpEndpoint:
     async def wait_done(self) -> None:
         """Wait until all requests are answered."""
         await self._quiet.wait()
+
+
+def _begins_session(method: str, headers: dict[bytes, bytes]) -> bool:
+    """Return whether the SDK begins a session with a request. Clients of 2026-07-28 and later have none."""
+    version = headers.get(_VERSION)
+    is_known = version is None or version.decode("latin-1") in HANDSHAKE_PROTOCOL_VERSIONS
+    return method == "POST" and _SESSION not in headers and is_known
 
 
 def _at_once(send: Send) -> Send:

@@ -229,9 +229,7 @@ class McpOffer:
                     if self.draining:
                         raise MCPError(REFUSED, LEAVING)
                     return await handle(ctx, exchange, params)
-                except RateLimited as error:
-                    raise MCPError(REFUSED, str(error)) from None
-                except Unauthorized as error:
+                except (RateLimited, Unauthorized) as error:
                     raise MCPError(REFUSED, str(error)) from None
                 except LmosActorsError as error:
                     text = failure_of(error).content[0]
