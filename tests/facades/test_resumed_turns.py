@@ -16,10 +16,11 @@ import pytest
 import trio
 
 from lmos_actors import ActionFailed, AgentDied, ChildSpec, action, open_node, simulate
+from lmos_actors._core import RandomStream
 from lmos_actors.errors import AgentUnavailable
 from lmos_actors.facades import ChatAgent, ChatPart, ChatTurn
 from lmos_actors.facades.chat import Said, SessionEntry, TurnBegan, TurnDone, TurnFailure
-from lmos_actors.persistence import SessionOptions
+from lmos_actors.persistence import SessionOptions, SimulatedDisk, SimulatedStore
 from lmos_actors.testing import settle
 from tests.facades.lives import STORES, Mortal, every_store, in_memory, virtual
 
@@ -447,6 +448,25 @@ async def test_a_turn_that_waits_long_is_resumed_as_often_as_its_node_begins() -
     async with life(store, book) as planner:
         assert (await settled(planner))[1] == ("agent", "one wait (1)")
     assert book.resumed == 6
+
+
+@virtual
+async def test_a_resumed_turn_that_is_kept_late_in_its_first_minute_leaves_no_record() -> None:
+    """Its resumption would be counted no more while the batch that removes the record is written."""
+    disk, book = SimulatedDisk(RandomStream(1)), Book()
+    async with trio.open_nursery() as nursery, life(SimulatedStore(disk), book) as planner:
+        nursery.start_soon(ask, planner, "one wait")
+        await book.waits.wait()
+    async with life(SimulatedStore(disk), book) as planner:
+        await trio.sleep(59)
+        seconds = iter([0.0, 2.0])  # of the commit of the step, and of that which keeps the turn
+        disk.seconds = lambda: next(seconds, 0.0)
+        book.may_go_on.set()
+        assert await settled(planner) == [("user", "one wait"), ("agent", "one wait (1)")]
+    async with life(SimulatedStore(disk), book) as planner:
+        await trio.sleep(1)
+        assert len(await settled(planner)) == 2
+    assert (book.did, book.resumed) == (["one", "wait"], 1)
 
 
 @virtual

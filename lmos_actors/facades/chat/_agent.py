@@ -435,8 +435,7 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
         try:
             runner = await self.start_child(child)
         except (WrongState, StartFailed):
-            if self._kept.has_ended:  # since this task was last run; so it is cancelled here
-                await trio.sleep_forever()
+            await self._kept.wait_if_ended()  # as it may have since this task was last run
             raise
         begun: AbstractAsyncContextManager[Any] = runner.begin(handle, *args)
         approvals = self._place().rt.approvals

@@ -24,7 +24,7 @@ as it is not what ends the process: a turn may wait for a person over many resta
 
 from __future__ import annotations
 
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -39,7 +39,7 @@ from ._faults import store_in_use
 from ._items import GIVEN_UP, INTERNAL_ERROR, TurnFailure
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator
     from contextlib import AbstractAsyncContextManager
 
     from lmos_actors.actors import Slot
@@ -95,7 +95,7 @@ class KeptTurns:
         self._resumed: dict[tuple[str, str], trio.CancelScope] = {}
 
     @property
-    def has_ended(self) -> bool:
+    def _has_ended(self) -> bool:
         """Whether the incarnation has ended, and all of it unwinds."""
         return self._slot.state >= ENDING
 
@@ -122,7 +122,7 @@ class KeptTurns:
                 await ticket.wait()
             yield turn
         except Exception:
-            if not self.has_ended and (removed := self._remove(turn)) is not None:
+            if not self._has_ended and (removed := self._remove(turn)) is not None:
                 with suppress(StoreFailed):  # a caller that hears of the failure finds no other outcome
                     await removed.wait()
             raise
@@ -131,7 +131,7 @@ class KeptTurns:
         """Remove the record of a turn that has ended for its caller; later, if the store fails now."""
 
         def later() -> None:
-            if not self.has_ended:
+            if not self._has_ended:
                 self._start_soon(self._once_store_works, partial(self._sessions.remove_turn, turn))
 
         return self._sessions.end_turn(turn, later)
@@ -166,7 +166,7 @@ class KeptTurns:
                 async with self._beginning():
                     await self._have_again(turn, await self._steps_of(turn))
         except Exception:
-            await self._wait_if_ended()  # what was raised is of that
+            await self.wait_if_ended()  # what was raised is of that
             raise
         finally:
             self._resumed.pop((turn.owner, turn.id), None)
@@ -196,9 +196,9 @@ class KeptTurns:
             timer.cancel()
             leave()
 
-    async def _wait_if_ended(self) -> None:
+    async def wait_if_ended(self) -> None:
         """Wait, where the incarnation has ended, for the cancel of this task, which comes next."""
-        if self.has_ended:
+        if self._has_ended:
             await trio.sleep_forever()
 
     async def _steps_of(self, turn: OpenTurn) -> list[Any]:
@@ -220,21 +220,30 @@ class KeptTurns:
             text = f"the turn was cut off by the end of its agent, and {turn.wrong}"
             await self._keep_failed(turn, TurnFailure(GIVEN_UP, text), None)
             return
-        steady = self._slot.rt.timers.call_at(
-            trio.current_time() + STEADY_SECONDS, partial(self._sessions.uncount_resumption, turn)
-        )
         try:
-            async with self._run(again) as items:
-                async for _ in items:
-                    pass
+            with self._counted(turn):
+                async with self._run(again) as items:
+                    async for _ in items:
+                        pass
         except ActionFailed as error:
             failed = TurnFailure(error.code or INTERNAL_ERROR, error.detail or str(error))
             await self._keep_failed(turn, failed, again)
         else:
             session.head.memory = again.memory
             await self._keep(turn, session, self._answer(again))
+
+    @contextmanager
+    def _counted(self, turn: OpenTurn) -> Generator[None]:
+        """Count a resumption no more once the block has gone on for long.
+
+        It ends before the turn is kept: a count that is written behind that would bring the record back.
+        """
+        uncount = partial(self._sessions.uncount_resumption, turn)
+        timer = self._slot.rt.timers.call_after(STEADY_SECONDS, uncount)
+        try:
+            yield
         finally:
-            steady.cancel()
+            timer.cancel()
 
     def _made(self, session: Session, turn: OpenTurn, steps: list[Any]) -> ChatTurn | None:
         """Return the turn to have again; None if its record is `wrong`."""
@@ -254,7 +263,7 @@ class KeptTurns:
             await self._keep(turn, session, msgspec.structs.replace(self._answer(again), failed=plain))
 
     async def _keep(self, turn: OpenTurn, session: Session, answer: KeptMessage) -> None:
-        await self._wait_if_ended()  # what has failed may have failed of that
+        await self.wait_if_ended()  # what has failed may have failed of that
         asked = KeptMessage("user", turn.kept.text, turn.kept.at, turn.kept.parts)
         await self._once_store_works(partial(self._sessions.keep, session, [asked, answer], turn))
 
