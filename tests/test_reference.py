@@ -75,7 +75,7 @@ OTHERS = [name for name in EXPORTED if name not in ERRORS or name == "SlowTurnWa
 CLASSES = {name: EXPORTED[name] for name in OTHERS if isinstance(EXPORTED[name], type)}
 
 FOR_THE_RUNTIME = {
-    "ChatTurn": {"client_call", "run", "take_answer"},
+    "ChatTurn": {"run", "take_answer"},
     "OutgoingCall": {"close", "connect", "run"},
     "VoiceCall": {"run"},
     "CrashReport": {

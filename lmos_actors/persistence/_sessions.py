@@ -59,6 +59,9 @@ TURN_BYTES: Final = 32 << 20
 TURN_STEPS: Final = 4_096
 """Steps of one turn; likewise."""
 
+SHOWN_TEXT: Final = 500
+"""Characters of the message that are kept of a turn that is not."""
+
 ALL_TURN_BYTES: Final = 256 << 20
 """Bytes of all turns in progress of an agent; likewise."""
 
@@ -320,7 +323,7 @@ class Sessions:
             return None
         self._forget_turn(key)  # one that could not be removed while the store failed
         if not self._has_room(turn, len(written)):
-            turn.kept = KeptTurn(text=kept.text[:PAGE], at=kept.at, is_too_large=True)
+            turn.kept = KeptTurn(text=kept.text[:SHOWN_TEXT], at=kept.at, is_too_large=True)
             written = msgspec.json.encode(turn.kept)
         until = self._now() + self.options.seconds
         begun = msgspec.structs.replace(head, until=until)
@@ -352,7 +355,7 @@ class Sessions:
             return
         writes: list[Write]
         if turn.steps >= TURN_STEPS or not self._has_room(turn, len(written)):
-            turn.kept = KeptTurn(text=turn.kept.text[:PAGE], at=turn.kept.at, is_too_large=True)
+            turn.kept = KeptTurn(text=turn.kept.text[:SHOWN_TEXT], at=turn.kept.at, is_too_large=True)
             kept = msgspec.json.encode(turn.kept)
             turn.steps = 0
             self._size(turn, len(kept))

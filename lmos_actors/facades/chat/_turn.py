@@ -266,14 +266,14 @@ class ChatTurn:
         """
         if not self.has_client_tools:
             raise ToolFailed(name, "the client carries out no tools")
-        async with self.client_call(name, arguments or {}, consent_message, categories) as call:
+        async with self._client_call(name, arguments or {}, consent_message, categories) as call:
             call.why = await call.wait()
         if call.answer is None or call.why is not None:
             raise ToolFailed(name, call.why or "no answer")
         return call.answer.result
 
     @asynccontextmanager
-    async def client_call(
+    async def _client_call(
         self,
         name: str,
         arguments: Mapping[str, Any],
@@ -359,7 +359,7 @@ class TurnOffer:
         more = {"data": approval.data, "form": approval.form}
         arguments |= {name: value for name, value in more.items() if value is not None}
         try:
-            async with self._turn.client_call(APPROVE_TOOL, arguments, approval.text, CATEGORIES) as call:
+            async with self._turn._client_call(APPROVE_TOOL, arguments, approval.text, CATEGORIES) as call:
                 seconds = approval.expires - approval.asked
                 why = await _until(over, partial(call.wait, result_seconds=seconds))
                 call.why = DECIDED_ELSEWHERE if over.is_set() else why
