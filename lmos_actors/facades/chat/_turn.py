@@ -359,7 +359,8 @@ class TurnOffer:
         more = {"data": approval.data, "form": approval.form}
         arguments |= {name: value for name, value in more.items() if value is not None}
         try:
-            async with self._turn._client_call(APPROVE_TOOL, arguments, approval.text, CATEGORIES) as call:
+            calling = self._turn._client_call  # pyright: ignore[reportPrivateUsage] -- of one file
+            async with calling(APPROVE_TOOL, arguments, approval.text, CATEGORIES) as call:
                 seconds = approval.expires - approval.asked
                 why = await _until(over, partial(call.wait, result_seconds=seconds))
                 call.why = DECIDED_ELSEWHERE if over.is_set() else why
