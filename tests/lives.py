@@ -62,9 +62,10 @@ def lives_of(module: str) -> Generator[Callable[..., int]]:
 
 @attrs.define
 class Outside:
-    """What outlives a process, and the point at which this one ends."""
+    """What outlives a process, and the point at which this one ends, or is stopped by another signal."""
 
     folder: Path
+    _signal: int = signal.SIGKILL
     _point: str = ""
 
     def end_at(self, point: str) -> None:
@@ -106,7 +107,8 @@ class Outside:
         return []
 
     def _kill(self) -> None:
-        os.kill(os.getpid(), signal.SIGKILL)
+        self._point = ""  # it may go on
+        os.kill(os.getpid(), self._signal)
 
 
 class FatalStore(SqliteStore):

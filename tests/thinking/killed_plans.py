@@ -6,6 +6,8 @@ a person has to approve, then for `look`, which may be repeated, and then it ans
 
 from __future__ import annotations
 
+import signal
+import sys
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -162,17 +164,20 @@ async def decide(node: Node) -> None:
                     await approvals.invoke(Approvals.accept, each.id)
 
 
-async def main(folder: str, sessions: dict[str, list[str]], end: str = "", seconds: float = 0.0) -> None:
+async def main(
+    folder: str, sessions: dict[str, list[str]], end: str = "", seconds: float = 0.0, shared: str = ""
+) -> None:
     """Have plans carried out, side by side in several sessions; each may have begun in an earlier life.
 
-    The life ends at a point, or after so many seconds, or in order; then the histories are written down.
+    The life ends at a point, or after so many seconds, or in order; then the histories are written down. With
+    a `shared` store, that of a server, it does not end at the point, but is paused.
     """
-    outside = Outside(Path(folder))
+    outside = Outside(Path(folder), signal.SIGSTOP if shared else signal.SIGKILL)
     outside.log("life")
     outside.end_at(end)
     if seconds:
         outside.end_after(seconds)
-    store = FatalStore(outside, name_of)
+    store = shared or FatalStore(outside, name_of)
     async with open_node(store=store, approvals=True) as node, trio.open_nursery() as nursery:
         nursery.start_soon(decide, node)
         await node.start(partial(Planner, outside=outside))
@@ -203,3 +208,7 @@ async def have(worker: Ref[Worker], session: str, plans: list[str], outside: Out
                 async for _ in items:
                     pass
             outside.log("answered", plan)
+
+
+if __name__ == "__main__":
+    trio.run(main, sys.argv[1], {"s": ["0"]}, sys.argv[3], 0.0, sys.argv[2])

@@ -7,9 +7,12 @@ the model is told. So the log says in which order things happened, and in which 
 from __future__ import annotations
 
 import json
+import os
 import random
 import re
 import signal
+import subprocess
+import sys
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +21,7 @@ import pytest
 
 from tests.lives import lives_of
 from tests.matrix import few_or_all
+from tests.redis_server import RedisServer, needs_redis
 from tests.thinking.killed_plans import ROUNDS, TOOLS
 
 if TYPE_CHECKING:
@@ -224,3 +228,32 @@ def test_turns_go_on_whenever_their_process_is_killed(tmp_path: Path) -> None:
                 else:
                     assert failed["code"] == "GIVEN_UP", failed
                     assert all(len(seen.places("did", plan, tool)) <= 1 for tool in TOOLS[:-1])
+
+
+@needs_redis
+@pytest.mark.parametrize("point", ["ship before", "end 0", "refund done"])
+def test_a_process_that_was_paused_does_nothing_twice_beside_the_one_that_has_taken_over(
+    point: str, tmp_path: Path
+) -> None:
+    (tmp_path / "server").mkdir()
+    server = RedisServer(tmp_path / "server")
+    command = [sys.executable, "-m", MODULE, str(tmp_path), server.url("plans", writers="one")]
+    try:
+        with subprocess.Popen([*command, f"{point} of 0"], stderr=subprocess.PIPE, text=True) as paused:
+            try:
+                _, status = os.waitpid(paused.pid, os.WUNTRACED)
+                assert os.WIFSTOPPED(status)
+                subprocess.run([*command, ""], check=True, timeout=60)
+                paused.send_signal(signal.SIGCONT)
+                _, errors = paused.communicate(timeout=60)
+            finally:
+                paused.kill()
+        assert paused.returncode == 1
+        assert "another writer has opened it" in errors
+    finally:
+        server.kill()
+    seen = Seen.of(tmp_path, 0)
+    seen.check_history("s", ["0"])
+    answer = seen.answer_of("0")
+    assert "failed" not in answer
+    assert all(len(seen.places("did", "0", tool)) <= 1 for tool in TOOLS[:-1])
