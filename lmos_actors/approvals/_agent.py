@@ -50,6 +50,9 @@ MOST_ASKED: Final = 2 * MOST_WAITING
 
 LONGEST_NOTE: Final = 2_000
 
+OVER_SECONDS: Final = 1.0
+"""Seconds in which the client of a user is told that a question is decided."""
+
 FORBIDDEN: Final = "FORBIDDEN"
 UNKNOWN: Final = "UNKNOWN"
 DECIDED: Final = "DECIDED"
@@ -127,6 +130,8 @@ class Approvals(Agent, mailbox=MailboxOptions(size=MOST_ASKED)):
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(self._ask_user, entry, offer)
                     await entry.changed.wait()
+                    # a client that reads nothing does not learn that it is over, and holds up nobody
+                    nursery.cancel_scope.deadline = trio.current_time() + OVER_SECONDS
         finally:
             entry.askers -= 1
             if not entry.askers and question.once:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+import attrs
 import pytest
 import trio
 
 from lmos_actors import ActionFailed, Agent, action, open_node, simulate
 from lmos_actors.approvals import Approvals
-from lmos_actors.facades import ChatAgent, ChatTurn, TurnDone, open_chat
+from lmos_actors.facades import ChatAgent, ChatTurn, ClientAnswer, TurnDone, open_chat
 from lmos_actors.security import Access, Bearer, BearerToken, Credentials, Security
 from lmos_actors.testing import answer_approval
 from lmos_actors.transport import MemoryNetwork
@@ -18,7 +19,7 @@ from tests.facades.desk import URL, opened_raw
 from tests.security.nodes.guarded import Secrets
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import AsyncGenerator, Awaitable, Callable
     from pathlib import Path
 
     from lmos_actors.facades import ToolCalled
@@ -40,6 +41,25 @@ class Desk(ChatAgent):
         if word == "own":
             return str(await self.approve(f"Refund {order}", key=order, expires=600))
         return str(await self.find(Refunds).invoke(Refunds.refund, order))
+
+
+class Talker(ChatAgent):
+    """Asks while it talks and talks."""
+
+    decided: list[bool] = attrs.field(factory=list)
+
+    async def reply(self, turn: ChatTurn) -> str:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._talk, turn)
+            await trio.sleep(1)
+            decided = await self.approve("Go on?", key=turn.text, expires=600)
+            self.decided.append(decided)
+            nursery.cancel_scope.cancel()
+        return str(decided)
+
+    async def _talk(self, turn: ChatTurn) -> None:
+        while True:
+            await turn.say("word ")
 
 
 class Front(ChatAgent):
@@ -71,7 +91,9 @@ class Shop:
         self.network = MemoryNetwork()
         tokens = {name: secrets.put(name, f"token-{name}") for name in ("alice", "bob")}
         may = Access(approve=("alice",))
-        self.security = Security(schemes=(Bearer(tokens),), access={"refunds": may, "desk": may})
+        self.security = Security(
+            schemes=(Bearer(tokens),), access={"refunds": may, "desk": may, "talker": may}
+        )
         self.asked: list[ToolCalled] = []
 
     async def run(self, body: Callable[[Any], Awaitable[None]]) -> None:
@@ -190,6 +212,29 @@ def test_an_answer_that_decides_nothing_leaves_it_to_others(secrets: Secrets, an
             assert (found.state, found.awaited) == ("waiting", True)
             await node.find(Approvals).invoke(Approvals.accept, found.id)
             assert (await raw.end())["content"] == "True"
+
+    simulate(lambda: shop.run(body))
+
+
+def test_a_client_that_does_not_read_holds_up_no_decision(secrets: Secrets) -> None:
+    shop = Shop(secrets)
+
+    async def answers() -> AsyncGenerator[ClientAnswer]:
+        await trio.sleep_forever()
+        yield ClientAnswer("", "refused")
+
+    async def body(node: Any) -> None:
+        decided: list[bool] = []
+        await node.start(Talker, decided=decided)
+        place = {"http://desk": BearerToken(secrets.put("alice-out", "token-alice"))}
+        credentials = Credentials(place, allow_insecure=True)
+        async with open_node(network=shop.network, credentials=credentials) as other:
+            talker = await other.consume(Talker, f"{URL}/agents/talker")
+            async with talker.stream(Talker.converse, answers(), "o-1"):
+                await trio.sleep(5)
+                await answer_approval(node, True)
+                await trio.sleep(5)
+                assert decided == [True]
 
     simulate(lambda: shop.run(body))
 
