@@ -279,6 +279,20 @@ async def test_clients_hear_of_agents_that_come_and_go() -> None:
         assert receive.statistics().current_buffer_used == 0
 
 
+async def test_clients_hear_of_agents_among_very_many_that_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lmos_actors.mcp.offer._watching.MOST_CHANGED", 1)
+    send, receive = trio.open_memory_channel[str](10)
+
+    async def hear(message: Any) -> None:
+        await send.send(message.method)
+
+    async with offered() as node, client_of(node, message_handler=hear):
+        await node.start(Hidden)
+        await node.start(Support)
+        with trio.fail_after(5):
+            assert await receive.receive() == "notifications/tools/list_changed"
+
+
 async def test_too_many_subscriptions_are_refused() -> None:
     async with offered() as node, client_of(node, McpOptions(subscriptions=1)) as client:
         await client.session.subscribe_resource(UNITS)

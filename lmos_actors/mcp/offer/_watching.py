@@ -43,7 +43,7 @@ AGAIN: Final = 1.0
 """Seconds after which an agent is subscribed to again that could not be."""
 
 MOST_CHANGED: Final = 10_000
-"""Names of agents that have changed; of more, all count as changed."""
+"""Names of agents that have changed; of more, all agents are compared with those before."""
 
 
 class Subscriber:
@@ -134,9 +134,11 @@ class Watching:
             await trio.sleep(SETTLES)
             self._change = trio.Event()
             paths, self._changed = self._changed, {}
-            names = [name for name in map(public_name, paths) if self._is_other(name, known)]
-            if len(paths) >= MOST_CHANGED:
-                known = self._catalogue.classes()
+            if len(paths) < MOST_CHANGED:
+                names = [name for name in map(public_name, paths) if self._is_other(name, known)]
+            else:
+                before, known = known, self._catalogue.classes()
+                names = [each for each in {**before, **known} if before.get(each) is not known.get(each)]
             for subscriber in tuple(self._subscribers):
                 if any(sees(subscriber.admission, name) for name in names):
                     subscriber.agents_changed()
