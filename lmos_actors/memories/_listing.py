@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 from urllib.parse import unquote
 
 import attrs
 import msgspec
 
-from lmos_actors.persistence import Delete, DeleteRange, Put, records_of
+from lmos_actors.persistence import Delete, DeleteRange, Put, after, records_of
 
 from ._kept import (
     AGENTS,
@@ -32,10 +32,15 @@ if TYPE_CHECKING:
     from lmos_actors.persistence import Write
 
 
+READ_AT_ONCE: Final = 256
+"""Texts that are read at once."""
+
+
 class ReadStore(Protocol):
     """A store that is read, and blocks; see `Store`."""
 
     name: str
+    """The name in messages."""
 
     def get(self, space: str, keys: Sequence[str]) -> list[bytes | None]:
         """Return the values of keys."""
@@ -71,8 +76,8 @@ def memories_in(store: ReadStore, owner: MemoryOwner) -> list[Memory]:
     key = owner_key(owner.agent, owner.identity)
     start, stop = f"{key}{SEPARATOR}", f"{key}{BEHIND}"
     found: list[tuple[int, Memory]] = []
-    while page := store.scan(TEXTS, start=start, stop=stop, limit=256):
-        start = f"{page[-1][0]}\0"
+    while page := store.scan(TEXTS, start=start, stop=stop, limit=READ_AT_ONCE):
+        start = after(page[-1][0])
         for name, value in page:
             kept = decoded(store.name, KeptText, value)
             found.append((kept.number, Memory(name[len(key) + 1 :], kept.text, kept.tags, kept.at)))

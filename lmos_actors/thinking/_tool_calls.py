@@ -7,7 +7,7 @@ What it keeps true:
 - **The model is told of a failure, and of no more than others may know.** A failure that a tool declares, and
   a refusal of the runtime, it gets in words; of an exception that nobody declared it gets nothing.
 - **What may have happened is not repeated in silence.** After a tool whose outcome is not known the model
-  gets told so, and the same call of the same turn is not carried out again, unless a repeat does no more.
+  is told so, and the same call of the same turn is not carried out again, unless a repeat does no more.
 - **A result is recorded as its tool ends**, before the model gets it, and while others still run. So a tool
   that was called and has no recorded result, when a later process goes on, may have done its work or not: it
   is settled as such (`settle`).
