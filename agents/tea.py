@@ -23,7 +23,7 @@ class TeaDesk(ThinkingAgent):
     def identity_for(self, turn: ChatTurn | VoiceCall) -> str | None:
         """Return the guest, as the reception says who it is; it is the one client of the desk."""
         guest = turn.metadata.get("guest")
-        return f"{turn.principal or ''}/{guest}" if guest else turn.principal
+        return f"{turn.principal!r}/{guest}" if guest else turn.principal
 
 
 tree = SupervisorSpec(
