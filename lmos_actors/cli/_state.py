@@ -259,8 +259,9 @@ def forget_memories(path: str, agent: str | None, identity: str | None) -> int:
     if conflict is not None:
         print(f"lmos-actors: {_named(path)}: they were changed meanwhile; try it again", file=sys.stderr)
         return WRONG
-    texts = sum(owner.texts for owner in owners)
-    print(f"{_named(path)}: forgot {texts} memories of {len(owners)} identities", file=sys.stderr)
+    texts, count = sum(owner.texts for owner in owners), len(owners)
+    whose = f"{count} identities" if count > 1 else "1 identity"
+    print(f"{_named(path)}: forgot {texts} memories of {whose}", file=sys.stderr)
     return 0
 
 

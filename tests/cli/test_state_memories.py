@@ -103,7 +103,7 @@ def test_the_list(call: Call, place: tuple[str, str]) -> None:
 def test_what_is_forgotten(call: Call, place: tuple[str, str]) -> None:
     fill(place[0])
     ran = call("forget", place[1], "--agent", "desk", "--identity", "alice")
-    assert (ran.code, "forgot 2 memories of 1 identities" in ran.err) == (0, True)
+    assert (ran.code, "forgot 2 memories of 1 identity" in ran.err) == (0, True)
     assert recalled(place[0], "desk", "alice") == []
     assert recalled(place[0], "bar", "alice", "tea") == ["likes tea"]
     assert recalled(place[0], "desk", None) == ["everybody's"]
