@@ -325,7 +325,8 @@ def chat(
 
     Each line that is typed or piped in is a message. The answer is printed as it comes; tools that are \
 used, and the id of the session, are printed on standard error. Ctrl-C cancels the answer, and ends the chat \
-where none is awaited; Ctrl-D ends it, /history prints what was said, /session the id.
+where none is awaited; Ctrl-D ends it. /history prints what the agent keeps of the session, as soon as it is \
+at no turn of it, and /session the id.
 
     Exit codes: 0 answered, 1 answered with an error, 2 the usage is wrong, 3 not reached, or the connection \
 was lost, 124 time limit or a silent agent, 130 interrupted.
