@@ -51,7 +51,7 @@ MOST_ASKED: Final = 2 * MOST_WAITING
 LONGEST_NOTE: Final = 2_000
 
 OVER_SECONDS: Final = 1.0
-"""Seconds in which the client of a user is told that a question is decided."""
+"""Seconds in which it reaches the client of a user that a question is decided."""
 
 FORBIDDEN: Final = "FORBIDDEN"
 UNKNOWN: Final = "UNKNOWN"

@@ -234,15 +234,15 @@ class Watching:
             async with ref.observe(contract.properties[resource.name].handle) as feed:
                 await feed.receive()  # the value that there is now
                 async for _ in feed:
-                    self._tell(resource.uri, watched)
+                    self._note_change(resource.uri, watched)
         else:
             async with ref.subscribe(contract.events[resource.name].handle) as feed:
                 async for value in feed:
                     written = written_value(value)
                     if len(written) <= RECENT_BYTES:
                         watched.recent.append(written)
-                    self._tell(resource.uri, watched)
+                    self._note_change(resource.uri, watched)
 
-    def _tell(self, uri: str, watched: _Watched) -> None:
+    def _note_change(self, uri: str, watched: _Watched) -> None:
         for subscriber in watched.subscribers:
             subscriber.changed(uri)
