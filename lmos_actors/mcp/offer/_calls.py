@@ -2,8 +2,8 @@
 
 - **A failure is an answer.** What a tool declares, and what is wrong with arguments, are results that say
   `isError`, which a model reads and can act on. Of a crash it gets that there was one.
-- **A client that leaves takes its request back.** A request that its client cancels is cancelled; one whose client
-  is gone as well, unless the action is declared to finish (`on_disconnect`).
+- **A client that leaves takes its request back.** A request that its client cancels is cancelled; one whose
+  client is gone as well, unless the action is declared to finish (`on_disconnect`).
 - **Progress is numbered as the protocol wants**: it grows. A report that is a growing number is passed on as
   it is; all else is a message, and counted. Items of a stream are messages too, and at the end one result.
 """
