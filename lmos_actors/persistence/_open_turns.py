@@ -40,7 +40,7 @@ def turns_in(store: Paged) -> Iterator[TurnInProgress]:
     Raise StoreFailed.
     """
     for key, value in records_of(store, TURNS):
-        agent, owner, session = (*key.split(SEPARATOR), "", "")[:3]
+        agent, owner, session = (*key.split(SEPARATOR, 2), "", "")[:3]
         start, stop = f"{key}{SEPARATOR}", f"{key}{BEHIND}"
         steps = len(store.scan(STEPS, start=start, stop=stop, limit=TURN_STEPS))
         facts: dict[str, Any] = {"began": 0.0, "resumed": 0, "text": "", "wrong": "it cannot be read"}

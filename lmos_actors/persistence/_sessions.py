@@ -185,7 +185,7 @@ class Sessions:
         while page := await self._writer.scan(CHATS, start=start, stop=stop, limit=PAGE):
             start = after(page[-1][0])
             for key, value in page:
-                _, owner, id = key.split(SEPARATOR)
+                _, owner, id = key.split(SEPARATOR, 2)  # ids had any characters once
                 head = msgspec.json.decode(value, type=SessionHead)
                 found.append((head.until, (owner, id), head))
         self._heads = OrderedDict((key, head) for _, key, head in sorted(found, key=lambda each: each[:2]))
@@ -198,7 +198,7 @@ class Sessions:
         while page := await self._writer.scan(TURNS, start=start, stop=stop, limit=PAGE):
             start = after(page[-1][0])
             for written, value in page:
-                _, owner, id = written.split(SEPARATOR)
+                _, owner, id = written.split(SEPARATOR, 2)
                 key = (owner, id)
                 if key in self._heads:
                     turn = self._turns[key] = _turn_of(unquote(owner), id, value)

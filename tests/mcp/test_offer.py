@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import trio
 
-from lmos_actors import Agent, ChildSpec, Pool, Property, action, open_node, prop
+from lmos_actors import ActionFailed, Agent, ChildSpec, Pool, Property, action, open_node, prop
 from lmos_actors.errors import ConfigError
 from lmos_actors.mcp import McpOptions
 from tests.mcp.offering import (
@@ -116,6 +116,16 @@ async def test_failures_are_results_without_internals(
         result = await client.call_tool(f"weather__{tool}", arguments)
         assert result.is_error
         assert text_of(result) == text
+
+
+async def test_half_a_character_in_a_failure_is_replaced() -> None:
+    class Odd(Agent):
+        @action
+        def refuse(self) -> None:
+            raise ActionFailed({"code": "FULL", "detail": "\ud800"})
+
+    async with offered(Odd) as node, client_of(node) as client:
+        assert text_of(await client.call_tool("odd__refuse")) == "FULL: ?"
 
 
 async def test_a_call_that_is_cancelled_is_cancelled_there() -> None:

@@ -492,6 +492,29 @@ async def test_the_end_of_a_session_in_mid_call_cancels_it() -> None:
         assert (await post(url, request("ping"), session)).status_code == 404
 
 
+async def test_a_call_that_comes_as_its_session_ends_is_answered() -> None:
+    """The SDK answers some of them with nothing; `serving` holds that nothing failed for that."""
+    async with serving() as (_, url), httpx2.AsyncClient(headers=BOTH, timeout=30) as http:
+        for _ in range(20):
+            known = _known(await session_at(url), "")
+            async with trio.open_nursery() as nursery:
+                for method in ("ping", "tools/list"):
+                    nursery.start_soon(partial(http.post, url, json=request(method), headers=known))
+                assert (await http.delete(url, headers=known)).status_code == 200
+            assert (await http.post(url, json=request("ping"), headers=known)).status_code == 404
+
+
+async def test_a_stream_goes_on_without_the_events_before() -> None:
+    """Events have no ids: a client that names one gets those from now on."""
+    async with serving() as (_, url):
+        headers = {**BOTH, **_known(await session_at(url), ""), "Last-Event-ID": "7"}
+        async with httpx2.AsyncClient(headers=headers) as http, http.stream("GET", url) as stream:
+            assert stream.status_code == 200
+            async for piece in stream.aiter_bytes():
+                assert piece == b": listening\r\n\r\n"
+                break
+
+
 async def test_a_node_that_stops_ends_calls_and_streams() -> None:
     marks = Marks()
     answers: list[Any] = []

@@ -382,8 +382,10 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
     def _session_for(self, session_id: str | None, *, new: bool) -> str:
         """Return the id of the session that a message belongs to. Raises ActionFailed."""
         owner = self._owner()
-        if session_id is not None and not 0 < len(session_id) <= LONGEST_ID:
-            raise failure(INVALID_MESSAGE, f"the id of a session has 1 to {LONGEST_ID} characters")
+        if session_id is not None and not (0 < len(session_id) <= LONGEST_ID and session_id.isprintable()):
+            # a control character would be read as the separator of a key of the store
+            text = f"the id of a session has 1 to {LONGEST_ID} printable characters"
+            raise failure(INVALID_MESSAGE, text)
         with store_in_use():
             if session_id is not None and (not new or self._sessions.has(owner, session_id)):
                 if not self._sessions.has(owner, session_id):

@@ -190,7 +190,8 @@ def _answer(text: str, structured: dict[str, Any]) -> CallToolResult:
 
 def failure(text: str) -> CallToolResult:
     """Return a result that is a failure."""
-    return CallToolResult(content=[TextContent(type="text", text=text)], is_error=True)
+    sent = text.encode(errors="replace").decode()  # half a character could not be sent, and nothing else then
+    return CallToolResult(content=[TextContent(type="text", text=sent)], is_error=True)
 
 
 def failure_of(error: LmosActorsError) -> CallToolResult:

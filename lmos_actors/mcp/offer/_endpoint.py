@@ -50,6 +50,7 @@ INVALID_REQUEST: Final = -32600
 
 _SESSION: Final = b"mcp-session-id"
 _VERSION: Final = b"mcp-protocol-version"
+_LAST_EVENT: Final = b"last-event-id"
 
 
 class McpEndpoint:
@@ -107,10 +108,12 @@ class McpEndpoint:
         scope["user"] = _user(exchange)
         opens = _begins_session(scope["method"], headers)
         self._begin(scope["method"], exchange.owner, opens=opens)
+        answer = _Answer(send, at_once=scope["method"] == "GET")
         try:
             with self._finished(shielded=opens):
-                answer = _at_once(send) if scope["method"] == "GET" else send
-                await self._manager.handle_request(scope, receive, answer)
+                await self._manager.handle_request(_without_replay(scope), receive, answer)
+            if not answer.has_begun:  # as where a session ends while a request comes in
+                await _refused(404, "the session has ended")(scope, receive, send)
         finally:
             exchange.end()
             self._end(scope["method"], exchange.owner, opens=opens)
@@ -184,15 +187,31 @@ def _begins_session(method: str, headers: dict[bytes, bytes]) -> bool:
     return method == "POST" and _SESSION not in headers and is_known
 
 
-def _at_once(send: Send) -> Send:
-    """Return a `send` by which a client learns that its stream has begun, and not with the first event."""
+class _Answer:
+    """The `send` of a request, which notes whether its answer has begun.
 
-    async def sent(message: Message) -> None:
-        await send(message)
-        if message["type"] == "http.response.start" and message["status"] == 200:
-            await send({"type": "http.response.body", "body": b": listening\r\n\r\n", "more_body": True})
+    With `at_once` a client learns that its stream has begun, and not with the first event.
+    """
 
-    return sent
+    def __init__(self, send: Send, *, at_once: bool) -> None:
+        self._send = send
+        self._at_once = at_once
+        self.has_begun = False
+
+    async def __call__(self, message: Message) -> None:
+        """Send a message of an ASGI answer."""
+        is_start = message["type"] == "http.response.start"
+        self.has_begun |= is_start
+        await self._send(message)
+        if self._at_once and is_start and message["status"] == 200:
+            await self._send(
+                {"type": "http.response.body", "body": b": listening\r\n\r\n", "more_body": True}
+            )
+
+
+def _without_replay(scope: Scope) -> Scope:
+    """Return a scope without the id of a last event: events have none here, and none is sent again."""
+    return {**scope, "headers": [each for each in scope["headers"] if bytes(each[0]).lower() != _LAST_EVENT]}
 
 
 def _exchange(scope: Scope, headers: dict[bytes, bytes]) -> Exchange:
