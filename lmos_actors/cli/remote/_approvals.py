@@ -38,7 +38,7 @@ def answer_in(text: str | None) -> dict[str, Any] | None:
         return None
     found = Written("--answer", text).value({"type": "object"})
     if not isinstance(found, dict):
-        raise ConfigError("""is an object, such as '{"name": "Ann"}'""", "--answer")
+        raise ConfigError("""must be an object, such as '{"name": "Ann"}'""", "--answer")
     return cast("dict[str, Any]", found)
 
 
