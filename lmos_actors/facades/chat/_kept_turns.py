@@ -55,10 +55,10 @@ STEADY_SECONDS: Final = 60.0
 """Seconds after which a resumption does not count any more."""
 
 RESUMED_AT_ONCE: Final = 64
-"""Turns that may be in the first second of their resumption."""
+"""Turns that may be at the beginning of their resumption."""
 
 BEGINNING_SECONDS: Final = 1.0
-"""So few, as what is resumed may wait for a person: a thousand of them have all begun after 16 s."""
+"""Seconds of the beginning of a resumption: a thousand turns that go on for long have begun after 16 s."""
 
 T = TypeVar("T")
 
@@ -174,7 +174,7 @@ class KeptTurns:
 
     @asynccontextmanager
     async def _beginning(self) -> AsyncGenerator[None]:
-        """Wait until few turns are being resumed, or have been for a while: many begin one after the other.
+        """Wait until fewer than `RESUMED_AT_ONCE` turns are at their beginning; be one of these in a block.
 
         A turn that goes on for long, as it waits for a person, holds up no others.
         """
@@ -186,7 +186,7 @@ class KeptTurns:
             nonlocal holds
             if holds:
                 holds = False
-                timers.woke = True
+                timers.woke = True  # in a simulation: a task may go on now
                 self._room.release_on_behalf_of(turn)
 
         timer = timers.call_after(BEGINNING_SECONDS, leave)
