@@ -49,7 +49,7 @@ from lmos_actors.supervision import ChildSpec
 
 from ._answer_channel import AHEAD
 from ._call import VoiceCall
-from ._faults import failure, store_in_use
+from ._failures import failure, store_in_use
 from ._items import (
     INTERNAL_ERROR,
     INVALID_MESSAGE,

@@ -35,7 +35,7 @@ from lmos_actors.actors import ENDING, on_caller_left
 from lmos_actors.errors import ActionFailed, StoreFailed
 from lmos_actors.persistence import KeptMessage, KeptTurn, OpenTurn
 
-from ._faults import store_in_use
+from ._failures import store_in_use
 from ._items import GIVEN_UP, INTERNAL_ERROR, TurnFailure
 
 if TYPE_CHECKING:

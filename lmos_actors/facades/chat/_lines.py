@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from ._faults import failure
+from ._failures import failure
 from ._items import RATE_LIMITED
 
 if TYPE_CHECKING:
