@@ -179,6 +179,11 @@ class Approver(Protocol):
         """The users of chats to whom questions go in their turns, as `Offers`."""
         ...
 
+    @property
+    def clocks(self) -> Any:
+        """The clocks that stand still while a person is asked, as `Clocks`."""
+        ...
+
 
 class AgentSupervisor(Protocol):
     """The supervisor under one incarnation of an agent, which ends with it; filled in by supervision."""

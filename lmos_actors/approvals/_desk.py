@@ -27,6 +27,7 @@ from lmos_actors.errors import (
 from lmos_actors.supervision import ChildSpec, class_at
 
 from ._agent import KEY_TAKEN, MOST_ASKED, NAME, Approvals
+from ._clocks import Clocks
 from ._kept import Approval
 from ._offers import Offers
 
@@ -63,6 +64,7 @@ class ApprovalDesk:
         self._starting = trio.Lock()
         self.offers = Offers()
         """The users of chats to whom questions go in their turns."""
+        self.clocks = Clocks()
 
     @property
     def agent(self) -> Slot | None:
@@ -78,7 +80,9 @@ class ApprovalDesk:
     async def ask(self, slot: Slot, text: str, data: Any, key: str, expires: float) -> bool:
         """Wait for the decision on a question of an agent. See `Agent.approve`."""
         question = self._question(slot, text, data, key, expires)
-        found = await self._decision(slot, question, self.offers.of(*paths_of_request()))
+        paths = paths_of_request()
+        with self.clocks.waiting(*paths):
+            found = await self._decision(slot, question, self.offers.of(*paths))
         return found.state == "approved"
 
     async def ask_once(
@@ -93,7 +97,8 @@ class ApprovalDesk:
         """Wait for the decision on a question that ends with the run that asks; see `Approver`."""
         question = self._question(slot, text, data, "once", expires)
         asked = msgspec.structs.replace(question, key=question.id, form=form, once=True)
-        return await self._decision(slot, asked, self.offers.of(caller))
+        with self.clocks.waiting(caller):
+            return await self._decision(slot, asked, self.offers.of(caller))
 
     async def _decision(self, slot: Slot, question: Approval, offer: Offer | None) -> Approval:
         """Return a question as it is when its wait has ended."""

@@ -9,7 +9,7 @@ import attrs
 
 if TYPE_CHECKING:
     from lmos_actors.actors import Runtime
-    from lmos_actors.approvals import Approval, ApprovalDesk, Offers
+    from lmos_actors.approvals import Approval, ApprovalDesk, Clocks, Offers
     from lmos_actors.supervision import Supervisor, SupervisorSpec
 
     from ._options import NodeOptions
@@ -44,6 +44,11 @@ class NodeApprovals:
     def offers(self) -> Offers:
         """The users of chats to whom questions go in their turns."""
         return self._desk.offers
+
+    @property
+    def clocks(self) -> Clocks:
+        """The clocks that stand still while a person is asked."""
+        return self._desk.clocks
 
     def is_at(self, name: str) -> bool:
         """Return whether a public name is that of the agent `approvals`."""

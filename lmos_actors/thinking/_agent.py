@@ -22,6 +22,7 @@ import msgspec
 import trio
 
 from lmos_actors.actors import Property, Ref, prop
+from lmos_actors.approvals import standing_still
 from lmos_actors.facades import ChatAgent, ChatTurn
 from lmos_actors.llm import Model, ModelMessage, UserMessage
 from lmos_actors.mcp import McpServer, McpSource
@@ -325,7 +326,7 @@ class ThinkingAgent(ChatAgent):
     ) -> str | None:
         """Have another agent answer; return why it has handed back unanswered, None if it has answered."""
         ref: Ref[Any] = to.agent if isinstance(to.agent, Ref) else self.find(to.agent)
-        with trio.move_on_at(account.deadline):
+        with standing_still(account.clock), account.clock.scope(account.deadline):
             passing = recorded.passing
             if passing is not None and passing.to == to.name:
                 passed = await take_over(turn, ref, passing)

@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, Any, Final, Generic, cast
 
 import attrs
 import msgspec
-import trio
 
+from lmos_actors.approvals import standing_still
 from lmos_actors.llm import (
     Model,
     ModelMessage,
@@ -133,7 +133,7 @@ async def think(
     prompts = [UserMessage(prompt, list(files))] if prompt or files else []
     if not prompts and not history:
         raise ValueError("there is nothing to think about: give a prompt, files or a history")
-    with trio.CancelScope(deadline=account.deadline):
+    with standing_still(account.clock), account.clock.scope(account.deadline):
         known = await _read(tools, find, ending)
         loop = _Loop(
             asking=ModelRequests(model, account, say if form.is_text else None, begun),

@@ -52,6 +52,7 @@ from ._budget import admit_tool
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
+    from lmos_actors.approvals import Clock
     from lmos_actors.facades import Tool
     from lmos_actors.llm import ToolRequest
 
@@ -80,8 +81,8 @@ SHOWN: Final = 200
 class ToolLimits(Struct, frozen=True, omit_defaults=True):
     """Limits of the calls of tools.
 
-    At most `concurrency` tools are called at once, each has `seconds`, and of each result or error the model
-    gets at most `result_bytes`.
+    At most `concurrency` tools are called at once, each has `seconds` (which stand still while it waits for a
+    person's approval), and of each result or error the model gets at most `result_bytes`.
     """
 
     concurrency: Annotated[int, Meta(ge=1)] = 8
@@ -123,7 +124,10 @@ class ToolCalls:
         record: Callable[[Message], Awaitable[None]] | None = None,
     ) -> None:
         self._crashes = {tool.agent or tool.name: _Crashes() for tool in tools.values()}
-        self._tools = {name: _limited(tool, limits, self._crashes_of(tool)) for name, tool in tools.items()}
+        self._tools = {
+            name: _limited(tool, limits, self._crashes_of(tool), account.clock)
+            for name, tool in tools.items()
+        }
         self._account = account
         self._most = limits.result_bytes
         self._use = use
@@ -230,13 +234,13 @@ class ToolCalls:
         return ToolMessage(request.id, request.name, result)
 
 
-def _limited(tool: Tool, limits: ToolLimits, crashes: _Crashes) -> Tool:
+def _limited(tool: Tool, limits: ToolLimits, crashes: _Crashes, clock: Clock) -> Tool:
     """Return a tool with limits: a deadline, results that are cut, and no calls of an agent that crashes."""
 
     async def call(given: Mapping[str, Any]) -> Any:
         if crashes.bar_calls():
             raise ToolFailed(tool.name, NOT_AGAIN)
-        with trio.move_on_after(limits.seconds) as scope:
+        with clock.scope(trio.current_time() + limits.seconds) as scope:
             crashes.calls[scope] = None
             try:
                 result = await tool.call(given)

@@ -26,7 +26,7 @@ from weakref import WeakKeyDictionary
 import msgspec
 import trio
 
-from lmos_actors.actors import Agent, MailboxOptions, action, current_request, keep_whole
+from lmos_actors.actors import Agent, MailboxOptions, action, current_request, keep_whole, paths_of_request
 from lmos_actors.errors import (
     AgentDied,
     AgentUnavailable,
@@ -442,10 +442,13 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
         begun: AbstractAsyncContextManager[Any] = runner.begin(handle, *args)
         approvals = self._place().rt.approvals
         offering: AbstractContextManager[None] = nullcontext()
-        if offer is not None and approvals is not None:
-            offering = approvals.offers.during(runner.path, offer)
+        whole: AbstractContextManager[None] = nullcontext()
+        if approvals is not None:
+            whole = approvals.clocks.part_of(runner.path, paths_of_request()[1])
+            if offer is not None:
+                offering = approvals.offers.during(runner.path, offer)
         try:
-            with offering:
+            with whole, offering:
                 async with begun as running, aclosing(_taken(items)) as taken:
                     yield taken
                     await running.result()
