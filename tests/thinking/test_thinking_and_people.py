@@ -65,7 +65,7 @@ async def asked_after(node: Node, seconds: float, *, approve: bool = True) -> No
 
 
 def play(cls: type[Any], answers: list[Any], *hours: float) -> tuple[str, Log, float]:
-    """Ask a desk, and have a person answer after so many hours each; return its answer, and how long it took."""
+    """Ask a desk; a person answers after so many hours each. Return its answer, and how long it took."""
     log = Log()
 
     async def main() -> tuple[str, float]:
