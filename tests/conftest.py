@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import gc
 import os
+import shutil
 import signal
+import sys
+import tempfile
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -21,6 +25,10 @@ settings.register_profile("local", deadline=None, suppress_health_check=[HealthC
 settings.register_profile("ci", settings.get_profile("local"), derandomize=True, print_blob=True)
 
 
+GC_THRESHOLD = 10_000
+"""Objects that are made between two searches for garbage; while a node is open, its own threshold counts."""
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Offer the options that ask for more than an ordinary run does."""
     parser.addoption("--long", action="store_true", help="run the tests marked `long`, too: hours")
@@ -30,6 +38,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Choose how much is asked, before any test module is imported; heed Ctrl-C in any case."""
+    if sys.dont_write_bytecode:
+        _keep_bytecode(config)
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell began us so, behind `&`
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if config.getoption("--matrix"):
@@ -40,6 +50,31 @@ def pytest_configure(config: pytest.Config) -> None:
     for name in ("local", "ci"):
         settings.register_profile(name, settings.get_profile(name), max_examples=examples(EXAMPLES))
     settings.load_profile("ci" if os.environ.get("CI") else "local")
+
+
+def _keep_bytecode(config: pytest.Config) -> None:
+    """Keep what is compiled outside the tree, where the environment wants none of it beside the sources.
+
+    Else each worker of xdist would compile all tests, and each of hundreds of processes the whole package.
+    """
+    try:
+        folder = str(config.cache.mkdir("bytecode"))
+    except (AttributeError, OSError):  # `-p no:cacheprovider`, or a checkout that cannot be written
+        folder = tempfile.mkdtemp(prefix="lmos-actors-bytecode-")
+        config.add_cleanup(partial(shutil.rmtree, folder, ignore_errors=True))
+    sys.dont_write_bytecode, sys.pycache_prefix = False, folder
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    os.environ["PYTHONPYCACHEPREFIX"] = folder
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, None, None]:
+    """Collect without the collector of garbage: compiling makes millions of objects, and hardly a circle."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -89,8 +124,9 @@ def pytest_collection_finish() -> None:
     """Take what the suite itself consists of out of the collector's sight.
 
     Simulated runs collect garbage often, and tests do to see what is left; each time would go through
-    thousands of collected tests.
+    thousands of collected tests. And look for garbage less often: tests make little of it.
     """
+    gc.set_threshold(GC_THRESHOLD, *gc.get_threshold()[1:])
     gc.collect()
     gc.freeze()
 

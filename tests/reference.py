@@ -21,6 +21,7 @@ import lmos_actors.errors
 import lmos_actors.facades
 import lmos_actors.llm
 import lmos_actors.mcp
+import lmos_actors.memories
 import lmos_actors.testing
 import lmos_actors.thinking
 import lmos_actors.types
@@ -39,6 +40,7 @@ FACES: tuple[ModuleType, ...] = (
     lmos_actors.llm,
     lmos_actors.thinking,
     lmos_actors.mcp,
+    lmos_actors.memories,
     lmos_actors.testing,
     lmos_actors.conformance,
     td,

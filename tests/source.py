@@ -32,9 +32,14 @@ class Module:
     def tree(self) -> ast.Module:
         return ast.parse(self.text, self.name)
 
+    @cached_property
+    def nodes(self) -> list[ast.AST]:
+        """Every node of the tree."""
+        return list(ast.walk(self.tree))
+
     def forget(self) -> None:
         """Drop the syntax tree and what was read from it, which are large."""
-        for name in ("tree", "import_statements"):
+        for name in ("tree", "nodes", "import_statements"):
             self.__dict__.pop(name, None)
 
     @property
@@ -63,9 +68,10 @@ class Module:
     @cached_property
     def import_statements(self) -> list[tuple[ast.Import | ast.ImportFrom, bool]]:
         """The statements that import, and whether they are there for type checkers only."""
-        nodes = list(ast.walk(self.tree))
-        unrun = {inner for node in nodes if for_types(node) for inner in ast.walk(node)}
-        return [(node, node in unrun) for node in nodes if isinstance(node, ast.Import | ast.ImportFrom)]
+        found = [node for node in self.nodes if isinstance(node, (ast.Import, ast.ImportFrom))]
+        blocks = [node for node in self.nodes if type(node) is ast.If and for_types(node)]
+        unrun = {inner for node in blocks for inner in ast.walk(node)}
+        return [(node, node in unrun) for node in found]
 
     def base(self, node: ast.ImportFrom) -> str:
         """What `from` names, made absolute."""

@@ -32,7 +32,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("mcp",),
     ("facades", "discovery"),
     ("bindings",),
-    ("approvals", "llm"),
+    ("approvals", "llm", "memories"),
     ("supervision",),
     ("persistence",),
     ("actors",),
@@ -195,7 +195,7 @@ def private_imports(module: Module) -> Iterator[str]:
 def shared_too_much(module: Module) -> Iterator[str]:
     """Imports by which the kit would share the mistakes of those whom it judges."""
     if f"{module.name}.".startswith(f"{KIT}."):
-        for node in ast.walk(module.tree):
+        for node in module.nodes:
             for room, name in imported(module, node):
                 top, inside = room.partition(".")[0], f"{room}.".startswith(f"{KIT}.")
                 allowed = SHARED.get(room, frozenset()) if top == PACKAGE and not inside else None
@@ -285,11 +285,13 @@ def private_trio(module: Module) -> Iterator[str]:
     for found in module.imports():
         if found.target.startswith("trio.") and "._" in found.target:
             yield f"{module.name}:{found.line} imports {found.target}"
-    for node in ast.walk(module.tree):
-        if isinstance(node, ast.Attribute) and node.attr.startswith("_") and not node.attr.endswith("__"):
-            dotted = ast.unparse(node)
-            if dotted.startswith("trio."):
-                yield f"{module.name}:{node.lineno} uses {dotted}"
+    for node in module.nodes:
+        if type(node) is ast.Attribute and node.attr.startswith("_") and not node.attr.endswith("__"):
+            root: ast.expr = node
+            while type(root) is ast.Attribute:
+                root = root.value
+            if type(root) is ast.Name and root.id == "trio":
+                yield f"{module.name}:{node.lineno} uses {ast.unparse(node)}"
 
 
 def functions(module: Module) -> Iterator[tuple[str, int, int]]:
@@ -298,12 +300,12 @@ def functions(module: Module) -> Iterator[tuple[str, int, int]]:
     while todo:
         name, node = todo.pop()
         for child in ast.iter_child_nodes(node):
-            inner = (
-                f"{name}.{child.name}"
-                if isinstance(child, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
-                else name
-            )
-            if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
+            if not isinstance(child, HOLDERS):
+                continue
+            inner = name
+            if isinstance(child, (ast.ClassDef, *FUNCTIONS)):
+                inner = f"{name}.{child.name}"
+            if isinstance(child, FUNCTIONS):
                 doc = ast.get_docstring(child, clean=False)
                 size = (child.end_lineno or child.lineno) - child.lineno + 1
                 yield inner, child.lineno, size - (doc.count("\n") + 1 if doc else 0)
@@ -321,6 +323,10 @@ def oversized(module: Module) -> Iterator[str]:
     if module.name.rpartition(".")[2].strip("_") in NAMES_OF_NOTHING:
         yield f"{module.name} is named after nothing"
 
+
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+HOLDERS = (ast.stmt, ast.excepthandler, ast.match_case)
+"""What a function may stand in: never an expression."""
 
 CHECKS = (
     wrong_directions,

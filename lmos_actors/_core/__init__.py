@@ -36,6 +36,7 @@ from ._instrument import (
 from ._lines import LineReader as LineReader
 from ._redaction import HIDDEN as HIDDEN, Headers as Headers, SecretBytes as SecretBytes, hide as hide
 from ._remedies import Spelling as Spelling, refusal_remedy as refusal_remedy, remedy as remedy
+from ._schemas import schema_complaint as schema_complaint, schema_problem as schema_problem
 from ._shielded_nursery import ShieldedNursery as ShieldedNursery
 from ._source_lines import (
     ASYNCIO as ASYNCIO,

@@ -2,7 +2,12 @@
 
 from ._agent import Agent as Agent
 from ._blocking_work import Outside as Outside
-from ._current_request import current_request as current_request, is_agents_code as is_agents_code
+from ._current_request import (
+    current_request as current_request,
+    is_agents_code as is_agents_code,
+    on_caller_left as on_caller_left,
+    paths_of_request as paths_of_request,
+)
 from ._descriptions import check_id as check_id, describe as describe
 from ._dispatcher import dispatch as dispatch
 from ._doubles import (
@@ -143,7 +148,7 @@ from .finding._thing import Thing as Thing, acting_as as acting_as
 from .listening._follow import Following as Following
 from .listening._groups import Change as Change, Group as Group, Joined as Joined, Left as Left
 from .listening._topics import Topic as Topic, TopicStatistics as TopicStatistics, topic_of as topic_of
-from .messages._gates import RUNNING as RUNNING
+from .messages._gates import ENDING as ENDING, RUNNING as RUNNING
 from .messages._input_streams import (
     CallSources as CallSources,
     InputStream as InputStream,
@@ -211,7 +216,7 @@ from .messages._request_keys import (
     wrong_key as wrong_key,
     wrong_operation as wrong_operation,
 )
-from .refs._after_kept import AfterKept as AfterKept, wait_kept as wait_kept
+from .refs._after_kept import AfterKept as AfterKept, keep_whole as keep_whole, wait_kept as wait_kept
 from .refs._link import Attempt as Attempt, Invocation as Invocation, Link as Link
 from .refs._ref import (
     Call as Call,

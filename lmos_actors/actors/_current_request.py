@@ -12,6 +12,8 @@ from .messages._mailbox import Envelope, InternalTurn, Request, trace_text
 from .messages._operation import Operation
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from .messages._mailbox import Mark
 
 
@@ -19,6 +21,31 @@ def is_agents_code() -> bool:
     """Return whether the code that runs now is an agent's: a turn, a run, or a task of its own."""
     rt = RUNTIME.get()
     return CURRENT.get() is not None or (rt is not None and rt.turns.slot is not None)
+
+
+def paths_of_request() -> tuple[str | None, str | None]:
+    """Return the paths of the agent whose run this code belongs to, and of the agent that asked for it.
+
+    None for what is no agent of this node: no run, code outside agents, a client.
+    """
+    run = CURRENT.get()
+    if run is None:
+        return None, None
+    request = run.request if isinstance(run, OwnTask) else run.envelope.request()
+    is_near = request is not None and request.allows is None
+    return run.slot.path, request.consumer if request is not None and is_near else None
+
+
+def on_caller_left(callback: Callable[[], object]) -> None:
+    """Have a function called at the instant at which the caller of the run that runs now leaves.
+
+    That is when the run is cancelled for its caller, who is gone or waits no longer; never by the end of its
+    incarnation, nor by a caller who leaves after that. The last function counts. It must not block or raise.
+    Nothing outside runs.
+    """
+    run = CURRENT.get()
+    if run is not None and not isinstance(run, OwnTask):
+        run.at_withdrawal = callback
 
 
 def current_request() -> Request:

@@ -165,6 +165,25 @@ class Approver(Protocol):
         """Wait for the decision on a question of an agent; see `Agent.approve`."""
         ...
 
+    async def ask_once(
+        self, slot: Any, text: str, data: Any, form: Any, expires: float, caller: str | None
+    ) -> Any:
+        """Wait for the decision on a question that ends with the run that asks; return the `Approval`.
+
+        `form` is the JSON Schema of the answer, `caller` the path of the agent on whose behalf it is asked.
+        """
+        ...
+
+    @property
+    def offers(self) -> Any:
+        """The users of chats to whom questions go in their turns, as `Offers`."""
+        ...
+
+    @property
+    def clocks(self) -> Any:
+        """The clocks that stand still while a person is asked, as `Clocks`."""
+        ...
+
 
 class AgentSupervisor(Protocol):
     """The supervisor under one incarnation of an agent, which ends with it; filled in by supervision."""
@@ -391,6 +410,7 @@ class Runtime:
     spread: Spreading | None = None
     keeping: StateKeeping | None = None  # of nodes with a store
     approvals: Approver | None = None
+    is_guarded: bool = False  # clients over a network have to show who they are; filled in by the node
     seat_circles: SeatCircles
     full_slots: dict[Any, None]  # those in whose mailboxes messages wait for a seat
     files: Any = None  # those that chat clients have uploaded, filled in by the facade

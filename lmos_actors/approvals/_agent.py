@@ -5,28 +5,42 @@ network needs the right `approve` for the agent that asks. The code of the progr
 of tests does; agents may not, so that none approves what it wants itself.
 
 To those without the right an approval does not exist: they get the answer that a wrong id gets.
+
+A question that is asked in a turn of a chat goes to the user, too, whose client carries out tools (`Offer`):
+with their right, asked like that of any other client. The first answer counts, of the list or of the user.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator  # noqa: TC003 -- types of agents are read
-from contextlib import AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING, Annotated, Final, Literal
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 from weakref import WeakKeyDictionary
 
+import trio
 from msgspec import Meta, structs
 
 from lmos_actors.actors import Agent, MailboxOptions, Property, action, current_request, prop
 from lmos_actors.errors import ActionFailed, StoreFailed
 from lmos_actors.persistence import MemoryStore, check_only_writer, open_writer
 
-from ._kept import MOST_WAITING, Approval, Decided, KeptApprovals, KeyTaken, TooMany
+from ._kept import (
+    MOST_WAITING,
+    Approval,
+    Decided,
+    KeptApprovals,
+    KeyTaken,
+    Misfit,
+    TooMany,
+    Withdrawn,
+)
 
 if TYPE_CHECKING:
     from lmos_actors._core import Timer
     from lmos_actors.actors import Runtime
 
     from ._kept import Entry
+    from ._offers import Offer, Offers
 
 NAME: Final = "approvals"
 """The name of the agent, right below the root of its node."""
@@ -36,9 +50,13 @@ MOST_ASKED: Final = 2 * MOST_WAITING
 
 LONGEST_NOTE: Final = 2_000
 
+OVER_SECONDS: Final = 1.0
+"""Seconds in which it reaches the client of a user that a question is decided."""
+
 FORBIDDEN: Final = "FORBIDDEN"
 UNKNOWN: Final = "UNKNOWN"
 DECIDED: Final = "DECIDED"
+ANSWER_INVALID: Final = "ANSWER_INVALID"
 GONE: Final = "GONE"
 KEY_TAKEN: Final = "KEY_TAKEN"
 TOO_MANY: Final = "TOO_MANY"
@@ -48,6 +66,10 @@ _MEMORIES: Final[WeakKeyDictionary[Runtime, MemoryStore]] = WeakKeyDictionary()
 """The approvals of nodes without a store: they outlive an incarnation, not the node."""
 
 Id = Annotated[str, Meta(description="The id of an approval, as `list` has it.")]
+Answer = Annotated[
+    dict[str, Any] | None,
+    Meta(description="The answer, where the approval has a `form`: an object that its JSON Schema allows."),
+]
 Note = Annotated[str, Meta(max_length=LONGEST_NOTE, description="A remark that is kept with the decision.")]
 Most = Annotated[int, Meta(ge=1, le=MOST_WAITING, description="How many at most, the newest ones.")]
 
@@ -70,6 +92,7 @@ class Approvals(Agent, mailbox=MailboxOptions(size=MOST_ASKED)):
         """Read what is kept."""
         slot = self._place()
         self._timer: Timer | None = None
+        self._offers: Offers | None = None if slot.rt.approvals is None else slot.rt.approvals.offers
         async with AsyncExitStack() as stack:
             if slot.rt.keeping is not None:
                 writer = slot.rt.keeping.writer
@@ -89,21 +112,42 @@ class Approvals(Agent, mailbox=MailboxOptions(size=MOST_ASKED)):
     # ---- for agents of the node
 
     @action(concurrency=MOST_ASKED)
-    async def ask(self, question: Approval) -> str:
+    async def ask(self, question: Approval) -> Approval:
         """Wait for the decision on a question of an agent of this node: `self.approve(...)` asks it.
 
-        Return the state in which the wait has ended. Raise ActionFailed.
+        Return the approval as it is then. Raise ActionFailed.
         """
         if current_request().allows is not None:
             raise _failure(FORBIDDEN, 403, "only agents of the node itself ask for approval")
+        offer = None if self._offers is None else self._offers.take(question.id)
         entry = await self._asked(question)
         self._changed()
         entry.askers += 1
         try:
-            await entry.changed.wait()
+            if offer is None or not entry.waits or not offer.allows(entry.approval.agent):
+                await entry.changed.wait()
+            else:
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(self._ask_user, entry, offer)
+                    await entry.changed.wait()
+                    # a client that reads nothing does not learn that it is over, and holds up nobody
+                    nursery.cancel_scope.deadline = trio.current_time() + OVER_SECONDS
         finally:
             entry.askers -= 1
-        return entry.approval.state
+            if not entry.askers and question.once:
+                self._kept.withdraw(entry)
+                self._changed()
+        return entry.approval
+
+    async def _ask_user(self, entry: Entry, offer: Offer) -> None:
+        """Have a user decide, unless somebody else is first. An answer that does not fit decides nothing."""
+        said = await offer.ask(entry.approval, entry.changed)
+        if said is None or not offer.allows(entry.approval.agent):
+            return
+        approved, answer = said
+        with suppress(Decided, Withdrawn, Misfit, StoreFailed):
+            await self._kept.decide(entry, approved=approved, by=offer.principal, note="", answer=answer)
+        self._changed()
 
     async def _asked(self, question: Approval) -> Entry:
         """Return the entry of a question once it is kept; while the store fails it waits."""
@@ -134,20 +178,23 @@ class Approvals(Agent, mailbox=MailboxOptions(size=MOST_ASKED)):
         return found[-most:]
 
     @action(name="approve", idempotent=True, concurrency=MOST_WAITING)
-    async def accept(self, id: Id, note: Note = "") -> Approval:
+    async def accept(self, id: Id, note: Note = "", answer: Answer = None) -> Approval:
         """Approve what an agent asks. Return the approval as it is kept.
 
         Failures have a code: UNKNOWN (none of that id that the caller may decide), DECIDED (it has been
-        decided, by somebody or by its deadline), GONE (no agent is at its path), STORE_FAILED.
+        decided, by somebody or by its deadline), GONE (no agent is at its path), ANSWER_INVALID (the answer
+        does not fit the form, and nothing is decided), STORE_FAILED.
         """
-        return await self._decide(id, note, approved=True)
+        return await self._decide(id, note, approved=True, answer=answer)
 
     @action(idempotent=True, concurrency=MOST_WAITING)
     async def refuse(self, id: Id, note: Note = "") -> Approval:
         """Refuse what an agent asks. Return the approval as it is kept. Failures are those of `approve`."""
         return await self._decide(id, note, approved=False)
 
-    async def _decide(self, id: str, note: str, *, approved: bool) -> Approval:
+    async def _decide(
+        self, id: str, note: str, *, approved: bool, answer: dict[str, Any] | None = None
+    ) -> Approval:
         entry = self._kept.find(id)
         if entry is None or not self._may(entry.approval.agent):
             raise _failure(UNKNOWN, 404, f"no approval {id[:100]!r} waits for this client")
@@ -155,12 +202,17 @@ class Approvals(Agent, mailbox=MailboxOptions(size=MOST_ASKED)):
         if entry.waits and not self._is_there(entry.approval.agent):
             raise _failure(GONE, 409, f"no agent is at {entry.approval.agent!r} any more")
         try:
-            await self._kept.decide(entry, approved=approved, by=by, note=note)
+            await self._kept.decide(entry, approved=approved, by=by, note=note, answer=answer)
         except Decided:
             found = entry.approval
-            wanted = "approved" if approved else "refused"
-            if by is None or (found.state, found.by) != (wanted, by):  # else its client asks once more
+            wanted = "approved" if approved else "refused", by, answer or found.answer
+            # else its client asks once more
+            if by is None or (found.state, found.by, found.answer) != wanted:
                 raise _failure(DECIDED, 409, _when(found)) from None
+        except Withdrawn:
+            raise _failure(GONE, 409, "the agent asks for it no longer") from None
+        except Misfit as error:
+            raise _failure(ANSWER_INVALID, 400, f"the answer does not fit the form: {error}") from None
         except StoreFailed as error:
             raise _failure(STORE_FAILED, 503, f"the decision was not kept: {error}") from None
         finally:
@@ -184,8 +236,10 @@ class Approvals(Agent, mailbox=MailboxOptions(size=MOST_ASKED)):
         return request.consumer is None and request.principal is None
 
     def _is_there(self, agent: str) -> bool:
+        """Return whether an agent is at a path; one that was stopped is not, one that restarts is."""
         resolver = self._place().rt.resolver
-        return resolver is not None and resolver.at(agent) is not None
+        found: Any = None if resolver is None else resolver.at(agent)
+        return found is not None and getattr(found, "status", None) != "stopped"
 
     def _seen(self, approval: Approval) -> Approval:
         if approval.state == "waiting" and not self._is_there(approval.agent):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 import trio
 
-from lmos_actors.actors import RUNNING, Ref
+from lmos_actors.actors import RUNNING, Ref, paths_of_request
 from lmos_actors.errors import (
     ActionFailed,
     AgentDied,
@@ -27,11 +27,15 @@ from lmos_actors.errors import (
 from lmos_actors.supervision import ChildSpec, class_at
 
 from ._agent import KEY_TAKEN, MOST_ASKED, NAME, Approvals
+from ._clocks import Clocks
 from ._kept import Approval
+from ._offers import Offers
 
 if TYPE_CHECKING:
     from lmos_actors.actors import Runtime, Slot
     from lmos_actors.supervision import Supervisor
+
+    from ._offers import Offer
 
 LONGEST_TEXT: Final = 4_000
 """Characters of a question."""
@@ -58,6 +62,9 @@ class ApprovalDesk:
         self._rt = rt
         self._root = root
         self._starting = trio.Lock()
+        self.offers = Offers()
+        """The users of chats to whom questions go in their turns."""
+        self.clocks = Clocks()
 
     @property
     def agent(self) -> Slot | None:
@@ -73,16 +80,39 @@ class ApprovalDesk:
     async def ask(self, slot: Slot, text: str, data: Any, key: str, expires: float) -> bool:
         """Wait for the decision on a question of an agent. See `Agent.approve`."""
         question = self._question(slot, text, data, key, expires)
-        while True:
-            ref = await self._started()
-            try:
-                return await ref.invoke(Approvals.ask, question) == "approved"
-            except ActionFailed as error:
-                if error.code == KEY_TAKEN:
-                    raise KeyReused(slot.path, key, error.detail or "") from None
-                raise MailboxFull(NAME, MOST_ASKED) from error
-            except (AgentDied, AgentUnavailable):
-                await self._wait_running(ref)
+        paths = paths_of_request()
+        with self.clocks.waiting(*paths):
+            found = await self._decision(slot, question, self.offers.of(*paths))
+        return found.state == "approved"
+
+    async def ask_once(
+        self,
+        slot: Slot,
+        text: str,
+        data: Any,
+        form: dict[str, Any] | None,
+        expires: float,
+        caller: str | None,
+    ) -> Approval:
+        """Wait for the decision on a question that ends with the run that asks; see `Approver`."""
+        question = self._question(slot, text, data, "once", expires)
+        asked = msgspec.structs.replace(question, key=question.id, form=form, once=True)
+        with self.clocks.waiting(caller):
+            return await self._decision(slot, asked, self.offers.of(caller))
+
+    async def _decision(self, slot: Slot, question: Approval, offer: Offer | None) -> Approval:
+        """Return a question as it is when its wait has ended."""
+        with self.offers.for_question(question.id, offer):
+            while True:
+                ref = await self._started()
+                try:
+                    return await ref.invoke(Approvals.ask, question)
+                except ActionFailed as error:
+                    if error.code == KEY_TAKEN:
+                        raise KeyReused(slot.path, question.key, error.detail or "") from None
+                    raise MailboxFull(NAME, MOST_ASKED) from error
+                except (AgentDied, AgentUnavailable):
+                    await self._wait_running(ref)
 
     def _question(self, slot: Slot, text: str, data: Any, key: str, expires: Any) -> Approval:
         if slot.state < RUNNING:

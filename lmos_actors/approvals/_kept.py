@@ -14,6 +14,8 @@ What it keeps true:
 - **The deadline decides no**, by the clock of the world, and without the store: a record whose time has
   passed is refused also if nobody was there to write so.
 - **It is bounded**: in questions that wait, and in bytes of all. Of decided ones the oldest are forgotten.
+- **A question that cannot be asked again goes with the run that asks** (`once`): nobody would get the answer.
+  It is written when somebody has decided, and so is not there after a crash.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ import attrs
 import msgspec
 import trio
 
+from lmos_actors._core import schema_complaint
 from lmos_actors.errors import StoreFailed, WriteConflict
 from lmos_actors.persistence import Delete, Put, after
 
@@ -46,6 +49,9 @@ MOST_WAITING: Final = 10_000
 MOST_DECIDED: Final = 10_000
 """Decided ones that are kept."""
 
+MOST_ANSWER: Final = 64 << 10
+"""Bytes of the answer by a form, as JSON."""
+
 MOST_BYTES: Final = 64 << 20
 """Bytes of all of them."""
 
@@ -62,6 +68,8 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True):
     key: str
     text: str
     data: Any = None
+    form: dict[str, Any] | None = None
+    """The JSON Schema of the answer that approving it needs; None where yes is all there is to say."""
     asked: float
     expires: float
     state: ApprovalState = "waiting"
@@ -69,6 +77,10 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True):
     """The principal that has decided; None for a client without a name, this program, and the clock."""
     decided: float | None = None
     note: str = ""
+    answer: dict[str, Any] | None = None
+    """The answer by its form, once it is approved."""
+    once: bool = False
+    """Whether the run that asks cannot ask again, so that the question goes with it."""
     awaited: bool = False
     """Whether a run of the agent waits for the decision now. Else the answer is kept until it asks again."""
 
@@ -100,6 +112,14 @@ class TooMany(Exception):
 
 class Decided(Exception):
     """It has been decided already."""
+
+
+class Withdrawn(Exception):
+    """It is asked no longer."""
+
+
+class Misfit(Exception):
+    """The answer does not fit the form of the question; the text says why."""
 
 
 class KeptApprovals:
@@ -173,12 +193,14 @@ class KeptApprovals:
 
     def _begin(self, question: Approval) -> Entry:
         size = len(_written(question))
-        while self._decided and (len(self._decided) >= MOST_DECIDED or self._bytes + size > MOST_BYTES):
-            self._forget(next(iter(self._decided)))
+        self._make_room(size)
         if self.waiting >= MOST_WAITING or self._bytes + size > MOST_BYTES:
             raise TooMany
-        write = Put(SPACE, _key_of(question), _written(question))
         entry = Entry(question, size)
+        if question.once:
+            self._add(question, entry)
+            return entry
+        write = Put(SPACE, _key_of(question), _written(question))
         # settled by the writer's task, never before this step has ended
         entry.ticket = self._writer.submit([write], done=partial(self._question_written, entry))
         self._add(question, entry)
@@ -190,8 +212,21 @@ class KeptApprovals:
             self._remove(entry)
             entry.changed.set()
 
-    async def decide(self, entry: Entry, *, approved: bool, by: str | None, note: str) -> None:
-        """Decide; return once that is kept. Raise Decided, StoreFailed.
+    def withdraw(self, entry: Entry) -> None:
+        """Remove a question that nobody waits for any more, unless its decision is on its way."""
+        if entry.waits and entry.ticket is None and entry.approval.id in self._by_id:
+            self._remove(entry)
+
+    async def decide(
+        self,
+        entry: Entry,
+        *,
+        approved: bool,
+        by: str | None,
+        note: str,
+        answer: dict[str, Any] | None = None,
+    ) -> None:
+        """Decide; return once that is kept. Raise Decided, Withdrawn, Misfit, StoreFailed.
 
         A cancel does not take it back.
         """
@@ -200,9 +235,16 @@ class KeptApprovals:
         self.expire()
         if not entry.waits:
             raise Decided
+        if self._by_id.get(entry.approval.id) is not entry:
+            raise Withdrawn
         state: ApprovalState = "approved" if approved else "refused"
-        decided = msgspec.structs.replace(entry.approval, state=state, by=by, decided=self._now(), note=note)
-        write = Put(SPACE, _key_of(decided), _written(decided))
+        given = answer_to(entry.approval, answer) if approved else None
+        decided = msgspec.structs.replace(
+            entry.approval, state=state, by=by, decided=self._now(), note=note, answer=given
+        )
+        written = _written(decided)
+        self._make_room(len(written) - entry.size)
+        write = Put(SPACE, _key_of(decided), written)
         done = partial(self._decision_written, entry, decided)
         ticket = entry.ticket = self._writer.submit([write], done=done)
         await ticket.wait()
@@ -213,6 +255,8 @@ class KeptApprovals:
             self._settle(entry, decided)
         elif entry.approval.expires <= self._now():
             self._refuse_late(entry)
+        elif entry.approval.once and not entry.askers:
+            self._remove(entry)
 
     def expire(self) -> None:
         """Refuse what has waited until its deadline; a decision that is being written has come before it."""
@@ -225,11 +269,21 @@ class KeptApprovals:
     def _refuse_late(self, entry: Entry) -> None:
         late = entry.approval
         self._settle(entry, msgspec.structs.replace(late, state="expired", decided=late.expires))
+        if late.once:  # nobody has decided anything: it is forgotten before what somebody has
+            self._decided.move_to_end(late.id, last=False)
 
     def _settle(self, entry: Entry, approval: Approval) -> None:
         entry.approval = approval
         self._decided[approval.id] = None
+        size = len(_written(approval))
+        self._bytes += size - entry.size
+        entry.size = size
         entry.changed.set()
+
+    def _make_room(self, size: int) -> None:
+        """Forget the oldest decisions until so many bytes more fit, if they can. Raise StoreFailed."""
+        while self._decided and (len(self._decided) >= MOST_DECIDED or self._bytes + size > MOST_BYTES):
+            self._forget(next(iter(self._decided)))
 
     def _forget(self, id: str) -> None:
         entry = self._by_id[id]
@@ -250,6 +304,22 @@ class KeptApprovals:
         del self._by_key[_key_of(entry.approval)]
         self._decided.pop(entry.approval.id, None)
         self._bytes -= entry.size
+
+
+def answer_to(approval: Approval, answer: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Return what is kept of an answer: {} for none where there is a form. Raise Misfit."""
+    if approval.form is None:
+        if answer is not None:
+            raise Misfit("it asks for a yes or a no, and for no answer")
+        return None
+    given = {} if answer is None else answer
+    size = len(msgspec.json.encode(given))
+    if size > MOST_ANSWER:
+        raise Misfit(f"it has {size} bytes, and {MOST_ANSWER} are kept")
+    wrong = schema_complaint(msgspec.json.encode(approval.form).decode(), given, formats=True)
+    if wrong is not None:
+        raise Misfit(wrong)
+    return given
 
 
 async def _ended(ticket: Ticket) -> None:

@@ -39,6 +39,7 @@ from .exposure._bind_policy import (
 from .exposure._description_security import (
     anything as anything,
     check_sight as check_sight,
+    discreet as discreet,
     sees as sees,
 )
 from .exposure._descriptions import (
@@ -114,6 +115,7 @@ from .lmos._server_listeners import (
 )
 from .lmos._server_requests import (
     action_requested as action_requested,
+    representative as representative,
     requested_operation as requested_operation,
 )
 from .lmos._server_tells import (

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 VERBS: Final = (
     "init", "validate", "run", "sim", "explore", "replay", "diff", "fmt", "schema",
     "up", "status", "logs", "restart", "scale", "drain", "down", "export",
-    "serve", "call", "read", "write", "observe", "listen", "monitor", "top", "tree", "inspect",
+    "serve", "mcp", "call", "read", "write", "observe", "listen", "monitor", "top", "tree", "inspect",
     "deadletters", "chat", "approvals", "relay", "record",
     "fault-proxy", "discover", "directory", "describe", "conform", "doctor", "state", "completion",
 )  # fmt: skip

@@ -6,8 +6,12 @@ import json
 import sys
 from base64 import b64decode, b64encode
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, cast
+
+import attrs
+import msgspec
 
 from lmos_actors.errors import (
     ConfigError,
@@ -18,6 +22,7 @@ from lmos_actors.errors import (
     StoreNewer,
     nearest,
 )
+from lmos_actors.memories import memories_in, owners_in, removal_of, terms_of
 from lmos_actors.persistence import (
     SERVER,
     Expected,
@@ -27,6 +32,7 @@ from lmos_actors.persistence import (
     new_file,
     records_of,
     server_store,
+    turns_in,
 )
 
 from ._app import json_text
@@ -51,8 +57,14 @@ IMPORTED_AT_ONCE: Final = 1_000
 SEPARATOR: Final = "\x00"
 """Stands between the key of an agent and the number of a fact of its journal."""
 
+TEXT_SHOWN: Final = 60
+"""Characters of a message that are printed."""
+
 SHOWN: Final = 1_000
 """Records of one key and space that are printed."""
+
+NO_NAME: Final = "(without a name)"
+"""The identity of all callers of a node without security, as it is printed."""
 
 
 def carried_out(work: Callable[[], int]) -> int:
@@ -119,6 +131,21 @@ def show_record(path: str, key: str, space: str | None) -> int:
             if len(found) > 1:
                 print(f"{_plain(name)}:")
             print(shown)
+    return 0
+
+
+def list_turns(path: str, *, as_json: bool) -> int:
+    """Print the turns of chat agents that are in progress."""
+    with opened(path) as store:
+        found = list(turns_in(store))
+    if as_json:
+        print(json_text([attrs.asdict(turn) for turn in found]))
+        return 0
+    for turn in found:
+        began = f"{datetime.fromtimestamp(turn.began, UTC):%Y-%m-%d %H:%M:%SZ}"
+        names = " ".join(_plain(each) for each in (turn.agent, turn.owner or "-", turn.session))
+        more = turn.wrong or f"{turn.steps} steps, resumed {turn.resumed} times"
+        print(f"{began}  {names}  {more}  {_plain(turn.text[:TEXT_SHOWN])}")
     return 0
 
 
@@ -190,6 +217,51 @@ def check_store(path: str) -> int:
         sizes = [len(value) for _, _, value in _records(store, None)]
         id = f", id {store.id}" if isinstance(store, ServerStore) else ""
     print(f"{store.name}: {len(sizes)} records, {sum(sizes)} bytes, ok{id}")
+    return 0
+
+
+def list_memories(path: str, agent: str | None, identity: str | None, *, as_json: bool) -> int:
+    """Print who has memories, and of one identity the memories themselves."""
+    with opened(path) as store:
+        owners = list(owners_in(store, agent, identity))
+        if identity is None:
+            if as_json:
+                print(json_text([attrs.asdict(owner) for owner in owners]))
+            for owner in () if as_json else owners:
+                print(f"{owner.texts:>6}  {_plain(owner.agent)}  {_plain(owner.identity) or NO_NAME}")
+            return 0
+        found = [(owner, memory) for owner in owners for memory in memories_in(store, owner)]
+        if as_json:
+            rows = [{"agent": owner.agent, **msgspec.to_builtins(memory)} for owner, memory in found]
+            print(json_text([{name: row[name] for name in row if name != "score"} for row in rows]))
+        for owner, memory in () if as_json else found:
+            tags = f"  [{', '.join(map(_plain, memory.tags))}]" if memory.tags else ""
+            print(f"{memory.id}  {_plain(owner.agent)}  {_plain(memory.text)}{tags}")
+    return 0
+
+
+def forget_memories(path: str, agent: str | None, identity: str | None) -> int:
+    """Remove the memories of an agent, of an identity, or of one at the other; return 1 if there are none."""
+    if agent is None and identity is None:
+        raise ConfigError("name --agent, --identity, or both: memories of all are not removed at once")
+    with opened(path) as store:
+        owners = list(owners_in(store, agent, identity))
+        writes = removal_of(store, owners) if owners else []
+    if not owners:
+        print(f"lmos-actors: {_named(path)}: there are no such memories", file=sys.stderr)
+        return WRONG
+    if path.startswith(SERVER):
+        with written_to(path, into=True) as server:
+            conflict = server.commit([writes], "power")[0]
+    else:
+        with _file(path, read_only=False) as file:
+            conflict = file.commit([writes], "power")[0]
+    if conflict is not None:
+        print(f"lmos-actors: {_named(path)}: they were changed meanwhile; try it again", file=sys.stderr)
+        return WRONG
+    texts, count = sum(owner.texts for owner in owners), len(owners)
+    whose = f"{count} identities" if count > 1 else "1 identity"
+    print(f"{_named(path)}: forgot {texts} memories of {whose}", file=sys.stderr)
     return 0
 
 
@@ -281,7 +353,7 @@ def _put(number: int, data: dict[str, Any]) -> Put:
     with suppress(KeyError, AttributeError, ValueError, TypeError):
         value = data["text"].encode() if "text" in data else b64decode(data["base64"], validate=True)
         if isinstance(space, str) and isinstance(key, str) and len(data) == 3:
-            return Put(space, key, value, Expected.NOTHING)
+            return Put(space, key, value, Expected.NOTHING, terms_of(space, key, value))
     raise ConfigError("must have space, key, and text or base64", f"line {number}")
 
 

@@ -27,6 +27,7 @@ from .chat import (
     ToolReturned as ToolReturned,
     TurnBegan as TurnBegan,
     TurnDone as TurnDone,
+    TurnFailure as TurnFailure,
     VoiceCall as VoiceCall,
     tool_of as tool_of,
 )

@@ -129,6 +129,15 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     )
 
 
+def _key_for_any(takes: Iterable[Any]) -> str | None:
+    """Return the first key of a struct among some types if that takes any data, such as `eq`."""
+    for part in takes:
+        first = fields_of(split(part)[0])[:1] if is_struct(part) else ()
+        if first and any(is_open(each) for each in branches(first[0].type)):
+            return first[0].key
+    return None
+
+
 class _Walk:
     def __init__(self, document: Document, made: dict[DataPath, Any] | None) -> None:
         self.document = document
@@ -144,24 +153,27 @@ class _Walk:
     def value(self, declared: Any, data: Any, path: DataPath) -> Any:
         if data is UNKNOWN:
             return _INVALID
-        candidates, tagged = _candidates(declared, _type_of(data))
-        if data is None and candidates and not is_open(candidates[0]):
-            return None
-        if tagged and is_mapping(data):
-            return self._tagged(declared, tagged, data, path)
-        if not candidates:
+        choice = _choice_of(declared, _type_of(data))
+        if not choice.candidates:
             return self._mismatch(declared, data, path)
-        return self._one_of(declared, candidates, data, path)
+        if data is None and not is_open(choice.candidates[0]):
+            return None
+        if choice.kinds and is_mapping(data):
+            return self._tagged(choice, data, path)
+        return self._one_of(declared, choice, data, path)
 
-    def _one_of(self, declared: Any, candidates: list[Any], data: Any, path: DataPath) -> Any:
+    def _one_of(self, declared: Any, choice: _Choice, data: Any, path: DataPath) -> Any:
+        candidates = choice.candidates
         if len(candidates) == 1:
-            return self._branch(candidates[0], data, path, later_words(declared))
+            return self._branch(candidates[0], data, path, choice.later)
         for part in candidates:
+            if is_mapping(data) and is_struct(part) and not _layout_of(split(part)[0]).keys.issuperset(data):
+                continue  # what is wrong with it would not be reported
             attempt = _Walk(self.document, self.made)
             value = attempt._branch(part, data, path, frozenset())
             if not attempt.mistakes and value is not _INVALID:
                 return value
-        if isinstance(data, str) and data in later_words(declared):
+        if isinstance(data, str) and data in choice.later:
             return self.add_mistake(path, f'"{data}" is not available yet', "later")
         if is_mapping(data) and all(map(is_struct, candidates)):
             return self._mistakes_of_nearest(candidates, data, path)
@@ -188,22 +200,24 @@ class _Walk:
             hint = "; the unit is missing"
         elif any(split(part)[0] is str for part in takes) and not (is_mapping(data) or is_list(data)):
             hint = "; put it in quotes" if data is not None else ""
+        elif is_list(data) and (key := _key_for_any(takes)) is not None:
+            hint = f"; write {{{key}: [...]}}"
         return self.add_mistake(path, f"expected {describe(declared)}, saw {description_of(data)}{hint}")
 
     def _branch(self, declared: Any, data: Any, path: DataPath, later: frozenset[str]) -> Any:
-        inner = split(declared)[0]
-        words = words_of(declared)
-        if words is not None:
-            return self._word(words, data, path, later)
-        if is_struct(declared):
+        form = _form_of(declared)
+        inner = form.inner
+        if form.words is not None:
+            return self._word(form.words, data, path, later)
+        if form.is_struct:
             return self._struct(inner, data, path)
-        if has_text_form(declared):
+        if form.has_text_form:
             return self._written(declared, data, path)
-        if get_origin(inner) is dict:
+        if form.origin is dict:
             return self._mapping(declared, data, path)
-        if get_origin(inner) in (list, tuple):
+        if form.origin in (list, tuple):
             return self._sequence(declared, data, path)
-        if is_open(declared):
+        if form.is_open:
             return self._open(data)
         if inner is float and abs(data) > _LARGEST_INTEGER:
             return self.add_mistake(path, f"{description_of(data)} is too large")
@@ -253,26 +267,23 @@ class _Walk:
         return data
 
     def _sequence(self, declared: Any, data: list[Any], path: DataPath) -> Any:
-        inner = split(declared)[0]
-        item = get_args(inner)[0]
+        form = _form_of(declared)
+        item = form.args[0]
         found = [self.value(item, value, (*path, index)) for index, value in enumerate(data)]
         if self._limited(declared, data, path) is _INVALID or any(value is _INVALID for value in found):
             return _INVALID
-        return tuple(found) if get_origin(inner) is tuple else found
+        return tuple(found) if form.origin is tuple else found
 
     def _mapping(self, declared: Any, data: dict[str, Any], path: DataPath) -> Any:
-        found = {
-            key: self.value(get_args(split(declared)[0])[1], value, (*path, key))
-            for key, value in data.items()
-        }
+        inner = _form_of(declared).args[1]
+        found = {key: self.value(inner, value, (*path, key)) for key, value in data.items()}
         if self._limited(declared, data, path) is _INVALID:
             return _INVALID
         return _INVALID if any(value is _INVALID for value in found.values()) else found
 
-    def _tagged(self, declared: Any, structs: list[Any], data: dict[str, Any], path: DataPath) -> Any:
+    def _tagged(self, choice: _Choice, data: dict[str, Any], path: DataPath) -> Any:
         """Decode by the tag, whose key is the same in all members of a union (msgspec demands that)."""
-        kinds = {tag.value: split(part)[0] for part in structs if (tag := tag_of(split(part)[0])) is not None}
-        field = _tag_field(structs)
+        kinds, field = choice.kinds, choice.tag_field
         if field not in data:
             return self._no_tag(field, list(kinds), data, path)
         word = data[field]
@@ -281,7 +292,7 @@ class _Walk:
         if isinstance(word, str) and word in kinds:
             return self._struct(kinds[word], data, path)
         here = (*path, field)
-        if isinstance(word, str) and word in later_words(declared):
+        if isinstance(word, str) and word in choice.later:
             return self.add_mistake(here, f'"{field}: {word}" is not available yet', "later")
         if not isinstance(word, str):
             return self.add_mistake(here, f"expected one of {', '.join(kinds)}, saw {description_of(word)}")
@@ -296,11 +307,12 @@ class _Walk:
         return self.add_mistake(path, f'missing key "{field}" (one of: {", ".join(kinds)})')
 
     def _struct(self, struct: type[msgspec.Struct], data: dict[str, Any], path: DataPath) -> Any:
-        fields = {field.key: field for field in fields_of(struct)}
-        tag = tag_of(struct)
-        known = [*([tag.field] if tag else []), *fields]
+        layout = _layout_of(struct)
+        fields = layout.fields
         before = len(self.mistakes)
-        meant_keys = {self._unknown_key(struct, key, known, data, path) for key in data if key not in known}
+        meant_keys = {
+            self._unknown_key(struct, key, layout.known, data, path) for key in data if key not in layout.keys
+        }
         found = {
             field.name: self._member(field, data[key], (*path, key))
             for key, field in fields.items()
@@ -330,7 +342,12 @@ class _Walk:
                 self.add_mistake(path, f'missing key "{key}"', key=bool(path))
 
     def _unknown_key(
-        self, struct: type[msgspec.Struct], key: str, known: list[str], data: dict[str, Any], path: DataPath
+        self,
+        struct: type[msgspec.Struct],
+        key: str,
+        known: tuple[str, ...],
+        data: dict[str, Any],
+        path: DataPath,
     ) -> str | None:
         """Record an unknown key. Return the known key that was probably meant, else None."""
         here = (*path, key)
@@ -344,9 +361,56 @@ class _Walk:
         return near
 
 
-def _tag_field(structs: list[Any]) -> str:
-    tag = tag_of(split(structs[0])[0])
-    return tag.field if tag else ""
+# ---- types, as they are needed again and again: the hash of most of them is that of all that is in them
+
+
+@attrs.frozen
+class _Choice:
+    """The members of a type that accept data of a Python type."""
+
+    candidates: list[Any]
+    kinds: dict[str, Any]
+    """The tagged ones of them, structs by the words of their tags; `tag_field` is the key of these."""
+    tag_field: str
+    later: frozenset[str]
+
+
+@attrs.frozen
+class _Form:
+    """One member of a type."""
+
+    inner: Any
+    origin: Any
+    args: tuple[Any, ...]
+    words: tuple[Any, ...] | None
+    is_struct: bool
+    has_text_form: bool
+    is_open: bool
+
+
+@attrs.frozen
+class _Layout:
+    """The keys of a struct: `known` are all, with its tag, in order; so are `keys`."""
+
+    fields: dict[str, Field]
+    known: tuple[str, ...]
+    keys: frozenset[str]
+
+
+@cache
+def _form_of(declared: Any) -> _Form:
+    inner = split(declared)[0]
+    return _Form(
+        inner, get_origin(inner), get_args(inner), words_of(declared), is_struct(declared),
+        has_text_form(declared), is_open(declared),
+    )  # fmt: skip
+
+
+@cache
+def _layout_of(struct: type[msgspec.Struct]) -> _Layout:
+    fields, tag = {field.key: field for field in fields_of(struct)}, tag_of(struct)
+    known = (*([tag.field] if tag else []), *fields)
+    return _Layout(fields, known, frozenset(known))
 
 
 def _type_of(data: object) -> Any:
@@ -354,13 +418,18 @@ def _type_of(data: object) -> Any:
 
 
 @cache
-def _candidates(declared: Any, kind: type) -> tuple[list[Any], list[Any]]:
-    """Return the members of a union that accept data of a Python type, and the tagged ones of them.
+def _choice_of(declared: Any, kind: type) -> _Choice:
+    """Return the members of a type that accept data of a Python type.
 
     Only the outermost type is compared, so that the result can be cached.
     """
     candidates = [part for part in branches(declared) if _fits(part, kind)]
-    return candidates, [part for part in candidates if is_struct(part) and tag_of(split(part)[0])]
+    structs = [split(part)[0] for part in candidates if is_struct(part)]
+    tags = {struct: tag for struct in structs if (tag := tag_of(struct)) is not None}
+    field = next((tag.field for tag in tags.values()), "")
+    return _Choice(
+        candidates, {tag.value: struct for struct, tag in tags.items()}, field, later_words(declared)
+    )
 
 
 def _fits(declared: Any, kind: type) -> bool:

@@ -52,12 +52,16 @@ class ModelMessage(Struct, frozen=True, tag_field="role", tag="model", omit_defa
 
 
 class ToolMessage(Struct, frozen=True, tag_field="role", tag="tool", omit_defaults=True):
-    """The result of the tool request `id`, or why there is none."""
+    """The result of the tool request `id`, or why there is none.
+
+    `unknown`: the tool may have done its work or not, so the same call is not to be made again.
+    """
 
     id: str
     name: str
     result: Any = None
     error: str = ""
+    unknown: bool = False
 
 
 Message: TypeAlias = UserMessage | ModelMessage | ToolMessage

@@ -1,4 +1,4 @@
-"""MCP servers as agents, and their tools for models.
+"""MCP servers as agents, their tools for models, and agents offered to MCP clients (`offer`).
 
 The public names are imported from here, as in `from lmos_actors.mcp import McpServer`. The SDK is imported
 when a server starts, and is in the extra `mcp`.
@@ -15,6 +15,7 @@ from ._failures import (
     McpServerLost as McpServerLost,
     mcp_failure as mcp_failure,
 )
+from ._options import McpOptions as McpOptions
 from ._server import McpServer as McpServer
 from ._tools import (
     McpSource as McpSource,

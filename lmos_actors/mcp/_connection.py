@@ -62,9 +62,14 @@ class Connection:
 
     def shown(self, text: str) -> str:
         """Return the beginning of a text of the server, without secrets."""
+        text = self.hidden(text)
+        return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
+
+    def hidden(self, text: str) -> str:
+        """Return a text of the server without secrets."""
         for secret in self._secrets:
             text = text.replace(secret, "***")
-        return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
+        return text
 
 
 class CountedStream:

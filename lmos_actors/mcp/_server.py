@@ -13,26 +13,29 @@ from __future__ import annotations
 import math
 import os
 import shlex
-from collections.abc import AsyncGenerator, Callable  # noqa: TC003 -- types of actions are read
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import AsyncGenerator, Callable, Generator  # noqa: TC003 -- types of actions are read
+from contextlib import asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING, Any, Final, Literal
 from urllib.parse import urlsplit
 
 import attrs
 import msgspec
 import trio
 
-from lmos_actors._core import WAY_OUT, time_jumps
-from lmos_actors.actors import Agent, Progress, Property, action, prop
+from lmos_actors._core import WAY_OUT, schema_complaint, time_jumps
+from lmos_actors.actors import Agent, Progress, Property, action, paths_of_request, prop
 from lmos_actors.errors import ActionFailed, ConfigError, ForbiddenCall, nearest
 from lmos_actors.security import Reference, SecretSource, in_the_clear, is_private, place_of
 
 from ._connection import Connection
 from ._failures import ARGUMENTS_INVALID, NO_TOOL, RESULT_INVALID, McpServerLost, mcp_failure
-from ._schemas import complaint
+from ._questions import Questions
 from ._values import McpContent, McpInfo, McpMessage, McpProgress, McpPrompt, McpResource, McpResult, McpTool
 
 if TYPE_CHECKING:
+    from lmos_actors.approvals import Approval
+
+    from ._questions import Outcome
     from ._session import Session
 
 CONCURRENCY: Final = 64
@@ -46,6 +49,12 @@ READ_AGAIN: Final = 1.0
 
 SHOWN: Final = 100
 """Characters of a command that are shown."""
+
+MOST_SHOWN: Final = 10
+"""Calls in progress that are shown with a question."""
+
+QUESTION: Final = 300
+"""Characters of a question that was declined, in the log."""
 
 MOST_LEFT_OUT: Final = 100
 """Entries of `left_out`."""
@@ -64,8 +73,11 @@ class McpServer(Agent):
     read when the agent starts.
 
     A session has `start_seconds` to begin, a request `call_seconds`; a result may have `result_bytes`, and
-    the server `most_tools` tools, resources and prompts each. Its questions to the user (elicitation) are
-    declined, and counted in `declined`.
+    the server `most_tools` tools, resources and prompts each.
+
+    Its questions to the user (`elicitation`) are declined, or put to people as approvals (`"approve"`) for
+    `elicitation_seconds` at most, in which the limit of the call stands still. Those that would send the user
+    to a URL, ask for a secret, or come outside a call, are declined all the same, and counted in `declined`.
 
     The agent ends with McpServerLost when its server ends, cannot be reached or floods. Raises ConfigError,
     without the extra `mcp` too; its start raises ForbiddenCall on virtual time.
@@ -80,6 +92,8 @@ class McpServer(Agent):
     call_seconds: float = 120.0
     result_bytes: int = 1 << 20
     most_tools: int = 256
+    elicitation: Literal["decline", "approve"] = "decline"
+    elicitation_seconds: float = 600.0
 
     tools: Property[tuple[McpTool, ...]] = prop(
         default=(),
@@ -93,7 +107,7 @@ class McpServer(Agent):
         default=(), read_only=True, doc="The tools that are not offered, each with the reason."
     )
     declined: Property[int] = prop(
-        default=0, read_only=True, doc="Questions of the server to the user; all were declined."
+        default=0, read_only=True, doc="Questions of the server to the user that nobody was asked."
     )
 
     def __attrs_post_init__(self) -> None:
@@ -108,7 +122,11 @@ class McpServer(Agent):
         if self.url and (self.env or self.cwd):
             raise ConfigError("is for programs; a server at a url has its own", f"{name}.env")
         _check_env(self.env, f"{name}.env")
-        for field in ("start_seconds", "call_seconds"):
+        if self.elicitation not in ("decline", "approve"):
+            raise ConfigError(
+                f'must be "decline" or "approve", not {self.elicitation!r}', f"{name}.elicitation"
+            )
+        for field in ("start_seconds", "call_seconds", "elicitation_seconds"):
             value: Any = getattr(self, field)
             if type(value) not in (int, float) or not 0 < value < math.inf:
                 raise ConfigError(f"must be a number of seconds above 0, not {value!r}", f"{name}.{field}")
@@ -124,6 +142,7 @@ class McpServer(Agent):
         opened = await self.to_thread(self._prepared)
         self._changed = {"tools", "resources", "prompts"}
         self._change = trio.Event()
+        self._calls: list[tuple[str | None, str]] = []
         connection = opened.connection
         async with opened.session() as session:
             self._session: Session = session
@@ -157,11 +176,12 @@ class McpServer(Agent):
                 NO_TOOL, f"there is no tool {name!r}" + (f", did you mean {near!r}?" if near else "")
             )
         given = arguments or {}
-        wrong = complaint(tool.input_schema, given)
+        wrong = schema_complaint(tool.input_schema, given)
         if wrong is not None:
             raise mcp_failure(ARGUMENTS_INVALID, f"the arguments of {name!r} are not right: {wrong}")
-        result = await self._session.call(name, given, progress.report)
-        wrong = complaint(tool.output_schema, result.structured)
+        with self._in_progress(f"the tool {name}"):
+            result = await self._session.call(name, given, progress.report)
+        wrong = schema_complaint(tool.output_schema, result.structured)
         if wrong is not None:
             text = f"{name!r} was carried out, and its result is not what its schema says: {wrong}"
             raise mcp_failure(RESULT_INVALID, text)
@@ -170,12 +190,14 @@ class McpServer(Agent):
     @action(safe=True, concurrency=CONCURRENCY)
     async def read_resource(self, uri: str) -> list[McpContent]:
         """Read a resource. Fails as `call` does."""
-        return await self._session.read_resource(uri)
+        with self._in_progress(f"the resource {uri}"):
+            return await self._session.read_resource(uri)
 
     @action(safe=True, concurrency=CONCURRENCY)
     async def get_prompt(self, name: str, arguments: dict[str, str] | None = None) -> list[McpMessage]:
         """Fill in a prompt. Fails as `call` does."""
-        return await self._session.get_prompt(name, arguments or {})
+        with self._in_progress(f"the prompt {name}"):
+            return await self._session.get_prompt(name, arguments or {})
 
     # ---- tasks
 
@@ -209,10 +231,39 @@ class McpServer(Agent):
         self._changed.add(kind)
         self._change.set()
 
-    def _decline(self, question: str) -> None:
+    # ---- questions of the server
+
+    @contextmanager
+    def _in_progress(self, what: str) -> Generator[None]:
+        """Know of a request, and who has sent it, while it is in progress."""
+        call = (paths_of_request()[1], what)
+        self._calls.append(call)
+        try:
+            yield
+        finally:
+            self._calls.remove(call)
+
+    async def _ask_people(self, message: str, form: dict[str, Any]) -> Outcome:
+        """Have people answer a question of the server; the user of a chat too, if it is their call alone."""
+        place = self._place()
+        if place.rt.approvals is None:
+            raise ConfigError("this node has nobody to ask: open it by open_node")
+        callers = list(dict.fromkeys(caller for caller, _ in self._calls))
+        caller = callers[0] if len(callers) == 1 else None
+        during = list(dict.fromkeys(what for _, what in self._calls))[:MOST_SHOWN]
+        text = f"the MCP server asks: {message}"
+        ended: Approval = await place.rt.approvals.ask_once(
+            place, text, {"during": during}, form, self.elicitation_seconds, caller
+        )
+        if ended.state == "approved":
+            return "accept", ended.answer
+        return ("decline" if ended.state == "refused" else "cancel"), None
+
+    def _note_declined(self, question: str, why: str) -> None:
         self.declined += 1
         if self.declined == 1:
-            self.log.warning("a question of an MCP server to the user was declined", question=question)
+            text = "a question of an MCP server to the user was declined"
+            self.log.warning(text, question=question[:QUESTION], why=why)
 
     # ---- start
 
@@ -233,6 +284,8 @@ class McpServer(Agent):
             raise ConfigError(NO_EXTRA) from None
         limits = Limits(self.start_seconds, self.call_seconds, self.result_bytes, self.most_tools)
         most = max(self.result_bytes, MESSAGE_BYTES)
+        asks = self._ask_people if self.elicitation == "approve" else None
+        questions = Questions(asks, self.elicitation_seconds, self._note_declined)
         if self.url:
             from ._http import HttpTransport, open_http
 
@@ -248,7 +301,7 @@ class McpServer(Agent):
             transport = open_process(self._words, {**self.env, **secret}, self.cwd, most, connection)
         return _Opened(
             connection,
-            lambda: open_session(transport, connection, limits, self._note_change, self._decline),
+            lambda: open_session(transport, connection, limits, self._note_change, questions),
         )
 
 

@@ -5,7 +5,7 @@ What the SDK does on trio, as it was found with 2.3:
 - A request that is cancelled sends `notifications/cancelled` in a shield that is bounded, or closes its POST;
   the session goes on.
 - Its check of results compiles schemas for `jsonschema`, whose regular expressions are Python's: a server can
-  write one that runs for years. It is switched off here, and results are checked by `_schemas.py`.
+  write one that runs for years. It is switched off here, and results are checked by `schema_complaint`.
 - A request of the version of 2026 for user input is answered inside `call_tool`, by the same callbacks as an
   elicitation of older servers.
 - Servers of 2026 say what changed only on a stream that is asked for (`listen`); what comes there arrives at
@@ -17,7 +17,7 @@ What the SDK does on trio, as it was found with 2.3:
 from __future__ import annotations
 
 import math
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import attrs
@@ -29,6 +29,7 @@ from mcp.client.subscriptions import SubscriptionLost
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
+from lmos_actors._core import schema_problem
 from lmos_actors.errors import ActionFailed, group_of
 
 from ._failures import (
@@ -40,7 +41,6 @@ from ._failures import (
     McpServerLost,
     mcp_failure,
 )
-from ._schemas import problem_of
 from ._values import (
     McpArgument,
     McpContent,
@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from ._connection import Connection
+    from ._questions import Questions
 
 T = TypeVar("T")
 
@@ -97,8 +98,9 @@ class Found:
 class Session:
     """A session that has begun."""
 
-    def __init__(self, client: Client, connection: Connection, limits: Limits) -> None:
+    def __init__(self, client: Client, connection: Connection, limits: Limits, questions: Questions) -> None:
         self._client = client
+        self._questions = questions
         self._connection = connection
         self._limits = limits
         client.session.validate_tool_result = _unchecked  # type: ignore[method-assign]
@@ -146,14 +148,21 @@ class Session:
             McpResource(each.uri, each.name, _bounded(each.description), each.mime_type or "")
             for each in listed
         ]
-        templates = await self._pages(
-            self._client.list_resource_templates, lambda page: page.resource_templates, most
-        )
+        templates = await self._pages(self._templates, lambda page: page.resource_templates, most)
         found += [
             McpResource(each.uri_template, each.name, _bounded(each.description), each.mime_type or "", True)
             for each in templates
         ]
         return Found(tuple(filter(_fits, found[:most])))
+
+    async def _templates(self, *, cursor: str | None) -> types.ListResourceTemplatesResult:
+        """Return a page of templates; none of a server that knows no templates, only resources."""
+        try:
+            return await self._client.list_resource_templates(cursor=cursor)
+        except MCPError as error:
+            if error.error.code != types.METHOD_NOT_FOUND:
+                raise
+            return types.ListResourceTemplatesResult(resource_templates=[])
 
     async def prompts(self) -> Found:
         """Return the prompts."""
@@ -174,7 +183,7 @@ class Session:
         found: list[Any] = []
         cursor: str | None = None
         for _ in range(MOST_PAGES):
-            page = await self._answer(fetch(cursor=cursor))
+            page = await self._answer(fetch(cursor=cursor), "a list", asks=False)
             found += entries(page)
             cursor = page.next_cursor
             if cursor is None or len(found) > most:
@@ -224,11 +233,22 @@ class Session:
             return msgspec.structs.replace(result, structured=plain)
         return result
 
-    async def _answer(self, request: Awaitable[T], what: str = "a list") -> T:
+    async def _answer(
+        self,
+        request: Awaitable[T],
+        what: str,
+        *,
+        asks: bool = True,
+    ) -> T:
+        """Return the answer to a request. `asks`: the server may ask the user meanwhile.
+
+        Raises ActionFailed, McpServerLost.
+        """
         seconds = self._limits.call_seconds
+        scope = trio.CancelScope(deadline=trio.current_time() + seconds)
         self._connection.owed += 1
         try:
-            with trio.move_on_after(seconds):
+            with self._questions.during_call(scope) if asks else nullcontext(), scope:
                 return await request
         except (MCPError, ValidationError, InputRequiredRoundsExceededError, RuntimeError) as error:
             if self._connection.lost.is_set():
@@ -280,9 +300,9 @@ async def open_session(
     connection: Connection,
     limits: Limits,
     changed: Callable[[str], None],
-    declined: Callable[[str], None],
+    questions: Questions,
 ) -> AsyncGenerator[Session]:
-    """Begin a session; `changed` gets the kind of what has changed, `declined` a question of the server.
+    """Begin a session; `changed` gets the kind of what has changed, `questions` those of the server.
 
     Raises McpServerLost, for a server that cannot be started too.
     """
@@ -292,20 +312,22 @@ async def open_session(
         if kind is not None:
             changed(kind)
 
-    async def decline(context: Any, params: Any) -> types.ElicitResult:
+    async def answer(context: Any, params: Any) -> types.ElicitResult:
         del context
-        declined(connection.shown(params.message))
-        return types.ElicitResult(action="decline")
+        action, content = await questions.answer(
+            connection.hidden(params.message), getattr(params, "requested_schema", None), params.mode
+        )
+        return types.ElicitResult(action=action, content=content)
 
     client = Client(
-        transport, cache=None, client_info=CLIENT, message_handler=heard, elicitation_callback=decline
+        transport, cache=None, client_info=CLIENT, message_handler=heard, elicitation_callback=answer
     )
     scope = trio.CancelScope(deadline=trio.current_time() + limits.start_seconds)
     try:
         with scope:
             async with client:
                 scope.deadline = math.inf
-                yield Session(client, connection, limits)
+                yield Session(client, connection, limits, questions)
     except BaseException as error:
         raise _cause(error, connection) from None
     if scope.cancelled_caught:
@@ -380,7 +402,7 @@ def _tool_of(tool: types.Tool) -> tuple[McpTool, str | None]:
     if not tool.name or size > TOOL_BYTES:
         return taken, f"it has {size} bytes, and {TOOL_BYTES} are taken" if tool.name else "it has no name"
     for schema in (taken.input_schema, taken.output_schema):
-        problem = problem_of(schema)
+        problem = schema_problem(schema)
         if problem is not None:
             return taken, f"one of its schemas is not right: {problem}"
     return taken, None

@@ -9,7 +9,7 @@ import attrs
 
 if TYPE_CHECKING:
     from lmos_actors.actors import Runtime
-    from lmos_actors.approvals import ApprovalDesk
+    from lmos_actors.approvals import Approval, ApprovalDesk, Clocks, Offers
     from lmos_actors.supervision import Supervisor, SupervisorSpec
 
     from ._options import NodeOptions
@@ -33,6 +33,22 @@ class NodeApprovals:
     async def ask(self, slot: Any, text: str, data: Any, key: str, expires: float) -> bool:
         """Wait for the decision on a question of an agent; see `Agent.approve`."""
         return await self._desk.ask(slot, text, data, key, expires)
+
+    async def ask_once(
+        self, slot: Any, text: str, data: Any, form: Any, expires: float, caller: str | None
+    ) -> Approval:
+        """Wait for the decision on a question that ends with the run that asks; see `Approver`."""
+        return await self._desk.ask_once(slot, text, data, form, expires, caller)
+
+    @property
+    def offers(self) -> Offers:
+        """The users of chats to whom questions go in their turns."""
+        return self._desk.offers
+
+    @property
+    def clocks(self) -> Clocks:
+        """The clocks that stand still while a person is asked."""
+        return self._desk.clocks
 
     def is_at(self, name: str) -> bool:
         """Return whether a public name is that of the agent `approvals`."""

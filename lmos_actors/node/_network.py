@@ -19,6 +19,7 @@ from trio.lowlevel import enable_ki_protection
 
 from lmos_actors._core import TOTAL, Budget, BudgetStatistics, ShieldedNursery
 
+from ._mcp import endpoint_of_node
 from ._options import WILDCARD_HOSTS
 from ._traffic import BoundedWarnings, traffic_of
 
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from lmos_actors.discovery import Registered
     from lmos_actors.facades.omnia import OmniaServer
     from lmos_actors.facades.relay import Bridge, RelayBridge, RelayServer
+    from lmos_actors.mcp.offer import McpEndpoint
     from lmos_actors.observe import Metrics
     from lmos_actors.protocol.lmos import SessionOptions
     from lmos_actors.security import Credentials, Guard, IssuedTokens, Security, Sessions, SharedToken
@@ -73,6 +75,7 @@ def _no_routes(_server: LmosServer, _bases: Sequence[str], _security: Security, 
 class Connections:
     """The connections of one node, as a stage of its life; see the module docstring."""
 
+    _mcp: McpEndpoint | None = None
     approvals: NodeApprovals | None = None
     """The way to people who approve; once the node has a root."""
 
@@ -137,7 +140,7 @@ class Connections:
             metrics_options(options.metrics),
             options.tracing,
             lambda: traffic_of(self._doors, self._server, self._peers, self.budget),
-            self._failed,
+            self.note_failure,
         )
 
     @property
@@ -219,7 +222,7 @@ class Connections:
             exposure,
             options=options.session,
             guard=guard,
-            on_failure=self._failed,
+            on_failure=self.note_failure,
             budget=self.budget,
         )
         self._bridges = self._bridged(server, exposure, guard)
@@ -236,7 +239,7 @@ class Connections:
                 route=route,
                 app=app,
                 tls=options.tls if endpoint.secure else None,
-                on_failure=self._failed,
+                on_failure=self.note_failure,
                 on_refusal=self._refused.warn,
                 now=self._rt.entropy.now,
                 budget=self.budget,
@@ -254,6 +257,10 @@ class Connections:
             server.join(facade)
             more += facade.routes()
             route = partial(facade.route, route)
+        endpoint = self._mcp_endpoint(server, exposure)
+        if endpoint is not None:
+            server.join(endpoint)
+            more += endpoint.routes()
         relay = self.relay
         if relay is not None:
             server.join(relay)
@@ -348,8 +355,14 @@ class Connections:
             guard=guard,
             url=url,
             start_soon=self.start_soon,
-            on_failure=self._failed,
+            on_failure=self.note_failure,
         )
+
+    def _mcp_endpoint(self, server: LmosServer, exposure: Exposure) -> McpEndpoint | None:
+        """Return what offers agents to MCP clients, None if the node does not. Raises ConfigError."""
+        if self._options.mcp:
+            self._mcp = endpoint_of_node(self._rt, exposure, server, self._options.mcp, self.note_failure)
+        return self._mcp
 
     def _bridged(self, server: LmosServer, exposure: Exposure, guard: Guard) -> list[Bridge]:
         """Return the bridges of the node's agents to relays."""
@@ -376,7 +389,7 @@ class Connections:
             network=self.network if network is None else network,
             tls=self.client_tls if tls is None else tls,
             credentials=self.credentials,
-            on_failure=self._failed,
+            on_failure=self.note_failure,
         )
 
     def _guard(
@@ -434,6 +447,8 @@ class Connections:
         for door, url in zip(self._doors, self.urls, strict=False):
             self._open[door] = None
             self.start_soon(self._serve, door, name=f"front door of {url}")
+        if self._mcp is not None:
+            self.start_soon(self._mcp.run, name="sessions of MCP clients")
         for bridge in self._bridges:
             self.start_soon(bridge.run, name=f"bridge to {bridge.options.url}")
 
@@ -502,11 +517,12 @@ class Connections:
             connection=self._options.connection,
             tls=tls,
             credentials=credentials,
-            on_failure=self._failed,
+            on_failure=self.note_failure,
             budget=self.budget,
         )
 
-    def _failed(self, error: BaseException) -> None:
+    def note_failure(self, error: BaseException) -> None:
+        """Note an exception that has ended a single connection, or a part of it."""
         self.failures.append(error)
         if not isinstance(error, Exception) and self._rt.fatal is not None:
             self._rt.fatal(error)

@@ -44,6 +44,7 @@ from lmos_actors.supervision import (
 )
 
 from ._lifecycle import NodeStages, open_stages
+from ._mcp import serve_mcp
 from ._options import NodeOptions, encode_headers
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
     from lmos_actors.bindings import ConsumedThing, Habits
     from lmos_actors.discovery import DirectoryOptions, Exploration, Found, Registered, Registration
     from lmos_actors.facades import OmniaOptions, RelayBridge, RelayMember, RelayOptions
+    from lmos_actors.mcp import McpOptions
     from lmos_actors.observe import MetricsOptions
     from lmos_actors.persistence import AsyncStore, Store
     from lmos_actors.protocol.lmos import SessionOptions
@@ -291,6 +293,20 @@ class Node:
         """
         release_link(ref)
 
+    @awaited("node.")
+    async def serve_mcp(
+        self,
+        incoming: trio.abc.ReceiveStream,
+        outgoing: trio.abc.SendStream,
+        options: McpOptions | None = None,
+    ) -> None:
+        """Offer the agents to one MCP client, over two streams such as standard input and output.
+
+        The client may do everything. Returns at the end of `incoming`, and cancels what the client has asked
+        for; closes neither stream. Raises ConfigError without the extra `mcp`.
+        """
+        await serve_mcp(self._rt, self._root, incoming, outgoing, options, self._connections.note_failure)
+
     # ---- connections
 
     @property
@@ -457,6 +473,7 @@ async def open_node(
     allow_operations: bool = False,
     page: bool | None = None,
     omnia: bool | OmniaOptions = False,
+    mcp: bool | McpOptions = False,
     relay: bool | RelayOptions = False,
     bridges: Sequence[RelayBridge] = (),
 ) -> AsyncGenerator[Node]:
@@ -498,7 +515,8 @@ async def open_node(
     other machines.
 
     `omnia` serves its chat agents to clients of Omnia's chat protocol too, at the addresses of `listen`:
-    True, or `OmniaOptions`. `relay` makes it a hub of an AgentRelay there, at `/arc`: True, or
+    True, or `OmniaOptions`. `mcp` offers its agents to MCP clients there, at `/mcp`: True, or `McpOptions`;
+    it needs the extra `mcp`. `relay` makes it a hub of an AgentRelay there, at `/arc`: True, or
     `RelayOptions`. With `bridges` its agents are on relays too, of this node or of others, and are asked
     there.
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from lmos_actors._core import Instrument
     from lmos_actors.discovery import DirectoryOptions, Registration
     from lmos_actors.facades import OmniaOptions, RelayBridge, RelayOptions
+    from lmos_actors.mcp import McpOptions
     from lmos_actors.observe import MetricsOptions
     from lmos_actors.persistence import AsyncStore, Store
     from lmos_actors.protocol.lmos import SessionOptions
@@ -69,6 +70,7 @@ class NodeOptions:
     allow_operations: bool = False
     page: bool | None = None
     omnia: bool | OmniaOptions = False
+    mcp: bool | McpOptions = False
     relay: bool | RelayOptions = False
     bridges: Sequence[RelayBridge] = ()
     endpoints: tuple[Endpoint, ...] = attrs.field(init=False, repr=False, eq=False)
@@ -126,7 +128,7 @@ class NodeOptions:
     def _check_no_server(self) -> None:
         for name in (
             "public_url", "tls", "door", "security", "origins", "insecure", "allow_operations", "omnia",
-            "relay", "bridges",
+            "mcp", "relay", "bridges",
         ):  # fmt: skip
             if getattr(self, name) not in (None, (), [], False):
                 raise ConfigError("goes with listen=, which is not given", argument(name))

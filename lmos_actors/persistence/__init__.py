@@ -18,8 +18,11 @@ from ._identities import (
 )
 from ._lock_file import LockFile as LockFile
 from ._memory import MemoryStore as MemoryStore
+from ._open_turns import TurnInProgress as TurnInProgress, turns_in as turns_in
 from ._sessions import (
     KeptMessage as KeptMessage,
+    KeptTurn as KeptTurn,
+    OpenTurn as OpenTurn,
     Role as Role,
     Session as Session,
     SessionInfo as SessionInfo,
@@ -41,6 +44,8 @@ from ._store import (
     DeleteRange as DeleteRange,
     Durability as Durability,
     Expected as Expected,
+    IndexedStore as IndexedStore,
+    Matching as Matching,
     Put as Put,
     Store as Store,
     Write as Write,

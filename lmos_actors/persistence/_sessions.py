@@ -7,6 +7,13 @@ Its head is one record, each message another, so that a turn writes two messages
 |---|---|---|
 | `chats` | agent, owner, session | `SessionHead`: when it expires, its memory, the numbers of messages |
 | `chat messages` | agent, owner, session, number | `KeptMessage` |
+| `chat turns` | agent, owner, session | `KeptTurn`: the message of a turn in progress |
+| `chat steps` | agent, owner, session, number | a step of that turn: plain data of the agent, as JSON |
+
+A turn in progress is kept for agents that resume turns. Its record is there from the beginning of the turn to
+its end: the batch with its messages removes it. So a record that is found at the start of an agent is that of
+a turn whose process has ended, and its steps are what had been recorded by then, without a gap: each step is
+one ticket of the writer, and tickets are committed in order, so what a power failure takes is the end.
 
 The heads are also in memory, in the order in which they expire: looking for one reads nothing. A session
 that has had no turn yet is in memory alone. The sessions of an agent are bounded (of the owner with most of
@@ -16,11 +23,14 @@ them, the one that would expire first is removed), and so are the messages and b
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 import attrs
 import msgspec
+
+from lmos_actors.errors import StoreFailed
 
 from ._store import Delete, DeleteRange, Put, after
 
@@ -32,11 +42,28 @@ if TYPE_CHECKING:
 
 CHATS: Final = "chats"
 MESSAGES: Final = "chat messages"
+TURNS: Final = "chat turns"
+STEPS: Final = "chat steps"
 SEPARATOR: Final = "\x00"
 BEHIND: Final = "\x01"
 """Comes after the separator: the end of a range of keys."""
 
 PAGE: Final = 500
+
+TURN_VERSION: Final = 1
+"""Version of the records of turns in progress."""
+
+TURN_BYTES: Final = 32 << 20
+"""Bytes of the message and the steps of one turn. What records more is not resumed."""
+
+TURN_STEPS: Final = 4_096
+"""Steps of one turn; likewise."""
+
+SHOWN_TEXT: Final = 500
+"""Characters of the message that are kept of a turn that is not."""
+
+ALL_TURN_BYTES: Final = 256 << 20
+"""Bytes of all turns in progress of an agent; likewise."""
 
 Role: TypeAlias = Literal["user", "agent"]
 
@@ -48,6 +75,22 @@ class KeptMessage(msgspec.Struct, frozen=True, omit_defaults=True):
     text: str
     at: float
     parts: list[dict[str, Any]] = []
+    failed: dict[str, str] | None = None
+    """Why there is no answer, `code` and `message`: of a turn that was resumed."""
+
+
+class KeptTurn(msgspec.Struct, omit_defaults=True):
+    """A turn in progress without its steps: the message, and how often it has been resumed."""
+
+    version: int = TURN_VERSION
+    text: str = ""
+    at: float = 0.0
+    parts: list[dict[str, Any]] = []
+    metadata: dict[str, Any] = {}
+    resumed: int = 0
+    """Lives of the agent that have resumed it, and have ended soon after that."""
+    is_too_large: bool = False
+    """It has recorded more than is kept, so nothing of it is: it cannot be resumed."""
 
 
 class SessionHead(msgspec.Struct, omit_defaults=True):
@@ -75,6 +118,19 @@ class SessionOptions:
     bytes: int = 1 << 20
     memory_bytes: int = 64 << 10
     durability: Durability = "process"
+
+
+@attrs.define(eq=False)
+class OpenTurn:
+    """A turn in progress. `wrong` is why it cannot be resumed, empty if it can."""
+
+    owner: str
+    id: str
+    """The id of its session."""
+    kept: KeptTurn
+    steps: int = 0
+    bytes: int = 0
+    wrong: str = ""
 
 
 @attrs.define
@@ -114,23 +170,45 @@ class Sessions:
         self._now = now
         self._heads: OrderedDict[tuple[str, str], SessionHead] = OrderedDict()
         self._owners: Counter[str] = Counter()  # how many sessions each has
+        self._turns: dict[tuple[str, str], OpenTurn] = {}
+        self._turn_bytes = 0
 
     def __len__(self) -> int:
         return len(self._heads)
 
     async def load(self) -> None:
-        """Read the heads, and remove those that have expired. Raise StoreFailed."""
+        """Read the heads and the turns in progress, and remove what has expired. Raise StoreFailed."""
+        if self._writer.statistics().waiting:  # an earlier incarnation's, which no reading shows yet
+            await self._writer.submit([]).wait()
         start, stop = f"{self._agent}{SEPARATOR}", f"{self._agent}{BEHIND}"
         found: list[tuple[float, tuple[str, str], SessionHead]] = []
         while page := await self._writer.scan(CHATS, start=start, stop=stop, limit=PAGE):
             start = after(page[-1][0])
             for key, value in page:
-                _, owner, id = key.split(SEPARATOR)
+                _, owner, id = key.split(SEPARATOR, 2)  # ids had any characters once
                 head = msgspec.json.decode(value, type=SessionHead)
                 found.append((head.until, (owner, id), head))
         self._heads = OrderedDict((key, head) for _, key, head in sorted(found, key=lambda each: each[:2]))
         self._owners = Counter(owner for owner, _ in self._heads)
+        await self._load_turns()
         self._expire()
+
+    async def _load_turns(self) -> None:
+        start, stop = f"{self._agent}{SEPARATOR}", f"{self._agent}{BEHIND}"
+        while page := await self._writer.scan(TURNS, start=start, stop=stop, limit=PAGE):
+            start = after(page[-1][0])
+            for written, value in page:
+                _, owner, id = written.split(SEPARATOR, 2)
+                key = (owner, id)
+                if key in self._heads:
+                    turn = self._turns[key] = _turn_of(unquote(owner), id, value)
+                    self._size(turn, len(value))
+                else:  # written by hand: a session is removed with its turn
+                    self._writer.submit(self._without_turn(key), self.options.durability)
+
+    async def wait_ready(self) -> None:
+        """Wait until the store works. Raise StoreFailed if it is closed before that."""
+        await self._writer.ready()
 
     # ---- finding
 
@@ -175,15 +253,16 @@ class Sessions:
 
     # ---- changing
 
-    async def keep(self, session: Session, said: Sequence[KeptMessage]) -> None:
+    async def keep(self, session: Session, said: Sequence[KeptMessage], turn: OpenTurn | None = None) -> None:
         """Write the messages of a turn, and the memory; return once they are kept. Raise StoreFailed.
 
-        If the session has been forgotten meanwhile, nothing is written.
+        The record of the `turn` is removed with that. If the session has been forgotten meanwhile, nothing
+        is written. After a failure it can be called again.
         """
         key = (_written(session.owner), session.id)
-        if key not in self._heads:
+        if key not in self._heads or (turn is not None and self._turns.get(key) is not turn):
             return
-        options, head = self.options, session.head
+        options, head = self.options, _copy(session.head)
         head.until = self._now() + options.seconds
         writes: list[Write] = []
         written = list(session.written)
@@ -203,11 +282,15 @@ class Sessions:
             head.first += dropped
             writes.append(DeleteRange(MESSAGES, start, self._message_key(key, head.first)))
         writes.append(Put(CHATS, self._head_key(key), msgspec.json.encode(head)))
+        if turn is not None:
+            writes += self._without_turn(key)
         await self._writer.submit(writes, options.durability).wait()
-        session.written = written[dropped:]
+        session.head, session.written = head, written[dropped:]
         if key in self._heads:
             self._heads[key] = _copy(head)
             self._heads.move_to_end(key)
+        if turn is not None and self._turns.get(key) is turn:
+            self._forget_turn(key)
 
     async def forget(self, owner: str, id: str) -> bool:
         """Remove a session; return whether there was one. Raise StoreFailed."""
@@ -216,6 +299,166 @@ class Sessions:
             return False
         await self._drop(key).wait()
         return True
+
+    # ---- turns in progress
+
+    @property
+    def turns(self) -> list[OpenTurn]:
+        """The turns in progress that are kept, the one that began first at first."""
+        return sorted(self._turns.values(), key=lambda turn: (turn.kept.at, turn.owner, turn.id))
+
+    def begin_turn(self, session: Session, kept: KeptTurn) -> tuple[OpenTurn, Ticket] | None:
+        """Have a record of a turn from now on; return it, and the ticket to wait for. Raise StoreFailed.
+
+        None if the session has been forgotten, and for a message that is no plain data.
+        """
+        key = (_written(session.owner), session.id)
+        head = self._heads.get(key)
+        if head is None:
+            return None
+        turn = OpenTurn(session.owner, session.id, kept)
+        try:
+            written = msgspec.json.encode(kept)
+        except (TypeError, ValueError, RecursionError):
+            return None
+        self._forget_turn(key)  # one that could not be removed while the store failed
+        if not self._has_room(turn, len(written)):
+            turn.kept = KeptTurn(text=kept.text[:SHOWN_TEXT], at=kept.at, is_too_large=True)
+            written = msgspec.json.encode(turn.kept)
+        until = self._now() + self.options.seconds
+        begun = msgspec.structs.replace(head, until=until)
+        ticket = self._writer.submit(
+            [
+                *self._without_turn(key),
+                Put(CHATS, self._head_key(key), msgspec.json.encode(begun)),
+                Put(TURNS, self._head_key(key), written),
+            ],
+            self.options.durability,
+        )
+        head.until = session.head.until = until
+        self._heads.move_to_end(key)
+        self._turns[key] = turn
+        self._size(turn, len(written))
+        return turn, ticket
+
+    async def record(self, turn: OpenTurn, step: Any) -> None:
+        """Keep the next step of a turn; return once it is kept. Raise StoreFailed, TypeError.
+
+        Nothing if its session has been forgotten, or if it has recorded too much already.
+        """
+        try:
+            written = msgspec.json.encode(step)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise TypeError(f"a step of a turn is plain data: {error}") from None
+        key = (_written(turn.owner), turn.id)
+        if self._turns.get(key) is not turn or turn.kept.is_too_large:
+            return
+        writes: list[Write]
+        if turn.steps >= TURN_STEPS or not self._has_room(turn, len(written)):
+            turn.kept = KeptTurn(text=turn.kept.text[:SHOWN_TEXT], at=turn.kept.at, is_too_large=True)
+            kept = msgspec.json.encode(turn.kept)
+            turn.steps = 0
+            self._size(turn, len(kept))
+            writes = [*self._without_turn(key), Put(TURNS, self._head_key(key), kept)]
+        else:
+            turn.steps += 1
+            self._size(turn, turn.bytes + len(written))
+            writes = [Put(STEPS, self._message_key(key, turn.steps), written)]
+        await self._writer.submit(writes, self.options.durability).wait()
+
+    async def resume_turn(self, turn: OpenTurn) -> list[Any]:
+        """Count a resumption of a turn; return its steps once that is kept. Raise StoreFailed.
+
+        Where a step cannot be read, `wrong` is set.
+        """
+        key = (_written(turn.owner), turn.id)
+        if self._turns.get(key) is not turn:
+            return []
+        turn.kept.resumed += 1
+        try:
+            await self._writer.submit(
+                [Put(TURNS, self._head_key(key), msgspec.json.encode(turn.kept))], self.options.durability
+            ).wait()
+        except StoreFailed:
+            turn.kept.resumed -= 1
+            raise
+        start, stop = f"{self._head_key(key)}{SEPARATOR}", f"{self._head_key(key)}{BEHIND}"
+        steps: list[Any] = []
+        size = len(msgspec.json.encode(turn.kept))
+        while page := await self._writer.scan(STEPS, start=start, stop=stop, limit=PAGE):
+            start = after(page[-1][0])
+            for written, value in page:
+                size += len(value)
+                try:
+                    steps.append(msgspec.json.decode(value))
+                except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+                    turn.wrong = f"its step {len(steps) + 1} cannot be read: {error}"
+                    return []
+                if written != self._message_key(key, len(steps)):
+                    turn.wrong = f"its step {len(steps)} is missing"
+                    return []
+        turn.steps = len(steps)
+        if self._turns.get(key) is turn:
+            self._size(turn, size)
+        return steps
+
+    def uncount_resumption(self, turn: OpenTurn) -> None:
+        """Take a resumption back, as it has gone on for long. Never blocks or raises."""
+        key = (_written(turn.owner), turn.id)
+        if self._turns.get(key) is turn and turn.kept.resumed:
+            turn.kept.resumed -= 1
+            with suppress(StoreFailed):
+                write = Put(TURNS, self._head_key(key), msgspec.json.encode(turn.kept))
+                self._writer.submit([write], self.options.durability)
+
+    def end_turn(self, turn: OpenTurn, failed: Callable[[], None]) -> Ticket | None:
+        """Remove the record of a turn that has ended without being kept; return the ticket of that.
+
+        Never blocks or raises. While the store fails the record stays, and `failed` is called, now or later:
+        `remove_turn` is to be called once it works.
+        """
+        key = (_written(turn.owner), turn.id)
+        if self._turns.get(key) is not turn:
+            return None
+        self._forget_turn(key)
+
+        def done(error: Exception | None) -> None:
+            if error is not None:
+                failed()
+
+        try:
+            return self._writer.submit(self._without_turn(key), self.options.durability, done)
+        except StoreFailed:
+            failed()
+            return None
+
+    async def remove_turn(self, turn: OpenTurn) -> None:
+        """Remove the record of a turn for which `end_turn` has failed. Raise StoreFailed."""
+        key = (_written(turn.owner), turn.id)
+        if key not in self._turns:  # else a later turn of its session has removed it
+            await self._writer.submit(self._without_turn(key), self.options.durability).wait()
+
+    def _has_room(self, turn: OpenTurn, more: int) -> bool:
+        if turn.bytes + more > TURN_BYTES:
+            return False
+        return self._turn_bytes + more <= ALL_TURN_BYTES
+
+    def _size(self, turn: OpenTurn, size: int) -> None:
+        self._turn_bytes += size - turn.bytes
+        turn.bytes = size
+
+    def _forget_turn(self, key: tuple[str, str]) -> bool:
+        turn = self._turns.pop(key, None)
+        if turn is not None:
+            self._size(turn, 0)
+        return turn is not None
+
+    def _without_turn(self, key: tuple[str, str]) -> list[Write]:
+        written = self._head_key(key)
+        return [
+            Delete(TURNS, written),
+            DeleteRange(STEPS, f"{written}{SEPARATOR}", f"{written}{BEHIND}"),
+        ]
 
     def _expire(self) -> None:
         """Remove the sessions whose time is up."""
@@ -237,7 +480,10 @@ class Sessions:
             Delete(CHATS, written),
             DeleteRange(MESSAGES, f"{written}{SEPARATOR}", f"{written}{BEHIND}"),
         ]
+        if key in self._turns:
+            writes += self._without_turn(key)
         ticket = self._writer.submit(writes, self.options.durability)
+        self._forget_turn(key)
         del self._heads[key]
         self._owners[key[0]] -= 1
         if not self._owners[key[0]]:
@@ -254,6 +500,20 @@ class Sessions:
 def _written(owner: str) -> str:
     """Return the name of an owner as keys have it: without separators."""
     return quote(owner, safe="")
+
+
+def _turn_of(owner: str, id: str, value: bytes) -> OpenTurn:
+    """Return a turn in progress as it was found; one that cannot be read says so in `wrong`."""
+    try:
+        kept = msgspec.json.decode(value, type=KeptTurn)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        return OpenTurn(owner, id, KeptTurn(), wrong=f"its record cannot be read: {error}")
+    turn = OpenTurn(owner, id, kept)
+    if kept.version > TURN_VERSION:
+        turn.wrong = f"its record has the version {kept.version}, and this one reads {TURN_VERSION}"
+    elif kept.is_too_large:
+        turn.wrong = "it had recorded more than is kept of a turn"
+    return turn
 
 
 def _copy(head: SessionHead) -> SessionHead:

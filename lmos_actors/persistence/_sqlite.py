@@ -11,6 +11,7 @@ What it keeps true:
   log is also synced, and with it all commits before.
 - **Damage is noticed.** SQLite has checksums in its log but none in the file: each record has its own here.
 - **Nothing of others is overwritten**: what a file is, is looked at before anything in it is changed.
+- **Terms are found** by an index in the same file, made when it is first needed (`_sqlite_terms.py`).
 
 The records are in a table with a row number and an index over space and key. Without the row number
 (`WITHOUT ROWID`) the rows would be in the inner pages of the tree: at 400 bytes of value writing took three
@@ -39,12 +40,13 @@ from lmos_actors.errors import (
 )
 
 from ._lock_file import LockFile
+from ._sqlite_terms import TermIndex
 from ._store import Check, Delete, DeleteRange, Expected, Put
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from ._store import Batch, Conflict, Durability
+    from ._store import Batch, Conflict, Durability, Matching
 
 APPLICATION: Final = 0x4C4D4F53
 """SQLite application id, which marks the files of stores: "LMOS"."""
@@ -110,6 +112,7 @@ class SqliteStore:
         self._read_only = read_only
         self._lock = LockFile(self._path)
         self._db: sqlite3.Connection | None = None
+        self._terms: TermIndex | None = None
         self._file: os.stat_result | None = None
         self._writer = 0
         self._synced = False
@@ -131,6 +134,7 @@ class SqliteStore:
             self._db = self._connected()
             self._file = os.stat(self._path)
             self._prepare(self._db)
+            self._terms = TermIndex(self._db, self.name)
         except BaseException as error:
             self.close()
             if isinstance(error, sqlite3.Error):
@@ -141,7 +145,7 @@ class SqliteStore:
 
     def close(self) -> None:
         """Close the file, and move the log into it; does nothing if it is closed."""
-        db, self._db = self._db, None
+        db, self._db, self._terms = self._db, None, None
         try:
             if db is not None:
                 with suppress(sqlite3.Error):  # what is committed is in the log
@@ -261,6 +265,14 @@ class SqliteStore:
         except sqlite3.Error as error:
             raise self._failure(error) from None
 
+    def matching(self, space: str, terms: Sequence[str], *, start: str, stop: str) -> Matching | None:
+        """Return the keys of a range that have any of some terms; see `IndexedStore`."""
+        self._opened()
+        try:
+            return None if self._terms is None else self._terms.matching(space, terms, start, stop)
+        except sqlite3.Error as error:
+            raise self._failure(error) from None
+
     def spaces(self) -> Iterator[str]:
         """Yield the names of all spaces, in their order. Raise StoreFailed."""
         db, last = self._opened(), None
@@ -286,6 +298,8 @@ class SqliteStore:
             for space, key, value, total in rows:
                 if sum_of(space, key, value) != total:
                     yield f"the record {key!r} in {space!r} has another content than was written"
+            if self._terms is not None:
+                yield from self._terms.problems()
         except sqlite3.DatabaseError as error:
             yield str(error)
 
@@ -315,18 +329,25 @@ class SqliteStore:
                 if self._newest_writer(db) != self._writer:
                     raise StoreFenced(self.name, "another writer has opened it since")
                 puts = _Puts(db, self._rows)
+                assert self._terms is not None
                 checked = self._checked_ahead(db, batches)
-                conflicts = [self._apply(puts, batch, checked) for batch in batches]
+                conflicts = [self._apply(puts, self._terms, batch, checked) for batch in batches]
                 puts.write()
                 if durability == "power":
                     db.execute(_COUNT_SYNC)
                 db.execute("COMMIT")
             except BaseException:
                 roll_back(db)
+                self._reload_terms()
                 raise
         except sqlite3.Error as error:
             raise self._failure(error) from None
         return conflicts
+
+    def _reload_terms(self) -> None:
+        if self._terms is not None:
+            with suppress(sqlite3.Error):  # the next commit raises it
+                self._terms.reload()
 
     def _check_place(self) -> None:
         """Raise StoreReplaced if the file is gone: what goes into the open one would be lost at the end."""
@@ -373,7 +394,9 @@ class SqliteStore:
             found |= {key: self._checked(space, key, value, total) for key, value, total in rows}
         return found
 
-    def _apply(self, puts: _Puts, batch: Batch, checked: dict[str, dict[str, bytes]]) -> Conflict | None:
+    def _apply(
+        self, puts: _Puts, terms: TermIndex, batch: Batch, checked: dict[str, dict[str, bytes]]
+    ) -> Conflict | None:
         for write in batch:
             if isinstance(write, DeleteRange) or write.expect is Expected.ANYTHING:
                 continue
@@ -390,6 +413,8 @@ class SqliteStore:
             elif not isinstance(write, Check):
                 puts.write()
                 _delete(puts.db, write)
+            if terms.concerns(write):
+                terms.note(write)
         return None
 
     # ---- errors

@@ -10,6 +10,8 @@ journals, answers, timers and directories need, and what many databases can do: 
 - **Keys** are in the order of their UTF-8 bytes, which is that of Python's text. A journal is a space whose
   keys end in a number of constant width: replaying it is a scan, truncating it a `DeleteRange`.
 - **Values** are bytes; what they mean, and when they expire, is their owner's affair.
+- A value may be put with **terms**, words of its owner's choice. A store that has an index (`IndexedStore`)
+  finds its key by them; for others they mean nothing, and the owner reads all values.
 """
 
 from __future__ import annotations
@@ -42,12 +44,14 @@ class Expected(Enum):
 
 
 class Put(msgspec.Struct, frozen=True):
-    """Write of a value; it replaces the one at that key."""
+    """Write of a value; it replaces the one at that key, and the terms of that."""
 
     space: str
     key: str
     value: bytes
     expect: bytes | Expected = Expected.ANYTHING
+    terms: tuple[str, ...] = ()
+    """The words by which an `IndexedStore` finds the key."""
 
 
 class Delete(msgspec.Struct, frozen=True):
@@ -163,6 +167,27 @@ class AsyncStore(Protocol):
         ...
 
 
+class Matching(msgspec.Struct, frozen=True):
+    """What an index has of a range of keys."""
+
+    indexed: int
+    """How many keys of the range have terms in the index: of fewer than there are, it is not complete."""
+    keys: list[str]
+    """Those with one of the terms that were looked for, in no order."""
+
+
+@runtime_checkable
+class IndexedStore(Protocol):
+    """A `Store` that finds keys by the terms of their values. Values and index are one transaction."""
+
+    def matching(self, space: str, terms: Sequence[str], *, start: str, stop: str) -> Matching | None:
+        """Return the keys from `start` to before `stop` that have any of the terms; None without an index.
+
+        Raise StoreFailed.
+        """
+        ...
+
+
 def size_of(write: Write) -> int:
     """Return the bytes of a write. Raise ValueError, TypeError for one that is not to be kept."""
     size = _key_size(write.space)
@@ -175,6 +200,8 @@ def size_of(write: Write) -> int:
         if len(write.value) > MAX_VALUE:
             raise ValueError(f"a value must have at most {MAX_VALUE} bytes, not {len(write.value)}")
         size += len(write.value)
+        if write.terms:
+            size += sum(map(_key_size, write.terms))
     return size
 
 

@@ -22,11 +22,12 @@ from trio.lowlevel import Abort
 from lmos_actors._core import time_jumps
 
 from ._simulated import SimulatedStore
+from ._store import IndexedStore
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Sequence
 
-    from ._store import Batch, Conflict, Durability, Store
+    from ._store import Batch, Conflict, Durability, Matching, Store
 
 CLOSING_SECONDS: Final = 10.0
 """Seconds for closing a store; one that hangs is left, and closed by its thread should it ever return."""
@@ -131,6 +132,13 @@ class StoreInThread:
     ) -> list[tuple[str, bytes]]:
         """Return a page of records; see `Store`."""
         return await self._call(partial(self._store.scan, space, start=start, stop=stop, limit=limit))
+
+    async def matching(self, space: str, terms: Sequence[str], *, start: str, stop: str) -> Matching | None:
+        """Return the keys that have any of some terms; see `IndexedStore`. None if the store is none."""
+        if not isinstance(self._store, IndexedStore):
+            await trio.lowlevel.checkpoint()
+            return None
+        return await self._call(partial(self._store.matching, space, terms, start=start, stop=stop))
 
     async def commit(self, batches: Sequence[Batch], durability: Durability) -> list[Conflict | None]:
         """Write batches; see `Store`."""

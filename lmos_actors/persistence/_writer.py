@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Generator, Sequence
     from contextlib import AbstractAsyncContextManager
 
-    from ._store import Conflict, Durability, Store, Write
+    from ._store import Conflict, Durability, Matching, Store, Write
 
 BATCH: Final = 1_024
 """Limit of tickets in one commit."""
@@ -186,6 +186,16 @@ class StoreWriter:
         """
         with self._losses():
             return await self._store.scan(space, start=start, stop=stop, limit=limit)
+
+    async def matching(self, space: str, terms: Sequence[str], *, start: str, stop: str) -> Matching | None:
+        """Return the keys from `start` to before `stop` that have any of some terms, as last committed.
+
+        None if the store has no index (`IndexedStore`). Raise StoreFailed.
+        """
+        if not isinstance(self._store, StoreInThread):
+            await trio.lowlevel.checkpoint()
+            return None
+        return await self._store.matching(space, terms, start=start, stop=stop)
 
     @contextmanager
     def _losses(self) -> Generator[None]:

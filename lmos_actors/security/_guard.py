@@ -73,10 +73,10 @@ if TYPE_CHECKING:
 
 ALLOWED_METHODS: Final = b"GET, HEAD, POST, PUT, PATCH, DELETE"
 ALLOWED_HEADERS: Final = (
-    b"Authorization, Content-Type, If-Match, If-None-Match, Last-Event-ID, LMOS-Remaining, Prefer, "
-    b"Traceparent, Tracestate"
+    b"Authorization, Content-Type, If-Match, If-None-Match, Last-Event-ID, LMOS-Remaining, "
+    b"Mcp-Method, Mcp-Name, Mcp-Protocol-Version, Mcp-Session-Id, Prefer, Traceparent, Tracestate"
 )
-EXPOSED_HEADERS: Final = b"ETag, Link, Location, Retry-After, WWW-Authenticate"
+EXPOSED_HEADERS: Final = b"ETag, Link, Location, Mcp-Session-Id, Retry-After, WWW-Authenticate"
 PREFLIGHT_SECONDS: Final = b"600"  # how long a browser caches the answer to a preflight request
 
 STORAGE_VERBS: Final[tuple[Verb, ...]] = ("invoke", "read", "write")
@@ -529,14 +529,24 @@ def _verifiers(security: Security) -> tuple[list[Verifier], CertificateVerifier 
     return found, certificates
 
 
-_FORWARDED: Final = (b"forwarded", b"x-forwarded-for", b"x-real-ip", b"via")
+_FORWARDED: Final = frozenset(
+    {
+        b"forwarded", b"via", b"x-real-ip", b"x-client-ip", b"x-cluster-client-ip", b"true-client-ip",
+        b"cf-connecting-ip", b"fastly-client-ip", b"x-envoy-external-address", b"x-original-forwarded-for",
+    }
+)  # fmt: skip
 """Headers that proxies add: what comes through one is from elsewhere, although the proxy is here."""
+
+_FORWARDED_BEGIN: Final = b"x-forwarded-"
+"""The beginning of others: X-Forwarded-For, X-Forwarded-Host, X-Forwarded-Proto."""
 
 
 def _is_local(request: RequestContext) -> bool:
     """Return whether a request certainly comes from this machine."""
     host = request.peer.rpartition(":")[0] or request.peer
-    return is_loopback(host) and not any(request.values(name) for name in _FORWARDED)
+    return is_loopback(host) and not any(
+        name in _FORWARDED or name.startswith(_FORWARDED_BEGIN) for name, _ in request.headers
+    )
 
 
 def address_of(peer: str) -> str:

@@ -24,13 +24,17 @@ def class_of(factory: Any) -> type[Any] | None:
 
 
 def name_of(factory: Any) -> str:
-    """Return the name of an agent that was given none: that of its class, `TravelDesk` as `travel-desk`."""
+    """Return the name of an agent that was given none: that of its class, `TravelDesk` as `travel-desk`.
+
+    Capitals beside each other are a word, up to the last one before a small letter: `open-ai-model`.
+    """
     return _kebab_case(getattr(_inmost(factory), "__name__", "agent"))
 
 
 @lru_cache(maxsize=256)
 def _kebab_case(name: str) -> str:
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", name).strip("_<>").lower() or "agent"
+    parts = r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])"
+    return re.sub(parts, "-", name).strip("_<>").lower() or "agent"
 
 
 def _inmost(factory: Any) -> Any:

@@ -3,35 +3,56 @@
 `reply` is one round of `think` around a message, and what a conversation needs beside it: its history within
 a bound, the files of the message, a budget for the session, and the agents that it is handed over to. What an
 agent wants otherwise it overrides: `reply` as a whole, or one of the small methods that `reply` asks.
+
+A turn survives its process, where the node has a store: what is done is recorded as a step of the turn
+(`_steps.py`), and a turn that is resumed takes the same way, past what its steps say. What was finished is
+never done again; of what was under way the model is told that its outcome is unknown.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence  # noqa: TC003 -- types of an agent are read
 from contextlib import asynccontextmanager
+from functools import partial
 from inspect import cleandoc, get_annotations
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import attrs
 import msgspec
 import trio
 
 from lmos_actors.actors import Property, Ref, prop
+from lmos_actors.approvals import standing_still
 from lmos_actors.facades import ChatAgent, ChatTurn
-from lmos_actors.llm import Model, ToolMessage, UserMessage
+from lmos_actors.llm import Model, ModelMessage, UserMessage
 from lmos_actors.mcp import McpServer, McpSource
 from lmos_actors.supervision import Backoff, ChildSpec
 
 from ._budget import Account, Budget, Spent, exceeded, is_last_call, left_of, tokens_of
 from ._class_checks import check_body, check_fields
 from ._failures import ASKED_IN_A_CIRCLE, thinking_failure
-from ._hand_over import BACK, HANDED_OVER, MOST_IN_A_ROW, HandOver, depth_of, hand_overs, note_of, pass_on
+from ._hand_over import (
+    BACK,
+    HANDED_OVER,
+    MOST_IN_A_ROW,
+    HandOver,
+    depth_of,
+    hand_overs,
+    last_said,
+    note_of,
+    pass_on,
+    take_over,
+)
 from ._history import files_of, first_kept, messages_of, prompt_of, transcript_of
+from ._memory_tools import MemoryTools, memory_tools
+from ._steps import BackStep, PassingStep, Recorded, SaidStep, SummaryStep, recorded_of, refused
 from ._think import think
 from ._tool_calls import ToolLimits
-from ._tools import ASKERS, MOST_ASKERS, ToolSource, askers_of
+from ._tools import ASKED_BY, ASKERS, MOST_ASKERS, ToolSource, askers_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from lmos_actors.facades import Said
     from lmos_actors.llm import Message
 
@@ -53,6 +74,9 @@ SUMMARIZE: Final = (
 
 MCP_BACKOFF: Final = Backoff(initial=1.0)
 """The waits between restarts of the MCP servers of an agent: three in seven seconds, then ever fewer."""
+
+CUT_OFF: Final = "[This answer is cut off: it has reached the limit of its length.]"
+"""The end of an answer that is not whole, for the user and, in the history, for the model."""
 
 REMEMBERED: Final = 1_000
 """Sessions of which failed turns are counted."""
@@ -86,13 +110,21 @@ class Kept(msgspec.Struct, omit_defaults=True):
 class ThinkingAgent(ChatAgent):
     """A chat agent that answers with a language model. Its docstring is what the model is told.
 
-    Every field may also stand in the body of a subclass, as `tools = (Weather, look_up)`.
+    Every field may also stand in the body of a subclass, as `tools = (Weather, look_up)`. On a node with a
+    store a turn goes on after the end of its process; `resumes = False` in the body of a subclass is without.
     """
+
+    resumes: ClassVar[bool] = True
+    _ephemeral = (
+        "model", "tools", "instructions", "answer", "budget", "session_budget", "history_tokens", "limits",
+        "max_tokens", "temperature", "spent", "_unkept", "_servers", "_starting", "_asker",
+    )  # fmt: skip
 
     model: Ref[Model] | None = None
     """The model; without one it is the first of the node, or else of the directories of its `lookup`."""
     tools: Sequence[ToolSource | HandOver] = ()
-    """The tools of the model: see `think`, `hand_over`, and `mcp`, whose server starts with the agent."""
+    """The tools of the model: see `think`, `hand_over`, `mcp`, whose server starts with the agent, and
+    `MEMORY_TOOLS`."""
     instructions: str = ""
     """The system prompt; without it, the docstring of the class."""
     answer: Any = attrs.field(default=str)
@@ -107,6 +139,8 @@ class ThinkingAgent(ChatAgent):
     """The limits of the calls of tools."""
     max_tokens: int | None = None
     temperature: float | None = None
+    cut_off: str = CUT_OFF
+    """What the user reads at the end of an answer that was cut off, as it was too long; empty: nothing."""
 
     spent: Property[Spent] = prop(
         default=Spent(), read_only=True, doc="What all turns have used since the agent has started."
@@ -166,6 +200,13 @@ class ThinkingAgent(ChatAgent):
         )
         return thought.answer
 
+    def keeps_turn(self, metadata: Mapping[str, Any]) -> bool:
+        """Return whether a turn is resumed: not that of a tool, as its asker forgets its session.
+
+        The asker is resumed itself, and takes it for a tool whose outcome is unknown.
+        """
+        return ASKED_BY not in metadata
+
     # ---- one turn
 
     async def reply(self, turn: ChatTurn) -> None:
@@ -185,9 +226,12 @@ class ThinkingAgent(ChatAgent):
         owner = turn.principal, turn.session
         unkept = self._unkept.get(owner, Spent())
         kept.spent += unkept
+        recorded = recorded_of(turn.steps)
         account = Account(left_of(self.budget, self.session_budget, kept.spent))
+        before = recorded.spent
+        account.count(tokens=before.tokens, calls=before.calls, tools=before.tools)
         try:
-            await self._answer(turn, kept, account)
+            await self._answer(turn, kept, account, recorded)
         except BaseException:
             self._unkept.pop(owner, None)  # so that it is the last one to be dropped
             self._unkept[owner] = unkept + account.spent  # the memory of this turn is not kept
@@ -195,39 +239,59 @@ class ThinkingAgent(ChatAgent):
                 del self._unkept[next(iter(self._unkept))]
             raise
         finally:
-            self.spent += account.spent
-        kept.spent += account.spent
+            self.spent += account.spent - msgspec.structs.replace(before, seconds=0.0)
+        kept.spent += account.spent + Spent(seconds=before.seconds)
         turn.memory[MEMORY] = msgspec.to_builtins(kept)
         self._unkept.pop(owner, None)
 
-    async def _answer(self, turn: ChatTurn, kept: Kept, account: Account) -> None:
+    async def _answer(self, turn: ChatTurn, kept: Kept, account: Account, recorded: Recorded) -> None:
         sources = self.tools_for(turn)
         over = hand_overs(sources)
         if depth_of(turn) >= MOST_IN_A_ROW:
             over.clear()
+        for passed in recorded.passed:
+            over.pop(passed.to, None)
+            kept.sessions[passed.to] = passed.session
         if kept.partner in over:
             partner = over.pop(kept.partner)
-            if await self._pass_on(turn, kept, account, partner, "") is None:
+            if await self._pass_on(turn, kept, account, recorded, partner, "") is None:
                 return
         kept.partner = ""
-        messages = [*await self._said_before(turn, kept, account)]
+        before = await self._said_before(turn, kept, account, recorded)
         text = "\n\n".join([each for each in (prompt_of(turn), note_of(turn)) if each])
-        messages.append(UserMessage(text, await files_of(turn)))
+        messages = [*before, UserMessage(text, await files_of(turn)), *recorded.messages]
+        await self._say_again(turn, recorded)
         while True:
             thought = await self._think(turn, account, messages, sources, list(over.values()))
             asked = thought.asked
             if asked is None:
                 if self.answer is not str:
                     await turn.say(msgspec.json.encode(thought.answer).decode())
+                elif thought.reason == "length":
+                    turn.is_cut = True
+                    await turn.say(f"\n\n{self.cut_off}" if self.cut_off else "")
                 return
             reason = str(asked.arguments.get("reason", ""))
             if asked.name == BACK.name:
                 await turn.use(BACK, reason=reason)
                 return
-            why = await self._pass_on(turn, kept, account, over.pop(asked.name), reason)
+            why = await self._pass_on(turn, kept, account, recorded, over.pop(asked.name), reason)
             if why is None:
                 return
-            messages += [*thought.messages, *_refused(thought, why)]
+            messages += thought.messages
+            last = messages[-1]
+            messages += refused(last, asked, why) if isinstance(last, ModelMessage) else []
+
+    async def _say_again(self, turn: ChatTurn, recorded: Recorded) -> None:
+        """Have in the answer what the model had said before it asked for tools; nobody hears it now."""
+        if self.answer is str:
+            for message in recorded.messages:
+                if isinstance(message, ModelMessage) and message.text:
+                    gap = "\n\n" if turn.answer and not turn.answer[-1].isspace() else ""
+                    await turn.say(gap + message.text)
+
+    async def _record_said(self, turn: ChatTurn, account: Account, message: Message) -> None:
+        await turn.record(msgspec.to_builtins(SaidStep(message, account.spent)))
 
     async def _think(
         self,
@@ -243,37 +307,53 @@ class ThinkingAgent(ChatAgent):
             "",
             history=messages,
             instructions=self.instructions_for(turn),
-            tools=[
-                await self._server_of(each) if isinstance(each, McpSource) else each
-                for each in sources
-                if not isinstance(each, HandOver)
-            ],
+            tools=[tool for each in sources for tool in await self._tools_of(turn, each)],
             ending=[*(each.tool for each in over), *back],
             answer=self.answer,
             budget=account,
             say=turn.say,
             use=turn.use,
             find=self.find,
+            record=partial(self._record_said, turn, account) if turn.is_kept else None,
+            begun=turn.answer,
             limits=self.limits,
             max_tokens=self.max_tokens,
             temperature=self.temperature,
         )
 
     async def _pass_on(
-        self, turn: ChatTurn, kept: Kept, account: Account, to: HandOver, reason: str
+        self, turn: ChatTurn, kept: Kept, account: Account, recorded: Recorded, to: HandOver, reason: str
     ) -> str | None:
         """Have another agent answer; return why it has handed back unanswered, None if it has answered."""
         ref: Ref[Any] = to.agent if isinstance(to.agent, Ref) else self.find(to.agent)
-        with trio.move_on_at(account.deadline):
-            passed = await pass_on(turn, ref, kept.sessions.get(to.name), reason)
+        with standing_still(account.clock), account.clock.scope(account.deadline):
+            passing = recorded.passing
+            if passing is not None and passing.to == to.name:
+                passed = await take_over(turn, ref, passing)
+            else:
+                session = kept.sessions.get(to.name)
+                if turn.is_kept:
+                    last, count = (0.0, 0) if session is None else await last_said(ref, session)
+                    session = session or self.new_id()
+                    step = PassingStep(to.name, session, last, count, account.spent)
+                    await turn.record(msgspec.to_builtins(step))
+                passed = await pass_on(turn, ref, session, reason)
+            recorded.passing = None
             if passed.session is not None:
                 kept.sessions[to.name] = passed.session
             kept.partner = to.name if passed.back is None else ""
-            return None if passed.back is None or passed.said else passed.back
+            if passed.back is None or passed.said:
+                return None
+            await turn.record(msgspec.to_builtins(BackStep(to.name, passed.back, account.spent)))
+            return passed.back
         raise exceeded(f"{account.budget.seconds} s")
 
-    async def _said_before(self, turn: ChatTurn, kept: Kept, account: Account) -> list[Message]:
+    async def _said_before(
+        self, turn: ChatTurn, kept: Kept, account: Account, recorded: Recorded
+    ) -> list[Message]:
         """Return what was said before, within the bound; what is too old goes into the summary."""
+        if (made := recorded.summary) is not None:
+            kept.summary, kept.until, kept.until_count = made.summary, made.until, made.until_count
         said = kept.unsummarized(turn.history)
         if tokens_of(messages_of(said)) > self.history_tokens:
             place = first_kept(said, self.history_tokens // 2)
@@ -281,10 +361,20 @@ class ThinkingAgent(ChatAgent):
             kept.summary = summary[:SUMMARY_CHARACTERS]
             kept.summarized(said[:place])
             said = said[place:]
+            step = SummaryStep(kept.summary, kept.until, kept.until_count, account.spent)
+            await turn.record(msgspec.to_builtins(step))
         messages = messages_of(said)
         if kept.summary:
             messages.insert(0, UserMessage(f"[Summary of what we said before: {kept.summary}]"))
         return messages
+
+    async def _tools_of(self, turn: ChatTurn, source: ToolSource | HandOver) -> Sequence[ToolSource]:
+        """Return the tools of a source that is this turn's, or this agent's; others as they are."""
+        if isinstance(source, HandOver):
+            return ()
+        if isinstance(source, MemoryTools):
+            return memory_tools(turn.memories)
+        return [await self._server_of(source) if isinstance(source, McpSource) else source]
 
     async def _server_of(self, source: McpSource) -> Ref[McpServer]:
         """Return the agent of an MCP server, started if this is the first time. Raises StartFailed."""
@@ -302,14 +392,3 @@ class ThinkingAgent(ChatAgent):
         if self.model is not None:
             return self.model
         return self.find(Model, affordance=Model.generate.name)  # in directories by what it can, not by title
-
-
-def _refused(thought: Thought[Any], why: str) -> list[Message]:
-    """Return the results of an answer that wanted a hand-over which came to nothing."""
-    last: Any = thought.messages[-1]
-    return [
-        ToolMessage(
-            each.id, each.name, error=f"handed back: {why}" if each is thought.asked else "not called"
-        )
-        for each in last.tools
-    ]

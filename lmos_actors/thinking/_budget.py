@@ -16,6 +16,7 @@ from msgspec import Meta, Struct
 from msgspec.json import encode
 from msgspec.structs import astuple
 
+from lmos_actors.approvals import Clock
 from lmos_actors.llm import (
     CHARACTERS_OF_A_TOKEN,
     TOKENS_OF_A_FILE,
@@ -70,17 +71,26 @@ class Spent(Struct, frozen=True, omit_defaults=True):
 
 
 class Account:
-    """A budget, and what has been used of it, for one or several calls of `think`; its time begins now."""
+    """A budget, and what has been used of it, for one or several calls of `think`; its time begins now.
+
+    It stands still while a tool that `think` has called waits for a person's approval.
+    """
 
     def __init__(self, budget: Budget) -> None:
         self.budget = budget
+        self.clock = Clock()
         self._used = Spent()
         self._began = trio.current_time()
 
     @property
     def deadline(self) -> float:
-        """When its time is over, by `trio.current_time()`; infinite without a bound."""
-        return inf if self.budget.seconds is None else self._began + self.budget.seconds
+        """When its time is over, by `trio.current_time()`; infinite without a bound.
+
+        It is later by the time for which the clock will have stood still.
+        """
+        if self.budget.seconds is None:
+            return inf
+        return self._began + self.budget.seconds + self.clock.stood
 
     @property
     def is_late(self) -> bool:
@@ -90,7 +100,7 @@ class Account:
     @property
     def spent(self) -> Spent:
         """The amounts used by now."""
-        return self._used + Spent(seconds=trio.current_time() - self._began)
+        return self._used + Spent(seconds=trio.current_time() - self._began - self.clock.stood)
 
     def count(self, *, tokens: int = 0, calls: int = 0, tools: int = 0) -> None:
         """Count what is used; `think` does so for its requests and tools."""

@@ -18,6 +18,7 @@ from lmos_actors.mcp import McpSource
 from ._answers import form_of
 from ._budget import Budget
 from ._hand_over import HandOver, hand_overs
+from ._memory_tools import MemoryTools
 from ._tool_calls import ToolLimits
 from ._tools import check_source
 
@@ -97,7 +98,7 @@ def _check_tools(place: str, value: Any) -> None:
     except ValueError as error:
         raise TypeError(f"{place}: {error}") from None
     for source in sources:
-        if isinstance(source, HandOver | McpSource):
+        if isinstance(source, HandOver | McpSource | MemoryTools):
             continue
         try:
             check_source(source)

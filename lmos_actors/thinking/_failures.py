@@ -15,6 +15,9 @@ ANSWER_INVALID: Final = "ANSWER_INVALID"
 ANSWER_REFUSED: Final = "ANSWER_REFUSED"
 """The model does not want to answer."""
 
+OUTCOME_UNKNOWN: Final = "OUTCOME_UNKNOWN"
+"""The turn was resumed, and the agent that it was handed over to has no answer: it may have acted or not."""
+
 ASKED_IN_A_CIRCLE: Final = "ASKED_IN_A_CIRCLE"
 """The agent waits for an answer to the question of which this one is a part, or too many agents do."""
 

@@ -4,6 +4,10 @@ The agent that hands over stays between: what its user says goes to the other ag
 comes back as it is made. So the user has one session, whose history is whole, and neither agent needs to know
 where the other one runs. The other agent finds in `turn.metadata` that the conversation was handed over; it
 hands it back by `await turn.use(hand_back)`.
+
+A message is passed on once, also where the agent between ends meanwhile. It records the session that it has
+chosen before it passes the message on (`PassingStep`); what it finds there when it is resumed is the answer
+(`take_over`), and where there is none, the outcome is unknown.
 """
 
 from __future__ import annotations
@@ -16,7 +20,7 @@ import msgspec
 from msgspec import Meta
 
 from lmos_actors.actors import Agent, Ref
-from lmos_actors.errors import ActionFailed, AgentError, AgentUnavailable
+from lmos_actors.errors import ActionFailed, AgentDied, AgentError, AgentUnavailable
 from lmos_actors.facades import (
     ChatAgent,
     ChatPart,
@@ -26,15 +30,20 @@ from lmos_actors.facades import (
     ToolCalled,
     ToolReturned,
     TurnBegan,
+    TurnDone,
     tool_of,
 )
+from lmos_actors.facades.chat import SESSION_EXPIRED
 
+from ._failures import OUTCOME_UNKNOWN, thinking_failure
 from ._tools import REPEATS, is_back, proper_name
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
-    from lmos_actors.facades import ChatTurn
+    from lmos_actors.facades import ChatTurn, Said
+
+    from ._steps import PassingStep
 
 HANDED_OVER: Final = "handed_over"
 """The member of the metadata of a message to an agent that a conversation was handed over to."""
@@ -143,6 +152,52 @@ async def pass_on(turn: ChatTurn, ref: Ref[Any], session: str | None, reason: st
     raise AssertionError("the last repeat returns or raises")
 
 
+async def last_said(ref: Ref[Any], session: str) -> tuple[float | None, int]:
+    """Return when the last message was said in a session of another agent, and how many there are.
+
+    None if that cannot be known.
+    """
+    try:
+        said: list[Said] = await ref.invoke(ChatAgent.history, session)
+    except AgentError as error:
+        return 0.0 if isinstance(error, ActionFailed) and error.code == SESSION_EXPIRED else None, 0
+    return (said[-1].at if said else 0.0), len(said)
+
+
+async def take_over(turn: ChatTurn, ref: Ref[Any], step: PassingStep) -> PassedOn:
+    """Wait for the answer to a message that an earlier life of this agent has passed on; say it.
+
+    Raises ActionFailed: that of the other agent's turn, or OUTCOME_UNKNOWN where there is no answer.
+    """
+    passed = PassedOn(step.session)
+    said: list[Said] = []
+    for left in range(REPEATS, -1, -1):
+        try:
+            said = await ref.invoke(ChatAgent.history, step.session, settled=True)
+            break
+        except AgentError as error:
+            if not isinstance(error, AgentUnavailable | AgentDied) or not left or not await is_back(ref):
+                break
+    answer = said[-1] if said and step.last is not None else None
+    # two messages may have one time; and a history that is full does not grow
+    is_new = answer is not None and (answer.at > (step.last or 0.0) or len(said) > step.count)
+    if answer is None or answer.role != "agent" or not is_new:
+        raise thinking_failure(
+            OUTCOME_UNKNOWN,
+            "the agent that the message was handed over to has not answered: it broke off, and may have done "
+            "its work or not",
+        )
+    await turn.say(answer.text)
+    for part in answer.parts:
+        await turn.say(part)
+    if answer.failed is not None:
+        raise thinking_failure(answer.failed.code, answer.failed.message)
+    passed.said = bool(answer.text or answer.parts)
+    if not passed.said:  # it has said nothing but that it hands back, which is not in the history
+        passed.back = "it is done"
+    return passed
+
+
 def depth_of(turn: ChatTurn) -> int:
     """Return how often a message has been handed over; what comes from outside may be anything."""
     said: Any = turn.metadata.get(HANDED_OVER)
@@ -172,6 +227,8 @@ async def _listen(turn: ChatTurn, items: AsyncIterator[Any], passed: PassedOn) -
                 await turn.say(piece)
         elif isinstance(item, ToolCalled | ToolReturned | MediaPiece) and _call_of(item) != hidden:
             await turn.show(item)
+        elif isinstance(item, TurnDone):
+            turn.is_cut = item.is_cut
 
 
 def _call_of(item: ToolCalled | ToolReturned | MediaPiece) -> str:

@@ -25,7 +25,7 @@ def messages_of(history: Sequence[Said]) -> list[Message]:
     """
     found: list[Message] = []
     for said in history:
-        text = _text(said.text, said.parts)
+        text = _text(said)
         if said.role == "user":
             found.append(UserMessage(text))
         elif text and found:
@@ -70,7 +70,7 @@ def first_kept(history: Sequence[Said], most: int) -> int:
     """
     place, characters = len(history), 0
     for at in range(len(history) - 1, -1, -1):
-        characters += len(_text(history[at].text, history[at].parts))
+        characters += len(_text(history[at]))
         if characters // CHARACTERS_OF_A_TOKEN > most:
             break
         if history[at].role == "user":
@@ -88,9 +88,12 @@ def transcript_of(messages: Sequence[Message]) -> str:
     return "\n\n".join(lines)
 
 
-def _text(text: str, parts: Sequence[ChatPart]) -> str:
-    notes = [part.text or _name_of(part) for part in parts]
-    return "\n".join([each for each in (text, *notes) if each])
+def _text(said: Said) -> str:
+    """Return all of a message that a model gets, as text."""
+    notes = [part.text or _name_of(part) for part in said.parts]
+    if said.failed is not None:
+        notes.append(f"[Not answered: {said.failed.message}]")
+    return "\n".join([each for each in (said.text, *notes) if each])
 
 
 def _name_of(part: ChatPart) -> str:

@@ -7,6 +7,7 @@ taken for whole: its clients say themselves where one was cut.
 
 from __future__ import annotations
 
+from itertools import count
 from math import inf
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -78,12 +79,16 @@ class ModelRequests:
     """The requests of one turn to a model."""
 
     def __init__(
-        self, model: Ref[Model], account: Account, say: Callable[[str], Awaitable[None]] | None
+        self,
+        model: Ref[Model],
+        account: Account,
+        say: Callable[[str], Awaitable[None]] | None,
+        begun: str = "",
     ) -> None:
         self._model = model
         self._account = account
         self._say = say
-        self.heard: list[str] = []
+        self.heard: list[str] = [begun] if begun else []
         """All text so far that was said as it came."""
 
     async def ask(self, request: ModelRequest) -> tuple[ModelMessage, ModelEnd]:
@@ -170,7 +175,7 @@ class ModelAnswer:
         if isinstance(item, ModelEnd):
             self.end = item
         elif isinstance(item, ToolRequest):
-            self._tools.append(item if item.id else msgspec.structs.replace(item, id=f"{len(self._tools)}"))
+            self._tools.append(self._with_own_id(item))
             self._room -= len(item.unreadable) or len(msgspec.json.encode(item.arguments))
         elif isinstance(item, Reasoning):
             self._reasoning.append(item)
@@ -183,6 +188,13 @@ class ModelAnswer:
                 BUDGET_EXCEEDED, "the answer of the model is longer than the budget allows"
             )
         return True
+
+    def _with_own_id(self, asked: ToolRequest) -> ToolRequest:
+        """Return a request with an id that no other one of the answer has: results are known by it."""
+        taken = {"", *(each.id for each in self._tools)}
+        if asked.id not in taken:
+            return asked
+        return msgspec.structs.replace(asked, id=next(f"{n}" for n in count() if f"{n}" not in taken))
 
     def message(self) -> ModelMessage:
         """Return what has come, as a message. Of an answer that is cut the last tool may be, too."""

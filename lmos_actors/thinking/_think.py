@@ -12,6 +12,10 @@ its own: a model is an agent that anybody may ask. What this one keeps true:
 - **Nothing is left running.** There is no task but those of a nursery around the tools of one answer. Who
   leaves cancels the stream of the model, and so its request, and all tools.
 - **A request is made again only if nothing of its answer was heard**, as where the model was restarted.
+- **It goes on where another process has ended.** What is passed to `record` is enough for that: the requests
+  of the model before the first tool begins, each result before the model gets it. A history that ends in
+  requests without a result says what was under way: that is not called again, and the model is told that its
+  outcome is unknown.
 """
 
 from __future__ import annotations
@@ -20,8 +24,8 @@ from typing import TYPE_CHECKING, Any, Final, Generic, cast
 
 import attrs
 import msgspec
-import trio
 
+from lmos_actors.approvals import standing_still
 from lmos_actors.llm import (
     Model,
     ModelMessage,
@@ -34,7 +38,7 @@ from ._answers import AnswerForm, NotAnAnswer, form_of
 from ._budget import Account, Budget, Spent, check_call, exceeded, is_last_call
 from ._failures import ANSWER_INVALID, ANSWER_REFUSED, thinking_failure
 from ._model_requests import ModelRequests
-from ._tool_calls import ToolCalls, ToolLimits
+from ._tool_calls import ToolCalls, ToolLimits, open_requests
 from ._tools import offer_of, read_tools
 
 if TYPE_CHECKING:
@@ -42,7 +46,7 @@ if TYPE_CHECKING:
 
     from lmos_actors.actors import Ref
     from lmos_actors.facades import Tool
-    from lmos_actors.llm import Message, ModelFile, StopReason
+    from lmos_actors.llm import Message, ModelFile, StopReason, ToolMessage
 
     from ._tools import Find, ToolSource
 
@@ -57,6 +61,11 @@ else:
 
 LAST_CALL: Final = "You cannot call tools any more. Answer now, with what you know."
 """What stands behind the instructions of the last request that the budget allows."""
+
+SHORTER: Final = "Your answer was cut off, as it was too long: be shorter. "
+"""Stands before what is wrong with an answer that was cut off."""
+
+IS_CUT: Final = "; it was cut off at its most tokens: raise max_tokens, of the model, the agent or the budget"
 
 
 @attrs.frozen
@@ -94,6 +103,8 @@ async def think(
     use: Callable[..., Awaitable[Any]] | None = None,
     find: Find | None = None,
     ending: Sequence[Tool] = (),
+    record: Callable[[Message], Awaitable[None]] | None = None,
+    begun: str = "",
     limits: ToolLimits = ToolLimits(),  # noqa: B008 -- frozen
     max_tokens: int | None = None,
     temperature: float | None = None,
@@ -107,21 +118,26 @@ async def think(
     (`turn.use`). `find` (`self.find`) finds agents that `tools` has the classes of. A request for one of the
     `ending` tools ends the thinking: it is for the caller to carry out.
 
-    Raises ActionFailed: BUDGET_EXCEEDED, ANSWER_INVALID, ANSWER_REFUSED, or a failure of the model; TypeError
-    or ValueError for tools, or a type, that cannot be used.
+    `record` is awaited with each message of the model that asks for tools, before they are called, and with
+    each result of a tool, before the model gets it; not with the answer. A later call, also of another
+    process, goes on from there if these are at the end of its `history`: a tool without a result is not
+    called then. The model is told that its outcome is unknown, and the same call is not made again unless the
+    tool is `repeatable`. What was used before is to be counted by `Account.count`; `begun` is the text that
+    was said before.
+
+    Raises what `record` raises, and ActionFailed: BUDGET_EXCEEDED, ANSWER_INVALID, ANSWER_REFUSED, or a
+    failure of the model; TypeError or ValueError for tools, or a type, that cannot be used.
     """
     account = budget if isinstance(budget, Account) else Account(budget)
     form = form_of(cast("Any", answer))
     prompts = [UserMessage(prompt, list(files))] if prompt or files else []
     if not prompts and not history:
         raise ValueError("there is nothing to think about: give a prompt, files or a history")
-    with trio.CancelScope(deadline=account.deadline):
-        known = await read_tools(tools, find, taken=[tool.name for tool in ending])
-        if twice := known.keys() & {tool.name for tool in ending}:
-            raise ValueError(f"two tools are named {min(twice)!r}: one of them ends the thinking")
+    with standing_still(account.clock), account.clock.scope(account.deadline):
+        known = await _read(tools, find, ending)
         loop = _Loop(
-            asking=ModelRequests(model, account, say if form.is_text else None),
-            calls=ToolCalls(known, account, limits, use),
+            asking=ModelRequests(model, account, say if form.is_text else None, begun),
+            calls=ToolCalls(known, account, limits, use, record),
             account=account,
             form=form,
             request=ModelRequest(
@@ -132,6 +148,14 @@ async def think(
         )  # fmt: skip
         return await loop.run(history, prompts)
     raise exceeded(f"{account.budget.seconds} s")
+
+
+async def _read(tools: Sequence[ToolSource], find: Find | None, ending: Sequence[Tool]) -> dict[str, Tool]:
+    """Return the tools by name, which are others than those that end the thinking. Raises ValueError."""
+    known = await read_tools(tools, find, taken=[tool.name for tool in ending])
+    if twice := known.keys() & {tool.name for tool in ending}:
+        raise ValueError(f"two tools are named {min(twice)!r}: one of them ends the thinking")
+    return known
 
 
 @attrs.frozen(kw_only=True)
@@ -149,11 +173,21 @@ class _Loop:
     async def run(self, history: Sequence[Message], said: list[Any]) -> Thought[Any]:
         """Go on until there is an answer. `said` is what was said after the history."""
         before, repaired = self.account.spent, False
+        added: list[Message] = []
+        if not said and (found := open_requests(history)) is not None:
+            asked = self._ending_of(found[0])
+            if asked is not None and not found[1]:
+                return Thought(None, (), Spent(), "tools", asked)
+            history, added = await self._settled(history, *found)
+        if not said:
+            self.calls.bar(history)
         while True:
             message, end = await self.asking.ask(self._next([*history, *said]))
             if message.text or message.tools:
                 said.append(message)
-            asked = next((each for each in message.tools if each.name in self.ends_with), None)
+            if message.tools:
+                await self.calls.record(message)
+            asked = self._ending_of(message)
             if message.tools and asked is None:
                 check_call(self.account)  # else tools would have effects that no answer could name
                 said += await self.calls.carry_out(message.tools)
@@ -163,12 +197,39 @@ class _Loop:
             except NotAnAnswer as error:
                 if end.reason == "refused":
                     raise thinking_failure(ANSWER_REFUSED, message.text or "the model refuses") from None
+                is_cut = end.reason == "length"
                 if repaired:
-                    raise thinking_failure(ANSWER_INVALID, str(error)) from None
+                    why = f"{error}{IS_CUT if is_cut else ''}"
+                    raise thinking_failure(ANSWER_INVALID, why) from None
                 repaired = True
-                said.append(UserMessage(error.to_model))
+                said.append(UserMessage(f"{SHORTER if is_cut else ''}{error.to_model}"))
                 continue
-            return Thought(answer, tuple(said), self.account.spent - before, end.reason, asked)
+            return Thought(answer, (*added, *said), self.account.spent - before, end.reason, asked)
+
+    async def _settled(
+        self, history: Sequence[Message], message: ModelMessage, results: list[ToolMessage]
+    ) -> tuple[list[Message], list[Message]]:
+        """Return a history that ends in requests for tools with a result for each, in their order.
+
+        And those that were added: of each tool that had none, that it broke off.
+        """
+        ordered: list[Message] = []
+        added: list[Message] = []
+        before = history[: len(history) - len(results)]
+        for request in message.tools:
+            known = (each for each in results if (each.id, each.name) == (request.id, request.name))
+            result = next(known, None)
+            if result is not None:
+                results.remove(result)
+            else:
+                result = self.calls.broken_off(request)
+                await self.calls.record(result)
+                added.append(result)
+            ordered.append(result)
+        return [*before, *ordered], added
+
+    def _ending_of(self, message: ModelMessage) -> ToolRequest | None:
+        return next((each for each in message.tools if each.name in self.ends_with), None)
 
     def _next(self, messages: list[Message]) -> ModelRequest:
         """Return the request of the next round; the last one that the budget allows says so."""

@@ -7,7 +7,10 @@ What it keeps true:
 - **The model is told of a failure, and of no more than others may know.** A failure that a tool declares, and
   a refusal of the runtime, it gets in words; of an exception that nobody declared it gets nothing.
 - **What may have happened is not repeated in silence.** After a tool whose outcome is not known the model
-  gets told so, and the same call of the same turn is not carried out again, unless a repeat does no more.
+  is told so, and the same call of the same turn is not carried out again, unless a repeat does no more.
+- **A result is recorded as its tool ends**, before the model gets it, and while others still run. So a tool
+  that was called and has no recorded result, when a later process goes on, may have done its work or not: it
+  is settled as such (`settle`).
 - **A model cannot crash an agent again and again.** A crash is a bug, and each one counts for the supervisor,
   which gives up after a few. So after one the other calls of that answer to that agent are not carried out,
   and after two none of the turn.
@@ -42,13 +45,14 @@ from lmos_actors.errors import (
     Unauthorized,
     nearest,
 )
-from lmos_actors.llm import Message, ToolMessage
+from lmos_actors.llm import Message, ModelMessage, ToolMessage
 
 from ._budget import admit_tool
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
+    from lmos_actors.approvals import Clock
     from lmos_actors.facades import Tool
     from lmos_actors.llm import ToolRequest
 
@@ -62,6 +66,14 @@ NOT_AGAIN: Final = "not called: its agent has crashed in this turn, which is a b
 
 _LOG: Final = logging.getLogger("lmos_actors")
 
+UNKNOWN: Final = (
+    "OutcomeUnknown: the tool broke off, and may have done its work or not. "
+    "Do not simply repeat it: find out, or say that it is not known."
+)
+UNKNOWN_REPEATABLE: Final = (
+    "OutcomeUnknown: the tool broke off, and may have done its work or not. It may be called again."
+)
+
 SHOWN: Final = 200
 """Characters of unreadable arguments that the model gets back."""
 
@@ -69,8 +81,8 @@ SHOWN: Final = 200
 class ToolLimits(Struct, frozen=True, omit_defaults=True):
     """Limits of the calls of tools.
 
-    At most `concurrency` tools are called at once, each has `seconds`, and of each result or error the model
-    gets at most `result_bytes`.
+    At most `concurrency` tools are called at once, each has `seconds` (which stand still while it waits for a
+    person's approval), and of each result or error the model gets at most `result_bytes`.
     """
 
     concurrency: Annotated[int, Meta(ge=1)] = 8
@@ -109,12 +121,17 @@ class ToolCalls:
         account: Account,
         limits: ToolLimits,
         use: Callable[..., Awaitable[Any]] | None,
+        record: Callable[[Message], Awaitable[None]] | None = None,
     ) -> None:
         self._crashes = {tool.agent or tool.name: _Crashes() for tool in tools.values()}
-        self._tools = {name: _limited(tool, limits, self._crashes_of(tool)) for name, tool in tools.items()}
+        self._tools = {
+            name: _limited(tool, limits, self._crashes_of(tool), account.clock)
+            for name, tool in tools.items()
+        }
         self._account = account
         self._most = limits.result_bytes
         self._use = use
+        self._record = record
         self._room = trio.CapacityLimiter(limits.concurrency)
         self._unknown: set[bytes] = set()
         """The calls of which it is not known what became of them."""
@@ -122,23 +139,63 @@ class ToolCalls:
         """The tools whose agents are not there."""
 
     async def carry_out(self, requests: Sequence[ToolRequest]) -> list[ToolMessage]:
-        """Carry out the requests of one answer; return their results, in the order of the requests."""
+        """Carry out the requests of one answer; return their results, in the order of the requests.
+
+        Raises what recording a result does: then the other tools are cancelled.
+        """
         results: list[ToolMessage | None] = [None] * len(requests)
         for crashes in self._crashes.values():
             crashes.is_new = False
 
-        async def one(place: int, request: ToolRequest) -> None:
-            async with self._room:
-                results[place] = await self._result(request)
+        failures: list[ActionFailed] = []
+
+        async def one(place: int, request: ToolRequest, why: str | None) -> None:
+            try:
+                if why is not None:
+                    result = ToolMessage(request.id, request.name, error=why)
+                    await self.record(result)
+                else:
+                    async with self._room:
+                        result = await self._result(request)
+                        await self.record(result)
+                results[place] = result
+            except ActionFailed as error:
+                failures.append(error)
+                nursery.cancel_scope.cancel("a result could not be recorded")
 
         async with trio.open_nursery() as nursery:
             for place, request in enumerate(requests):
                 why = self._refused(request)
-                if why is None:
-                    nursery.start_soon(one, place, request)
-                else:
+                if why is not None and self._record is None:
                     results[place] = ToolMessage(request.id, request.name, error=why)
+                else:
+                    nursery.start_soon(one, place, request, why)
+        if failures:
+            raise failures[0]
         return [result for result in results if result is not None]
+
+    async def record(self, message: Message) -> None:
+        """Record a message, where that is wanted."""
+        if self._record is not None:
+            await self._record(message)
+
+    def bar(self, messages: Sequence[Message]) -> None:
+        """Carry out no call again of which it is not known what became of it before."""
+        requests: dict[str, ToolRequest] = {}
+        for message in messages:
+            if isinstance(message, ModelMessage):
+                requests |= {each.id: each for each in message.tools}
+            elif isinstance(message, ToolMessage) and message.unknown:
+                tool, request = self._tools.get(message.name), requests.get(message.id)
+                if request is not None and (tool is None or not tool.repeatable):
+                    self._unknown.add(_key(request))
+
+    def broken_off(self, request: ToolRequest) -> ToolMessage:
+        """Return the result of a tool that was called, or was about to be, by a process that has ended."""
+        tool = self._tools.get(request.name)
+        again = tool is not None and tool.repeatable
+        text = UNKNOWN_REPEATABLE if again else UNKNOWN
+        return ToolMessage(request.id, request.name, error=text, unknown=not again)
 
     def _crashes_of(self, tool: Tool) -> _Crashes:
         return self._crashes[tool.agent or tool.name]
@@ -166,23 +223,24 @@ class ToolCalls:
             else:
                 result = await self._use(tool, **request.arguments)
         except ToolFailed as error:
-            if not tool.repeatable and _is_unknown(error.__cause__):
+            unknown = not tool.repeatable and _is_unknown(error.__cause__)
+            if unknown:
                 self._unknown.add(_key(request))
             if isinstance(error.__cause__, NotFound) and request.name not in self._missing:
                 self._missing.add(request.name)
                 _LOG.warning("the tool %r cannot be called: %s", request.name, error.__cause__)
             reason = _cut(_reason_for_model(error).encode(errors="replace").decode(), self._most)
-            return ToolMessage(request.id, request.name, error=reason)
+            return ToolMessage(request.id, request.name, error=reason, unknown=unknown)
         return ToolMessage(request.id, request.name, result)
 
 
-def _limited(tool: Tool, limits: ToolLimits, crashes: _Crashes) -> Tool:
+def _limited(tool: Tool, limits: ToolLimits, crashes: _Crashes, clock: Clock) -> Tool:
     """Return a tool with limits: a deadline, results that are cut, and no calls of an agent that crashes."""
 
     async def call(given: Mapping[str, Any]) -> Any:
         if crashes.bar_calls():
             raise ToolFailed(tool.name, NOT_AGAIN)
-        with trio.move_on_after(limits.seconds) as scope:
+        with clock.scope(trio.current_time() + limits.seconds) as scope:
             crashes.calls[scope] = None
             try:
                 result = await tool.call(given)
@@ -205,6 +263,21 @@ def _limited(tool: Tool, limits: ToolLimits, crashes: _Crashes) -> Tool:
         raise ToolFailed(tool.name, str(late)) from late
 
     return attrs.evolve(tool, call=call)
+
+
+def open_requests(history: Sequence[Message]) -> tuple[ModelMessage, list[ToolMessage]] | None:
+    """Return the requests for tools in which a history ends, and the results that stand behind them.
+
+    None for a history that ends otherwise.
+    """
+    results: list[ToolMessage] = []
+    for message in reversed(history):
+        if isinstance(message, ModelMessage) and message.tools:
+            return message, results[::-1]
+        if not isinstance(message, ToolMessage):
+            break
+        results.append(message)
+    return None
 
 
 def _key(request: ToolRequest) -> bytes:
@@ -232,10 +305,7 @@ def _reason_for_model(error: ToolFailed) -> str:
     if cause is None:
         return error.reason
     if isinstance(cause, OutcomeUnknown | AgentDied) and _is_unknown(cause):
-        return (
-            "OutcomeUnknown: the tool broke off, and may have done its work or not. "
-            "Do not simply repeat it: find out, or say that it is not known."
-        )
+        return UNKNOWN
     if isinstance(cause, DeadlineExceeded):
         return f"no answer within {cause.seconds:g} s: it was broken off, and may have done its work or not"
     if isinstance(cause, ActionFailed):

@@ -6,6 +6,7 @@ become tools, by its class or its description. A chat agent is one tool: the mod
 the answer. The tools of an MCP server, a ref or `mcp(...)`, become tools. The names are those of the
 functions and actions; where two are the same, that of the agent stands before them. The names of an MCP
 server are a stranger's: they never take the place of another tool, and get a number where nothing else helps.
+`MEMORY_TOOLS` are those of a turn's own user.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ from lmos_actors.facades import ChatAgent, Tool, TurnBegan, TurnDone, tool_of
 from lmos_actors.llm import ToolOffer
 from lmos_actors.mcp import McpSource, is_mcp_server, tools_of_server
 
+from ._memory_tools import MemoryTools
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
@@ -37,7 +40,14 @@ if TYPE_CHECKING:
     from lmos_actors.facades import ChatTurn
 
 ToolSource: TypeAlias = (
-    Tool | Callable[..., Any] | Ref[Any] | type[Agent] | ConsumedThing | McpSource | tuple[Any, ...]
+    Tool
+    | Callable[..., Any]
+    | Ref[Any]
+    | type[Agent]
+    | ConsumedThing
+    | McpSource
+    | MemoryTools
+    | tuple[Any, ...]
 )
 """A source of tools: see the essay of this file."""
 
@@ -161,6 +171,8 @@ def _named(source: Any, find: Find | None) -> Iterator[_Named]:
         yield _Named(source)
     elif isinstance(source, _ServerTools):
         yield from (_Named(tool, source.name, foreign=True) for tool in source.tools)
+    elif isinstance(source, MemoryTools):
+        raise TypeError("MEMORY_TOOLS is for the tools of a ThinkingAgent: give memory_tools(memories)")
     elif isinstance(source, McpSource):
         raise TypeError("mcp(...) is for the tools of a ThinkingAgent: start McpServer, and give its ref")
     elif _server_in(source, find) is not None:

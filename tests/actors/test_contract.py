@@ -138,6 +138,13 @@ def test_an_affordance_that_is_only_declared() -> None:
             units: Property[str] = "celsius"
 
 
+def test_an_event_of_trio_is_a_field_as_others_are() -> None:
+    class Waiting(Agent):
+        may: trio.Event
+
+    assert not Waiting(may=trio.Event()).may.is_set()
+
+
 @pytest.mark.parametrize(
     "name",
     ["find", "stop", "nursery", "send", "log", "start", "become", "link", "random", "now", "ref", "path"],

@@ -772,6 +772,7 @@ async def test_the_message_of_a_durable_agent_is_a_dead_letter(virtual_clock: Vi
         assert node.waiting_graph().edges == ()
 
 
+@pytest.mark.filterwarnings("ignore::lmos_actors.errors.UnkeptRunWarning")
 async def test_requests_with_a_key_wait_as_others_do(virtual_clock: VirtualClock) -> None:
     class Kept(Agent, durable=True, serial=True, mailbox=TIGHT):
         count: int = 0

@@ -187,6 +187,10 @@ async def test_without_security_this_machine_decides_if_that_is_allowed(scheme: 
         ("127.0.0.1:5000", {"forwarded": "for=192.0.2.1"}, False),
         ("127.0.0.1:5000", {"via": "1.1 proxy"}, False),
         ("127.0.0.1:5000", {"x-real-ip": "192.0.2.1"}, False),
+        ("127.0.0.1:5000", {"x-forwarded-host": "agents.example"}, False),
+        ("127.0.0.1:5000", {"x-forwarded-proto": "https"}, False),
+        ("127.0.0.1:5000", {"cf-connecting-ip": "192.0.2.1"}, False),
+        ("127.0.0.1:5000", {"user-agent": "curl"}, True),
     ],
 )
 def test_what_counts_as_this_machine(peer: str, headers: dict[str, str], may: bool) -> None:

@@ -22,6 +22,7 @@ from tests.benchmarks import (
     limits_wire,
     links,
     listening,
+    memories,
     models,
     ours,
     relay,
@@ -182,6 +183,18 @@ def _durable_cases() -> Iterator[Case]:
     yield Case("durable-replay", what, on_store(durable.replay), 100_000, 20, None, bare)
     what, memory = "bytes per idle kept agent", on_store(durable.memory)
     yield Case("durable-memory", what, memory, 20_000, 20, None, unit=" bytes", less_is_better=True)
+
+
+def _memory_cases() -> Iterator[Case]:
+    """What agents remember, in a SQLite file with its index, and without a store."""
+    what, program = "texts remembered, one identity", memories.in_file(memories.remembered)
+    yield Case("memories-remember", what, program, 1_000, 3, None)
+    for name, what, program, n in (
+        ("", "a question among 1,000 texts", memories.in_file(memories.recalled, 0), 1_000),
+        ("-1k", "the same, with 1,000 other identities", memories.in_file(memories.recalled, 1_000), 1_000),
+        ("-scan", "the same, without a store", memories.in_memory(memories.recalled, 0), 1_000),
+    ):
+        yield Case(f"memories-recall{name}", what, program, n, 3, None, unit=" ms", less_is_better=True)
 
 
 def _redis_cases() -> Iterator[Case]:
@@ -540,6 +553,7 @@ CASES = {
         *_wire_cases(),
         *_directory_cases(),
         *_durable_cases(),
+        *_memory_cases(),
         *_redis_cases(),
         *_web_cases(),
         *_chat_cases(),

@@ -217,10 +217,65 @@ def test_each_line_of_a_pipe_is_a_message_of_one_conversation(url: str, folder: 
         "agent: 1: hello",
         "you: order 17",
         "agent: Order 17 is sent.",
-        "you: refuse",
         "3: bye",
     ]
     assert "CLOSED: come back tomorrow" in ran.stderr
+
+
+def test_a_client_that_comes_back_finds_what_was_said(url: str, folder: Path) -> None:
+    frames = [json.loads(line) for line in chat(folder, url, "-m", "hello", "--json")[1].splitlines()]
+    session = frames[-1]["session_id"]
+    code, out, _ = chat(folder, url, "-m", "/history", "--session", session)
+    assert (code, out) == (0, "you: hello\nagent: 1: hello\n")
+    code, out, err = chat(folder, url, "-m", "/history", "--session", "unknown")
+    assert (code, out) == (0, "")
+    assert "SESSION_EXPIRED" in err
+
+
+def test_a_session_that_is_not_there_is_named(url: str, folder: Path) -> None:
+    code, out, err = chat(folder, url, "-m", "hello", "--session", "summer")
+    assert (code, out) == (0, "1: hello\n")
+    assert err.startswith("there is no session 'summer'; this is a new one, ")
+
+
+SLOW = '''
+import trio
+from lmos_actors.facades import ChatAgent
+
+
+class Desk(ChatAgent):
+    """Takes long."""
+
+    async def reply(self, turn):
+        yield "well, "
+        await trio.sleep_forever()
+'''
+
+
+def test_a_client_that_is_cut_off_learns_how_to_come_back(folder: Path) -> None:
+    (folder / "slow.py").write_text(SLOW, encoding="utf-8")
+    serving = [*command("")[:-2], "serve", "slow.py:Desk", "--omnia", "--listen", "ws://127.0.0.1:0"]
+    with subprocess.Popen(serving, stdout=subprocess.PIPE, cwd=folder, env=surroundings()) as server:
+        try:
+            assert server.stdout is not None
+            url = json.loads(server.stdout.readline())["url"]
+            while json.loads(server.stdout.readline())["event"] != "ready":
+                pass
+            with subprocess.Popen(
+                command(url, "-m", "slow"),
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                cwd=folder,
+                env=surroundings(),
+            ) as client:
+                assert client.stdout is not None
+                assert client.stdout.read(6) == b"well, "
+                server.kill()
+                _, err = client.communicate(timeout=PATIENCE)
+        finally:
+            server.kill()
+    assert client.returncode == 3
+    assert re.search(r"; to go on: --session [0-9a-f-]{36}\n", err.decode())
 
 
 # ---- on a terminal

@@ -344,3 +344,31 @@ def test_help_teaches(call: Call) -> None:
     assert call().code == 0
     for verb in ("ls", "show", "export", "import", "check", "backup"):
         assert f"lmos-actors state {verb}" in call(verb, "--help").out
+
+
+def test_turns_in_progress_are_listed(call: Call) -> None:
+    kept = b'{"text":"Order 2 chairs.","at":1700000000.0,"resumed":1}'
+    store = SqliteStore("node.db")
+    store.open()
+    store.commit(
+        [
+            [
+                Put("chat turns", "buyer\0ann%2F1\0s-1", kept),
+                Put("chat steps", "buyer\0ann%2F1\0s-1\x000000000001", b"1"),
+                Put("chat turns", "buyer\0\0s-2", b"broken"),
+                Put("chat turns", "foreign", b'{"is_too_large":true}'),
+            ]
+        ],
+        "process",
+    )
+    store.close()
+    assert call("turns", "node.db").out == (
+        "1970-01-01 00:00:00Z  buyer - s-2  it cannot be read  \n"
+        "2023-11-14 22:13:20Z  buyer ann/1 s-1  1 steps, resumed 1 times  Order 2 chairs.\n"
+        "1970-01-01 00:00:00Z  foreign -   it has recorded more than is kept  \n"
+    )
+    _, turn, _ = json.loads(call("turns", "node.db", "--json").out)
+    assert turn == {
+        "agent": "buyer", "owner": "ann/1", "session": "s-1", "began": 1700000000.0, "resumed": 1, "steps": 1,
+        "text": "Order 2 chairs.", "wrong": "",
+    }  # fmt: skip

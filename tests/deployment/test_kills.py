@@ -288,7 +288,7 @@ def test_the_stories_reach_every_state_and_step() -> None:
 def test_who_is_killed_at_any_state_change_is_back_with_the_next_up(name: str, victim: Victim) -> None:
     found = cases(name, victim, has_fleet=False)
     assert found
-    for change in some(found, of=3):
+    for change in some(found, of=4):
         killed(name, victim, change, has_fleet=False)
 
 

@@ -356,6 +356,26 @@ async def test_sessions_outlive_their_process(place: Place, tmp_path: Path) -> N
             await said(desk, "again", other)
 
 
+@pytest.mark.parametrize("id", ["", "x" * 201, "a\0b", "\0", "a\x01", "a\n"])
+async def test_an_id_of_a_session_is_printable(id: str, tmp_path: Path) -> None:
+    """One with a separator of the keys of a store would keep the agent from ever starting again."""
+    store = f"sqlite:{tmp_path / 'chats.db'}"
+    for _ in range(2):
+        async with open_node(store=store) as node:
+            desk = await node.start(Desk)
+            for verb in (Desk.chat, Desk.converse):
+                streams: dict[str, Any] = {} if verb is Desk.chat else {"answers": _nothing()}
+                with pytest.raises(ActionFailed, match="1 to 200 printable characters"):
+                    async with desk.stream(verb, content="hi", session=id, new=True, **streams) as items:
+                        assert [item async for item in items]
+            assert await said(desk, "hi", (await said(desk, "hi"))[0])
+
+
+async def _nothing() -> AsyncIterator[ClientAnswer]:
+    for each in ():
+        yield each
+
+
 @pytest.mark.parametrize("text", ["", None])
 def test_a_message_has_content(text: str | None) -> None:
     async def main() -> None:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import trio
+from mcp.server.lowlevel import Server
+from mcp_types import ListResourcesResult, Resource
 from starlette.responses import JSONResponse, Response
 
 from lmos_actors import ActionFailed, open_node
@@ -50,6 +52,17 @@ async def test_a_server_at_a_url_is_used() -> None:
                 if now[-1].name == "fail_again":
                     break
         assert not node.crash_reports
+
+
+async def test_a_server_without_templates_of_resources_is_used() -> None:
+    async def listed(*_: Any) -> ListResourcesResult:
+        return ListResourcesResult(resources=[Resource(uri="note://x", name="x")])
+
+    server: Server[Any] = Server("plain", on_list_resources=listed)
+    app = server.streamable_http_app()
+    async with server.session_manager.run(), open_door(app) as door, open_node() as node:
+        used = await node.start(McpServer, url=door.url)
+        assert [each.uri for each in await used.read(McpServer.resources)] == ["note://x"]
 
 
 async def test_a_call_that_is_cancelled_is_cancelled_there() -> None:

@@ -64,7 +64,7 @@ def test_agents_are_named_after_their_class():
         async with open_test_node() as node:
             refs = [await node.start(Weather) for _ in range(3)]
             assert [ref.path for ref in refs] == ["weather", "weather-2", "weather-3"]
-            assert (await node.start(HTTPGate)).path == "httpgate"
+            assert (await node.start(HTTPGate)).path == "http-gate"
             made = await node.start(Weather, units="celsius")
             assert await made.invoke(Weather.sky) == "celsius on weather-4"
             await node.start_child(child("weather-6", Weather))

@@ -228,6 +228,12 @@ BREAKS = [
         ("self.balance += amount", "pass", "never none_is_lost"),
     ),
     *breaks(
+        "tea",
+        "tea",
+        ('guest = turn.metadata.get("guest")', "guest = None", "check answer ben-asks"),
+        ("tools = (MEMORY_TOOLS,)", "tools = ()", "that is offered"),
+    ),
+    *breaks(
         "voice",
         "voice",
         ("if speaks:", "if True:", "expect items"),
@@ -348,7 +354,7 @@ def take(world: str, folder: Path) -> str:
     return f"{world}.yaml"
 
 
-@pytest.mark.parametrize("broken", some(BREAKS, of=5), ids=lambda broken: broken.name)
+@pytest.mark.parametrize("broken", some(BREAKS, of=7), ids=lambda broken: broken.name)
 def test_a_broken_agent_fails(tmp_path: Path, run: Run, broken: Break) -> None:
     module = tmp_path / f"agents/{broken.module}.py"
     text = module.read_text(encoding="utf-8")

@@ -434,6 +434,7 @@ WRONG = [
     ),
     ('    contains: "$(vars.city)"\n', "    contains: a\n    within: 1s\n", "there is nothing to wait for"),
     ("{regex: a+, contains: a}", "{regex: a(}", "is not a regular expression"),
+    ("{regex: a+, contains: a}", "[a]", "saw a list; write {eq: [...]}"),
     ("{regex: a+, contains: a}", "{}", "a condition without anything"),
     ("{regex: a+, contains: a}", "{regx: a+}", 'unknown key "regx", did you mean "regex"?'),
     ("$.output.n: {", "n: {", "begins with $"),

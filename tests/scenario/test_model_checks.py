@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lmos_actors.scenario.format import load_scenario
-from tests.scenario.project import Project
+from tests.scenario.project import Project, story
 from tests.scenario.thinkers import (
     LOOK_UP,
     SHIPPED,
@@ -369,6 +369,15 @@ def test_agents_that_are_tools_of_another_are_used(project: Project) -> None:
     assert result.judged[0].saw == 'called: look_up {"number": 17}'
     file = project.root / "story.yaml"
     assert [note.message for note in load_scenario(file).notes] == []
+    del cast["desk"]["args"]  # it finds the model
+    passes(project, steps, cast, **tools(called=["look_up"]))
+    assert [note.message for note in load_scenario(file).notes] == []
+    cast["desk"]["args"] = {"model": "$(agents.model)"}
+    cast["spare"] = cast["model"]
+    project.write("story.yaml", story(*steps, agents=cast))
+    assert [note.message for note in load_scenario(file).notes] == [
+        'nothing in the file names the agent "spare"; perhaps Tooled finds it'
+    ]
 
 
 def test_a_step_and_an_agent_of_one_name_are_told_apart(project: Project) -> None:

@@ -81,10 +81,10 @@ def verdicts(results: list[RunResult]) -> list[Any]:
 
 @pytest.mark.parametrize("name", [file.stem for file in FILES if file.stem not in NOT_OVER_A_WIRE])
 def test_the_verdict_is_the_same_over_simulated_streams(name: str) -> None:
-    settings = WIRE.get(name, {})
-    near, far = near_runs(name, **settings), runs(name, "wire", settings)
-    assert verdicts(far) == verdicts(near)
-    assert all(run.ok for run in far)
+    """That each of them passes in memory, with all its checks, is shown by `test_shipped`."""
+    for run in runs(name, "wire", WIRE.get(name, {})):
+        assert (run.ended, run.failures, run.ok) == ("passed", (), True)
+        assert run.checks_passed == run.checks > 0
 
 
 @pytest.mark.slow

@@ -435,7 +435,9 @@ def test_cors_headers_of_an_allowed_page() -> None:
     shown = request(origin="https://App.example")
     assert dict(guard.cors(shown)) == {
         b"access-control-allow-origin": b"https://App.example",
-        b"access-control-expose-headers": b"ETag, Link, Location, Retry-After, WWW-Authenticate",
+        b"access-control-expose-headers": (
+            b"ETag, Link, Location, Mcp-Session-Id, Retry-After, WWW-Authenticate"
+        ),
         b"vary": b"Origin",
     }
     assert dict(guard.cors(request())) == {b"vary": b"Origin"}  # caches must know

@@ -51,6 +51,7 @@ class Billing(ChatAgent):
             return
         if turn.parts:
             await turn.say(f"{len(await turn.read(turn.parts[0]))} bytes. ")
+        turn.is_cut = "all" in turn.text
         await turn.use(tool_of(count), n=1)
         reason = turn.metadata["handed_over"]["reason"]
         await turn.say(f"Bill {turn.memory['turns']} ({reason}).")
@@ -99,6 +100,15 @@ def test_the_other_agent_answers_from_then_on() -> None:
     assert len(log.asked) == 2
     (offer,) = log.asked[0].tools
     assert (offer.name, offer.description) == ("billing", "For bills.")
+
+
+def test_an_answer_that_is_cut_is_so_for_the_user_too() -> None:
+    async def talk(node: Node, agent: Ref[Any]) -> None:
+        session, items = await said(agent, "all my bills?")
+        assert items[-1].is_cut
+        assert not (await said(agent, "my bill?", session))[1][-1].is_cut
+
+    play([OVER], talk)
 
 
 def test_it_hands_back_when_it_is_done() -> None:

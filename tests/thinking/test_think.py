@@ -287,6 +287,17 @@ def test_a_tool_whose_arguments_were_cut_off_is_not_called() -> None:
     assert not calls
 
 
+@pytest.mark.parametrize(("given", "ids"), [(["x", "x"], ["x", "0"]), (["0", "", "0"], ["0", "1", "2"])])
+def test_requests_of_one_answer_have_different_ids(given: list[str], ids: list[str]) -> None:
+    """Else a turn that is resumed could take the result of one for that of another."""
+    asked = [wants("add", id, a=1, b=place) for place, id in enumerate(given)]
+    log, _ = thinking([[*asked, ModelEnd("tools")], "Three."], tools=[add])
+    said, *results = log.asked[1].messages[1:]
+    assert isinstance(said, ModelMessage)
+    assert [each.id for each in said.tools] == ids
+    assert results == [ToolMessage(id, "add", 1 + place) for place, id in enumerate(ids)]
+
+
 def test_a_tool_and_one_that_ends_have_different_names() -> None:
     with pytest.raises(ValueError, match="two tools are named 'add': one of them ends the thinking"):
         thinking(["x"], tools=[add], ending=[tool_of(add)])

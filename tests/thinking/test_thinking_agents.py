@@ -101,6 +101,50 @@ def test_an_answer_comes_in_pieces() -> None:
     assert [offer.name for offer in request.tools] == ["forecast", "measure", "look_up"]
 
 
+CUT = [TextDelta("Once upon a"), ModelEnd("length")]
+
+
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
+        ({}, "Once upon a\n\n[This answer is cut off: it has reached the limit of its length.]"),
+        ({"cut_off": "[...]"}, "Once upon a\n\n[...]"),
+        ({"cut_off": ""}, "Once upon a"),
+    ],
+)
+def test_an_answer_that_is_cut_says_so(fields: dict[str, str], text: str) -> None:
+    async def go_on(agent: Ref[Any]) -> tuple[list[Any], list[Any]]:
+        session, items = await said(agent)
+        return items, (await said(agent, "Go on.", session))[1]
+
+    model, (first, second) = play([CUT, "time."], go_on, cls=Plain, **fields)
+    assert (first[-1].text, first[-1].is_cut) == (text, True)
+    assert "".join(item.text for item in first if isinstance(item, TextChunk)) == text
+    assert model.asked[1].messages[1] == ModelMessage(text)
+    assert (second[-1].text, second[-1].is_cut) == ("time.", False)
+
+
+def test_a_structured_answer_that_is_cut_is_asked_for_again_but_shorter() -> None:
+    class Town(Struct):
+        name: str
+
+    async def failed(agent: Ref[Any]) -> Any:
+        with pytest.raises(ActionFailed, match="ANSWER_INVALID") as caught:
+            await said(agent)
+        return caught.value
+
+    cut = [TextDelta('{"name": "Bo'), ModelEnd("length")]
+    model, error = play([cut], failed, cls=Plain, answer=Town)
+    assert "it was cut off at its most tokens: raise max_tokens" in str(error)
+    assert (
+        model.asked[1]
+        .messages[-1]
+        .text.startswith("Your answer was cut off, as it was too long: be shorter. ")
+    )
+    whole, (_, items) = play([cut, '{"name": "Bonn"}'], said, cls=Plain, answer=Town)
+    assert (items[-1].text, items[-1].is_cut, len(whole.asked)) == ('{"name":"Bonn"}', False, 2)
+
+
 def test_tools_are_actions_of_agents_and_functions() -> None:
     answers = [[wants("forecast", city="Bonn"), wants("look_up", "2", number=17), ModelEnd("tools")], "Fine."]
     model, (_, items) = play(answers, said, Weather)

@@ -19,6 +19,7 @@ from lmos_actors import (
     Secret,
     SupervisorSpec,
     action,
+    describe,
     open_node,
     sibling,
     simulate,
@@ -70,6 +71,13 @@ class Stock(Agent):
     def look_up(self, article: str) -> int:
         """Return how many there are."""
         return 3
+
+
+class Warehouse(Agent, rename="camel"):
+    @action
+    def look_up(self, article_number: int, in_store: str = "Rome") -> str:
+        """Return where an article is."""
+        return f"{article_number} in {in_store}"
 
 
 class Card(Struct, frozen=True):
@@ -154,6 +162,30 @@ def test_tools_of_one_name_have_that_of_their_agent_before_it() -> None:
             assert await found["stock_look_up"].call({"article": "cup"}) == 3
             with pytest.raises(ValueError, match="two tools are named 'add'"):
                 tools_of([add, tool_of(add)])
+
+    simulate(main)
+
+
+def test_arguments_have_the_names_of_the_description() -> None:
+    async def main() -> None:
+        async with open_node() as node:
+            warehouse = await node.start(Warehouse)
+            (tool,) = tools_of([warehouse]).values()
+            described = (describe(Warehouse).actions or {})["lookUp"].input or {}
+            assert (tool.name, tool.schema["required"]) == ("lookUp", described["required"])
+            assert (
+                list(tool.schema["properties"])
+                == list(described["properties"])
+                == [
+                    "articleNumber",
+                    "inStore",
+                ]
+            )
+            assert await tool.call({"articleNumber": 7, "inStore": "Oslo"}) == "7 in Oslo"
+            # as code writes them
+            assert await tool_of(warehouse, Warehouse.look_up).call({"article_number": 7}) == "7 in Rome"
+            with pytest.raises(ToolFailed, match=r"missing required field `articleNumber`"):
+                await tool.call({})
 
     simulate(main)
 

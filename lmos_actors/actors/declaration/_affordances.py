@@ -252,6 +252,7 @@ class _ActionHandle:
         self.__doc__ = fn.__doc__
         self.options = options
         self.name = options.name or fn.__name__
+        self.wire_names: dict[str, str] = {}  # of parameters that are renamed
 
     def __get__(self, instance: Any, owner: Any) -> Any:
         return self if instance is None else self.__wrapped__.__get__(instance, owner)

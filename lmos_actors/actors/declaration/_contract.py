@@ -310,6 +310,7 @@ class _Compiler:
                 f"{self.cls.__name__}.{name}: the input stream {streamed!r} is for an async def, "
                 f"a def is one step"
             )
+        handle.wire_names = {p.name: p.wire_name for p in params if p.name != p.wire_name}
         self.contract.actions[wire] = handle
         disable_ki_protection(fn)
         self.contract.table[wire] = Operation(

@@ -122,9 +122,14 @@ def _outermost(hint: Any) -> str:
     return hint.strip("'\"").partition("[")[0].rpartition(".")[2] if isinstance(hint, str) else ""
 
 
+def _is_foreign(hint: Any) -> bool:
+    """Return whether an annotation kept as text is one of others, without a type of values: `trio.Event`."""
+    return isinstance(hint, str) and "." in hint and "[" not in hint
+
+
 def _maker_of(hint: Any) -> str | None:
     """Return what an annotation of an affordance has to be followed by, None for plain state."""
-    text = _outermost(hint)
+    text = "" if _is_foreign(hint) else _outermost(hint)
     if get_origin(hint) is Property or text == "Property":
         return "prop(default=...)"
     return "event()" if get_origin(hint) is Event or text == "Event" else None

@@ -388,7 +388,11 @@ def state_form(cls: Any, namespace: Mapping[str, Any]) -> StateForm:
     converter = state_converter()
     hints = annotations_of(cls, {**namespace, cls.__name__: cls})
     members: list[_Member] = []
-    declared = {"_slot", "_behaviour", "_history"}  # which every agent may have
+    ephemeral: set[str] = set()
+    bases: tuple[type, ...] = cls.__mro__
+    for base in bases:
+        ephemeral.update(vars(base).get("_ephemeral", ()))  # of classes of this package
+    declared = {"_slot", "_behaviour", "_history", *ephemeral}  # the first three every agent may have
     for field in attrs.fields(cls):
         hint, attribute = hints.get(field.name), field.name
         static = inspect.getattr_static(cls, field.name, None)
@@ -396,7 +400,8 @@ def state_form(cls: Any, namespace: Mapping[str, Any]) -> StateForm:
             hint, attribute = (get_args(hint) or (hint,))[0], static.hidden
         declared.add(attribute)
         secrecy = secrecy_of(hint)
-        if field.metadata.get(EPHEMERAL) or field.repr is False or secrecy == WHOLE:
+        is_ephemeral = field.metadata.get(EPHEMERAL) or field.name in ephemeral
+        if is_ephemeral or field.repr is False or secrecy == WHOLE:
             continue
         try:
             check_type(hint, converter, f"{cls.__name__}.{field.name}")

@@ -35,6 +35,8 @@ from ._mailbox import DONE, RUNNING, Envelope, Stashed
 from ._operation import RUN, STREAM, Operation
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ._input_streams import ItemGate
     from ._mailbox import Mark, Request
     from ._observers import Feed
@@ -71,8 +73,8 @@ class Run:
     """One invocation of an `async def` or stream action, from hand-over to the end of its coroutine."""
 
     __slots__ = (
-        "agent", "args", "begun", "cancelled", "envelope", "op", "progress_feed", "runner", "sender",
-        "settled", "slot",
+        "agent", "args", "at_withdrawal", "begun", "cancelled", "envelope", "op", "progress_feed", "runner",
+        "sender", "settled", "slot",
     )  # fmt: skip
 
     def __init__(self, slot: Any, envelope: Envelope) -> None:
@@ -85,6 +87,7 @@ class Run:
         self.settled = False
         self.begun = False  # whether a line of the handler has run
         self.cancelled = False
+        self.at_withdrawal: Callable[[], object] | None = None  # see `on_caller_left`
         self.runner: Runner | None = None
         self.progress_feed: Feed[Any] | None = getattr(envelope, "feed", None)
         envelope.phase = RUNNING
@@ -212,13 +215,22 @@ class Run:
             async for item in items:
                 value = self.op.result(item)
                 if put is not None:
-                    if self.slot.output_gate is not None and self.slot.output_gate.waits_in_runs:
-                        await self.slot.output_gate.wait_kept()
+                    gate = self.slot.output_gate
+                    if gate is not None and gate.waits_in_runs and not is_provisional(item):
+                        await gate.wait_kept()
                     await put(value)
                     if self.envelope.trace is not None:
                         self.slot.rt.note("item", self.envelope, value=value)
         finally:
             await _close(items)
+
+
+def is_provisional(item: object) -> bool:
+    """Return whether an item leaves before what was changed before it is kept, as its class says.
+
+    A later item of its stream, which waits, says that all of them hold.
+    """
+    return getattr(item, "is_provisional", False) is True
 
 
 async def _close(items: Any) -> None:

@@ -15,7 +15,7 @@ from trio.lowlevel import enable_ki_protection
 
 from lmos_actors.errors import DeadlineExceeded
 
-from ..messages._invocation import running_gate
+from ..messages._invocation import CURRENT, running_gate
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping
@@ -31,6 +31,18 @@ async def wait_kept(turns: Turns) -> None:
     """
     if turns.durables and (gate := running_gate(turns)) is not None and gate.waits_in_runs:
         await gate.wait_kept()
+
+
+async def keep_whole() -> None:
+    """Have what a run of a serial durable agent has changed kept now, and wait for that.
+
+    The run says that the state is whole, as at its end, though it goes on. Nothing elsewhere: other durable
+    agents wait before each thing that they put out.
+    """
+    run = CURRENT.get()
+    gate = None if run is None else run.slot.output_gate
+    if gate is not None and not gate.waits_in_runs:
+        await gate.keep_whole()
 
 
 async def _wait_kept(link: Link, seconds: float | None) -> float | None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import attrs
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Mapping
+    from collections.abc import Callable, Coroutine, Mapping
     from contextlib import AbstractAsyncContextManager
 
     from .._runtime import Runtime, Turns
@@ -34,8 +34,9 @@ class Attempt:
 class Invocation:
     """A call or a stream that is to be opened: what is invoked with what, for how many seconds at most.
 
-    A server of this node says with `principal` on whose behalf it asks, which agents read from
-    `current_request()`, and with `trace` what came with the request: its `traceparent` and `tracestate`.
+    A server of this node says with `principal` on whose behalf it asks, and with `allows` what that client
+    may do, which agents read from `current_request()`; with `trace` what came with the request: its
+    `traceparent` and `tracestate`.
     """
 
     key: str
@@ -45,6 +46,7 @@ class Invocation:
     stream: bool = False
     principal: str | None = None
     trace: tuple[str | None, str | None] | None = None
+    allows: Callable[[str, Any], bool] | None = None
 
 
 class Link(Protocol):

@@ -29,6 +29,7 @@ from ..messages._output_queue import OutputQueue
 from ..refs._ref import STREAM_CREDIT, CallStatus
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Self
 
     from lmos_actors._core import Timer
@@ -41,8 +42,8 @@ class LocalCall(Envelope):
     """An invocation whose consumer may look at it before it ends; see `Call`."""
 
     __slots__ = (
-        "_done", "_error", "_timer", "_value", "_waiting", "cancelled", "deadline", "feed", "principal",
-        "reason", "sources", "stood_in_line",
+        "_done", "_error", "_timer", "_value", "_waiting", "allows", "cancelled", "deadline", "feed",
+        "principal", "reason", "sources", "stood_in_line",
     )  # fmt: skip
 
     holds_sender = False  # that waits only in `result` and the like
@@ -60,6 +61,7 @@ class LocalCall(Envelope):
         self.reason: str | None = None
         self.deadline: float | None = None
         self.principal: str | None = None
+        self.allows: Callable[[str, Any], bool] | None = None
         self.feed: Feed[Any] = Feed(slot.rt.timers, conflate=True)
         self.feed.call = self
 
@@ -111,7 +113,9 @@ class LocalCall(Envelope):
     def request(self) -> Request:
         """Return what it asks for, and on whose behalf."""
         request = super().request()
-        return request if self.principal is None else attrs.evolve(request, principal=self.principal)
+        if self.principal is None and self.allows is None:
+            return request
+        return attrs.evolve(request, principal=self.principal, allows=self.allows)
 
     # ---- the consumer's side
 

@@ -30,7 +30,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
-from trio.lowlevel import Abort, current_task, enable_ki_protection, reschedule, wait_task_rescheduled
+from trio.lowlevel import (
+    Abort,
+    checkpoint,
+    current_task,
+    enable_ki_protection,
+    reschedule,
+    wait_task_rescheduled,
+)
 
 from lmos_actors.errors import AgentDied, MailboxFull
 
@@ -386,6 +393,19 @@ class OutputGate:
         await awaited.wait()
 
     @enable_ki_protection
+    async def keep_whole(self) -> None:
+        """Keep the state as it is now, and wait for that; for a run of a serial class that is at its end.
+
+        Raises what the form of the state does: a field has a value that is not of its type.
+        """
+        if self._ended:
+            return
+        awaited = Awaited(self.slot.rt.timers)
+        outputs, self._open = [*self._open, awaited], []
+        self._seal(outputs)
+        await awaited.wait()
+
+    @enable_ki_protection
     def kept(self, number: int) -> None:
         """The commits up to this number are done."""
         self._kept = number
@@ -482,14 +502,18 @@ class ToOne:
 class Awaited:
     """The wait of a run until all that it has changed and put out so far is kept."""
 
-    __slots__ = ("_task", "_timers")
+    __slots__ = ("_is_released", "_task", "_timers")
 
     def __init__(self, timers: Timers) -> None:
         self._timers = timers
+        self._is_released = False
         self._task: trio.lowlevel.Task | None = None
 
     async def wait(self) -> None:
         """Wait for it; a cancel leaves nothing behind."""
+        if self._is_released:
+            await checkpoint()
+            return
         self._task = current_task()
 
         def abort(_: object) -> Abort:
@@ -500,6 +524,7 @@ class Awaited:
 
     def release(self) -> None:
         """See `Output`."""
+        self._is_released = True
         task, self._task = self._task, None
         if task is not None:
             self._timers.woke = True

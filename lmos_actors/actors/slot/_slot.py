@@ -889,7 +889,7 @@ class Slot:
         args = self.bound(op, invocation.args, invocation.kwargs)
         await checkpoint_if_cancelled()
         call = (LocalStream if invocation.stream else LocalCall)(self, op, args, self.sender())
-        call.principal = invocation.principal
+        call.principal, call.allows = invocation.principal, invocation.allows
         if invocation.trace is not None:
             incoming_trace(self.rt, call, *invocation.trace)
         sources = with_sources(call, args) if op.streams else None
@@ -1233,6 +1233,8 @@ class Slot:
         envelope.phase = DONE
         self.ensure_extra().cancelled += 1
         self.rt.note("cancelled", envelope)
+        if run.at_withdrawal is not None:
+            run.at_withdrawal()
         run.cancel()
         return True
 

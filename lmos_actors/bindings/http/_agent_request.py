@@ -71,8 +71,8 @@ class AgentRequest:
 
     __slots__ = (
         "_allows", "_far", "_task", "_tracker", "_way", "done", "error", "items", "key", "label",
-        "message_id", "on_begun", "on_done", "posted", "principal", "progress", "running", "traceparent",
-        "tracestate", "value",
+        "message_id", "on_begun", "on_done", "posted", "principal", "progress", "running",
+        "tells_progress", "traceparent", "tracestate", "value",
     )  # fmt: skip
 
     def __init__(
@@ -100,6 +100,7 @@ class AgentRequest:
         self.running = False
         self.items: list[Any] | None = None  # of a stream, if they are read
         self.progress: Any = None
+        self.tells_progress = False  # it is reported when it comes, and not only kept
         self.done = False
         self.value: Any = None
         self.error: Exception | None = None
@@ -203,7 +204,7 @@ class AgentRequest:
 
     @enable_ki_protection
     async def something(self) -> None:
-        """Wait until it is done, or there is an item."""
+        """Wait until it is done, or there is an item, or progress if that is asked for."""
         self._task = current_task()
         await wait_task_rescheduled(self._abort)
 
@@ -283,6 +284,8 @@ class AgentRequest:
     def reported(self, far: Far, value: Any) -> None:
         """Keep the progress, for queries."""
         self.progress = value
+        if self.tells_progress:
+            self._wake()
 
     def has_room(self, far: Far) -> bool:
         """Return whether an item may be sent now; always where none are read."""

@@ -31,5 +31,5 @@ from ._remote import (
     write as write,
 )
 from ._run import run as run, sim as sim, validate as validate
-from ._serve import directory as directory, serve as serve
+from ._serve import directory as directory, mcp as mcp, serve as serve
 from ._state import state as state

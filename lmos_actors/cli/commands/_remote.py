@@ -14,7 +14,10 @@ from .._app import ELSEWHERE, PRINTED, REACHED, File, JsonLines, Switch, Texts, 
 from ..options._connection import OutwardOptions, ServerOptions, options_in
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from .._answers import AnswerPrinter
+    from ..remote._approvals import ApprovalDecision, ApprovalList
     from ..remote._session import RemoteAgent, Work
 
 _NO_SERVER = ServerOptions()
@@ -42,6 +45,16 @@ class RemoteOptions:
         from ..remote._session import run_session
 
         return run_session(self._target(url), self._answers(), work)
+
+    def run_in_deployment(self, addresses: Mapping[str, str], what: ApprovalList | ApprovalDecision) -> int:
+        """Ask the agents `approvals` of the processes of a deployment. Raises ConfigError."""
+        from ..remote._approvals import DeployedProcess, DeploymentApprovals, place_of
+        from ..remote._session import run_work
+
+        processes = tuple(
+            DeployedProcess(name, self._target(place_of(url))) for name, url in addresses.items()
+        )
+        return run_work(DeploymentApprovals(processes, what), self._answers(), self.within)
 
     def _target(self, url: str) -> RemoteAgent:
         from ..remote._session import RemoteAgent
@@ -312,7 +325,8 @@ def chat(
 
     Each line that is typed or piped in is a message. The answer is printed as it comes; tools that are \
 used, and the id of the session, are printed on standard error. Ctrl-C cancels the answer, and ends the chat \
-where none is awaited; Ctrl-D ends it, /history prints what was said, /session the id.
+where none is awaited; Ctrl-D ends it. /history prints what the agent keeps of the session, as soon as it is \
+at no turn of it, and /session the id.
 
     Exit codes: 0 answered, 1 answered with an error, 2 the usage is wrong, 3 not reached, or the connection \
 was lost, 124 time limit or a silent agent, 130 interrupted.
@@ -365,6 +379,7 @@ def approvals(
     /,
     *,
     note: Annotated[str | None, Parameter(metavar="TEXT")] = None,
+    answer: Annotated[str | None, Parameter(metavar="JSON")] = None,
     all_: Annotated[Switch, Parameter(name="--all")] = False,
     options: RemoteOptions = _ALONE,
 ) -> int:
@@ -375,8 +390,12 @@ def approvals(
     lmos-actors approvals http://127.0.0.1:8080 approve 7f0c2d9e-1c1b-4a77-9f5e-6f1d3c5a8b20 \
 --note "as agreed"
 
+    lmos-actors approvals desk.yaml
+
     lmos-actors approvals https://agents.example refuse 7f0c2d9e-1c1b-4a77-9f5e-6f1d3c5a8b20 \
 --bearer env:ALICE
+
+    Of a deployment file that `up` runs, what the agents of all its processes ask is listed.
 
     The right to decide is approve, in the access lists of the node; without --security, a node started \
 with --allow-operations lets its own machine decide.
@@ -392,20 +411,32 @@ with --allow-operations lets its own machine decide.
         The id of an approval, as the list has it.
     note
         A remark that is kept with the decision.
+    answer
+        The answer where more than a yes is needed, as the list says: an object, such as '{"name": "Ann"}'.
     all_
         List what has been decided, too.
     """
-    from ..remote._approvals import ApprovalDecision, ApprovalList, place_of
+    from ..remote._approvals import ApprovalDecision, ApprovalList, answer_in, place_of
 
+    if answer is not None and verb != "approve":
+        raise ConfigError("goes with approve", "--answer")
+    what: ApprovalList | ApprovalDecision
     if verb == "list":
         if id is not None or note is not None:
             raise ConfigError("goes with approve or refuse", "ID" if id is not None else "--note")
-        return options.run_session(place_of(url), ApprovalList(all_))
-    if id is None:
-        raise ConfigError(f"{verb} what? Give the id of an approval, as the list has it", "ID")
-    if all_:
-        raise ConfigError("goes with list", "--all")
-    return options.run_session(place_of(url), ApprovalDecision(verb, id, note or ""))
+        what = ApprovalList(all_)
+    else:
+        if id is None:
+            raise ConfigError(f"{verb} what? Give the id of an approval, as the list has it", "ID")
+        if all_:
+            raise ConfigError("goes with list", "--all")
+        what = ApprovalDecision(verb, id, note or "", answer_in(answer))
+    if "://" not in url and url.endswith((".yaml", ".yml", ".toml")):
+        from ..deploy._requests import addresses_of, controls_for
+
+        found = addresses_of(controls_for(url, None))
+        return found if isinstance(found, int) else options.run_in_deployment(found, what)
+    return options.run_session(place_of(url), what)
 
 
 SOUGHT = Group("Which agents", sort_key=1)

@@ -9,12 +9,21 @@ from cyclopts import App, Parameter
 
 from .._app import ELSEWHERE, File, Texts, Time, app
 from ..options._connection import PresentOptions
-from ..options._serving import BridgeOptions, ChatOptions, DiscoveryOptions, GroupOptions, ListenOptions
+from ..options._serving import (
+    FOUND,
+    BridgeOptions,
+    ChatOptions,
+    DiscoveryOptions,
+    GroupOptions,
+    ListenOptions,
+    OfferOptions,
+)
 
 _USUAL = ListenOptions()
 _NOTHING = PresentOptions()
 _ALONE = DiscoveryOptions()
 _NO_CHAT = ChatOptions()
+_NO_OFFER = OfferOptions()
 _NO_BRIDGE = BridgeOptions()
 _NO_GROUP = GroupOptions()
 
@@ -32,6 +41,7 @@ def serve(
     presented: PresentOptions = _NOTHING,
     discovery: DiscoveryOptions = _ALONE,
     chat: ChatOptions = _NO_CHAT,
+    offer: OfferOptions = _NO_OFFER,
     bridges: BridgeOptions = _NO_BRIDGE,
 ) -> int:
     """Run agents and serve them over LMOS and HTTP.
@@ -54,6 +64,8 @@ def serve(
     lmos-actors serve agents/weather.py:WeatherAgent --arg units=fahrenheit --public-url wss://agents.example.org
 
     lmos-actors serve support=agents/support.py:SupportDesk --omnia --store sqlite:support.db
+
+    lmos-actors serve agents/weather.py:WeatherAgent --mcp
 
     ARC_TOKEN=tok_... lmos-actors serve agents/weather.py:WeatherAgent --relay ws://relay.example:8080/arc
 
@@ -90,19 +102,65 @@ if there is none, or memory: until the end.
         return serve_group(request_of(targets, listening, deployed))
     from ..serve._serve import ServeRequest, serve_targets
 
-    return serve_targets(
-        ServeRequest(
-            targets=targets or (),
-            tree=tree,
-            arguments=arg or (),
-            listening=listening,
-            presented=presented,
-            discovery=discovery,
-            chat=chat,
-            bridges=bridges,
-            store=store,
-        )
+    request = ServeRequest(
+        targets=targets or (), tree=tree, arguments=arg or (), store=store, listening=listening,
+        presented=presented, discovery=discovery, chat=chat, offer=offer, bridges=bridges,
+    )  # fmt: skip
+    return serve_targets(request)
+
+
+@app.command(sort_key=1, group=ELSEWHERE, usage="Usage: lmos-actors mcp [OPTIONS] [TARGET...]")
+def mcp(
+    targets: Annotated[Texts, Parameter(name="TARGET")] = None,
+    /,
+    *,
+    tree: Annotated[str | None, Parameter(metavar="TREE")] = None,
+    arg: Annotated[Texts, Parameter(metavar="NAME=VALUE")] = None,
+    store: Annotated[str | None, Parameter(metavar="STORE")] = None,
+    lookup: Annotated[Texts, Parameter(metavar="URL", group=FOUND)] = None,
+    presented: PresentOptions = _NOTHING,
+) -> int:
+    """Run agents and offer them to one MCP client, over standard input and output.
+
+    lmos-actors mcp agents/weather.py:WeatherAgent
+
+    lmos-actors mcp --tree agents/travel.py:tree --store sqlite:travel.db
+
+    The client starts it: a desktop application, an editor. It may do everything. What the agents print goes \
+to standard error, as logs do. Needs the extra mcp.
+
+    The end of standard input, Ctrl-C and SIGTERM stop in order; a second signal ends it at once.
+
+    Exit codes: 0 stopped in order; 2 the usage is wrong; 3 an import failed, or agents crashed too often; \
+130 ended at once.
+
+    Parameters
+    ----------
+    targets
+        Agent classes, as path/file.py:Class or package.module:Class. Put NAME= before it to name the agent.
+    tree
+        A SupervisorSpec, as path/file.py:tree or package.module:tree: all its agents and pools are offered.
+    arg
+        An argument of an agent, as JSON or as text; a ref by the name of another target, or by a URL. \
+With several targets as AGENT.NAME=VALUE. May be given several times.
+    store
+        Where durable agents and the sessions of chat agents are kept: sqlite:PATH, a database that is made \
+if there is none, or memory: until the end.
+    lookup
+        A directory to look for other agents in. May be given several times.
+    """
+    from ..serve._offer import offer_targets
+    from ..serve._serve import ServeRequest
+
+    request = ServeRequest(
+        targets=targets or (),
+        tree=tree,
+        arguments=arg or (),
+        presented=presented,
+        discovery=DiscoveryOptions(lookup=lookup),
+        store=store,
     )
+    return offer_targets(request)
 
 
 directory = App(

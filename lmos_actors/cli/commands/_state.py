@@ -20,11 +20,17 @@ lmos-actors state ls node.db
 
 lmos-actors state show node.db life
 
+lmos-actors state turns node.db
+
 lmos-actors state export node.db > node.jsonl
 
 lmos-actors state import new.db < node.jsonl
 
 lmos-actors state check node.db
+
+lmos-actors state memories node.db
+
+lmos-actors state forget node.db --identity alice
 
 lmos-actors state backup node.db backup.db
 
@@ -90,6 +96,20 @@ def show(file: Store, key: Annotated[str, Parameter(name="KEY")], /, *, space: S
     return carried_out(partial(show_record, file, key, space))
 
 
+@state.command(name="turns")
+def turns(file: Store, /, *, json: Json = False) -> int:
+    """List the turns of chat agents that are in progress, or are resumed when their node starts.
+
+    lmos-actors state turns node.db
+
+    A line has when the turn began, its agent, the principal of its caller (- without one), the session, how \
+many steps it has recorded, how often it was resumed, and the beginning of its message.
+    """
+    from .._state import carried_out, list_turns
+
+    return carried_out(partial(list_turns, file, as_json=json))
+
+
 @state.command(name="export")
 def export(file: Store, /) -> int:
     """Print all records as JSON lines, which import reads.
@@ -151,6 +171,51 @@ def check(file: Store, /) -> int:
     from .._state import carried_out, check_store
 
     return carried_out(partial(check_store, file))
+
+
+Agent: TypeAlias = Annotated[
+    str | None, Parameter(metavar="PATH", help="Only those of the agent of this path.")
+]
+Identity: TypeAlias = Annotated[
+    str | None,
+    Parameter(
+        metavar="NAME",
+        help='Only those of this identity; "" is the one without a name, of a node without security.',
+    ),
+]
+
+
+@state.command(name="memories")
+def memories(file: Store, /, *, agent: Agent = None, identity: Identity = None, json: Json = False) -> int:
+    """List whose memories agents have; of one identity the memories themselves, the newest first.
+
+    lmos-actors state memories node.db
+
+    lmos-actors state memories node.db --agent desk --identity alice
+
+    A line has the number of memories, the path of the agent, and the identity; or the id of a memory, the \
+path of the agent, the text, and its tags.
+    """
+    from .._state import carried_out, list_memories
+
+    return carried_out(partial(list_memories, file, agent, identity, as_json=json))
+
+
+@state.command(name="forget")
+def forget(file: Store, /, *, agent: Agent = None, identity: Identity = None) -> int:
+    """Remove the memories of an identity, of an agent, or of one at the other.
+
+    lmos-actors state forget node.db --identity alice
+
+    lmos-actors state forget node.db --agent desk
+
+    In a Redis server a program that has a store with writers=one open ends.
+
+    Exit code 1: there are none.
+    """
+    from .._state import carried_out, forget_memories
+
+    return carried_out(partial(forget_memories, file, agent, identity))
 
 
 @state.command(name="backup")

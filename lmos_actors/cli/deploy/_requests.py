@@ -238,6 +238,22 @@ def _late_in(status: LauncherStatus) -> str:
     return ", ".join(late[:MOST_LATE]) + (f" and {len(late) - MOST_LATE} more" if late[MOST_LATE:] else "")
 
 
+def addresses_of(controls: Controls) -> dict[str, str] | int:
+    """Return the address of each process of a deployment by its name; the exit code if it does not run."""
+    found: dict[str, str] = {}
+
+    async def use(ref: Ref[LauncherAgent]) -> int:
+        status = await ref.invoke(LauncherAgent.status)
+        for group in status.groups:
+            for each in group.replicas:
+                if each.urls:
+                    found[f"{group.name}/{each.number}"] = each.urls[0]
+        return OK
+
+    code = asked(controls, use)
+    return found if code == OK else code
+
+
 # ---- requests that take a while
 
 

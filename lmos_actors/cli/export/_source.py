@@ -214,6 +214,8 @@ class Source:
                     'a wss address, or say "insecure: true" where something else protects it'
                 )
                 self.refuse(why, "groups", name)
+            if group.allow_operations:
+                self.lost_key(name, "allow_operations", "no client is on the machine of a container")
             if len(texts_of(group.listen)) > 1:
                 self.lost_key(name, "listen", "a container listens at one address, the first")
             for key, path in self.state_of(group):

@@ -25,6 +25,7 @@ FOUND = Group("Discovery", sort_key=1.2)
 GUARDED = Group("Security", sort_key=1.2)
 TALKED = Group("Chat agents", sort_key=1.1)
 MET = Group("Relays", sort_key=1.1)
+OFFERED = Group("MCP clients", sort_key=1.1)
 WATCHED = Group("Monitoring", sort_key=1.5)
 
 
@@ -213,6 +214,19 @@ class ChatOptions:
 
         strict = self.strict_sessions
         return {"omnia": OmniaOptions(only=self.omnia_only, strict_sessions=strict, uploads=self.uploads)}
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class OfferOptions:
+    """The options for MCP clients."""
+
+    mcp: Annotated[Switch, Parameter(group=OFFERED)] = False
+    """Offer its agents to MCP clients too, at /mcp of the same addresses. Needs the extra mcp."""
+
+    def options(self) -> dict[str, Any]:
+        """Return the arguments of `open_node`."""
+        return {"mcp": True} if self.mcp else {}
 
 
 @Parameter(name="*")

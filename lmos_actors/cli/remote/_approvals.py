@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import urlsplit, urlunsplit
 
 import attrs
 
-from lmos_actors.errors import LmosActorsError
+from lmos_actors.errors import ActionFailed, ConfigError, LmosActorsError, NotFound
 
 from .._answers import OutputLine
-from ._session import OK
+from .._inputs import Written
+from ._session import OK, code_of, open_thing
 
 if TYPE_CHECKING:
-    from ._session import RemoteSession
+    from lmos_actors.bindings import ConsumedThing
+
+    from ._session import RemoteAgent, RemoteSession
 
 PLACE: Final = "/agents/approvals"
 
@@ -29,17 +32,31 @@ def place_of(url: str) -> str:
     return urlunsplit(parts._replace(path=f"{parts.path.rstrip('/')}{PLACE}"))
 
 
+def answer_in(text: str | None) -> dict[str, Any] | None:
+    """Return the answer of a command line. Raises ConfigError."""
+    if text is None:
+        return None
+    found = Written("--answer", text).value({"type": "object"})
+    if not isinstance(found, dict):
+        raise ConfigError("""must be an object, such as '{"name": "Ann"}'""", "--answer")
+    return cast("dict[str, Any]", found)
+
+
 @attrs.frozen
 class ApprovalList:
     """Lists what waits for a decision, or also what has been decided."""
 
     all: bool = False
 
+    @property
+    def asked(self) -> dict[str, Any]:
+        """The input of the action `list`."""
+        return {"state": "all" if self.all else "waiting"}
+
     async def __call__(self, session: RemoteSession) -> int:
         """Print them. Returns the exit code."""
-        asked = {"state": "all" if self.all else "waiting"}
         try:
-            found = await session.thing.invoke("list", asked)
+            found = await session.thing.invoke("list", self.asked)
         except LmosActorsError as error:
             return await session.fail({"action": "list"}, error)
         if not found:
@@ -55,30 +72,109 @@ class ApprovalDecision:
     verb: str
     id: str
     note: str = ""
+    answer: dict[str, Any] | None = None
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """The input of the action that decides."""
+        answer = {} if self.answer is None else {"answer": self.answer}
+        return {"id": self.id, "note": self.note, **answer}
 
     async def __call__(self, session: RemoteSession) -> int:
         """Decide, and print what is kept. Returns the exit code."""
-        given = {"id": self.id, "note": self.note}
         try:
-            kept = await session.thing.invoke(self.verb, given)
+            kept = await session.thing.invoke(self.verb, self.given)
         except LmosActorsError as error:
             return await session.fail({"action": self.verb}, error)
         await session.answers.print(_line(kept))
         return OK
 
 
-def _line(approval: dict[str, Any]) -> OutputLine:
+@attrs.frozen
+class DeployedProcess:
+    """A process of a deployment that runs: its name, such as `front/1`, and its agent `approvals`."""
+
+    name: str
+    agent: RemoteAgent
+
+
+@attrs.frozen
+class DeploymentApprovals:
+    """Lists what waits in the processes of a deployment, or decides it in the one that has it.
+
+    A process without the agent `approvals` is passed over: nothing waits there.
+    """
+
+    processes: tuple[DeployedProcess, ...]
+    what: ApprovalList | ApprovalDecision
+
+    async def __call__(self, session: RemoteSession) -> int:
+        """Print what is found or decided. Returns the exit code."""
+        failure: LmosActorsError | None = None
+        found: list[OutputLine] = []
+        reached = False
+        for process in self.processes:
+            try:
+                async with open_thing(process.agent) as thing:
+                    lines = await self._asked(process, thing)
+            except NotFound:
+                continue
+            except LmosActorsError as error:
+                if isinstance(error, ActionFailed) and error.code == "UNKNOWN":
+                    failure = error
+                    continue
+                if isinstance(self.what, ApprovalDecision) and isinstance(error, ActionFailed):
+                    return await session.fail({"action": self.what.verb, "process": process.name}, error)
+                session.answers.note(f"{process.name}: {error}")
+                failure = failure or error
+                continue
+            reached = True
+            found += lines
+            if isinstance(self.what, ApprovalDecision):
+                break
+        await session.answers.print(*found)
+        if isinstance(self.what, ApprovalDecision) and not reached:
+            none = ActionFailed(f"no approval {self.what.id[:100]!r} waits for this client")
+            return await session.fail({"action": self.what.verb}, failure or none)
+        if not found:
+            session.answers.note("nothing waits that this client may decide")
+        return OK if reached or failure is None else code_of(failure)
+
+    async def _asked(self, process: DeployedProcess, thing: ConsumedThing) -> list[OutputLine]:
+        if isinstance(self.what, ApprovalList):
+            listed = await thing.invoke("list", self.what.asked)
+            return [_line(each, process.name) for each in listed]
+        return [_line(await thing.invoke(self.what.verb, self.what.given), process.name)]
+
+
+def _line(approval: dict[str, Any], process: str | None = None) -> OutputLine:
     words = [str(approval["text"])]
     if approval["data"] is not None:
         words.append(str(approval["data"]))
+    if approval.get("answer"):
+        words.append(f"answer: {approval['answer']}")
     if approval["state"] == "waiting":
+        if approval.get("form"):
+            words.append(f"answer with: {_fields(approval['form'])}")
         words.append(f"(until {_at(approval['expires'])})")
     else:
         by = f" by {approval['by']}" if approval["by"] else ""
         note = f": {approval['note']}" if approval["note"] else ""
         when = "" if approval["decided"] is None else f", {_at(approval['decided'])}"
         words.append(f"({approval['state']}{by}{when}{note})")
-    return OutputLine({"approval": approval}, "  ".join(words), (approval["id"], approval["agent"]))
+    head: tuple[str, ...] = (approval["id"], approval["agent"])
+    members: dict[str, Any] = {"approval": approval}
+    if process is not None:
+        head = (approval["id"], process, approval["agent"])
+        members["process"] = process
+    return OutputLine(members, "  ".join(words), head)
+
+
+def _fields(form: dict[str, Any]) -> str:
+    """Return the fields of a form in words; those that may be left out in brackets."""
+    fields, needed = form.get("properties", {}), form.get("required", ())
+    named = ((name, f"{name}: {each.get('type', 'anything')}") for name, each in fields.items())
+    return ", ".join(text if name in needed else f"[{text}]" for name, text in named) or "{}"
 
 
 def _at(seconds: float) -> str:

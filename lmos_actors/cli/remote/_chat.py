@@ -17,6 +17,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
+import msgspec
 import trio
 
 from lmos_actors._core import printable
@@ -29,7 +30,7 @@ from lmos_actors.errors import (
     OutcomeUnknown,
     TransportError,
 )
-from lmos_actors.facades import TextChunk, ToolCalled, ToolReturned, TurnDone, open_chat, tool_of
+from lmos_actors.facades import Said, TextChunk, ToolCalled, ToolReturned, TurnDone, open_chat, tool_of
 from lmos_actors.scenario import import_function
 from lmos_actors.transport import endpoint_of
 
@@ -39,11 +40,11 @@ from .._importing import importing
 from .._signals import signals
 from .._start_up import code_of as code_of_signal
 from .._texts import explained
-from ._session import ANSWERED_WITH_ERROR, NOT_REACHED, OK, TIME_LIMIT
+from ._session import ANSWERED_WITH_ERROR, NOT_REACHED, OK, TIME_LIMIT, RemoteAgent, open_thing
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Generator, Mapping, Sequence
+    from collections.abc import Awaitable, Generator, Mapping, Sequence
 
     from lmos_actors.facades import Chat, ChatPart, Tool
     from lmos_actors.security import Credentials
@@ -110,6 +111,7 @@ class _Conversation:
         self._frames: list[str] = []
         self._said: list[tuple[str, str]] = []
         self._at_start_of_line = True
+        self._is_cut_off = False  # whether the outcome of the last turn is not known
         self._all = trio.CancelScope()
         self._turn: trio.CancelScope | None = None  # of the answer that is awaited
         self._signal: int | None = None
@@ -165,40 +167,78 @@ class _Conversation:
         ) as chat:
             try:
                 if request.message is not None:
-                    return await self._say(chat, request.message)
+                    return await self._do(chat, request.message.strip())
                 return await self._say_lines(chat)
             finally:
-                if self._is_terminal and chat.session is not None:
+                if (self._is_terminal or self._is_cut_off) and chat.session is not None:
                     self._note(f"session {chat.session}; to go on: --session {chat.session}")
 
     async def _say_lines(self, chat: Chat) -> int:
-        """Send each line of the standard input; return the highest exit code of them."""
+        """Carry out each line of the standard input; return the highest exit code of them."""
         worst = OK
         while (line := await self._line()) is not None:
             text = line.strip()
-            if text == "/session":
-                self._note(chat.session or "there is no session yet")
-            elif text == "/history":
-                for who, what in self._said:
-                    await self._print(f"{who}: {what}\n")
-            elif text:
-                code = await self._say(chat, text)
+            if text:
+                code = await self._do(chat, text)
                 worst = worst if self._is_terminal else max(worst, code)
         return worst
 
+    async def _do(self, chat: Chat, text: str) -> int:
+        """Carry out a command of this program, or say the text; return the exit code."""
+        if text == "/session":
+            self._note(chat.session or "there is no session yet")
+            return OK
+        if text == "/history":
+            return await self._in_turn(self._show_history(chat))
+        self._said.append(("you", text))
+        return await self._in_turn(self._answer(chat, text))
+
+    async def _show_history(self, chat: Chat) -> None:
+        """Print what the agent keeps of the session; where it cannot be asked, what was said here.
+
+        An agent of ours may go on with a turn whose client was cut off. Its answer is in the history only,
+        for which this waits.
+        """
+        said = self._said
+        if chat.session is not None and self._request.url.startswith(("http:", "https:")):
+            try:
+                said = await self._kept_by_agent(chat.session)
+            except (LmosActorsError, msgspec.ValidationError) as error:
+                self._note(f"what was said here, as the agent does not say what it keeps: {error}")
+        for who, what in said:
+            line = f"{who}: {what}\n"
+            await self._print(_for_terminal(line) if sys.stdout.isatty() else line)
+
+    async def _kept_by_agent(self, session: str) -> list[tuple[str, str]]:
+        request = self._request
+        agent = RemoteAgent(
+            url=request.url, headers=request.headers, credentials=request.credentials, tls=request.tls
+        )
+        async with open_thing(agent) as thing:
+            kept = await thing.invoke("history", {"session": session, "settled": True})
+        found: list[tuple[str, str]] = []
+        for each in msgspec.convert(kept, list[Said]):
+            text = each.text
+            if each.failed is not None:
+                text = f"{text} (failed: {each.failed.code}: {each.failed.message})".strip()
+            found.append(("you" if each.role == "user" else "agent", text))
+        return found
+
     # ---- one turn
 
-    async def _say(self, chat: Chat, text: str) -> int:
-        self._said.append(("you", text))
+    async def _in_turn(self, work: Awaitable[None]) -> int:
+        """Do what Ctrl-C cancels on a terminal; return the exit code."""
         code: int | None = None
+        self._is_cut_off = False
         with trio.CancelScope() as self._turn:
             try:
-                await self._answer(chat, text)
+                await work
                 code = OK
             except ConfigError:
                 raise
             except LmosActorsError as error:
                 await self._flush()
+                self._is_cut_off = isinstance(error, OutcomeUnknown)
                 self._wrong(error)
                 code = _code_of(error)
         self._turn = None
@@ -210,8 +250,12 @@ class _Conversation:
 
     async def _answer(self, chat: Chat, text: str) -> None:
         printed = False
+        wanted = chat.session
         async with chat.stream(text) as items:
             async for item in items:
+                if wanted is not None and chat.session != wanted:
+                    self._note(f"there is no session {wanted!r}; this is a new one, {chat.session}")
+                    wanted = chat.session
                 if isinstance(item, TextChunk):
                     printed = printed or bool(item.text or item.parts)
                     await self._show(item.text, item.parts)
@@ -283,6 +327,8 @@ class _Conversation:
             text = f"{error.code}: {error.detail or 'the turn failed'}"
         elif isinstance(error, ConnectFailed) and NOT_SERVED in error.why:
             text = f"{error}; {OF_OMNIA}"
+        elif self._is_cut_off and self._is_terminal:
+            text += "; /history waits for an agent that goes on with it, and prints its answer"
         self._printer.wrong(text)
 
     def _break_line(self) -> None:

@@ -117,9 +117,18 @@ Work: TypeAlias = "Callable[[RemoteSession], Awaitable[int]]"
 def run_session(target: RemoteAgent, answers: AnswerPrinter, work: Work) -> int:
     """Reach an agent, do the work with it, and return the exit code. Raises ConfigError, OSError."""
     check_place(target.url)
+
+    async def reached(session: RemoteSession) -> int:
+        return await _reached(target, session, work)
+
+    return run_work(reached, answers, target.within)
+
+
+def run_work(work: Work, answers: AnswerPrinter, within: float | None) -> int:
+    """Do work that reaches agents itself, in some seconds, and return the exit code; see `run_session`."""
     try:
         with signals.in_order():
-            return trio.run(_run_session, target, answers, work)
+            return trio.run(_run_session, work, answers, within)
     except BaseException as error:
         if has_interrupt(error):  # the second Ctrl-C
             raise KeyboardInterrupt from None
@@ -148,15 +157,15 @@ def has_interrupt(error: BaseException) -> bool:
     )
 
 
-async def _run_session(target: RemoteAgent, answers: AnswerPrinter, work: Work) -> int:
+async def _run_session(work: Work, answers: AnswerPrinter, within: float | None) -> int:
     session = RemoteSession(answers)
     code: int | None = None
     async with trio.open_nursery() as nursery:
         working = trio.CancelScope()
         if threading.current_thread() is threading.main_thread():
             await nursery.start(_end_at_interrupt, session, working)
-        with working, trio.move_on_after(math.inf if target.within is None else target.within):
-            code = await _reached(target, session, work)
+        with working, trio.move_on_after(math.inf if within is None else within):
+            code = await _kept(session, work(session))
         nursery.cancel_scope.cancel()
     answers.clear_progress()
     if session.interrupted:
@@ -164,7 +173,7 @@ async def _run_session(target: RemoteAgent, answers: AnswerPrinter, work: Work) 
     if session.failure is not None:
         raise session.failure
     if code is None:
-        answers.wrong(f"time limit: {target.within:g}s have passed")
+        answers.wrong(f"time limit: {within:g}s have passed")
         return TIME_LIMIT
     return code
 

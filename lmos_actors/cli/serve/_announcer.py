@@ -36,11 +36,13 @@ class Announcer:
         chats: Mapping[str, str],
         relays: Sequence[str] = (),
         peers: Mapping[str, str] | None = None,
+        offers: Sequence[str] = (),
         page: str | None = None,
     ) -> None:
         """Print the address of each agent, those of chats and relays, and that everything is ready.
 
-        `peers` are relays whose agents are served, and where; `page` is the address for browsers.
+        `peers` are relays whose agents are served, and where; `offers` the addresses for MCP clients; `page`
+        is the address for browsers.
         """
         width = max(map(len, agents), default=0)
         for name, url in agents.items():
@@ -53,6 +55,8 @@ class Announcer:
             self._say(f"chat with {name}: lmos-actors chat {agents[name]}", "chat", name=name, url=url)
         for url in relays:
             self._say(f"AgentRelay at {url}", "relay", url=url)
+        for url in offers:
+            self._say(f"MCP at {url}", "mcp", url=url)
         for relay, url in (peers or {}).items():
             self._say(f"agents of {relay} at {url}", "peers", relay=relay, url=url)
         count = f"{len(agents)} agent" + ("s" if len(agents) != 1 else "")

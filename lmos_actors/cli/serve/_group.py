@@ -30,7 +30,7 @@ from lmos_actors.transport import endpoint_of
 
 from .._importing import importing
 from ..options._connection import options_in
-from ..options._serving import ChatOptions, DiscoveryOptions, ListenOptions, SecurityOptions
+from ..options._serving import ChatOptions, DiscoveryOptions, ListenOptions, OfferOptions, SecurityOptions
 from ._ending import Ending
 from ._serve import ServeRequest, serve_tree
 
@@ -269,6 +269,7 @@ def _serve_request(
         security=group.security,
         origin=list(group.origins),
         insecure=group.insecure,
+        allow_operations=group.allow_operations,
     )
     listening = ListenOptions(
         listen=_listen(group, request),
@@ -289,6 +290,7 @@ def _serve_request(
         listening=listening,
         discovery=_discovery(file.deployment, group, request),
         chat=_chat(group),
+        offer=OfferOptions(mcp=group.mcp),
         directory=directory,
         relay=relay,
         registers_here=request.group in texts_of(group.register),

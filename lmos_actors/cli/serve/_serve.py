@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 import trio
 
-from lmos_actors.bindings import is_private, public_name, url_of
+from lmos_actors.bindings import http_of, is_private, public_name, url_of
 from lmos_actors.errors import ConfigError, StoreFailed, SupervisionError, TransportError, group_of
 from lmos_actors.node import Node, open_node
 from lmos_actors.supervision import SupervisorSpec, Tree, class_at
@@ -26,7 +26,7 @@ from lmos_actors.transport import DoorOptions, raise_descriptor_limit
 from .._importing import complain
 from .._texts import explained, spelling
 from ..options._connection import PresentOptions, in_shell
-from ..options._serving import BridgeOptions, ChatOptions, ListenOptions, misfits
+from ..options._serving import BridgeOptions, ChatOptions, ListenOptions, OfferOptions, misfits
 from ._announcer import Announcer, busy_in
 from ._ending import SIGNALS_ALONE, Ending
 from ._targets import planned_of, tree_at
@@ -66,6 +66,7 @@ OPTIONS: Final = {
     "insecure": "--insecure",
     "listen": "--listen",
     "lookup": "--lookup",
+    "mcp": "--mcp",
     "metrics": "--metrics",
     "omnia": "--omnia",
     "origins": "--origin",
@@ -98,6 +99,7 @@ class ServeRequest:
     presented: PresentOptions = attrs.Factory(PresentOptions)
     discovery: DiscoveryOptions | None = None
     chat: ChatOptions = attrs.Factory(ChatOptions)
+    offer: OfferOptions = attrs.Factory(OfferOptions)
     directory: DirectoryOptions | None = None
     relay: RelayOptions | None = None
     bridges: BridgeOptions = attrs.Factory(BridgeOptions)
@@ -114,11 +116,11 @@ class ServeRequest:
 
 def serve_targets(request: ServeRequest) -> int:
     """Serve until a signal comes. Returns the exit code. Raises ConfigError."""
-    planned = _planned(request)
+    planned = planned_tree(request)
     if isinstance(planned, int):
         return planned
     tree, later = planned
-    return serve_tree(request, tree, partial(_start_later, later))
+    return serve_tree(request, tree, partial(start_later, later))
 
 
 def serve_tree(
@@ -157,6 +159,7 @@ def serve_tree(
         members,
         ending,
         has_relay=request.relay is not None,
+        offers=request.offer.mcp,
     )
     return _ran(serving, opened, listening)
 
@@ -171,7 +174,7 @@ def _ran(serving: Serving, opened: Callable[..., Any], listening: ListenOptions)
             raise ConfigError(in_shell(error.message), as_option(error.path)) from None
         return complain(error)
     except (SupervisionError, TransportError, StoreFailed) as error:
-        print(f"lmos-actors: {_why(error)}", file=sys.stderr)
+        print(f"lmos-actors: {why(error)}", file=sys.stderr)
         return COULD_NOT_RUN
     except Exception:
         traceback.print_exc()
@@ -198,10 +201,10 @@ def _node_options(request: ServeRequest, addresses: Sequence[str]) -> dict[str, 
         from lmos_actors.transport import TcpNetwork, endpoint_of
 
         options["network"] = GatewayNetwork(endpoint_of(request.gateway), TcpNetwork())
-    return options | request.chat.options()
+    return options | request.chat.options() | request.offer.options()
 
 
-def _planned(request: ServeRequest) -> tuple[SupervisorSpec, list[Planned]] | int:
+def planned_tree(request: ServeRequest) -> tuple[SupervisorSpec, list[Planned]] | int:
     """Return the tree to open, and the agents with refs, which start later; or the exit code of an import."""
     is_more = bool(request.directory or request.relay or request.bridges.relay_peers)
     if request.tree is None and not request.targets and not is_more:
@@ -238,7 +241,7 @@ def door_options(descriptors: int, doors: int) -> DoorOptions:
     return DoorOptions(max_connections=most, max_half_open=max(1, min(usual.max_half_open, most // 4)))
 
 
-def _why(error: SupervisionError | TransportError | StoreFailed) -> str:
+def why(error: SupervisionError | TransportError | StoreFailed) -> str:
     """Return the error that ended the node, with its causes."""
     cause = error.__cause__
     group = None if cause is None else group_of(cause)
@@ -251,7 +254,7 @@ async def _nothing_more(node: Node) -> None:
     """Start nothing beside the tree."""
 
 
-async def _start_later(later: Sequence[Planned], node: Node) -> None:
+async def start_later(later: Sequence[Planned], node: Node) -> None:
     """Start the agents with refs, after those that these lead to."""
     for planned in later:
         refs = {name: await _ref(node, *there) for name, there in planned.refs.items()}
@@ -272,10 +275,12 @@ class Serving:
         ending: Ending = SIGNALS_ALONE,
         *,
         has_relay: bool = False,
+        offers: bool = False,
     ) -> None:
         self.signals = 0
         self._chat = chat  # None where Omnia's protocol is not served
         self._has_relay = has_relay
+        self._offers = offers  # agents to MCP clients
         self._members = members  # the arguments of `node.join` for each relay whose agents are served
         self._access = access  # the patterns of the access rules
         self._start = start
@@ -297,7 +302,7 @@ class Serving:
             nursery.start_soon(self._report_waiting)
             nursery.start_soon(self._watch_launcher)
             try:
-                with _handling(self._signalled):
+                with handling(self._signalled):
                     await self._open(opened)
             except BaseException as error:  # noqa: ASYNC103 -- raised below, and not as a group of one
                 failure = error
@@ -330,7 +335,8 @@ class Serving:
         relays = [f"{url}/arc" for url in node.urls] if self._has_relay else []
         urls = node.urls if speaks_lmos else ()
         peers = {member["url"]: url_of(base, f"{member['name']}.ID") for member in self._members}
-        self._announcer.serving(agents, urls, os.getpid(), chats, relays, peers, node.page_url)
+        offers = [f"{http_of(url)}/mcp" for url in node.urls] if self._offers else []
+        self._announcer.serving(agents, urls, os.getpid(), chats, relays, peers, offers, node.page_url)
         everything = [public_name(link.path) for link in Tree(node.root).links()]  # members of pools too
         for text in misfits(self._access, everything):
             print(f"lmos-actors: {text}", file=sys.stderr, flush=True)
@@ -409,7 +415,7 @@ async def _ref(node: Node, cls: type[Agent], where: str) -> Ref[Any]:
 
 
 @contextmanager
-def _handling(handler: Callable[[int, object], None]) -> Generator[None]:
+def handling(handler: Callable[[int, object], None]) -> Generator[None]:
     """Call a handler for the signals that stop a process, which reach the main thread only."""
     theirs: dict[signal.Signals, Any] = {}
     if threading.current_thread() is threading.main_thread():

@@ -3,6 +3,7 @@
 from ._agent import ChatAgent as ChatAgent
 from ._call import VoiceCall as VoiceCall
 from ._items import (
+    GIVEN_UP as GIVEN_UP,
     INVALID_MESSAGE as INVALID_MESSAGE,
     SESSION_EXPIRED as SESSION_EXPIRED,
     CallBegan as CallBegan,
@@ -23,6 +24,7 @@ from ._items import (
     ToolReturned as ToolReturned,
     TurnBegan as TurnBegan,
     TurnDone as TurnDone,
+    TurnFailure as TurnFailure,
 )
 from ._tools import Tool as Tool, shown_reason as shown_reason, tool_of as tool_of
 from ._turn import ChatTurn as ChatTurn

@@ -9,6 +9,7 @@ A subclass writes `reply`; what is around it stands here:
   those that wait in one session the ninth is refused.
 - **A turn is kept before its end is sent**: a caller that has got `done` finds the turn in the history,
   whatever happens then. A turn that fails, or whose caller leaves, is not kept.
+- **A turn survives its process**, where the agent `resumes` and the node has a store (`_kept_turns.py`).
 - **A call is a turn with sound**, in both directions at once (`_call.py`), for agents that write `talk`.
 - **A crash ends one turn.** Each runs in a temporary child (`_turn.py`). Its caller gets INTERNAL_ERROR, and
   nothing of the exception: that is in the crash report.
@@ -17,7 +18,7 @@ A subclass writes `reply`; what is around it stands here:
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator  # noqa: TC003 -- types of actions are read
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager, nullcontext, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
 from weakref import WeakKeyDictionary
@@ -25,11 +26,20 @@ from weakref import WeakKeyDictionary
 import msgspec
 import trio
 
-from lmos_actors.actors import Agent, MailboxOptions, action, current_request
-from lmos_actors.errors import ActionFailed, AgentDied, AgentUnavailable, NotFound, StopFailed, StoreFailed
+from lmos_actors.actors import Agent, MailboxOptions, action, current_request, keep_whole, paths_of_request
+from lmos_actors.errors import (
+    AgentDied,
+    AgentUnavailable,
+    NotFound,
+    StartFailed,
+    StopFailed,
+    WrongState,
+)
+from lmos_actors.memories import Memories, MemoryOptions
 from lmos_actors.persistence import (
     KeptMessage,
     MemoryStore,
+    OpenTurn,
     SessionOptions,
     Sessions,
     check_only_writer,
@@ -39,11 +49,11 @@ from lmos_actors.supervision import ChildSpec
 
 from ._answer_channel import AHEAD
 from ._call import VoiceCall
+from ._failures import failure, store_in_use
 from ._items import (
     INTERNAL_ERROR,
     INVALID_MESSAGE,
     MEDIA_NOT_ENABLED,
-    RATE_LIMITED,
     SESSION_EXPIRED,
     CallBegan,
     CallItem,
@@ -56,21 +66,22 @@ from ._items import (
     TextChunk,
     TurnBegan,
     TurnDone,
+    TurnFailure,
 )
-from ._turn import ChatTurn, TurnRunner
+from ._kept_turns import KeptTurns
+from ._lines import Lines
+from ._turn import ChatTurn, TurnOffer, TurnRunner
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
-    from contextlib import AbstractAsyncContextManager
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from contextlib import AbstractAsyncContextManager, AbstractContextManager
 
     from lmos_actors.actors import Runtime
+    from lmos_actors.approvals import Offer
     from lmos_actors.persistence import Role, Session
 
 MAX_TURNS: Final = 4_096
 """Turns of one agent, those that wait included."""
-
-MAX_WAITING: Final = 8
-"""Messages of one session that may wait behind the turn in progress."""
 
 NO_SESSION: Final = "session expired or not found; start a new session"
 """The text of SESSION_EXPIRED."""
@@ -82,20 +93,6 @@ Reply: TypeAlias = "str | ChatPart | None"
 
 _MEMORIES: Final[WeakKeyDictionary[Runtime, dict[str, MemoryStore]]] = WeakKeyDictionary()
 """The sessions of nodes without a store, by the path of the agent: they outlive its incarnations."""
-
-
-class _Line:
-    """The turns of one session: the one in progress, and those that wait."""
-
-    __slots__ = ("lock", "members")
-
-    def __init__(self) -> None:
-        self.lock = trio.Lock()
-        self.members = 0
-
-
-def _failure(code: str, message: str) -> ActionFailed:
-    return ActionFailed({"code": code, "message": message})
 
 
 class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
@@ -111,10 +108,15 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
     `call.sound` and plays sound. `sound_format` in the body of a class is the format that it needs; without
     it, it is the one that a caller proposes.
 
-    `session_options` in the body of a class bounds what is kept.
+    `session_options` in the body of a class bounds what is kept of sessions, `memory_options` what is
+    remembered of users over all sessions (`turn.memories`). With `resumes = True` turns go on after the
+    end of their process, where the node has a store: see `ChatTurn.steps`.
     """
 
     session_options: ClassVar[SessionOptions] = SessionOptions()
+    memory_options: ClassVar[MemoryOptions] = MemoryOptions()
+    resumes: ClassVar[bool] = False
+    _ephemeral: ClassVar[tuple[str, ...]] = ("_kept", "_lines", "_number", "_sessions")
     sound_format: ClassVar[SoundFormat | None] = None
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -124,12 +126,28 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
                 f"{cls.__name__} has no reply: write `async def reply(self, turn: ChatTurn)`, which yields "
                 "or returns text"
             )
+        if cls.__contract__.serial and vars(cls).get("resumes"):
+            raise TypeError(
+                f"{cls.__name__}: the turns of a serial agent are not resumed, as a resumed one has no run "
+                "that holds up the others: leave out serial=True, or resumes = True"
+            )
 
     def reply(self, turn: ChatTurn) -> AsyncIterator[str | ChatPart] | Awaitable[Reply] | Reply:
         """Answer a message. To be written by subclasses, as an async generator or a function."""
 
     def talk(self, call: VoiceCall) -> Awaitable[None] | None:
         """Hold a call. To be written by subclasses that users speak with."""
+
+    def keeps_turn(self, metadata: Mapping[str, Any]) -> bool:
+        """Return whether a turn with this metadata is resumed, where turns are. By default, True."""
+        return True
+
+    def identity_for(self, turn: ChatTurn | VoiceCall) -> str | None:
+        """Return whose memories a turn or a call has: its principal, unless a subclass knows better."""
+        return turn.principal
+
+    def _memories_of(self, turn: ChatTurn | VoiceCall) -> Memories:
+        return Memories(self, self.identity_for(turn))
 
     @classmethod
     def has_voice(cls) -> bool:
@@ -140,7 +158,7 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
     async def lifespan(self) -> AsyncGenerator[None]:
         """Read what sessions there are. A subclass that has a lifespan of its own enters this one in it."""
         slot = self._place()
-        self._lines: dict[tuple[str, str], _Line] = {}
+        self._lines = Lines()
         self._number = 0
         async with AsyncExitStack() as stack:
             if slot.rt.keeping is not None:
@@ -153,6 +171,17 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
             wall = slot.rt.entropy.now
             self._sessions = Sessions(writer, self.path, self.session_options, lambda: wall().timestamp())
             await self._sessions.load()
+            self._kept = KeptTurns(
+                slot,
+                self._sessions,
+                self._lines,
+                is_on=self.resumes and slot.rt.keeping is not None and not self.__contract__.serial,
+                make=self._made_again,
+                run=self._run_again,
+                answer=self._answer_of,
+                start_soon=self.nursery.start_soon,
+            )
+            self._kept.resume()
             yield
 
     # ---- what callers use
@@ -175,7 +204,8 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
             yield TurnBegan(turn.session, turn.is_new)  # noqa: ASYNC119 -- the runtime closes what it runs
             async for item in items:
                 yield item  # noqa: ASYNC119
-        yield TurnDone(turn.answer, list(turn.answer_parts))
+        await keep_whole()
+        yield TurnDone(turn.answer, list(turn.answer_parts), turn.is_cut)
 
     @action(concurrency=MAX_TURNS)
     async def converse(
@@ -192,7 +222,8 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
             yield TurnBegan(turn.session, turn.is_new)  # noqa: ASYNC119
             async for item in items:
                 yield item  # noqa: ASYNC119
-        yield TurnDone(turn.answer, list(turn.answer_parts))
+        await keep_whole()
+        yield TurnDone(turn.answer, list(turn.answer_parts), turn.is_cut)
 
     @action(concurrency=MAX_TURNS)
     async def call(
@@ -207,9 +238,9 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
         The end of `sound` hangs up. Sessions are as those of `chat`.
         """
         if not self.has_voice():
-            raise _failure(MEDIA_NOT_ENABLED, "nobody can speak with this agent")
+            raise failure(MEDIA_NOT_ENABLED, "nobody can speak with this agent")
         owner, id = self._owner(), self._session_for(session, new=new)
-        async with self._place_in_line(owner, id):
+        async with self._lines.place(owner, id):
             kept = await self._read(owner, id)
             call = VoiceCall(
                 id,
@@ -218,6 +249,8 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
                 memory=kept.head.memory,
                 memory_bytes=self._sessions.options.memory_bytes,
                 is_new=not kept.written,
+                principal=owner or None,
+                memories=self._memories_of,
                 new_id=self.new_id,
             )
             runner = partial(TurnRunner, turn=call, reply=self.talk)
@@ -237,20 +270,32 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
     @action(safe=True, idempotent=True)
     def sessions(self) -> list[SessionEntry]:
         """Return the sessions of the caller, the one that expires first at first."""
-        found = self._sessions.of_owner(self._owner())
-        return [SessionEntry(each.id, each.began, each.until, each.messages) for each in found]
+        owner = self._owner()
+        return [
+            SessionEntry(each.id, each.began, each.until, each.messages, (owner, each.id) in self._lines)
+            for each in self._sessions.of_owner(owner)
+        ]
 
     @action(safe=True, idempotent=True, concurrency=MAX_TURNS)
-    async def history(self, session: str) -> list[Said]:
-        """Return what was said in a session of the caller, oldest first."""
-        found = await self._read(self._owner(), session)
+    async def history(self, session: str, settled: bool = False) -> list[Said]:
+        """Return what was said in a session of the caller, oldest first.
+
+        With `settled`, once no turn of it is in progress: so a caller who was cut off finds the answer.
+        """
+        owner = self._owner()
+        if settled:
+            await self._lines.wait_empty(owner, session)
+        found = await self._read(owner, session)
         return _said(found)
 
     @action(idempotent=True, concurrency=MAX_TURNS)
     async def forget(self, session: str) -> bool:
-        """Remove a session of the caller; return whether there was one."""
-        with _kept():
-            return await self._sessions.forget(self._owner(), session)
+        """Remove a session of the caller; return whether there was one. A turn that was resumed ends."""
+        owner = self._owner()
+        with store_in_use():
+            found = await self._sessions.forget(owner, session)
+        self._kept.forgotten(owner, session)
+        return found
 
     # ---- one turn
 
@@ -270,66 +315,91 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
     ) -> AsyncGenerator[tuple[ChatTurn, AsyncIterator[ChatItem]]]:
         """Run one turn in a block, and keep it at the end of the block."""
         if not content and not parts:
-            raise _failure(INVALID_MESSAGE, "a message has content or parts")
+            raise failure(INVALID_MESSAGE, "a message has content or parts")
         owner, id = self._owner(), self._session_for(session_id, new=new)
-        async with self._place_in_line(owner, id):
+        async with self._lines.place(owner, id):
             session = await self._read(owner, id)
-            turn = ChatTurn(
-                id,
-                content,
-                parts=parts or (),
-                metadata=metadata,
-                history=partial(_said, session),
-                memory=session.head.memory,
-                memory_bytes=self._sessions.options.memory_bytes,
-                is_new=not session.written,
-                has_client_tools=answers is not None,
-                read=partial(self._read_file, owner, id),
-                principal=owner or None,
-                new_id=self.new_id,
-            )
-            runner = partial(TurnRunner, turn=turn, reply=self.reply)
-            how: tuple[Any, ...] = (TurnRunner.run,) if answers is None else (TurnRunner.converse, answers)
-            async with self._runner(runner, *how) as items:
-                yield turn, items
             asked = self._message("user", content, parts or ())
-            answer = self._message("agent", turn.answer, turn.answer_parts)
-            await self._keep(session, turn.memory, [asked, answer])
+            wanted = self.keeps_turn(metadata or {})
+            async with self._kept.begun(session, asked, metadata, wanted=wanted) as kept:
+                has_tools = answers is not None
+                turn = self._made(session, asked.text, parts, metadata, kept, has_client_tools=has_tools)
+                runner = partial(TurnRunner, turn=turn, reply=self.reply)
+                how: tuple[Any, ...] = (TurnRunner.converse, answers) if has_tools else (TurnRunner.run,)
+                async with self._runner(runner, *how, offer=self._offer(turn)) as items:
+                    yield turn, items
+                await self._keep(session, turn.memory, [asked, self._answer_of(turn)], kept)
+
+    def _made(
+        self,
+        session: Session,
+        text: str,
+        parts: Sequence[ChatPart] | None,
+        metadata: dict[str, Any] | None,
+        kept: OpenTurn | None,
+        **more: Any,
+    ) -> ChatTurn:
+        owner, id = session.owner, session.id
+        return ChatTurn(
+            id,
+            text,
+            parts=parts or (),
+            metadata=metadata,
+            history=partial(_said, session),
+            memory=session.head.memory,
+            memory_bytes=self._sessions.options.memory_bytes,
+            is_new=not session.written,
+            read=partial(self._read_file, owner, id),
+            principal=owner or None,
+            memories=self._memories_of,
+            record=None if kept is None else partial(self._kept.record, kept),
+            new_id=self.new_id,
+            **more,
+        )
+
+    def _made_again(self, session: Session, turn: OpenTurn, steps: list[Any]) -> ChatTurn:
+        kept, parts = turn.kept, msgspec.convert(turn.kept.parts, list[ChatPart])
+        return self._made(session, kept.text, parts, kept.metadata, turn, is_resumed=True, steps=steps)
+
+    def _run_again(self, turn: ChatTurn) -> AbstractAsyncContextManager[AsyncIterator[Any]]:
+        return self._runner(partial(TurnRunner, turn=turn, reply=self.reply), TurnRunner.run)
+
+    def _answer_of(self, turn: ChatTurn | None) -> KeptMessage:
+        """Return what a turn has said, if there was one, as a message."""
+        said = ("", ()) if turn is None else (turn.answer, turn.answer_parts)
+        return self._message("agent", *said)
+
+    def _offer(self, turn: ChatTurn) -> Offer | None:
+        """Return the way to the user who may decide what is asked in a turn: its own, or its caller's."""
+        approvals, request = self._place().rt.approvals, current_request()
+        if approvals is None:
+            return None
+        if request.allows is not None:
+            return TurnOffer(turn, request.allows) if turn.has_client_tools else None
+        found: Offer | None = approvals.offers.of(request.consumer)
+        return found
 
     def _session_for(self, session_id: str | None, *, new: bool) -> str:
         """Return the id of the session that a message belongs to. Raises ActionFailed."""
         owner = self._owner()
-        if session_id is not None and not 0 < len(session_id) <= LONGEST_ID:
-            raise _failure(INVALID_MESSAGE, f"the id of a session has 1 to {LONGEST_ID} characters")
-        with _kept():
+        if session_id is not None and not (0 < len(session_id) <= LONGEST_ID and session_id.isprintable()):
+            # a control character would be read as the separator of a key of the store
+            text = f"the id of a session has 1 to {LONGEST_ID} printable characters"
+            raise failure(INVALID_MESSAGE, text)
+        with store_in_use():
             if session_id is not None and (not new or self._sessions.has(owner, session_id)):
                 if not self._sessions.has(owner, session_id):
-                    raise _failure(SESSION_EXPIRED, f"{NO_SESSION}; new=True begins one with this id")
+                    raise failure(SESSION_EXPIRED, f"{NO_SESSION}; new=True begins one with this id")
                 return session_id
             begun = session_id or self.new_id()
             self._sessions.begin(owner, begun)
             return begun
 
-    @asynccontextmanager
-    async def _place_in_line(self, owner: str, id: str) -> AsyncGenerator[None]:
-        """Wait until no other turn of the session is in progress. Raises ActionFailed if too many wait."""
-        line = self._lines.setdefault((owner, id), _Line())
-        if line.members > MAX_WAITING:
-            raise _failure(RATE_LIMITED, "too many in-flight requests")
-        line.members += 1
-        try:
-            async with line.lock:
-                yield
-        finally:
-            line.members -= 1
-            if not line.members:
-                del self._lines[owner, id]
-
     async def _read(self, owner: str, id: str) -> Session:
-        with _kept():
+        with store_in_use():
             found = await self._sessions.read(owner, id)
         if found is None:
-            raise _failure(SESSION_EXPIRED, NO_SESSION)
+            raise failure(SESSION_EXPIRED, NO_SESSION)
         return found
 
     async def _read_file(self, owner: str, id: str, reference: str) -> bytes:
@@ -343,31 +413,51 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
     def _message(self, role: Role, text: str, parts: Sequence[ChatPart] = ()) -> KeptMessage:
         return KeptMessage(role, text, self.now().timestamp(), msgspec.to_builtins(list(parts)))
 
-    async def _keep(self, session: Session, memory: dict[str, Any], said: Sequence[KeptMessage]) -> None:
+    async def _keep(
+        self,
+        session: Session,
+        memory: dict[str, Any],
+        said: Sequence[KeptMessage],
+        turn: OpenTurn | None = None,
+    ) -> None:
         session.head.memory = memory
-        with _kept():
-            await self._sessions.keep(session, said)
+        await trio.lowlevel.checkpoint_if_cancelled()  # an incarnation that has ended writes no more
+        with store_in_use():
+            await self._sessions.keep(session, said, turn)
 
     @asynccontextmanager
     async def _runner(
-        self, made: Callable[..., TurnRunner], handle: Any, *args: Any
+        self, made: Callable[..., TurnRunner], handle: Any, *args: Any, offer: Offer | None = None
     ) -> AsyncGenerator[AsyncIterator[Any]]:
         """Have a child run a turn or a call for a block. A crash of it is INTERNAL_ERROR."""
         self._number += 1
         name = f"turn-{self._number}"
         out, items = trio.open_memory_channel[Any](AHEAD)
         child = ChildSpec(name, partial(made, out=out), restart="temporary", shutdown="brutal")
-        runner = await self.start_child(child)
-        begun: AbstractAsyncContextManager[Any] = runner.begin(handle, *args)
         try:
-            async with begun as running, aclosing(_taken(items)) as taken:
-                yield taken
-                await running.result()
+            runner = await self.start_child(child)
+        except (WrongState, StartFailed):
+            await self._kept.wait_if_ended()  # as it may have since this task was last run
+            raise
+        begun: AbstractAsyncContextManager[Any] = runner.begin(handle, *args)
+        approvals = self._place().rt.approvals
+        offering: AbstractContextManager[None] = nullcontext()
+        whole: AbstractContextManager[None] = nullcontext()
+        if approvals is not None:
+            whole = approvals.clocks.part_of(runner.path, paths_of_request()[1])
+            if offer is not None:
+                offering = approvals.offers.during(runner.path, offer)
+        try:
+            with whole, offering:
+                async with begun as running, aclosing(_taken(items)) as taken:
+                    yield taken
+                    await running.result()
         except (AgentDied, AgentUnavailable):
-            raise _failure(INTERNAL_ERROR, "internal server error") from None
+            raise failure(INTERNAL_ERROR, "internal server error") from None
         finally:
             items.close()
-            with trio.CancelScope(shield=True), suppress(NotFound, StopFailed):
+            # WrongState: all that is below the agent was stopped at once, as with its node
+            with trio.CancelScope(shield=True), suppress(NotFound, StopFailed, WrongState):
                 await self.children.terminate_child(name)
 
 
@@ -384,19 +474,14 @@ async def _taken(items: trio.MemoryReceiveChannel[Any]) -> AsyncGenerator[Any]:
         yield item
 
 
-class _kept:
-    """A block in which a failure of the store is raised as INTERNAL_ERROR for the caller."""
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, StoreFailed):
-            raise _failure(INTERNAL_ERROR, "the session cannot be reached") from error
-
-
 def _said(session: Session) -> list[Said]:
     return [
-        Said(each.role, each.text, each.at, msgspec.convert(each.parts, list[ChatPart]))
+        Said(
+            each.role,
+            each.text,
+            each.at,
+            msgspec.convert(each.parts, list[ChatPart]),
+            msgspec.convert(each.failed, TurnFailure | None),
+        )
         for each in session.messages
     ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 import trio
@@ -15,7 +15,11 @@ from ._tools import Tool, shown_reason, tool_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from lmos_actors.memories import Memories
+
     from ._items import CallItem, ChatItem
+
+T = TypeVar("T")
 
 AHEAD: Final = 8
 """Items of an answer that may wait for the run that passes them on."""
@@ -58,6 +62,13 @@ class AnswerChannel:
             raise
         await self.put(ToolReturned(call_id, result))
         return result
+
+
+def memories_of(turn: T, memories: Callable[[T], Memories] | None) -> Memories:
+    """Return the memories of a turn or a call. Raise RuntimeError where it has none, as in a test."""
+    if memories is None:
+        raise RuntimeError("memories belong to an agent, and this turn was made without one")
+    return memories(turn)
 
 
 def check_memory(memory: dict[str, Any], most: int) -> None:

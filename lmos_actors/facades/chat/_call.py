@@ -11,13 +11,15 @@ import inspect
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from ._answer_channel import AnswerChannel, check_memory
+from ._answer_channel import AnswerChannel, check_memory, memories_of
 from ._items import Interrupted, Sound, SoundFormat, TextChunk, TurnDone
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
     import trio
+
+    from lmos_actors.memories import Memories
 
     from ._items import Said, ToolCalled, ToolReturned
     from ._tools import Tool
@@ -29,7 +31,8 @@ class VoiceCall:
     `sound` are the pieces that the user speaks, as bytes in `format`; it ends when the user hangs up, and is
     iterated by one task. `session` is the id of the conversation, `is_new` whether it has just begun,
     `history` what was said before this call. `memory` is a dict of plain data that is kept with the session
-    at each `finish`, and at the end of the call.
+    at each `finish`, and at the end of the call; what is remembered of the user over all sessions is in
+    `memories`. `principal` is who speaks, by the access list.
     """
 
     def __init__(
@@ -42,9 +45,13 @@ class VoiceCall:
         memory_bytes: int = 64 << 10,
         metadata: Mapping[str, Any] | None = None,
         is_new: bool = False,
+        principal: str | None = None,
+        memories: Callable[[VoiceCall], Memories] | None = None,
         new_id: Callable[[], str],
     ) -> None:
         self.session = session
+        self.principal = principal
+        self._memories = memories
         self.format = format
         self.is_new = is_new
         self.metadata = dict(metadata or {})
@@ -61,6 +68,11 @@ class VoiceCall:
     def history(self) -> tuple[Said, ...]:
         """The messages before this call, oldest first."""
         return tuple(self._history())
+
+    @cached_property
+    def memories(self) -> Memories:
+        """What the agent remembers of this user, in all sessions. Raises RuntimeError outside of an agent."""
+        return memories_of(self, self._memories)
 
     async def play(self, sound: bytes) -> None:
         """Send a piece of sound, to be played behind those before it. Waits until the caller has room."""

@@ -1,8 +1,13 @@
-"""The values of conversations: what a chat agent takes, what its answer consists of, what is kept."""
+"""The values of conversations: what a chat agent takes, what its answer consists of, what is kept.
+
+The items of an answer are **provisional** until `TurnDone`: they leave a durable agent at once
+(`is_provisional`), and hold once that has come, which waits for what the turn has changed. A tool of the
+client waits, too: it does something.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, Literal, TypeAlias
+from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias
 
 from msgspec import Meta, Struct
 
@@ -12,6 +17,8 @@ INTERNAL_ERROR: Final = "INTERNAL_ERROR"
 INVALID_MESSAGE: Final = "INVALID_MESSAGE"
 TOOL_ERROR: Final = "TOOL_ERROR"
 MEDIA_NOT_ENABLED: Final = "MEDIA_NOT_ENABLED"
+GIVEN_UP: Final = "GIVEN_UP"
+"""A turn was cut off by the end of its agent, and cannot be resumed."""
 
 PartType: TypeAlias = Literal["text", "image", "audio", "video", "file"]
 
@@ -38,12 +45,16 @@ class ChatPart(Struct, frozen=True, omit_defaults=True):
 class TurnBegan(Struct, frozen=True, tag="began"):
     """The first item of an answer: its session, and whether that is new."""
 
+    is_provisional: ClassVar[bool] = True
+
     session: str
     is_new: bool
 
 
 class TextChunk(Struct, frozen=True, tag="chunk", omit_defaults=True):
     """A piece of the answer; with `role` "user", in a call, what was understood of the user's speech."""
+
+    is_provisional: ClassVar[bool] = True
 
     text: str = ""
     parts: list[ChatPart] = []
@@ -52,6 +63,8 @@ class TextChunk(Struct, frozen=True, tag="chunk", omit_defaults=True):
 
 class MediaPiece(Struct, frozen=True, tag="media", omit_defaults=True):
     """A piece of sound, picture or film that an answer streams. `sequence` counts from 0."""
+
+    is_provisional: ClassVar[bool] = True
 
     media_id: str
     sequence: int
@@ -70,9 +83,16 @@ class ToolCalled(Struct, frozen=True, tag="tool_call", omit_defaults=True):
     consent_message: str | None = None
     categories: list[str] = []
 
+    @property
+    def is_provisional(self) -> bool:
+        """Whether it shows a tool, and does not ask for one."""
+        return not self.by_client
+
 
 class ToolReturned(Struct, frozen=True, tag="tool_result", omit_defaults=True):
     """The result of a tool, or else the reason why there is none."""
+
+    is_provisional: ClassVar[bool] = True
 
     id: str
     result: Any = None
@@ -80,10 +100,11 @@ class ToolReturned(Struct, frozen=True, tag="tool_result", omit_defaults=True):
 
 
 class TurnDone(Struct, frozen=True, tag="done", omit_defaults=True):
-    """The last item of an answer: all of it."""
+    """The last item of an answer: all of it. `is_cut`: it was longer than it may be, and is not whole."""
 
     text: str = ""
     parts: list[ChatPart] = []
+    is_cut: bool = False
 
 
 ChatItem: TypeAlias = TurnBegan | TextChunk | MediaPiece | ToolCalled | ToolReturned | TurnDone
@@ -100,6 +121,8 @@ class SoundFormat(Struct, frozen=True):
 class CallBegan(Struct, frozen=True, tag="began"):
     """The first item of a call: its session, whether that is new, and how the sound is coded."""
 
+    is_provisional: ClassVar[bool] = True
+
     session: str
     is_new: bool
     format: SoundFormat
@@ -108,11 +131,15 @@ class CallBegan(Struct, frozen=True, tag="began"):
 class Sound(Struct, frozen=True, tag="sound"):
     """A piece of sound, to be played behind those before it."""
 
+    is_provisional: ClassVar[bool] = True
+
     data: bytes
 
 
 class Interrupted(Struct, frozen=True, tag="interrupted"):
     """The user has begun to speak: sound that waits to be played is to be dropped."""
+
+    is_provisional: ClassVar[bool] = True
 
 
 CallItem: TypeAlias = CallBegan | Sound | Interrupted | TextChunk | ToolCalled | ToolReturned | TurnDone
@@ -131,6 +158,13 @@ class ClientAnswer(Struct, frozen=True, omit_defaults=True):
     error: str = ""
 
 
+class TurnFailure(Struct, frozen=True):
+    """Why a turn has no answer."""
+
+    code: str
+    message: str
+
+
 class Said(Struct, frozen=True, omit_defaults=True):
     """A message of the past: by whom, what, and when (Unix time)."""
 
@@ -138,12 +172,17 @@ class Said(Struct, frozen=True, omit_defaults=True):
     text: str
     at: float
     parts: list[ChatPart] = []
+    failed: Annotated[
+        TurnFailure | None,
+        Meta(description="Why there is no answer, or only the beginning of one: of a resumed turn."),
+    ] = None
 
 
-class SessionEntry(Struct, frozen=True):
+class SessionEntry(Struct, frozen=True, omit_defaults=True):
     """A session of the caller. Times are Unix time."""
 
     id: Annotated[str, Meta(description="To be named by the next message.")]
     began: float
     until: Annotated[float, Meta(description="When it expires, unless it goes on.")]
     messages: int
+    in_progress: Annotated[bool, Meta(description="Whether a turn is in progress, or waits.")] = False

@@ -51,7 +51,8 @@ class Tool:
     call: Callable[[Mapping[str, Any]], Awaitable[Any]] = attrs.field(repr=False, eq=False)
     """Calls it with named arguments, and returns its result. Raises ToolFailed."""
     repeatable: bool = False
-    """Whether calling it twice does no more than calling it once: of a safe or idempotent action."""
+    """Whether calling it twice does no more than calling it once: of a safe or idempotent action, and of a
+    function that was declared so."""
     agent: str = ""
     """The path, or the address, of the agent that carries it out; empty for a function."""
 
@@ -63,25 +64,33 @@ def tool_of(
     *,
     name: str | None = None,
     in_thread: bool = False,
+    repeatable: bool | None = None,
 ) -> Tool:
     """Return a function, or an action of an agent, as a tool.
 
     `tool_of(look_up)` takes a typed function, async or not; `tool_of(ref, Orders.find)` an action of another
     agent. A function that blocks, such as for a request over the network, holds up its node, unless it is
-    called `in_thread`, where it goes on when its caller has left. Raises TypeError for parameters whose types
-    are not known, and for what cannot be called in a thread: an action, an async function.
+    called `in_thread`, where it goes on when its caller has left. `repeatable` declares that a second call
+    does no more than one: then a model may make it again where its outcome is not known. By default that is
+    so for an action that is `safe` or `idempotent`, and for no function. Raises TypeError for parameters
+    whose types are not known, and for what cannot be called in a thread: an action, an async function.
+
+    The arguments of an action have the names of its description. It takes those of Python, too.
     """
     if in_thread and (handle is not None or inspect.iscoroutinefunction(function)):
         raise TypeError(f"in_thread is for a function that blocks, a def, not {handle or function!r}")
     if handle is not None:
         ref: Any = function
-        form = _form_of(handle.__wrapped__, name or handle.name, is_method=True)
-        again = bool(handle.options.safe or handle.options.idempotent)
+        renamed = tuple(handle.wire_names.items())
+        form = _form_of(handle.__wrapped__, name or handle.name, renamed, is_method=True)
+        declared = bool(handle.options.safe or handle.options.idempotent)
+        again = declared if repeatable is None else repeatable
         return _made(form, partial(ref.invoke, handle), repeatable=again)
     if not callable(function):
         raise TypeError(f"tool_of takes a function, or a ref and an action's handle, not {function!r}")
     called = name or str(getattr(function, "__name__", type(function).__name__))
-    return _made(_form_of(function, called, is_method=False), function, in_thread=in_thread)
+    form = _form_of(function, called, (), is_method=False)
+    return _made(form, function, repeatable=bool(repeatable), in_thread=in_thread)
 
 
 def shown_reason(error: ToolFailed) -> str:
@@ -97,12 +106,14 @@ class _Form:
     description: str
     schema: dict[str, Any]
     arguments: type[msgspec.Struct]
+    renamed: Mapping[str, str]
+    """The names of arguments as others know them, by those in Python, where these differ."""
     secrecy: Any
     """What of its result is secret."""
 
 
 @lru_cache(maxsize=1_000)
-def _form_of(function: Any, called: str, *, is_method: bool) -> _Form:
+def _form_of(function: Any, called: str, renamed: tuple[tuple[str, str], ...], *, is_method: bool) -> _Form:
     """Return the form of a function; made once, as it takes a millisecond. Raises TypeError."""
     hints = get_type_hints(function, include_extras=True)
     fields: list[Any] = []
@@ -119,9 +130,11 @@ def _form_of(function: Any, called: str, *, is_method: bool) -> _Form:
             continue
         more = () if parameter.default is parameter.empty else (parameter.default,)
         fields.append((parameter.name, hints[parameter.name], *more))
-    arguments = msgspec.defstruct(called, fields, kw_only=True, forbid_unknown_fields=True)
+    names = dict(renamed)
+    arguments = msgspec.defstruct(called, fields, kw_only=True, forbid_unknown_fields=True, rename=names)
     schema = {word: value for word, value in schema_of(arguments).items() if word != "title"}
-    return _Form(called, inspect.getdoc(function) or "", schema, arguments, _secrecy_of(hints.get("return")))
+    doc, secrecy = inspect.getdoc(function) or "", _secrecy_of(hints.get("return"))
+    return _Form(called, doc, schema, arguments, names, secrecy)
 
 
 def _plain(called: str, result: Any) -> Any:
@@ -147,7 +160,8 @@ def _made(
 
     async def call(given: Mapping[str, Any]) -> Any:
         try:
-            checked = msgspec.convert(dict(given), arguments)
+            named = {form.renamed.get(name, name): value for name, value in given.items()}
+            checked = msgspec.convert(named, arguments)
         except msgspec.ValidationError as error:
             raise ToolFailed(called, f"its arguments are not right: {error}") from None
         try:

@@ -15,7 +15,7 @@ import inspect
 from base64 import b64decode
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, asynccontextmanager, suppress
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import trio
@@ -23,7 +23,7 @@ import trio
 from lmos_actors.actors import Agent, action
 from lmos_actors.errors import ActionFailed, SourceFailed, ToolFailed
 
-from ._answer_channel import AnswerChannel, check_memory
+from ._answer_channel import AnswerChannel, check_memory, memories_of
 from ._items import (
     TOOL_ERROR,
     ChatItem,
@@ -39,6 +39,9 @@ from ._items import (
 if TYPE_CHECKING:
     from collections.abc import AsyncIterable, Awaitable, Callable, Mapping, Sequence
 
+    from lmos_actors.approvals import Approval
+    from lmos_actors.memories import Memories
+
     from ._tools import Tool
 
 ACCEPT_SECONDS: Final = 5.0
@@ -46,6 +49,13 @@ ACCEPT_SECONDS: Final = 5.0
 
 RESULT_SECONDS: Final = 60.0
 """Seconds that a client has for the result of a call, from the call on."""
+
+APPROVE_TOOL: Final = "approve"
+"""The tool of a client by which its user decides what an agent asks."""
+
+CATEGORIES: Final = ("approval",)
+
+DECIDED_ELSEWHERE: Final = "it was decided elsewhere"
 
 LONGEST_MEDIA_ID: Final = 12
 """Bytes of the id of a medium, as binary frames have it."""
@@ -57,10 +67,12 @@ PIECE_BYTES: Final = 1 << 20
 class _OpenCall:
     """A call of a client's tool that has not been answered."""
 
-    __slots__ = ("answer", "changed", "is_accepted")
+    __slots__ = ("answer", "changed", "is_accepted", "why")
 
     def __init__(self) -> None:
         self.answer: ClientAnswer | None = None
+        self.why: str | None = None
+        """Why there is no result."""
         self.is_accepted = False
         self.changed = trio.Event()
 
@@ -72,7 +84,7 @@ class _OpenCall:
         self.changed.set()
         self.changed = trio.Event()
 
-    async def wait(self) -> str | None:
+    async def wait(self, result_seconds: float = RESULT_SECONDS) -> str | None:
         """Wait for the answer; return why there is none, None if it has come."""
         began = trio.current_time()
         with trio.move_on_at(began + ACCEPT_SECONDS):
@@ -80,10 +92,10 @@ class _OpenCall:
                 await self.changed.wait()
         if self.answer is None and not self.is_accepted:
             return f"the client did not acknowledge the call within {ACCEPT_SECONDS:g} s"
-        with trio.move_on_at(began + RESULT_SECONDS):
+        with trio.move_on_at(began + result_seconds):
             while self.answer is None:
                 await self.changed.wait()
-        return None if self.answer is not None else f"the client did not answer within {RESULT_SECONDS:g} s"
+        return None if self.answer is not None else f"the client did not answer within {result_seconds:g} s"
 
 
 class ChatTurn:
@@ -92,6 +104,10 @@ class ChatTurn:
     `text`, `parts` and `metadata` are the message; `session` is the id of the conversation, `is_new` whether
     it has just begun, `history` what was said before. `memory` is a dict of plain data that is
     kept with the session: what `reply` changes in it is there at the next turn, if this one ends well.
+    What is remembered of the user over all sessions is in `memories`.
+
+    An agent that `resumes` turns is asked again, with `is_resumed`, where its process ended in the middle of
+    one: `steps` are then what it has recorded by `record`, and the answer goes to the history alone.
     """
 
     def __init__(
@@ -108,6 +124,10 @@ class ChatTurn:
         has_client_tools: bool = False,
         read: Callable[[str], Awaitable[bytes]] | None = None,
         principal: str | None = None,
+        record: Callable[[Any], Awaitable[None]] | None = None,
+        steps: Sequence[Any] = (),
+        is_resumed: bool = False,
+        memories: Callable[[ChatTurn], Memories] | None = None,
         new_id: Callable[[], str],
     ) -> None:
         self.session = session
@@ -116,24 +136,30 @@ class ChatTurn:
         """Who says it, by the access list: a session and metadata are what its caller says they are."""
         self.parts = tuple(parts)
         self.metadata = dict(metadata or {})
-        self._history = history
+        self._history, self._memories = history, memories
         self.memory = {} if memory is None else memory
         self._memory_bytes = memory_bytes
         self.is_new = is_new
         self.has_client_tools = has_client_tools
         """Whether the caller carries out calls of tools of its own (`ask_client`)."""
-        self._new_id = new_id
-        self._read = read
+        self.is_cut = False
+        """Whether the answer is not whole, as it was too long; `reply` may set it, for `TurnDone`."""
+        self.is_resumed, self.steps = is_resumed, tuple(steps)
+        self._new_id, self._read, self._record = new_id, read, record
         self._out = AnswerChannel(new_id)
         self._media = 0  # how many have been streamed
-        self._said: list[str] = []
-        self._shown: list[ChatPart] = []
+        self._said, self._shown = list[str](), list[ChatPart]()
         self._calls: dict[str, _OpenCall] = {}
 
     @cached_property
     def history(self) -> tuple[Said, ...]:
         """The messages before this one, oldest first."""
         return tuple(self._history())
+
+    @cached_property
+    def memories(self) -> Memories:
+        """What the agent remembers of this user, in all sessions. Raises RuntimeError outside of an agent."""
+        return memories_of(self, self._memories)
 
     @property
     def answer(self) -> str:
@@ -157,6 +183,21 @@ class ChatTurn:
             raise TypeError(f"a piece of an answer is text or a ChatPart, not {piece!r}")
         self._shown.append(piece)
         await self._put(TextChunk(parts=[piece]))
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether this turn is resumed if its process ends: `record` does nothing otherwise."""
+        return self._record is not None
+
+    async def record(self, step: Any) -> None:
+        """Keep a step, plain data, for `steps` of this turn should it be resumed; return once it is kept.
+
+        Record what is done before anything rests on it, and what is to be done before it begins. Raises
+        TypeError for what is no plain data; ActionFailed while the store fails.
+        """
+        await trio.lowlevel.checkpoint_if_cancelled()
+        if self._record is not None:
+            await self._record(step)
 
     async def read(self, part: ChatPart) -> bytes:
         """Return the content of a part: what it has embedded, or a file that the user has uploaded.
@@ -225,22 +266,38 @@ class ChatTurn:
         """
         if not self.has_client_tools:
             raise ToolFailed(name, "the client carries out no tools")
+        async with self._client_call(name, arguments or {}, consent_message, categories) as call:
+            call.why = await call.wait()
+        if call.answer is None or call.why is not None:
+            raise ToolFailed(name, call.why or "no answer")
+        return call.answer.result
+
+    @asynccontextmanager
+    async def _client_call(
+        self,
+        name: str,
+        arguments: Mapping[str, Any],
+        consent_message: str | None,
+        categories: Sequence[str],
+    ) -> AsyncGenerator[_OpenCall]:
+        """Call a tool of the caller, for a block in which it is answered."""
         call_id = self._new_id()
         call = self._calls[call_id] = _OpenCall()
-        asked = ToolCalled(call_id, name, dict(arguments or {}), True, consent_message, list(categories))
+        asked = ToolCalled(call_id, name, dict(arguments), True, consent_message, list(categories))
         await self._put(asked)
         try:
-            why = await call.wait()
+            yield call
         finally:
             del self._calls[call_id]
         answer = call.answer
-        if why is None and answer is not None and answer.kind != "result":
-            why = answer.error or ("refused" if answer.kind == "refused" else "the client names no reason")
-        if why is not None or answer is None:
-            await self._put(ToolReturned(call_id, error=why))
-            raise ToolFailed(name, why or "no answer")
-        await self._put(ToolReturned(call_id, answer.result))
-        return answer.result
+        if call.why is None and answer is not None and answer.kind != "result":
+            call.why = answer.error or (
+                "refused" if answer.kind == "refused" else "the client names no reason"
+            )
+        if call.why is not None or answer is None:
+            await self._put(ToolReturned(call_id, error=call.why or "no answer"))
+        else:
+            await self._put(ToolReturned(call_id, answer.result))
 
     def take_answer(self, answer: ClientAnswer) -> None:
         """Take the caller's answer to a call; one that nobody waits for is passed over."""
@@ -278,6 +335,75 @@ async def _closing(source: AsyncIterable[bytes]) -> AsyncGenerator[AsyncIterator
             await cast("AsyncGenerator[bytes]", pieces).aclose()
         elif isinstance(pieces, trio.abc.AsyncResource):
             await pieces.aclose()
+
+
+class TurnOffer:
+    """The way to the user of a turn whose client carries out tools, for what is to be approved (`Offer`).
+
+    The question is a call of the client's tool `approve`, with consent. The user decides by consenting to it,
+    or not; a client that does not know the tool decides nothing.
+    """
+
+    def __init__(self, turn: ChatTurn, allows: Callable[[str, Any], bool]) -> None:
+        self.principal = turn.principal
+        self._turn = turn
+        self._allows = allows
+
+    def allows(self, agent: str) -> bool:
+        """Return whether the user may now decide what the agent at a path asks."""
+        return self._allows(agent.replace("/", "."), "approve")
+
+    async def ask(self, approval: Approval, over: trio.Event) -> tuple[bool, dict[str, Any] | None] | None:
+        """Wait for the user's yes or no, and the answer by the form; None if none comes, or `over` is set."""
+        arguments = {"agent": approval.agent, "text": approval.text, "expires": approval.expires}
+        more = {"data": approval.data, "form": approval.form}
+        arguments |= {name: value for name, value in more.items() if value is not None}
+        try:
+            calling = self._turn._client_call  # pyright: ignore[reportPrivateUsage] -- of one file
+            async with calling(APPROVE_TOOL, arguments, approval.text, CATEGORIES) as call:
+                seconds = approval.expires - approval.asked
+                why = await _until(over, partial(call.wait, result_seconds=seconds))
+                call.why = DECIDED_ELSEWHERE if over.is_set() else why
+            return None if over.is_set() else _decision_in(call)
+        except (trio.BrokenResourceError, trio.ClosedResourceError, RuntimeError):
+            return None  # the turn is over
+
+
+async def _until(over: trio.Event, work: Callable[[], Awaitable[str | None]]) -> str | None:
+    """Return what an async function returns; None if an event is set before."""
+    found: str | None = None
+
+    async def end() -> None:
+        await over.wait()
+        nursery.cancel_scope.cancel("it is over")
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(end)
+        found = await work()
+        nursery.cancel_scope.cancel("it is answered")
+    return found
+
+
+def _decision_in(call: _OpenCall) -> tuple[bool, dict[str, Any] | None] | None:
+    """Return the decision in the answer to a call of `approve`; None for what is none.
+
+    A client that refuses what it has not accepted has no such tool, or cannot ask its user.
+    """
+    answer = call.answer
+    if answer is None or answer.kind == "error":
+        return None
+    if answer.kind == "refused":
+        return (False, None) if call.is_accepted else None
+    said: Any = answer.result
+    if isinstance(said, bool):
+        return said, None
+    if not isinstance(said, dict):
+        return None
+    members = cast("dict[str, Any]", said)
+    approved, given = members.get("approved"), members.get("answer")
+    if not isinstance(approved, bool) or not (given is None or isinstance(given, dict)):
+        return None
+    return approved, cast("dict[str, Any] | None", given)
 
 
 class TurnRunner(Agent, private=True):

@@ -58,7 +58,7 @@ if TYPE_CHECKING:
         ServerTurn,
         StoredUpload,
     )
-    from lmos_actors.security import Admission
+    from lmos_actors.security import Admission, Verb
     from lmos_actors.transport import Connection
 
     from ..chat import ChatAgent
@@ -251,6 +251,13 @@ class OmniaConnection:
             return omnia.INTERNAL_ERROR, "the credentials are no longer good"
         return None
 
+    def _allows(self, agent: str, verb: Verb) -> bool:
+        """Return whether the client may now do that with an agent; see `Request.allows`."""
+        admission = self._admission
+        return (
+            admission is not None and admission.valid(trio.current_time()) and admission.allows(agent, verb)
+        )
+
     def _answer(self, answer: ClientAnswer) -> None:
         if self._answers is not None:
             with suppress(trio.WouldBlock, trio.BrokenResourceError):
@@ -338,7 +345,9 @@ class OmniaConnection:
             self._answers, answers = trio.open_memory_channel[ClientAnswer](64)
             key, args = "converse", (answers, *args)
         self._watch(session_id)
-        asked = Invocation(key, args, {}, stream=True, principal=self.principal, trace=trace)
+        asked = Invocation(
+            key, args, {}, stream=True, principal=self.principal, trace=trace, allows=self._allows
+        )
         try:
             async with self._link.open(asked) as items:
                 async for item in items:

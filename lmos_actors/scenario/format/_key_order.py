@@ -11,7 +11,7 @@ from ..model import AnyFile
 if TYPE_CHECKING:
     from lmos_actors.files import DataPath
 
-WORDS: Final = (
+WORDS: Final[tuple[str, ...]] = (
     "lmos", "at", "do", "from", "to", "step", "check", "id", "kind", "dist", "name", "summary", "labels",
     "vars",
     "matrix", "seeds", "trials", "world", "timeout", "stop", "sweep", "delivery", "type", "default", "doc",
@@ -28,8 +28,9 @@ WORDS: Final = (
     "sequence", "command", "url", "access", "follows", "thing", "description", "ca", "cert", "key", "bearer",
     "basic", "insecure", "args", "state", "mailbox", "size", "when_full",
     "service_time", "start", "over", "restart", "shutdown", "significant", "backoff", "initial",
-    "replicas", "needs", "listen", "public_url", "client_ca", "security", "origins", "register", "lookup",
-    "metrics", "tracing", "omnia", "only", "strict_sessions", "uploads", "env", "cwd",
+    "replicas", "needs", "listen", "public_url", "client_ca", "security", "origins",
+    "allow_operations", "register", "lookup",
+    "metrics", "tracing", "omnia", "only", "strict_sessions", "uploads", "mcp", "env", "cwd",
     "limits", "descriptors", "memory", "processors", "ready", "drain", "spread", "update", "order", "batch",
     "pause",
     "strategy", "max_restarts", "max_seconds",
@@ -38,7 +39,7 @@ WORDS: Final = (
     "for",
     "fault", "with",
     "loss", "duplicate", "reorder", "corrupt", "bandwidth", "queue",
-     "writes", "down", "factor", "status", "skew", "duration", "ref", "payload", "members", "deadline",
+    "writes", "down", "factor", "status", "skew", "duration", "ref", "payload", "members", "deadline",
     "quorum", "input", "streams", "items", "then", "value", "values", "file", "column", "unit",
     "take", "delay", "emit", "chunk", "call", "reasoning", "progress",
     "reply", "output", "done", "fail", "code", "message", "crash", "unused", "unfit",

@@ -110,6 +110,8 @@ def _opened(group: Group) -> Iterator[str]:
         yield "security"
     if group.omnia:
         yield "the facade for Omnia"
+    if group.mcp:
+        yield "the offer to MCP clients"
     if group.relay:
         yield "the facade for AgentRelay"
     if group.directory:

@@ -82,6 +82,7 @@ class Group(Closed, frozen=True, kw_only=True):
     security: Name | None = None
     origins: tuple[Name, ...] = ()
     insecure: bool = False
+    allow_operations: bool = False
     register: Texts | None = None
     lookup: Texts | None = None
     directory: Name | bool = False
@@ -89,6 +90,7 @@ class Group(Closed, frozen=True, kw_only=True):
     metrics: bool = False
     tracing: Name | None = None
     omnia: Omnia | bool = False
+    mcp: bool = False
     relay: Relay | bool = False
     env: dict[str, str] = {}
     cwd: Name | None = None

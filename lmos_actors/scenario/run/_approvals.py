@@ -1,22 +1,24 @@
 """Approvals of a run: the story answers what agents ask people, and one that nobody answers fails the run.
 
-People are no part of the network of a file: they decide in the process of the run, whatever its links are.
+People are no part of the network of a file: they decide in the process of the run, whatever its links are. Of
+agents in processes they decide as clients do, over the network and with the rights of the run.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import attrs
+import trio
 
 from lmos_actors.actors import Ref
 from lmos_actors.approvals import Approval, Approvals
-from lmos_actors.errors import ActionFailed, AgentError
+from lmos_actors.errors import ActionFailed, AgentError, TransportError
 
 from ..model import Refuse
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from lmos_actors.actors import Slot
 
@@ -24,11 +26,22 @@ if TYPE_CHECKING:
     from ._watch import Watch
 
 
+LOOK: Final = 0.05
+"""Seconds between two looks at what agents in processes ask."""
+
+MOST: Final = 10_000
+"""Approvals of one process that are looked at."""
+
+
 @attrs.define
 class RunApprovals:
-    """What the agents of one run ask people. `find` returns the agent `approvals`, None if there is none."""
+    """What the agents of one run ask people. `find` returns the agent `approvals`, None if there is none.
+
+    `far` returns those of the processes in which the agent at a path is, None where agents are in none.
+    """
 
     find: Callable[[], Slot | None]
+    far: Callable[[str], list[Ref[Approvals]] | None]
     _left: set[str] = attrs.Factory(set[str])
     """The ids of those that the story leaves to their deadline."""
 
@@ -36,6 +49,8 @@ class RunApprovals:
         """Answer what an agent asks, once it does. Return what was seen instead, None if it is answered."""
         late = isinstance(step, Refuse) and step.by == "deadline"
         state = "expired" if late else "waiting"
+        if self.far(agent) is not None:
+            return await self._decide_far(step, agent, state, deadline)
 
         def asked() -> bool:
             return self._asked(agent, step.key, state) is not None
@@ -49,14 +64,29 @@ class RunApprovals:
         if late:
             self._left.add(approval.id)
             return None
-        verb = Approvals.refuse if isinstance(step, Refuse) else Approvals.accept
-        try:
-            await Ref[Approvals](slot).invoke(verb, approval.id, step.note)
-        except ActionFailed as error:
-            return error.detail or str(error)
-        except AgentError as error:
-            return str(error)
-        return None
+        return await _answered(Ref[Approvals](slot), step, approval.id)
+
+    async def _decide_far(self, step: Deciding, agent: str, state: str, deadline: float) -> str | None:
+        """Answer what an agent asks in one of its processes, as `decide` does."""
+        saw = "no process of it is ready"
+        with trio.move_on_at(deadline):
+            while True:
+                for approvals in self.far(agent) or ():
+                    try:
+                        listed = await approvals.invoke(Approvals.entries, "all", MOST)
+                    except (AgentError, TransportError) as error:
+                        saw = str(error)
+                        continue
+                    found = self._among(listed, agent, step.key, state)
+                    if found is None:
+                        saw = _seen(listed, agent)
+                    elif state == "expired":
+                        self._left.add(found.id)
+                        return None
+                    else:
+                        return await _answered(approvals, step, found.id)
+                await trio.sleep(LOOK)
+        return saw
 
     def unanswered(self) -> Iterator[Approval]:
         """Yield what nobody has answered: what waits, and what the deadline has refused unasked."""
@@ -70,14 +100,35 @@ class RunApprovals:
         return agent.kept() if isinstance(agent, Approvals) else ()
 
     def _asked(self, agent: str, key: str | None, state: str) -> Approval | None:
+        return self._among(self._all(), agent, key, state)
+
+    def _among(
+        self, approvals: Iterable[Approval], agent: str, key: str | None, state: str
+    ) -> Approval | None:
         """Return the oldest approval of an agent in that state that has not been left to its deadline."""
-        for each in self._all():
+        for each in approvals:
             fits = each.agent == agent and each.state == state and key in (None, each.key)
             if fits and each.id not in self._left:
                 return each
         return None
 
     def _seen(self, agent: str) -> str:
-        own = [each for each in self._all() if each.agent == agent]
-        found = [f'"{each.text}" (key "{each.key}", {each.state})' for each in own]
-        return f"it has asked {', '.join(found)}" if found else "it has asked nothing"
+        return _seen(self._all(), agent)
+
+
+async def _answered(approvals: Ref[Approvals], step: Deciding, id: str) -> str | None:
+    """Decide, and return what is wrong with that, None if nothing is."""
+    verb = Approvals.refuse if isinstance(step, Refuse) else Approvals.accept
+    try:
+        await approvals.invoke(verb, id, step.note)
+    except ActionFailed as error:
+        return error.detail or str(error)
+    except (AgentError, TransportError) as error:
+        return str(error)
+    return None
+
+
+def _seen(approvals: Iterable[Approval], agent: str) -> str:
+    own = [each for each in approvals if each.agent == agent]
+    found = [f'"{each.text}" (key "{each.key}", {each.state})' for each in own]
+    return f"it has asked {', '.join(found)}" if found else "it has asked nothing"

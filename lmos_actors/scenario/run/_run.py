@@ -19,7 +19,8 @@ from ._faults import INJECTED
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from lmos_actors.actors import Slot
+    from lmos_actors.actors import Ref, Slot
+    from lmos_actors.approvals import Approvals
     from lmos_actors.files import DataPath, Document
 
     from ..format import Cell
@@ -77,7 +78,10 @@ class Run:
     network: RunNetwork | None = None
     """The network, where the file has one."""
     approvals: RunApprovals = attrs.field(
-        init=False, default=attrs.Factory(lambda self: RunApprovals(self._find_approvals), takes_self=True)
+        init=False,
+        default=attrs.Factory(
+            lambda self: RunApprovals(self._find_approvals, self._far_approvals), takes_self=True
+        ),
     )
     """What agents ask people."""
     _agents: RunAgents | None = None
@@ -96,6 +100,9 @@ class Run:
 
     def _find_approvals(self) -> Slot | None:
         return None if self._agents is None else self._agents.approvals()
+
+    def _far_approvals(self, path: str) -> list[Ref[Approvals]] | None:
+        return None if self._agents is None else self._agents.far_approvals(path)
 
     def set_agents(self, agents: RunAgents) -> None:
         """Set the agents, once the node is open."""

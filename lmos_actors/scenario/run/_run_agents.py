@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from lmos_actors.actors import Link
+    from lmos_actors.approvals import Approvals
     from lmos_actors.bindings import ConsumedThing
     from lmos_actors.node import Node
 
@@ -219,6 +220,10 @@ class RunAgents:
             return None
         found = resolver.at("approvals")
         return found if isinstance(found, Slot) else None
+
+    def far_approvals(self, path: str) -> list[Ref[Approvals]] | None:
+        """Return the agents `approvals` of the processes of an agent; None outside the world of processes."""
+        return None if self._processes is None else self._processes.client.approvals(path)
 
     def slot(self, target: str) -> Slot:
         """Return the slot of one agent. Raises AgentUnavailable while its node is down."""

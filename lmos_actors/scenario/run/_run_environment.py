@@ -104,7 +104,8 @@ class RunEnvironment:
             self._options = node_options(world, network)
         network = self._speak(network)
         machine = run.machine = Machine(run.watch, network)
-        if cell.system.has_durable_agents and not is_real(world):
+        keeps_turns = cell.scenario.store is not None and cell.system.has_resuming_agents
+        if (cell.system.has_durable_agents or keeps_turns) and not is_real(world):
             machine.put_in_disk(cell.scenario.store, change_environment().entropy)
         async with self._restartable() if _is_restarted(cell.scenario) else self._opened():
             yield

@@ -69,6 +69,11 @@ def is_durable_class(cls: Any) -> bool:
     return contract is not None and contract.state is not None
 
 
+def is_resuming_class(cls: Any) -> bool:
+    """Return whether agents of a class keep turns in progress in a store, where their node has one."""
+    return getattr(cls, "resumes", False) is True and hasattr(cls, "__contract__")
+
+
 def near_path(name: str, known: Iterable[str]) -> str:
     """Return a hint at the known name that was probably meant: also a path that ends in the name."""
     names = list(known)
@@ -162,6 +167,11 @@ class CellNames:
     def has_durable_agents(self) -> bool:
         """Whether an agent of the file, or of its tree, keeps its state in a store."""
         return any(map(is_durable_class, self.classes.values()))
+
+    @property
+    def keeps_turns(self) -> bool:
+        """Whether the file names a store, and has agents whose turns it keeps."""
+        return "store" in self.cell.data and any(map(is_resuming_class, self.classes.values()))
 
     def class_of(self, name: str) -> type | None:
         """Return the class of an agent, or of one of a population or pool; None if it is not known."""

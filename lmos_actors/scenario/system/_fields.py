@@ -11,7 +11,7 @@ from lmos_actors.actors import Agent, mentions, shape_of
 from lmos_actors.supervision import hint_of, pointer_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Container, Iterable, Mapping
 
     from lmos_actors.actors import Shape
     from lmos_actors.supervision import Pointer
@@ -106,9 +106,16 @@ def _shape(hint: Any) -> Shape[Any] | None:
         return None
 
 
-def classes_named_by(cls: Any) -> set[type]:
-    """Return the classes of agents that stand in the fields of a class: the tools of an agent that thinks."""
+def classes_named_by(cls: Any, given: Container[str]) -> set[type]:
+    """Return the classes of agents that stand in the fields of a class: the tools of an agent that thinks.
+
+    One that looks for agents finds what its optional refs are to, such as its model, unless they are `given`.
+    """
     found: set[type] = set()
+    if discovers_agents(cls):
+        own = fields_of_agent(cls).values()
+        pointers = (field.pointer for field in own if not field.required and field.name not in given)
+        found |= {pointer.cls for pointer in pointers if pointer is not None and pointer.cls is not Agent}
     fields: Iterable[Any] = attrs.fields(cls)
     todo: list[Any] = [field.default for field in fields]
     for value in todo:

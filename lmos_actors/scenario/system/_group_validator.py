@@ -155,6 +155,8 @@ class GroupValidator:
         for key in ("key", "client_ca"):
             if group.cert is None and getattr(group, key) is not None:
                 self._report((*here, key), f'"{key}" goes with "cert"', key=True)
+        if group.allow_operations:
+            self._check_operations(group, here)
         if group.security is not None or group.insecure or group.client_ca is not None:
             return
         for url in texts_of(group.listen):
@@ -168,6 +170,21 @@ class GroupValidator:
                     'set access rules by "security", listen at 127.0.0.1, or allow it by "insecure: true"'
                 )
                 self._report((*here, "listen"), why)
+
+    def _check_operations(self, group: Group, here: DataPath) -> None:
+        for key, why in (
+            ("security", 'the lists "approve" of its "security" say who decides'),
+            (
+                "client_ca",
+                'with "client_ca" clients have names: lists "approve" of a "security" say who decides',
+            ),
+            (
+                "public_url",
+                'behind "public_url" a proxy is for others, and it is for clients on this machine',
+            ),
+        ):
+            if getattr(group, key) is not None:
+                self._report((*here, "allow_operations"), f"{why}: leave it out", key=True)
 
     def _check_update(self, group: Group, here: DataPath) -> None:
         """Refuse updates with two processes where there can be one."""

@@ -14,7 +14,7 @@ from lmos_actors.actors import Agent
 from lmos_actors.supervision import ChildSpec
 
 from ..model import AgentEntry, Bridge, Elsewhere, PoolEntry, Root
-from ._cell_names import is_durable_class
+from ._cell_names import is_durable_class, is_resuming_class
 from ._used_tree import paths
 
 if TYPE_CHECKING:
@@ -68,8 +68,16 @@ class System:
     @property
     def has_durable_agents(self) -> bool:
         """Whether an agent of the file, or of its tree, keeps its state in a store."""
+        return any(map(is_durable_class, self._all_classes()))
+
+    @property
+    def has_resuming_agents(self) -> bool:
+        """Whether an agent of the file, or of its tree, keeps turns in progress in a store that is there."""
+        return any(map(is_resuming_class, self._all_classes()))
+
+    def _all_classes(self) -> tuple[Any, ...]:
         used = () if self.used is None else map(self.used.class_of, self.used.agents)
-        return any(map(is_durable_class, (*self.classes.values(), *used)))
+        return (*self.classes.values(), *used)
 
     @property
     def root(self) -> Root:

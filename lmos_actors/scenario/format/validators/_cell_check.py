@@ -77,7 +77,9 @@ def _check_unused(names: CellNames) -> None:
     Where an agent of the file looks for others, by class, topic or group, it may be these that it finds: then
     there is a warning, but not where they are in a directory to be found.
     """
-    named = tuple(dict.fromkeys(each for cls in names.classes.values() for each in classes_named_by(cls)))
+    entries = mapped(names.cell.data.get("agents"))
+    args = {name: mapped(mapped(entries.get(name)).get("args")) for name in names.classes}
+    named = tuple(each for name, cls in names.classes.items() for each in classes_named_by(cls, args[name]))
     around = [cls for cls in names.classes.values() if discovers_agents(cls)]
     for name, path in names.places.items():
         cls: Any = names.classes.get(name)

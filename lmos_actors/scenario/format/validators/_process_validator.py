@@ -12,7 +12,7 @@ from msgspec import UNSET
 
 from lmos_actors.files import did_you_mean, mapped
 
-from ...model import PROCESS, USER, Answer, Asking, Compare, Deciding, Latency, Say, Start, Stop
+from ...model import PROCESS, USER, Answer, Asking, Compare, Latency, Say, Start, Stop
 
 if TYPE_CHECKING:
     from lmos_actors.files import DataPath
@@ -73,8 +73,6 @@ class ProcessValidator:
             does = type(step).__name__.lower()
             why = f'{OUTSIDE}, and "do: {does}" is for their supervisors: "do: inject" ends processes'
             self._report((*path, "do"), why)
-        elif isinstance(step, Deciding):
-            self._report((*path, "do"), f"{OUTSIDE}, and so is what they ask people: {ELSEWHERE}")
         elif isinstance(step, Say):
             self._report((*path, "do"), f"there is no hub in world: process: {ELSEWHERE}")
 

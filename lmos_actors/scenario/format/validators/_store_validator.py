@@ -49,6 +49,7 @@ class StoreValidator:
         """Refuse what is about kept state where no agent keeps any, as far as their classes are known."""
         names = self.names
         known = names.fitted and all(name in names.classes for name in names.places)
-        if known and not names.has_durable_agents:
-            message = f"{what} does nothing: no agent of the file is durable, so nothing is kept"
+        if known and not names.has_durable_agents and not names.keeps_turns:
+            nothing = "no agent of the file is durable, or resumes turns, so nothing is kept"
+            message = f"{what} does nothing: {nothing}"
             self.names.report(path, message, "shape", key=key)

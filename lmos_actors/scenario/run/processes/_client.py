@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import trio
 
 from lmos_actors.actors import trace_context
+from lmos_actors.approvals import NAME as APPROVALS, Approvals
 from lmos_actors.bindings import http_of, remote_ref, remote_thing
 
 from ..._remote_agents import RemoteAgents
@@ -80,6 +81,13 @@ class ProcessClient:
         if found is None:
             found = self._things[url, path] = remote_thing(self._peers, f"{url}/ws", _id(url, path))
         return found
+
+    def approvals(self, path: str) -> list[Ref[Approvals]]:
+        """Return refs to the agents `approvals` of the processes that have the agent at a path, if ready."""
+        return [
+            remote_ref(self._peers, Approvals, f"{url}/ws", _id(url, APPROVALS))
+            for url in self._urls_of(path)
+        ]
 
     async def reach(self, path: str, *, is_chosen: bool) -> None:
         """Choose a process of the agent at a path, unless one is, and have a connection to it, or not.

@@ -21,7 +21,7 @@ SHOWN: Final = 300
 """Characters of a complaint."""
 
 
-def problem_of(schema: str) -> str | None:
+def schema_problem(schema: str) -> str | None:
     """Return why a text is no JSON Schema; None if it is one. An empty text is one."""
     try:
         _compiled(schema)
@@ -30,12 +30,15 @@ def problem_of(schema: str) -> str | None:
     return None
 
 
-def complaint(schema: str, value: Any) -> str | None:
-    """Return what is wrong with a value by a schema as JSON text; None if nothing is."""
+def schema_complaint(schema: str, value: Any, *, formats: bool = False) -> str | None:
+    """Return what is wrong with a value by a schema as JSON text; None if nothing is.
+
+    `formats` has the formats of texts count, such as that of a date.
+    """
     if not schema:
         return None
     try:
-        error = next(iter(_compiled(schema).iter_errors(value)), None)
+        error = next(iter(_compiled(schema, formats=formats).iter_errors(value)), None)
     except (ValueError, RecursionError) as failed:
         return _brief(failed)
     if error is None:
@@ -45,11 +48,16 @@ def complaint(schema: str, value: Any) -> str | None:
 
 
 @lru_cache(maxsize=MOST_CACHED)
-def _compiled(schema: str) -> Any:
+def _compiled(schema: str, *, formats: bool = False) -> Any:
     from jsonschema_rs import FancyRegexOptions, validator_for
 
     decoded: dict[str, Any] = msgspec.json.decode(schema or "{}", type=dict[str, Any])
-    return validator_for(decoded, retriever=_refuse, pattern_options=FancyRegexOptions(backtrack_limit=STEPS))
+    return validator_for(
+        decoded,
+        retriever=_refuse,
+        pattern_options=FancyRegexOptions(backtrack_limit=STEPS),
+        validate_formats=formats,
+    )
 
 
 def _refuse(uri: str) -> NoReturn:

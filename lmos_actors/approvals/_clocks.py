@@ -1,0 +1,167 @@
+"""Clocks that stand still while a person is asked.
+
+A limit of time is for programs, and a person may take hours. So what works under one has a `Clock`, which
+stands still while a question waits that was asked in this work: by the agent that does it, or by an agent
+that it has called. A turn of a chat agent that was asked in the turn of another one is part of that.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from contextlib import contextmanager
+from math import inf
+from typing import TYPE_CHECKING
+
+import trio
+
+from lmos_actors.actors import RUNTIME, paths_of_request
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterator
+    from types import TracebackType
+
+
+class Clock:
+    """The time of one piece of work. Deadlines are those of `trio.current_time()`."""
+
+    def __init__(self) -> None:
+        self._left: dict[trio.CancelScope, float] = {}
+        """The scopes under its deadlines, and the seconds that each has left while it stands still."""
+        self._stops = 0
+        self._since = 0.0
+        self._stood = 0.0
+
+    @property
+    def is_still(self) -> bool:
+        """Whether it stands still now."""
+        return self._stops > 0
+
+    @property
+    def stood(self) -> float:
+        """The seconds for which it has stood still so far."""
+        return self._stood + (trio.current_time() - self._since if self._stops else 0.0)
+
+    def scope(self, deadline: float) -> TimeLimit:
+        """Cancel a block at a deadline, which is put off by the time for which this stands still."""
+        return TimeLimit(self, deadline)
+
+    def add(self, scope: trio.CancelScope) -> None:
+        """Have the deadline of a scope put off, until `remove`."""
+        self._left[scope] = 0.0
+        if self._stops:
+            self._hold(scope)
+
+    def remove(self, scope: trio.CancelScope) -> None:
+        """Take back `add`."""
+        del self._left[scope]
+
+    def stop(self) -> None:
+        """Stand still, until `go` was called as often."""
+        self._stops += 1
+        if self._stops == 1:
+            self._since = trio.current_time()
+            for scope in self._left:
+                self._hold(scope)
+
+    def go(self) -> None:
+        """Take back one `stop`."""
+        self._stops -= 1
+        if not self._stops:
+            now = trio.current_time()
+            self._stood += now - self._since
+            for scope, left in self._left.items():
+                scope.deadline = now + left
+
+    def _hold(self, scope: trio.CancelScope) -> None:
+        self._left[scope] = scope.deadline - trio.current_time()
+        scope.deadline = inf
+
+
+class TimeLimit:
+    """A cancel scope whose deadline is put off while its clock stands still."""
+
+    def __init__(self, clock: Clock, deadline: float) -> None:
+        self._clock = clock
+        self._scope = trio.CancelScope(deadline=deadline)
+
+    def __enter__(self) -> trio.CancelScope:
+        self._scope.__enter__()
+        self._clock.add(self._scope)
+        return self._scope
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        self._clock.remove(self._scope)
+        return bool(self._scope.__exit__(kind, error, trace))
+
+
+class Clocks:
+    """The clocks of one node, by the paths of the agents that work, and the questions that wait."""
+
+    def __init__(self) -> None:
+        self._at: defaultdict[str, list[Clock]] = defaultdict(list)
+        self._above: dict[str, str] = {}
+        self._waiting: Counter[str] = Counter()
+
+    @contextmanager
+    def during(self, path: str, clock: Clock) -> Generator[None]:
+        """Have a clock stand still in a block while a question waits of the work of the agent at a path."""
+        stops = self._waiting[path]
+        for _ in range(stops):
+            clock.stop()
+        self._at[path].append(clock)
+        try:
+            yield
+        finally:
+            self._at[path].remove(clock)
+            if not self._at[path]:
+                del self._at[path]
+            for _ in range(self._waiting[path]):
+                clock.go()
+
+    @contextmanager
+    def part_of(self, path: str, whole: str | None) -> Generator[None]:
+        """Have the work of the agent at a path be a part of that of another one, for a block."""
+        if whole is not None:
+            self._above[path] = whole
+        try:
+            yield
+        finally:
+            self._above.pop(path, None)
+
+    @contextmanager
+    def waiting(self, *paths: str | None) -> Generator[None]:
+        """Have a question wait in a block that was asked in the work of these agents."""
+        found = list(dict.fromkeys(each for path in paths for each in self._upward(path)))
+        for path in found:
+            self._waiting[path] += 1
+            for clock in self._at.get(path, ()):
+                clock.stop()
+        try:
+            yield
+        finally:
+            for path in found:
+                self._waiting[path] -= 1
+                if not self._waiting[path]:
+                    del self._waiting[path]
+                for clock in self._at.get(path, ()):
+                    clock.go()
+
+    def _upward(self, path: str | None) -> Iterator[str]:
+        seen: dict[str, None] = {}
+        while path is not None and path not in seen:
+            yield path
+            seen[path] = None
+            path = self._above.get(path)
+
+
+@contextmanager
+def standing_still(clock: Clock) -> Generator[None]:
+    """Have a clock stand still in a block while a question waits of the run that runs it. See above."""
+    rt, (path, _) = RUNTIME.get(None), paths_of_request()
+    if rt is None or rt.approvals is None or path is None:
+        yield
+        return
+    with rt.approvals.clocks.during(path, clock):
+        yield

@@ -1,0 +1,73 @@
+"""Offers: the users of chats to whom a question goes that is asked in their turn.
+
+A chat agent enters the agent that runs a turn, by its path, with the way to the turn's user. What that agent
+asks, and what is asked by agents that it calls, is offered to this user. The desk finds the offer, and leaves
+it for the agent `approvals` under the id of the question, as an offer is no value that a message could have.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    import trio
+
+    from ._kept import Approval
+
+
+class Offer(Protocol):
+    """The way to the user of a turn."""
+
+    @property
+    def principal(self) -> str | None:
+        """The name of the user, None for one without a name."""
+        ...
+
+    def allows(self, agent: str) -> bool:
+        """Return whether the user may now decide what the agent at a path asks."""
+        ...
+
+    async def ask(self, approval: Approval, over: trio.Event) -> tuple[bool, dict[str, Any] | None] | None:
+        """Wait for the user's yes or no, and the answer by the form; None if none comes. Raise nothing.
+
+        Ends when `over` is set: then somebody else was first.
+        """
+        ...
+
+
+class Offers:
+    """The offers of one node."""
+
+    def __init__(self) -> None:
+        self._turns: dict[str, Offer] = {}
+        self._asked: dict[str, Offer] = {}
+
+    @contextmanager
+    def during(self, path: str, offer: Offer) -> Generator[None]:
+        """Have what the agent at a path asks, itself or by others, go to a user for the length of a block."""
+        self._turns[path] = offer
+        try:
+            yield
+        finally:
+            del self._turns[path]
+
+    def of(self, *paths: str | None) -> Offer | None:
+        """Return the offer of the first of these agents that has one."""
+        return next((self._turns[path] for path in paths if path in self._turns), None)
+
+    @contextmanager
+    def for_question(self, id: str, offer: Offer | None) -> Generator[None]:
+        """Leave an offer for the agent `approvals` for the length of a block."""
+        if offer is not None:
+            self._asked[id] = offer
+        try:
+            yield
+        finally:
+            self._asked.pop(id, None)
+
+    def take(self, id: str) -> Offer | None:
+        """Return the offer that was left for a question."""
+        return self._asked.get(id)

@@ -1,0 +1,158 @@
+"""Process of `mcp`: agents that run for one MCP client, which has started it, over standard input and output.
+
+Standard output is the protocol's alone. An agent that prints, or a program that it runs, would break it, so
+descriptor 1 leads to standard error from the first import of an agent on, and 0 to nothing; the protocol has
+duplicates of both. They are read and written in threads: a descriptor that were made non-blocking would be so
+for the client too, if it is a terminal, and files could not be waited for.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import traceback
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import trio
+
+from lmos_actors.errors import ConfigError, StoreFailed, SupervisionError, TransportError
+from lmos_actors.node import open_node
+
+from .._importing import complain
+from ..options._connection import in_shell
+from ._serve import COULD_NOT_RUN, INTERRUPTED, OK, as_option, handling, planned_tree, start_later, why
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lmos_actors.node import Node
+    from lmos_actors.supervision import SupervisorSpec
+
+    from ._serve import ServeRequest
+    from ._targets import Planned
+
+
+def offer_targets(request: ServeRequest) -> int:
+    """Offer agents until standard input ends or a signal comes. Returns the exit code. Raises ConfigError."""
+    protocol_in, protocol_out = _claimed()
+    planned = planned_tree(request)
+    if isinstance(planned, int):
+        return planned
+    tree, later = planned
+    options = request.presented.options(insecure=False)
+    options |= {} if request.discovery is None else request.discovery.options()
+    offering = _Offering(tree, later, protocol_in, protocol_out, {**options, "store": request.store})
+    try:
+        trio.run(offering.run)
+    except ConfigError as error:
+        if error.__cause__ is None:
+            raise ConfigError(in_shell(error.message), as_option(error.path)) from None
+        return complain(error)
+    except (SupervisionError, TransportError, StoreFailed) as error:
+        print(f"lmos-actors: {why(error)}", file=sys.stderr)
+        return COULD_NOT_RUN
+    except Exception:
+        traceback.print_exc()
+        return COULD_NOT_RUN
+    return INTERRUPTED if offering.signals > 1 else OK
+
+
+def _claimed() -> tuple[int, int]:
+    """Return descriptors of standard input and output, which nothing else leads to from now on."""
+    protocol_in, protocol_out = os.dup(0), os.dup(1)
+    nowhere = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nowhere, 0)
+    os.close(nowhere)
+    os.dup2(2, 1)
+    return protocol_in, protocol_out
+
+
+class _Offering:
+    """One run of `mcp`: from the start of the agents to the end of the client, or to a signal."""
+
+    def __init__(
+        self,
+        tree: SupervisorSpec,
+        later: Sequence[Planned],
+        protocol_in: int,
+        protocol_out: int,
+        options: dict[str, Any],
+    ) -> None:
+        self.signals = 0
+        self._tree = tree
+        self._later = later
+        self._in, self._out = protocol_in, protocol_out
+        self._options = options
+        self._scope = trio.CancelScope()
+        self._node: Node | None = None
+        self._token: trio.lowlevel.TrioToken | None = None
+
+    async def run(self) -> None:
+        """Open the node, serve the client, close the node."""
+        self._token = trio.lowlevel.current_trio_token()
+        with handling(self._signalled):
+            async with open_node(self._tree, **self._options) as self._node:
+                with self._scope:
+                    await start_later(self._later, self._node)
+                    await self._node.serve_mcp(_Input(self._in), _Output(self._out))
+
+    def _signalled(self, number: int, _: object) -> None:
+        self.signals += 1
+        assert self._token is not None
+        if self.signals == 1:
+            self._token.run_sync_soon(partial(self._scope.cancel, signal.Signals(number).name))
+        elif self.signals == 2:
+            self._token.run_sync_soon(self._force_stop)
+        else:  # an agent's turn does not end, so nothing else would happen
+            os._exit(INTERRUPTED)
+
+    def _force_stop(self) -> None:
+        if self._node is not None:
+            self._node.force_stop()
+
+
+class _Input(trio.abc.ReceiveStream):
+    """A descriptor that is read in threads. One that waits is left behind at the end of the process."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    async def receive_some(self, max_bytes: int | None = None) -> bytes:
+        """Return what comes next; nothing at the end."""
+        read = partial(os.read, self._descriptor, max_bytes or 65_536)
+        try:
+            return await trio.to_thread.run_sync(read, abandon_on_cancel=True)
+        except OSError:
+            return b""
+
+    async def aclose(self) -> None:
+        """Leave it open: a thread may still read."""
+
+
+class _Output(trio.abc.SendStream):
+    """A descriptor that is written in threads."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
+        """Write all. Raises BrokenResourceError where nobody reads."""
+        rest = memoryview(bytes(data))
+        while rest:
+            try:
+                write = partial(os.write, self._descriptor, rest)
+                written = await trio.to_thread.run_sync(write, abandon_on_cancel=True)
+            except OSError as error:
+                raise trio.BrokenResourceError("nobody reads what is written") from error
+            rest = rest[written:]
+
+    async def wait_send_all_might_not_block(self) -> None:
+        """Return at once."""
+
+    async def aclose(self) -> None:
+        """Close it."""
+        with suppress(OSError):
+            os.close(self._descriptor)

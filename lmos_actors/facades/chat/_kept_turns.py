@@ -1,0 +1,282 @@
+"""Turns that survive their process: how they are kept, what ends them, and how the next life resumes them.
+
+A record of a turn is in the store from before its first item on, and is removed by the batch that keeps the
+turn (`persistence/_sessions.py`). Four things can end a turn:
+
+- it comes to its end, or fails: its caller gets that, and the record goes before;
+- its caller leaves: the record goes at that instant (`on_caller_left`), and not when the turn has unwound, so
+  an end of the incarnation meanwhile changes nothing;
+- the incarnation ends: the record stays, whatever is raised while the turn unwinds. Nothing of it writes
+  then: each write has a checkpoint before it that raises, as the task is cancelled;
+- the process is killed: the record stays, as nothing is there to remove it.
+
+Where the store fails, a record that is to go does so once the store works again. A turn that has failed is
+resumed all the same if the incarnation ends before that.
+
+So a record that an incarnation finds at its start is that of a turn to resume. Such a turn has its place in
+the line of its session before the mailbox opens: a caller who comes back waits behind it. It has no client;
+its answer goes to the history, and so does its failure, as nobody else hears of it.
+
+That a turn is resumed is counted, and committed, before it begins: one that ends the process each time is
+given up after `MOST_RESUMPTIONS`. A resumption that has gone on for `STEADY_SECONDS` does not count any more,
+as it is not what ends the process: a turn may wait for a person over many restarts.
+"""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager, contextmanager, suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import msgspec
+import trio
+
+from lmos_actors.actors import ENDING, on_caller_left
+from lmos_actors.errors import ActionFailed, StoreFailed
+from lmos_actors.persistence import KeptMessage, KeptTurn, OpenTurn
+
+from ._failures import store_in_use
+from ._items import GIVEN_UP, INTERNAL_ERROR, TurnFailure
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator
+    from contextlib import AbstractAsyncContextManager
+
+    from lmos_actors.actors import Slot
+    from lmos_actors.persistence import Session, Sessions, Ticket
+
+    from ._lines import Lines
+    from ._turn import ChatTurn
+
+MOST_RESUMPTIONS: Final = 3
+"""How often a turn is resumed by lives of the agent that have ended soon after that."""
+
+STEADY_SECONDS: Final = 60.0
+"""Seconds after which a resumption does not count any more."""
+
+RESUMED_AT_ONCE: Final = 64
+"""Turns that may be at the beginning of their resumption."""
+
+BEGINNING_SECONDS: Final = 1.0
+"""Seconds of the beginning of a resumption: a thousand turns that go on for long have begun after 16 s."""
+
+T = TypeVar("T")
+
+
+class KeptTurns:
+    """The turns of one incarnation of a chat agent that survive it; `is_on`: whether turns are kept at all.
+
+    `make` makes a turn that is resumed, from its session, its record and its steps; `run` has a child run it
+    for a block; `answer` makes a message of the agent of what a turn has said; `start_soon` starts a task
+    that ends with the incarnation.
+    """
+
+    def __init__(
+        self,
+        slot: Slot,
+        sessions: Sessions,
+        lines: Lines,
+        *,
+        is_on: bool,
+        make: Callable[[Session, OpenTurn, list[Any]], ChatTurn],
+        run: Callable[[ChatTurn], AbstractAsyncContextManager[AsyncIterator[Any]]],
+        answer: Callable[[ChatTurn | None], KeptMessage],
+        start_soon: Callable[..., None],
+    ) -> None:
+        self._slot = slot
+        self._sessions = sessions
+        self._lines = lines
+        self._is_on = is_on
+        self._make = make
+        self._run = run
+        self._answer = answer
+        self._start_soon = start_soon
+        self._room = trio.CapacityLimiter(RESUMED_AT_ONCE)
+        self._resumed: dict[tuple[str, str], trio.CancelScope] = {}
+
+    @property
+    def _has_ended(self) -> bool:
+        """Whether the incarnation has ended, and all of it unwinds."""
+        return self._slot.state >= ENDING
+
+    # ---- a turn in progress
+
+    @asynccontextmanager
+    async def begun(
+        self, session: Session, asked: KeptMessage, metadata: dict[str, Any] | None, *, wanted: bool
+    ) -> AsyncGenerator[OpenTurn | None]:
+        """Have a record of a turn in a block; None if it is not `wanted`, and where turns are not kept."""
+        await trio.lowlevel.checkpoint_if_cancelled()
+        begun = None
+        if self._is_on and wanted:
+            kept = KeptTurn(text=asked.text, at=asked.at, parts=asked.parts, metadata=metadata or {})
+            with store_in_use():
+                begun = self._sessions.begin_turn(session, kept)
+        if begun is None:
+            yield None
+            return
+        turn, ticket = begun
+        on_caller_left(partial(self._remove, turn))  # no await since the checkpoint
+        try:
+            with store_in_use():
+                await ticket.wait()
+            yield turn
+        except Exception:
+            if not self._has_ended and (removed := self._remove(turn)) is not None:
+                with suppress(StoreFailed):  # a caller that hears of the failure finds no other outcome
+                    await removed.wait()
+            raise
+
+    def _remove(self, turn: OpenTurn) -> Ticket | None:
+        """Remove the record of a turn that has ended for its caller; later, if the store fails now."""
+
+        def later() -> None:
+            if not self._has_ended:
+                self._start_soon(self._once_store_works, partial(self._sessions.remove_turn, turn))
+
+        return self._sessions.end_turn(turn, later)
+
+    async def record(self, turn: OpenTurn, step: Any) -> None:
+        """Keep a step of a turn, after what the agent has changed before it; see `ChatTurn.record`."""
+        if self._slot.output_gate is not None:  # else a kill in between would leave the step without that
+            await self._slot.output_gate.wait_kept()
+        with store_in_use():
+            await self._sessions.record(turn, step)
+
+    # ---- the next life
+
+    def resume(self) -> None:
+        """Have all turns that were found resumed, once the agent takes messages, as tasks of its nursery."""
+        for turn in self._sessions.turns:
+            place = self._lines.join(turn.owner, turn.id)
+            self._start_soon(self._resume, turn, place, name=f"resumed turn of session {turn.id}")
+
+    def forgotten(self, owner: str, id: str) -> None:
+        """End the resumed turn of a session, if there is one: nobody waits for it any more."""
+        scope = self._resumed.get((owner, id))
+        if scope is not None:
+            scope.cancel("its session is forgotten")
+
+    async def _resume(self, turn: OpenTurn, place: trio.Event) -> None:
+        try:
+            await self._slot.wait_running()
+            await place.wait()
+            with trio.CancelScope() as scope:
+                self._resumed[turn.owner, turn.id] = scope
+                async with self._beginning():
+                    await self._have_again(turn, await self._steps_of(turn))
+        except Exception:
+            await self.wait_if_ended()  # what was raised is of that
+            raise
+        finally:
+            self._resumed.pop((turn.owner, turn.id), None)
+            self._lines.leave(turn.owner, turn.id, place)
+
+    @asynccontextmanager
+    async def _beginning(self) -> AsyncGenerator[None]:
+        """Wait until fewer than `RESUMED_AT_ONCE` turns are at their beginning; be one of these in a block.
+
+        A turn that goes on for long, as it waits for a person, holds up no others.
+        """
+        turn = object()
+        await self._room.acquire_on_behalf_of(turn)
+        timers, holds = self._slot.rt.timers, True
+
+        def leave() -> None:
+            nonlocal holds
+            if holds:
+                holds = False
+                timers.woke = True  # in a simulation: a task may go on now
+                self._room.release_on_behalf_of(turn)
+
+        timer = timers.call_after(BEGINNING_SECONDS, leave)
+        try:
+            yield
+        finally:
+            timer.cancel()
+            leave()
+
+    async def wait_if_ended(self) -> None:
+        """Wait, where the incarnation has ended, for the cancel of this task, which comes next."""
+        if self._has_ended:
+            await trio.sleep_forever()
+
+    async def _steps_of(self, turn: OpenTurn) -> list[Any]:
+        """Count a resumption, and return the steps of a turn; `wrong` says afterwards if it cannot be."""
+        if not turn.wrong and not self._is_on:
+            turn.wrong = "this agent resumes no turns any more"
+        if not turn.wrong and turn.kept.resumed >= MOST_RESUMPTIONS:
+            turn.wrong = f"it was resumed {turn.kept.resumed} times, and its agent ended soon each time"
+        if turn.wrong:
+            return []
+        return await self._once_store_works(partial(self._sessions.resume_turn, turn))
+
+    async def _have_again(self, turn: OpenTurn, steps: list[Any]) -> None:
+        session = await self._read(turn)
+        if session is None:
+            return
+        again = self._made(session, turn, steps)
+        if again is None:
+            text = f"the turn was cut off by the end of its agent, and {turn.wrong}"
+            await self._keep_failed(turn, TurnFailure(GIVEN_UP, text), None)
+            return
+        try:
+            with self._counted(turn):
+                async with self._run(again) as items:
+                    async for _ in items:
+                        pass
+        except ActionFailed as error:
+            failed = TurnFailure(error.code or INTERNAL_ERROR, error.detail or str(error))
+            await self._keep_failed(turn, failed, again)
+        else:
+            session.head.memory = again.memory
+            await self._keep(turn, session, self._answer(again))
+
+    @contextmanager
+    def _counted(self, turn: OpenTurn) -> Generator[None]:
+        """Count a resumption no more once the block has gone on for long.
+
+        It ends before the turn is kept: a count that is written behind that would bring the record back.
+        """
+        uncount = partial(self._sessions.uncount_resumption, turn)
+        timer = self._slot.rt.timers.call_after(STEADY_SECONDS, uncount)
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+    def _made(self, session: Session, turn: OpenTurn, steps: list[Any]) -> ChatTurn | None:
+        """Return the turn to have again; None if its record is `wrong`."""
+        try:
+            made = self._make(session, turn, steps)
+        except msgspec.ValidationError as error:
+            turn.kept.parts = []
+            turn.wrong = turn.wrong or f"its record cannot be read: {error}"
+            return None
+        return None if turn.wrong else made
+
+    async def _keep_failed(self, turn: OpenTurn, failed: TurnFailure, again: ChatTurn | None) -> None:
+        """Keep a turn without an answer: its caller, who has heard of nothing, finds that."""
+        session = await self._read(turn)  # again: the turn may have changed the memory that it was given
+        if session is not None:
+            plain = msgspec.to_builtins(failed)
+            await self._keep(turn, session, msgspec.structs.replace(self._answer(again), failed=plain))
+
+    async def _keep(self, turn: OpenTurn, session: Session, answer: KeptMessage) -> None:
+        await self.wait_if_ended()  # what has failed may have failed of that
+        asked = KeptMessage("user", turn.kept.text, turn.kept.at, turn.kept.parts)
+        await self._once_store_works(partial(self._sessions.keep, session, [asked, answer], turn))
+
+    async def _read(self, turn: OpenTurn) -> Session | None:
+        return await self._once_store_works(partial(self._sessions.read, turn.owner, turn.id))
+
+    async def _once_store_works(self, act: Callable[[], Awaitable[T]]) -> T:
+        """Do something with the store, again once it works if it fails: there is no caller to hear of it."""
+        while True:
+            try:
+                return await act()
+            except StoreFailed:
+                try:
+                    await self._sessions.wait_ready()
+                except StoreFailed:  # the node ends
+                    await trio.sleep_forever()

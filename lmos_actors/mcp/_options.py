@@ -1,0 +1,46 @@
+"""How a node offers its agents to MCP clients."""
+
+from __future__ import annotations
+
+import math
+
+import attrs
+
+from lmos_actors.errors import ConfigError
+
+
+@attrs.frozen(kw_only=True)
+class McpOptions:
+    """How a node offers its agents to MCP clients.
+
+    `name` is what the server is called in the handshake, `instructions` words for the model of a client.
+
+    `sessions` of all clients together, half of them of one caller with credentials; one without requests ends
+    after `idle_seconds`. `calls` in progress of all clients together, half of them of one caller. A list has
+    `page` entries a page. A result has `result_bytes` at most; a longer one is a failure. A session may
+    subscribe to `subscriptions` resources.
+
+    Raises ConfigError for a number that is out of range.
+    """
+
+    name: str = "lmos_actors"
+    instructions: str = ""
+    sessions: int = 1_000
+    idle_seconds: float = 1_800.0
+    calls: int = 1_000
+    page: int = 500
+    result_bytes: int = 4 << 20
+    subscriptions: int = 100
+
+    def __attrs_post_init__(self) -> None:
+        for field in ("sessions", "calls", "page", "result_bytes", "subscriptions"):
+            value = getattr(self, field)
+            if type(value) is not int or value < 1:
+                raise ConfigError(
+                    f"must be a whole number of at least 1, not {value!r}", f"McpOptions.{field}"
+                )
+        seconds = self.idle_seconds
+        if type(seconds) not in (int, float) or not 0 < seconds < math.inf:
+            raise ConfigError(
+                f"must be a number of seconds above 0, not {seconds!r}", "McpOptions.idle_seconds"
+            )

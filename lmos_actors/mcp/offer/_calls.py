@@ -1,0 +1,203 @@
+"""Calls of tools: requests in the mailboxes of agents, like those of every other binding.
+
+- **A failure is an answer.** What a tool declares, and what is wrong with arguments, are results that say
+  `isError`, which a model reads and can act on. Of a crash it gets that there was one.
+- **A client that leaves takes its request back.** A request that its client cancels is cancelled; one whose
+  client is gone as well, unless the action is declared to finish (`on_disconnect`).
+- **Progress is numbered as the protocol wants**: it grows. A report that is a growing number is passed on as
+  it is; all else is a message, and counted. Items of a stream are messages too, and at the end one result.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+import trio
+from mcp_types import CallToolResult, TextContent
+
+from lmos_actors.actors import STREAM
+from lmos_actors.bindings import AgentRequest, representative, written_value
+from lmos_actors.errors import ActionCancelled, ActionFailed, InvalidInput, LmosActorsError
+from lmos_actors.facades import TextChunk, TurnBegan, TurnDone
+from lmos_actors.protocol.lmos import problem_of
+
+from ._tools import ITEMS
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from ._catalogue import OfferedTool
+    from ._exchange import Exchange
+
+LONGEST_MESSAGE: Final = 65_536
+"""Characters of a message of progress; longer ones are cut."""
+
+MOST_ITEMS: Final = 10_000
+"""Items of the stream of one call."""
+
+
+class Call:
+    """One call of a tool; `report` sends progress: a number, its total, a message."""
+
+    def __init__(
+        self,
+        offered: OfferedTool,
+        ask: AgentRequest,
+        exchange: Exchange,
+        report: Callable[[float, float | None, str | None], Awaitable[None]],
+        most: int,
+    ) -> None:
+        self.ends_with_client = False
+        """Whether what cancels it can only be that the client is gone."""
+        self._offered = offered
+        self._tool = offered.tool
+        self._ask = ask
+        self._exchange = exchange
+        self._report = report
+        self._most = most
+        self._size = 0
+        self._items: list[bytes] = []
+        self._done: Any = None  # the last item of a chat
+        self._session = ""
+        self._sent = 0.0
+        self._reported: Any = None
+
+    async def run(self, arguments: dict[str, Any]) -> CallToolResult:
+        """Carry it out. Raises LmosActorsError. Cancelled, it takes the request back."""
+        try:
+            self._post(arguments)
+            await self._answered()
+        except trio.Cancelled:
+            if self._exchange.is_over or self.ends_with_client:
+                self._ask.left()
+            else:
+                self._ask.cancel("cancelled by its client")
+            raise
+        except BaseException:
+            self._ask.left()
+            raise
+        return self._result(self._ask.outcome())
+
+    def _post(self, arguments: dict[str, Any]) -> None:
+        link, tool = self._offered.agent.link, self._tool
+        given: Any = arguments
+        if tool.lone:
+            unknown = next((name for name in arguments if name != tool.lone), None)
+            if unknown is not None:
+                raise InvalidInput(f"there is no parameter {unknown!r}", f"$.{unknown}")
+            given = arguments.get(tool.lone)
+        if tool.kind == "write":
+            if tool.lone not in arguments:
+                raise InvalidInput(f"{tool.lone!r} is needed", f"$.{tool.lone}")
+            self._ask.send(link, (tool.key, (given,), {}))
+            return
+        slot = representative(link)
+        op = slot.operation(tool.key)
+        if op.kind == STREAM:
+            self._ask.items = []
+        if tool.kind == "chat":
+            given = _of_chat(arguments)
+        if tool.lone and tool.lone not in arguments:
+            self._ask.send(link, (tool.key, (), {}))
+        else:
+            self._ask.send(link, (tool.key, *slot.spread(op, given)))
+
+    async def _answered(self) -> None:
+        """Wait for the answer, and report what comes before it."""
+        ask = self._ask
+        while True:
+            if ask.progress is not self._reported:
+                self._reported = ask.progress
+                await self._report(*self._measured(ask.progress))
+            for item in ask.taken() if ask.items else ():
+                await self._take(item)
+            if ask.done and not ask.items:
+                return
+            if not (ask.done or ask.items) and ask.progress is self._reported:
+                await ask.something()
+
+    def _measured(self, value: Any) -> tuple[float, float | None, str | None]:
+        """Return progress as a number that is above that of the report before."""
+        if (
+            isinstance(value, int | float)
+            and not isinstance(value, bool)
+            and self._sent < value < float("inf")
+        ):
+            self._sent = float(value)
+            return self._sent, None, None
+        text = value if isinstance(value, str) else written_value(value).decode()
+        return self._counted(), None, text[:LONGEST_MESSAGE]
+
+    def _counted(self) -> float:
+        self._sent = float(int(self._sent) + 1)
+        return self._sent
+
+    async def _take(self, item: Any) -> None:
+        if self._tool.kind == "chat":
+            await self._take_of_chat(item)
+            return
+        written = written_value(item)
+        self._weigh(len(written))
+        self._items.append(written)
+        await self._report(self._counted(), None, written.decode()[:LONGEST_MESSAGE])
+
+    async def _take_of_chat(self, item: Any) -> None:
+        if isinstance(item, TurnBegan):
+            self._session = item.session
+        elif isinstance(item, TurnDone):
+            self._done = item
+        elif isinstance(item, TextChunk) and item.text and item.role == "agent":
+            await self._report(self._counted(), None, item.text[:LONGEST_MESSAGE])
+
+    def _weigh(self, size: int) -> None:
+        self._size += size
+        if self._size > self._most or len(self._items) >= MOST_ITEMS:
+            raise ActionCancelled(f"the stream has more than {self._most} bytes or {MOST_ITEMS} items")
+
+    def _result(self, value: Any) -> CallToolResult:
+        tool = self._tool
+        if tool.kind == "chat":
+            text = "" if self._done is None else self._done.text
+            return _answer(text, {"text": text, "session": self._session})
+        if tool.wrapper == ITEMS:
+            written = b"[%s]" % b",".join(self._items)
+        elif value is None and (tool.kind == "write" or tool.output is None):
+            return CallToolResult(content=[])
+        else:
+            written = written_value(value)
+        if len(written) > self._most:
+            return failure(f"the result has more than {self._most} bytes")
+        data: Any = msgspec.json.decode(written)
+        structured: dict[str, Any] = {tool.wrapper: data} if tool.wrapper else data
+        return _answer(data if isinstance(data, str) else written.decode(), structured)
+
+
+def _of_chat(arguments: dict[str, Any]) -> dict[str, Any]:
+    for name, value in arguments.items():
+        if name not in ("content", "session"):
+            raise InvalidInput(f"there is no parameter {name!r}, only content and session", f"$.{name}")
+        if not isinstance(value, str):
+            raise InvalidInput("a text is needed", f"$.{name}")
+    if "content" not in arguments:
+        raise InvalidInput("the message is needed", "$.content")
+    return arguments
+
+
+def _answer(text: str, structured: dict[str, Any]) -> CallToolResult:
+    return CallToolResult(content=[TextContent(type="text", text=text)], structured_content=structured)
+
+
+def failure(text: str) -> CallToolResult:
+    """Return a result that is a failure."""
+    sent = text.encode(errors="replace").decode()  # half a character could not be sent, and nothing else then
+    return CallToolResult(content=[TextContent(type="text", text=sent)], is_error=True)
+
+
+def failure_of(error: LmosActorsError) -> CallToolResult:
+    """Return the failure that a client gets of an error: what is declared, and no internals."""
+    if isinstance(error, ActionFailed):
+        return failure(str(error))
+    problem = problem_of(error)
+    where = f" - at {problem.path}" if problem.path and problem.path != "$" else ""
+    return failure(f"{problem.title}: {problem.detail}{where}" if problem.detail else problem.title)

@@ -1,0 +1,237 @@
+"""The address `/mcp` of a node: streamable HTTP, by the session manager of the SDK, behind the guard.
+
+What the guard has found out about a request comes along in its scope. The SDK is given the principal, so that
+a session is of use only to the one who began it; what a request may do is decided at each one. What the SDK
+does not bound by client is bounded here: sessions, also those that are being opened. And here a request ends,
+and with it all that it has begun.
+
+Sessions run in the nursery of `run`, which the node has started, and end with it. While the node drains,
+what is in progress is answered; then what only listens is ended.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+import trio
+from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
+from mcp.server.auth.provider import AccessToken
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
+from starlette.responses import Response
+from starlette.routing import Route
+
+from ._exchange import KEY, Exchange
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from starlette.types import Message, Receive, Scope, Send
+
+    from lmos_actors.bindings import LmosServer
+
+    from ._offer import McpOffer
+
+PATH: Final = "/mcp"
+
+METHODS: Final = ("GET", "POST", "DELETE")
+
+MOST_BODY: Final = 4 << 20
+"""Bytes of a request."""
+
+OPENING_SECONDS: Final = 30.0
+"""Seconds in which a request that begins a session is received and answered."""
+
+INVALID_REQUEST: Final = -32600
+
+_SESSION: Final = b"mcp-session-id"
+_VERSION: Final = b"mcp-protocol-version"
+_LAST_EVENT: Final = b"last-event-id"
+
+
+class McpEndpoint:
+    """The ASGI application of an offer, and a `DrainingService` of the server of the node."""
+
+    def __init__(self, offer: McpOffer, server: LmosServer) -> None:
+        self._offer = offer
+        self._context = server.context
+        self._manager = StreamableHTTPSessionManager(
+            offer.server,
+            session_idle_timeout=offer.options.idle_seconds,
+            max_sessions=2 * offer.options.sessions,  # a net: `has_room` counts those that begin, too
+            max_request_body_size=MOST_BODY,
+        )
+        self._scope = trio.CancelScope()
+        self._shielded: dict[trio.CancelScope, None] = {}
+        self._running = trio.Event()
+        self._ended = False
+        self._opening: Counter[str] = Counter()
+        self._asking = 0  # requests in progress, but for those that listen
+        self._quiet = trio.Event()
+        self._quiet.set()
+
+    def routes(self) -> list[Route]:
+        """Return the HTTP routes."""
+        return [Route(PATH, self)]
+
+    async def run(self) -> None:
+        """Hold the sessions of clients until the node ends."""
+        try:
+            with self._scope:
+                async with trio.open_nursery() as nursery:
+                    await nursery.start(self._offer.run)
+                    async with self._manager.run():
+                        self._running.set()
+                        await trio.sleep_forever()
+        finally:
+            self._ended = True
+            for scope in self._shielded:
+                scope.shield = False
+            self._running.set()
+
+    # ---- one request
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        first = reversed(scope["headers"])  # the SDK reads the first of two of one name
+        headers = {bytes(name).lower(): bytes(value) for name, value in first}
+        exchange = _exchange(scope, headers)
+        wrong = await self._refusal(scope["method"], headers, exchange)
+        if wrong is not None:
+            await wrong(scope, receive, send)
+            return
+        scope["state"][KEY] = exchange
+        scope["user"] = _user(exchange)
+        opens = _begins_session(scope["method"], headers)
+        self._begin(scope["method"], exchange.owner, opens=opens)
+        answer = _Answer(send, at_once=scope["method"] == "GET")
+        try:
+            with self._finished(shielded=opens):
+                await self._manager.handle_request(_without_replay(scope), receive, answer)
+            if not answer.has_begun:  # as where a session ends while a request comes in
+                await _refused(404, "the session has ended")(scope, receive, send)
+        finally:
+            exchange.end()
+            self._end(scope["method"], exchange.owner, opens=opens)
+
+    @contextmanager
+    def _finished(self, *, shielded: bool) -> Generator[None]:
+        """Let a request that begins a session come to its own end, as it does when its client has left.
+
+        A client may leave as soon as it has the answer, and before its stream has ended. The door would
+        cancel the request there, and the SDK take that for a session that has not begun.
+        """
+        with trio.move_on_after(OPENING_SECONDS if shielded else math.inf, shield=shielded) as scope:
+            self._shielded[scope] = None
+            try:
+                yield
+            finally:
+                del self._shielded[scope]
+
+    def _begin(self, method: str, owner: str, *, opens: bool) -> None:
+        if opens:
+            self._opening[owner] += 1
+        if method != "GET":
+            self._asking += 1
+            self._quiet = trio.Event() if self._quiet.is_set() else self._quiet
+
+    def _end(self, method: str, owner: str, *, opens: bool) -> None:
+        if opens:
+            self._opening -= Counter((owner,))
+        if method != "GET":
+            self._asking -= 1
+            if not self._asking:
+                self._quiet.set()
+                self.on_drain()
+
+    async def _refusal(self, method: str, headers: dict[bytes, bytes], exchange: Exchange) -> Response | None:
+        """Return why a request is not passed on, None if it is."""
+        if method not in METHODS:
+            return _refused(405, "use POST, GET or DELETE", allow=", ".join(METHODS))
+        is_new = _SESSION not in headers
+        if is_new and method != "POST":
+            return _refused(400, "a session is needed, which a POST with `initialize` begins")
+        begins = _begins_session(method, headers)
+        if begins and not self._offer.has_room(exchange, self._opening[exchange.owner]):
+            return _refused(503, "too many sessions are open", **{"retry-after": "5"})
+        await self._running.wait()
+        if self._ended or (self._offer.draining and is_new):
+            return _refused(503, "the node is shutting down", **{"retry-after": "5"})
+        return None
+
+    # ---- the end
+
+    def on_drain(self) -> None:
+        """Take no more calls; end the sessions once the node has stopped waiting for those who listen."""
+        if not self._context.draining:
+            return
+        self._offer.draining = True
+        if self._context.finishing:
+            self._offer.end_listening()
+            if not self._asking:
+                self._scope.cancel("the node is shutting down")
+
+    async def wait_done(self) -> None:
+        """Wait until all requests are answered."""
+        await self._quiet.wait()
+
+
+def _begins_session(method: str, headers: dict[bytes, bytes]) -> bool:
+    """Return whether the SDK begins a session with a request. Clients of 2026-07-28 and later have none."""
+    version = headers.get(_VERSION)
+    is_known = version is None or version.decode("latin-1") in HANDSHAKE_PROTOCOL_VERSIONS
+    return method == "POST" and _SESSION not in headers and is_known
+
+
+class _Answer:
+    """The `send` of a request, which notes whether its answer has begun.
+
+    With `at_once` a client learns that its stream has begun, and not with the first event.
+    """
+
+    def __init__(self, send: Send, *, at_once: bool) -> None:
+        self._send = send
+        self._at_once = at_once
+        self.has_begun = False
+
+    async def __call__(self, message: Message) -> None:
+        """Send a message of an ASGI answer."""
+        is_start = message["type"] == "http.response.start"
+        self.has_begun |= is_start
+        await self._send(message)
+        if self._at_once and is_start and message["status"] == 200:
+            await self._send(
+                {"type": "http.response.body", "body": b": listening\r\n\r\n", "more_body": True}
+            )
+
+
+def _without_replay(scope: Scope) -> Scope:
+    """Return a scope without the id of a last event: events have none here, and none is sent again."""
+    return {**scope, "headers": [each for each in scope["headers"] if bytes(each[0]).lower() != _LAST_EVENT]}
+
+
+def _exchange(scope: Scope, headers: dict[bytes, bytes]) -> Exchange:
+    client = scope.get("client")
+    label = "" if client is None else f"{client[0]}:{client[1]}"
+    traced = {
+        word: headers[word.encode()].decode("latin-1")
+        for word in ("traceparent", "tracestate")
+        if word.encode() in headers
+    }
+    return Exchange(label, scope["state"].get("admission"), traced)
+
+
+def _user(exchange: Exchange) -> AuthenticatedUser | None:
+    """Return the principal as the SDK compares it with that of a session."""
+    if exchange.principal is None:
+        return None
+    return AuthenticatedUser(AccessToken(token="", client_id=exchange.principal, scopes=[]))
+
+
+def _refused(status: int, message: str, **headers: str) -> Response:
+    error = {"jsonrpc": "2.0", "id": None, "error": {"code": INVALID_REQUEST, "message": message}}
+    return Response(msgspec.json.encode(error), status, headers, "application/json")

@@ -1,0 +1,65 @@
+"""The carrier of one or many requests: an HTTP request, or the streams of a client that started this process.
+
+What it carries is ended with it. The SDK hands a request over HTTP to a task of its session, which goes on
+when the client has left; but without a client nobody reads the answer.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import trio
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from lmos_actors.security import Admission
+
+KEY = "lmos_actors.mcp"
+"""The place of an `Exchange` in the state of an ASGI scope."""
+
+
+class Exchange:
+    """One carrier, with what its client may do (`admission`; None: everything)."""
+
+    def __init__(self, label: str, admission: Admission | None, headers: dict[str, str]) -> None:
+        self.label = label
+        self.admission = admission
+        self.headers = headers
+        self.is_over = False
+        self._scopes: dict[trio.CancelScope, None] = {}
+
+    @property
+    def principal(self) -> str | None:
+        """The name of the client, None without one."""
+        who = None if self.admission is None else self.admission.principal
+        return None if who is None else who.name
+
+    @property
+    def owner(self) -> str:
+        """The one whom sessions and calls are counted for: the principal, or the address without one."""
+        return f"@{self.principal}" if self.principal is not None else self.label.rpartition(":")[0]
+
+    def end(self) -> None:
+        """End all that it carries: its client is gone."""
+        self.is_over = True
+        for scope in self._scopes:
+            scope.cancel("the client is gone")
+
+    @contextmanager
+    def carries(self) -> Generator[None]:
+        """Cancel the block when the carrier ends."""
+        with trio.CancelScope() as scope:
+            if self.is_over:
+                scope.cancel("the client is gone")
+            self._scopes[scope] = None
+            try:
+                yield
+            finally:
+                del self._scopes[scope]
+
+
+def exchange_of(request: Any) -> Exchange | None:
+    """Return the carrier of a request that came over HTTP."""
+    return None if request is None else request.scope["state"].get(KEY)

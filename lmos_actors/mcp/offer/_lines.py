@@ -1,0 +1,163 @@
+"""The agents of a node for one client over two streams of bytes: a message a line, as over standard input.
+
+A line that is no message is answered by an error, one that is too long as well, and is not kept: the client
+may go on. The end of the input is that of the client, and of all that it has asked for.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+import trio
+from mcp.shared.message import SessionMessage
+from mcp_types import INVALID_REQUEST, PARSE_ERROR, ErrorData, JSONRPCError, jsonrpc_message_adapter
+
+from ._exchange import Exchange
+
+if TYPE_CHECKING:
+    from ._offer import McpOffer
+
+MOST_LINE: Final = 4 << 20
+"""Bytes of a message."""
+
+PIECE: Final = 65_536
+
+
+async def serve_lines(
+    offer: McpOffer, incoming: trio.abc.ReceiveStream, outgoing: trio.abc.SendStream
+) -> None:
+    """Serve one client until its end of the input, or until it does not read any more."""
+    exchange = offer.own_exchange = Exchange("stdio", None, {})
+    writer = _Writer(outgoing)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(writer.run)
+        await nursery.start(offer.run)
+        options = offer.server.create_initialization_options()
+        reader: Any = _Reader(incoming, writer, exchange)  # the SDK's protocols name unused arguments
+        sink: Any = writer
+        await offer.server.run(reader, sink, options)
+        nursery.cancel_scope.cancel("the client is gone")
+
+
+def _check_id(message: Any) -> None:
+    """Raise ValueError for a request with an id of a wrong type, which would pass as a notification."""
+    if isinstance(message, dict) and "method" in message and "id" in message:
+        number: Any = message["id"]  # pyright: ignore[reportUnknownVariableType]
+        if isinstance(number, bool) or not isinstance(number, str | int):
+            raise ValueError("an id is a text or an integer")
+
+
+class _Writer:
+    """The messages to the client. One task writes them: a request that is cancelled leaves no half line."""
+
+    def __init__(self, stream: trio.abc.SendStream) -> None:
+        self._stream = stream
+        self._out, self._in = trio.open_memory_channel[bytes](0)
+
+    async def __aenter__(self) -> _Writer:
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Leave the stream to the one who has opened it."""
+
+    async def send(self, item: SessionMessage) -> None:
+        """Send a message. One that a client does not take that is gone is lost."""
+        data = item.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
+        await self._out.send(data)
+
+    async def run(self) -> None:
+        """Write what is sent."""
+        async for data in self._in:
+            with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+                await self._stream.send_all(data)
+
+    async def complain(self, code: int, text: str) -> None:
+        """Send the error that a line is answered by which is no message."""
+        error = JSONRPCError(jsonrpc="2.0", id=None, error=ErrorData(code=code, message=text))
+        await self.send(SessionMessage(error))
+
+
+class _Reader:
+    """The messages of the client."""
+
+    def __init__(self, stream: trio.abc.ReceiveStream, writer: _Writer, exchange: Exchange) -> None:
+        self._stream = stream
+        self._writer = writer
+        self._exchange = exchange
+        self._buffer = bytearray()
+        self._searched = 0
+
+    async def __aenter__(self) -> _Reader:
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Leave the stream to the one who has opened it."""
+
+    async def receive(self) -> Any:
+        """Return the next message. Raises StopAsyncIteration at the end."""
+        return await self.__anext__()
+
+    def __aiter__(self) -> _Reader:
+        return self
+
+    async def __anext__(self) -> SessionMessage:
+        while (line := await self._next_line()) is not None:
+            message = await self._message_in(line) if line.strip() else None
+            if message is not None:
+                return message
+        self._exchange.end()
+        raise StopAsyncIteration
+
+    async def _message_in(self, line: bytes) -> SessionMessage | None:
+        try:
+            decoded = msgspec.json.decode(line)
+        except (msgspec.MsgspecError, ValueError, RecursionError):
+            await self._writer.complain(PARSE_ERROR, "the line is not JSON")
+            return None
+        try:
+            _check_id(decoded)
+            return SessionMessage(jsonrpc_message_adapter.validate_python(decoded, by_name=False))
+        except (ValueError, RecursionError):
+            await self._writer.complain(INVALID_REQUEST, "the line is no message of JSON-RPC 2.0")
+            return None
+
+    async def _next_line(self) -> bytes | None:
+        """Return the next line, empty for one that is too long; None at the end."""
+        while (end := self._buffer.find(b"\n", self._searched)) < 0:
+            self._searched = len(self._buffer)
+            if self._searched > MOST_LINE:
+                return await self._skipped_line()
+            if not await self._read():
+                return None
+        return self._cut(end)
+
+    def _cut(self, end: int) -> bytes:
+        line = bytes(self._buffer[:end])
+        del self._buffer[: end + 1]
+        self._searched = 0
+        return line
+
+    async def _skipped_line(self) -> bytes | None:
+        while (end := self._buffer.find(b"\n")) < 0:
+            self._buffer.clear()
+            if not await self._read():
+                return None
+        self._cut(end)
+        await self._writer.complain(INVALID_REQUEST, f"a message has at most {MOST_LINE} bytes")
+        return b""
+
+    async def _read(self) -> bool:
+        try:
+            piece = await self._stream.receive_some(PIECE)
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            return False
+        self._buffer += piece
+        return bool(piece)

@@ -1,0 +1,63 @@
+"""The names of what is offered: of tools, and URIs of resources. Each stands for one thing, and has no other.
+
+Models take names of tools that are letters, digits, `_` and `-`, 64 at most. So the agent `desk.clerk` has a
+tool `desk__clerk__find` for its action `find`. A name that would not be of that kind, or could be read in two
+ways, is cut and gets a digest behind three underscores, which no other name has.
+"""
+
+from __future__ import annotations
+
+import re
+from hashlib import sha256
+from typing import Final
+from urllib.parse import quote, unquote
+
+LONGEST: Final = 64
+"""Characters of the name of a tool."""
+
+PROPERTIES: Final = "properties"
+EVENTS: Final = "events"
+
+LONGEST_URI: Final = 2_048
+"""Characters of a URI of a resource."""
+
+DIGEST_MARK: Final = "___"
+
+_BETWEEN: Final = "__"
+_DIGITS: Final = 10
+_PLAIN_PART: Final = re.compile(r"[A-Za-z0-9-](?:_?[A-Za-z0-9-])*")
+_OTHERS: Final = re.compile(r"[^A-Za-z0-9-]+")
+_URI: Final = re.compile(r"lmos://agents/([^/?#]+)/(properties|events)/([^/?#]+)")
+
+
+def tool_name(agent: str, what: str) -> str:
+    """Return the name of a tool: of an agent, by its public name, and what it does."""
+    parts = (*agent.split("."), what)
+    name = _BETWEEN.join(parts)
+    if len(name) <= LONGEST and all(map(_PLAIN_PART.fullmatch, parts)):
+        return name
+    digest = sha256(f"{agent}\0{what}".encode()).hexdigest()[:_DIGITS]
+    readable = _OTHERS.sub("_", name)[: LONGEST - len(DIGEST_MARK) - _DIGITS].strip("_")
+    return f"{readable}{DIGEST_MARK}{digest}"
+
+
+def parts_of(name: str) -> tuple[str, str] | None:
+    """Return the public name of the agent and what it does, by a name of a tool without a digest."""
+    if len(name) > LONGEST or DIGEST_MARK in name:
+        return None
+    *agent, what = name.split(_BETWEEN)
+    return (".".join(agent), what) if agent and tool_name(".".join(agent), what) == name else None
+
+
+def resource_uri(agent: str, kind: str, name: str) -> str:
+    """Return the URI of a property or of an event (`kind`) of an agent."""
+    return f"lmos://agents/{quote(agent, safe='')}/{kind}/{quote(name, safe='')}"
+
+
+def resource_parts(uri: str) -> tuple[str, str, str] | None:
+    """Return agent, kind and name of a URI; None for one that `resource_uri` does not return."""
+    found = _URI.fullmatch(uri) if len(uri) <= LONGEST_URI else None
+    if found is None:
+        return None
+    agent, kind, name = unquote(found[1]), found[2], unquote(found[3])
+    return (agent, kind, name) if resource_uri(agent, kind, name) == uri else None

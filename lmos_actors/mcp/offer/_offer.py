@@ -1,0 +1,469 @@
+"""The server that a node is to MCP clients: what they ask, answered from its agents.
+
+It is one server of the SDK, whatever carries the messages: sessions over HTTP, requests without a session, as
+from 2026-07-28 on, or two streams. Each request brings what its client may do (`Exchange.admission`), and
+that decides for this request, not what was known when the session began: who loses a right has lost it at the
+next call. A client does not learn what there is beyond that: to it a tool that it may not call is unknown.
+
+Nothing is sent to a client that it has not asked for, but notifications of the session that it holds open.
+What runs for clients is counted, over all of them and for each, and bounded.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from contextlib import contextmanager
+from functools import partial, wraps
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import mcp_types as types
+import trio
+from mcp import MCPError
+from mcp.server.lowlevel import NotificationOptions, Server
+from mcp.shared.subscriptions import (
+    SUBSCRIPTION_ID_META_KEY,
+    ResourcesListChanged,
+    ResourceUpdated,
+    ToolsListChanged,
+    event_to_notification,
+)
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+from lmos_actors.actors import property_key
+from lmos_actors.bindings import AgentRequest, discreet, written_value
+from lmos_actors.errors import LmosActorsError, RateLimited, Unauthorized
+
+from ._calls import Call, failure, failure_of
+from ._catalogue import BadCursor, Catalogue
+from ._exchange import Exchange, exchange_of
+from ._names import EVENTS
+from ._watching import Subscriber, Watching
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Generator
+
+    from mcp.server.context import CallNext, ServerRequestContext
+    from mcp.server.models import InitializationOptions
+
+    from lmos_actors.actors import Runtime, Seats
+    from lmos_actors.bindings import Exposure
+
+    from .._options import McpOptions
+    from ._catalogue import OfferedResource, OfferedTool
+
+P = TypeVar("P")
+R = TypeVar("R")
+
+WAY: Final = "mcp"
+"""The binding's name in metrics and traces."""
+
+LEAVING: Final = "the node is shutting down"
+UNKNOWN_RESOURCE: Final = -32002
+"""The code of the protocol for a resource that does not exist, up to 2025-11-25."""
+
+REFUSED: Final = -32000
+"""The code of requests that are refused now, for reasons of their own."""
+
+_SESSION: Final = "lmos_actors"
+_QUIET: Final = ("mcp.server", "sse_starlette")
+
+
+class _Server(Server[Any]):
+    """The server of the SDK, which says that lists may change."""
+
+    def create_initialization_options(
+        self,
+        notification_options: NotificationOptions | None = None,
+        experimental_capabilities: dict[str, dict[str, Any]] | None = None,
+        extensions: dict[str, dict[str, Any]] | None = None,
+    ) -> InitializationOptions:
+        """Return what is said of this server in the handshake."""
+        options = NotificationOptions(tools_changed=True, resources_changed=True)
+        return super().create_initialization_options(options, experimental_capabilities, extensions)
+
+
+class McpOffer:
+    """The agents of a node, as an MCP server; the `RequestTracker` of its requests.
+
+    `on_failure` receives errors that are bugs; it must not raise. `run` has to run while clients are served.
+    """
+
+    def __init__(
+        self,
+        rt: Runtime,
+        exposure: Exposure,
+        *,
+        options: McpOptions,
+        seats: Seats,
+        on_failure: Callable[[BaseException], object],
+    ) -> None:
+        self.rt = rt
+        self.options = options
+        self.seats = seats
+        self.open: dict[AgentRequest, None] = {}
+        self.draining = False
+        self.sessions: Counter[str] = Counter()
+        """Sessions by the one whom they are counted for."""
+        self.own_exchange: Exchange | None = None
+        """The carrier of all requests, where it is no HTTP request."""
+        self._on_failure = on_failure
+        self._catalogue = Catalogue(rt, exposure)
+        self._watching = Watching(rt, self._catalogue, on_failure)
+        self._calls: Counter[str] = Counter()
+        self._listening: dict[Subscriber, None] = {}
+        self._nursery: trio.Nursery | None = None
+        self.server = self._made_server()
+
+    def _made_server(self) -> Server[Any]:
+        for name in _QUIET:  # what any client can cause would be logged with a traceback
+            logger = logging.getLogger(name)
+            if logger.level == logging.NOTSET:
+                logger.setLevel(logging.CRITICAL)
+        server = _Server(
+            self.options.name,
+            version=version("lmos_actors"),
+            instructions=self.options.instructions or None,
+            get_tool_input_schema=_no_headers,
+            on_list_tools=self._answers(self._list_tools),
+            on_call_tool=self._answers(self._call_tool),
+            on_list_resources=self._answers(self._list_resources),
+            on_list_resource_templates=self._answers(self._list_templates),
+            on_read_resource=self._answers(self._read_resource),
+            on_subscribe_resource=self._answers(self._subscribe),
+            on_unsubscribe_resource=self._answers(self._unsubscribe),
+            on_subscriptions_listen=self._answers(self._listen),
+        )
+        server.middleware[:] = [self._in_session]  # tracing is that of the agents' requests
+        return server
+
+    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Run the tasks that notify clients, until cancelled."""
+        async with trio.open_nursery() as nursery:
+            self._nursery = nursery
+            try:
+                await nursery.start(self._watching.run)
+                task_status.started()
+                await trio.sleep_forever()
+            finally:
+                self._nursery = None
+
+    # ---- as the tracker of its requests
+
+    def settled(self) -> None:
+        """Take note that a request is no longer open: its answer is still to be sent."""
+
+    def shown(self, error: Exception) -> Exception:
+        """Return an error as it goes out. Of a crash nothing: models send on what they read."""
+        return discreet(error)
+
+    def end_listening(self) -> None:
+        """End the requests that are notified of changes, in order."""
+        for subscriber in tuple(self._listening):
+            subscriber.end()
+
+    # ---- sessions
+
+    def has_room(self, exchange: Exchange, opening: int = 0) -> bool:
+        """Return whether a client may have one more session; `opening` are those that begin."""
+        return _has_room(self.sessions, exchange, self.options.sessions, opening)
+
+    async def _in_session(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> Any:
+        """Make the session of a connection with its first message."""
+        if ctx.protocol_version not in MODERN_PROTOCOL_VERSIONS:
+            self._subscriber(ctx)
+        return await call_next(ctx)
+
+    def _subscriber(self, ctx: ServerRequestContext[Any, Any]) -> Subscriber:
+        """Return the session that a message belongs to, as a client that is notified of changes.
+
+        The SDK shows handlers no connection, though its end is the place to clean up (`exit_stack`).
+        """
+        connection: Any = ctx.session._connection  # pyright: ignore[reportPrivateUsage]
+        found: Subscriber | None = connection.state.get(_SESSION)
+        if found is None:
+            exchange = self._exchange(ctx)
+            found = connection.state[_SESSION] = Subscriber(exchange.admission, tools=True, resources=True)
+            self.sessions[exchange.owner] += 1
+            self._watching.add(found)
+            connection.exit_stack.callback(self._end_session, found, exchange.owner)
+            if self._nursery is not None:
+                self._nursery.start_soon(
+                    self._notify, found, connection, name="notifications of an MCP client"
+                )
+        return found
+
+    def _end_session(self, subscriber: Subscriber, owner: str) -> None:
+        self._watching.remove(subscriber)
+        self.sessions -= Counter((owner,))
+
+    async def _notify(self, subscriber: Subscriber, connection: Any) -> None:
+        """Send a session what has changed; a client that does not read holds up no other task."""
+        while (changes := await subscriber.changes()) is not None:
+            agents, uris = changes
+            if agents:
+                await connection.send_tool_list_changed()
+                await connection.send_resource_list_changed()
+            for uri in uris:
+                if self._watching.may_hear(uri, subscriber):
+                    await connection.send_resource_updated(uri)
+
+    # ---- requests
+
+    def _exchange(self, ctx: ServerRequestContext[Any, Any]) -> Exchange:
+        found = exchange_of(ctx.request) or self.own_exchange
+        assert found is not None  # every request comes by one of the two ways
+        return found
+
+    def _answers(
+        self, handle: Callable[[ServerRequestContext[Any, Any], Exchange, P], Awaitable[R]]
+    ) -> Callable[[ServerRequestContext[Any, Any], P], Awaitable[R]]:
+        """Return a handler as the SDK calls it: it ends with its carrier, and raises MCPError."""
+
+        @wraps(handle)
+        async def answer(ctx: ServerRequestContext[Any, Any], params: P) -> R:
+            exchange = self._exchange(ctx)
+            with exchange.carries():
+                try:
+                    if self.draining:
+                        raise MCPError(REFUSED, LEAVING)
+                    return await handle(ctx, exchange, params)
+                except (RateLimited, Unauthorized) as error:
+                    raise MCPError(REFUSED, str(error)) from None
+                except LmosActorsError as error:
+                    text = failure_of(error).content[0]
+                    raise MCPError(types.INTERNAL_ERROR, getattr(text, "text", "")) from None
+                except MCPError:
+                    raise
+                except Exception as error:
+                    self._on_failure(error)
+                    raise MCPError(types.INTERNAL_ERROR, "the answer could not be made") from None
+            raise MCPError(types.CONNECTION_CLOSED, "the client is gone")
+
+        return answer
+
+    def _charge(self, exchange: Exchange) -> None:
+        """Count a request against the rate of its client. Raises Unauthorized, RateLimited."""
+        if exchange.admission is not None:
+            exchange.admission.charge(trio.current_time())
+
+    def _ask(self, ctx: ServerRequestContext[Any, Any], exchange: Exchange) -> AgentRequest:
+        meta: dict[str, Any] = dict(ctx.meta or {})
+        trace = {
+            word: text
+            for word in ("traceparent", "tracestate")
+            if isinstance(text := meta.get(word, exchange.headers.get(word)), str)
+        }
+        allows = {} if exchange.admission is None else {"allows": exchange.admission.allows}
+        return AgentRequest(
+            self, exchange.label, exchange.principal, trace.get("traceparent"), trace.get("tracestate"), WAY,
+            **allows,
+        )  # fmt: skip
+
+    # ---- tools
+
+    async def _list_tools(
+        self, _: Any, exchange: Exchange, params: types.PaginatedRequestParams | None
+    ) -> types.ListToolsResult:
+        self._charge(exchange)
+        page, cursor = self._page(self._catalogue.tools, exchange, params)
+        return types.ListToolsResult(tools=list(map(_tool, page)), next_cursor=cursor)
+
+    def _page(self, listed: Any, exchange: Exchange, params: types.PaginatedRequestParams | None) -> Any:
+        try:
+            return listed(exchange.admission, None if params is None else params.cursor, self.options.page)
+        except BadCursor as error:
+            raise MCPError(types.INVALID_PARAMS, str(error)) from None
+
+    async def _call_tool(
+        self, ctx: ServerRequestContext[Any, Any], exchange: Exchange, params: types.CallToolRequestParams
+    ) -> types.CallToolResult:
+        self._charge(exchange)
+        found = self._catalogue.tool(params.name, exchange.admission)
+        if found is None:
+            raise MCPError(types.INVALID_PARAMS, "Unknown tool")
+        owner = exchange.owner
+        if not _has_room(self._calls, exchange, self.options.calls):
+            return failure("too many calls are in progress: try again later")
+        self._calls[owner] += 1
+        try:
+            return await self._called(ctx, exchange, found, params)
+        finally:
+            self._calls -= Counter((owner,))
+
+    async def _called(
+        self,
+        ctx: ServerRequestContext[Any, Any],
+        exchange: Exchange,
+        found: OfferedTool,
+        params: types.CallToolRequestParams,
+    ) -> types.CallToolResult:
+        ask = self._ask(ctx, exchange)
+        report = ctx.session.report_progress
+        ends_with_client = ctx.request is not None and ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
+        call = Call(found, ask, exchange, report, self.options.result_bytes)
+        call.ends_with_client = ends_with_client
+        ask.tells_progress = "progress_token" in (ctx.meta or {})
+        try:
+            return await call.run(params.arguments or {})
+        except LmosActorsError as error:
+            return failure_of(error)
+        except Exception as error:
+            self._on_failure(error)
+            return failure("the answer could not be made")
+
+    # ---- resources
+
+    async def _list_resources(
+        self, _: Any, exchange: Exchange, params: types.PaginatedRequestParams | None
+    ) -> types.ListResourcesResult:
+        self._charge(exchange)
+        page, cursor = self._page(self._catalogue.resources, exchange, params)
+        return types.ListResourcesResult(resources=list(map(_resource, page)), next_cursor=cursor)
+
+    async def _list_templates(
+        self, _: Any, exchange: Exchange, __: types.PaginatedRequestParams | None
+    ) -> types.ListResourceTemplatesResult:
+        """Return none: all resources are listed."""
+        self._charge(exchange)
+        return types.ListResourceTemplatesResult(resource_templates=[])
+
+    def _found_resource(self, uri: str, exchange: Exchange) -> OfferedResource:
+        found = self._catalogue.resource(uri, exchange.admission)
+        if found is None:
+            raise MCPError(UNKNOWN_RESOURCE, "Resource not found", {"uri": uri})
+        return found
+
+    async def _read_resource(
+        self, ctx: ServerRequestContext[Any, Any], exchange: Exchange, params: types.ReadResourceRequestParams
+    ) -> types.ReadResourceResult:
+        self._charge(exchange)
+        found = self._found_resource(params.uri, exchange)
+        if found.kind == EVENTS:
+            written = self._watching.recent(found.uri)
+        else:
+            ask = self._ask(ctx, exchange)
+            ask.send(found.agent.link, (property_key(found.name), (), {}))
+            written = written_value(await ask.result())
+        if len(written) > self.options.result_bytes:
+            raise MCPError(REFUSED, f"the value has more than {self.options.result_bytes} bytes")
+        contents = types.TextResourceContents(
+            uri=found.uri, mime_type="application/json", text=written.decode()
+        )
+        return types.ReadResourceResult(contents=[contents])
+
+    async def _subscribe(
+        self, ctx: ServerRequestContext[Any, Any], exchange: Exchange, params: types.SubscribeRequestParams
+    ) -> types.EmptyResult:
+        self._charge(exchange)
+        subscriber = self._subscriber(ctx)
+        found = self._found_resource(params.uri, exchange)
+        if not found.can_change:
+            raise MCPError(types.INVALID_PARAMS, "changes of this resource are not observable")
+        if len(subscriber.uris) >= self.options.subscriptions and found.uri not in subscriber.uris:
+            raise MCPError(REFUSED, f"more than {self.options.subscriptions} subscriptions")
+        self._watching.join(found, subscriber, exchange.admission)
+        return types.EmptyResult()
+
+    async def _unsubscribe(
+        self, ctx: ServerRequestContext[Any, Any], exchange: Exchange, params: types.UnsubscribeRequestParams
+    ) -> types.EmptyResult:
+        self._charge(exchange)
+        self._watching.leave(params.uri, self._subscriber(ctx))
+        return types.EmptyResult()
+
+    # ---- notifications without a session
+
+    async def _listen(
+        self,
+        ctx: ServerRequestContext[Any, Any],
+        exchange: Exchange,
+        params: types.SubscriptionsListenRequestParams,
+    ) -> types.SubscriptionsListenResult:
+        """Notify a client for as long as its request lasts. What it may not see is left out, unsaid."""
+        self._charge(exchange)
+        wanted = params.notifications
+        uris = dict.fromkeys(wanted.resource_subscriptions or ())
+        if len(uris) > self.options.subscriptions:
+            raise MCPError(REFUSED, f"more than {self.options.subscriptions} subscriptions")
+        found = [each for uri in uris if (each := self._catalogue.resource(uri, exchange.admission))]
+        with self._listener(exchange, wanted) as subscriber:
+            for each in found:
+                if each.can_change:
+                    self._watching.join(each, subscriber, exchange.admission)
+            meta: dict[str, Any] = {SUBSCRIPTION_ID_META_KEY: ctx.request_id}
+            honoured = types.SubscriptionFilter(
+                tools_list_changed=subscriber.wants_tools or None,
+                resources_list_changed=subscriber.wants_resources or None,
+                resource_subscriptions=list(subscriber.uris) or None,
+            )
+            acknowledged = types.SubscriptionsAcknowledgedNotificationParams(
+                notifications=honoured, _meta=meta
+            )
+            send = partial(ctx.session.send_notification, related_request_id=ctx.request_id)
+            await send(types.SubscriptionsAcknowledgedNotification(params=acknowledged))
+            while (changes := await subscriber.changes()) is not None:
+                for event in self._events(subscriber, *changes):
+                    await send(event_to_notification(event, meta))
+        return types.SubscriptionsListenResult(_meta=meta)
+
+    def _events(self, subscriber: Subscriber, agents: bool, uris: list[str]) -> Generator[Any]:
+        if agents and subscriber.wants_tools:
+            yield ToolsListChanged()
+        if agents and subscriber.wants_resources:
+            yield ResourcesListChanged()
+        yield from (ResourceUpdated(uri) for uri in uris if self._watching.may_hear(uri, subscriber))
+
+    @contextmanager
+    def _listener(self, exchange: Exchange, wanted: types.SubscriptionFilter) -> Generator[Subscriber]:
+        owner = exchange.owner
+        if not self.has_room(exchange):
+            raise MCPError(REFUSED, "too many sessions are open")
+        made = Subscriber(
+            exchange.admission,
+            tools=bool(wanted.tools_list_changed),
+            resources=bool(wanted.resources_list_changed),
+        )
+        self.sessions[owner] += 1
+        self._listening[made] = None
+        self._watching.add(made)
+        try:
+            yield made
+        finally:
+            self._watching.remove(made)
+            del self._listening[made]
+            self.sessions -= Counter((owner,))
+
+
+def _has_room(counts: Counter[str], exchange: Exchange, most: int, opening: int = 0) -> bool:
+    """Return whether a client may have one more of something: a principal has half of all."""
+    mine = 0 if exchange.principal is None else counts[exchange.owner] + opening
+    return counts.total() + opening < most and mine < (most + 1) // 2
+
+
+def _no_headers(_: str) -> None:
+    """No tool wants arguments in headers too."""
+
+
+def _tool(offered: OfferedTool) -> types.Tool:
+    tool = offered.tool
+    return types.Tool(
+        name=offered.name,
+        title=f"{offered.agent.name}: {tool.what}",
+        description=tool.description or f"{tool.what} of {offered.agent.name}",
+        input_schema=tool.input,
+        output_schema=tool.output,
+        annotations=types.ToolAnnotations(
+            read_only_hint=tool.read_only, idempotent_hint=tool.idempotent, open_world_hint=None
+        ),
+    )
+
+
+def _resource(offered: OfferedResource) -> types.Resource:
+    return types.Resource(
+        uri=offered.uri,
+        name=f"{offered.agent.name}.{offered.name}",
+        description=offered.description,
+        mime_type="application/json",
+    )

@@ -1,0 +1,248 @@
+"""Changes that clients are notified of: of the agents that there are, of properties, and of events.
+
+A notification says that something has changed, and not what: the client reads it, if it wants to. So of one
+that is slow nothing more is kept than what has changed since it was last sent something, and what it may see
+is decided when it is sent, and again when it reads.
+
+One task watches each property and event that anybody has subscribed to, however many have. Of an event its
+last values are kept for as long, as there is nothing else to read.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final
+
+import trio
+
+from lmos_actors.actors import Ref
+from lmos_actors.bindings import public_name, written_value
+from lmos_actors.errors import LmosActorsError
+
+from ._catalogue import sees
+from ._names import PROPERTIES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lmos_actors.actors import Agent, Runtime
+    from lmos_actors.security import Admission
+
+    from ._catalogue import Catalogue, OfferedResource
+
+RECENT: Final = 16
+"""Values of an event that are kept."""
+
+RECENT_BYTES: Final = 65_536
+"""Bytes of a value of an event that is kept; a longer one is not."""
+
+SETTLES: Final = 0.1
+"""Seconds in which several changes of agents are one."""
+
+AGAIN: Final = 1.0
+"""Seconds after which an agent is subscribed to again that could not be."""
+
+MOST_CHANGED: Final = 10_000
+"""Names of agents that have changed; of more, all agents are compared with those before."""
+
+
+class Subscriber:
+    """One client that is notified: what it wants to know, and what it has not been sent yet."""
+
+    def __init__(self, admission: Admission | None, *, tools: bool, resources: bool) -> None:
+        self.admission = admission
+        self.wants_tools, self.wants_resources = tools, resources
+        self.uris: dict[str, Admission | None] = {}
+        """What it has subscribed to, each with what the client could do that asked for it."""
+        self._changed: dict[str, None] = {}
+        self._agents_changed = False
+        self._is_over = False
+        self._wake = trio.Event()
+
+    def changed(self, uri: str) -> None:
+        """Note that a resource has changed."""
+        self._changed[uri] = None
+        self._wake.set()
+
+    def agents_changed(self) -> None:
+        """Note that there are other agents than before."""
+        self._agents_changed = True
+        self._wake.set()
+
+    def end(self) -> None:
+        """End `changes`, once what has changed is taken."""
+        self._is_over = True
+        self._wake.set()
+
+    async def changes(self) -> tuple[bool, list[str]] | None:
+        """Wait for changes; return whether the agents have changed, and the resources; None at the end."""
+        while not (self._agents_changed or self._changed):
+            if self._is_over:
+                return None
+            self._wake = trio.Event()
+            await self._wake.wait()
+        agents, found = self._agents_changed, list(self._changed)
+        self._agents_changed, self._changed = False, {}
+        return agents, found
+
+
+class _Watched:
+    """A property or an event that somebody has subscribed to."""
+
+    def __init__(self) -> None:
+        self.subscribers: dict[Subscriber, None] = {}
+        self.scope = trio.CancelScope()
+        self.recent: deque[bytes] = deque(maxlen=RECENT)
+
+
+class Watching:
+    """The subscribers of one node, and the tasks that watch for them; `run` runs those."""
+
+    def __init__(
+        self, rt: Runtime, catalogue: Catalogue, on_failure: Callable[[BaseException], object]
+    ) -> None:
+        self._rt = rt
+        self._catalogue = catalogue
+        self._on_failure = on_failure
+        self._subscribers: dict[Subscriber, None] = {}
+        self._watched: dict[str, _Watched] = {}
+        self._changed: dict[str, None] = {}
+        self._change = trio.Event()
+        self._nursery: trio.Nursery | None = None
+
+    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Watch what is subscribed to, until cancelled."""
+        known = self._catalogue.classes()
+        watchers = self._rt.population.watchers
+        watchers.append(self._note)
+        try:
+            async with trio.open_nursery() as self._nursery:
+                task_status.started()
+                await self._announce(known)
+        finally:
+            watchers.remove(self._note)
+            self._nursery = None
+
+    def _note(self, path: str) -> None:
+        if len(self._changed) < MOST_CHANGED:
+            self._changed[path] = None
+        self._change.set()
+
+    async def _announce(self, known: dict[str, type[Agent]]) -> None:
+        while True:
+            await self._change.wait()
+            await trio.sleep(SETTLES)
+            self._change = trio.Event()
+            paths, self._changed = self._changed, {}
+            if len(paths) < MOST_CHANGED:
+                names = [name for name in map(public_name, paths) if self._is_other(name, known)]
+            else:
+                before, known = known, self._catalogue.classes()
+                names = [each for each in {**before, **known} if before.get(each) is not known.get(each)]
+            for subscriber in tuple(self._subscribers):
+                if any(sees(subscriber.admission, name) for name in names):
+                    subscriber.agents_changed()
+
+    def _is_other(self, name: str, known: dict[str, type[Agent]]) -> bool:
+        """Return whether there is another agent at a name than before: a restart is no change."""
+        exposed = self._catalogue.agent(name)
+        now = None if exposed is None else exposed.cls
+        if known.get(name) is now:
+            return False
+        if now is None:
+            del known[name]
+        else:
+            known[name] = now
+        return True
+
+    # ---- who is notified
+
+    def add(self, subscriber: Subscriber) -> None:
+        """Notify a client from now on."""
+        self._subscribers[subscriber] = None
+
+    def remove(self, subscriber: Subscriber) -> None:
+        """Notify a client no more."""
+        self._subscribers.pop(subscriber, None)
+        for uri in tuple(subscriber.uris):
+            self.leave(uri, subscriber)
+        subscriber.end()
+
+    def join(self, resource: OfferedResource, subscriber: Subscriber, admission: Admission | None) -> None:
+        """Notify a client when a resource changes."""
+        subscriber.uris[resource.uri] = admission
+        watched = self._watched.get(resource.uri)
+        if watched is None and self._nursery is not None:
+            watched = self._watched[resource.uri] = _Watched()
+            self._nursery.start_soon(self._watch, resource.uri, watched, name=f"changes of {resource.uri}")
+        if watched is not None:
+            watched.subscribers[subscriber] = None
+
+    def leave(self, uri: str, subscriber: Subscriber) -> None:
+        """Notify a client no more of a resource."""
+        subscriber.uris.pop(uri, None)
+        watched = self._watched.get(uri)
+        if watched is not None:
+            watched.subscribers.pop(subscriber, None)
+            if not watched.subscribers:
+                del self._watched[uri]
+                watched.scope.cancel("nobody has subscribed any more")
+
+    def may_hear(self, uri: str, subscriber: Subscriber) -> bool:
+        """Return whether a client may still be notified of a resource; if not, it has unsubscribed."""
+        if uri not in subscriber.uris:
+            return False
+        admission = subscriber.uris[uri]
+        is_valid = admission is None or admission.valid(trio.current_time())
+        if is_valid and (self._catalogue.resource(uri, admission) is not None or self._is_away(uri)):
+            return True
+        self.leave(uri, subscriber)
+        return False
+
+    def _is_away(self, uri: str) -> bool:
+        """Return whether nothing is there now, for anyone."""
+        return self._catalogue.resource(uri, None) is None
+
+    def recent(self, uri: str) -> bytes:
+        """Return the last values of an event that anybody has subscribed to, as a JSON array."""
+        watched = self._watched.get(uri)
+        return b"[%s]" % b",".join(() if watched is None else watched.recent)
+
+    # ---- watching
+
+    async def _watch(self, uri: str, watched: _Watched) -> None:
+        with watched.scope:
+            while True:
+                try:
+                    resource = self._catalogue.resource(uri, None)
+                    if resource is not None:
+                        await self._follow(resource, watched)
+                except LmosActorsError:
+                    pass  # it is between two lives
+                except Exception as error:
+                    self._on_failure(error)
+                with trio.move_on_after(AGAIN):
+                    await self._change.wait()
+                    await trio.sleep(SETTLES)
+
+    async def _follow(self, resource: OfferedResource, watched: _Watched) -> None:
+        """Notify of changes until the agent is gone for good."""
+        link: Any = resource.agent.link
+        ref: Ref[Any] = Ref(link)
+        contract = resource.agent.cls.__contract__
+        if resource.kind == PROPERTIES:
+            async with ref.observe(contract.properties[resource.name].handle) as feed:
+                await feed.receive()  # the value that there is now
+                async for _ in feed:
+                    self._note_change(resource.uri, watched)
+        else:
+            async with ref.subscribe(contract.events[resource.name].handle) as feed:
+                async for value in feed:
+                    written = written_value(value)
+                    if len(written) <= RECENT_BYTES:
+                        watched.recent.append(written)
+                    self._note_change(resource.uri, watched)
+
+    def _note_change(self, uri: str, watched: _Watched) -> None:
+        for subscriber in watched.subscribers:
+            subscriber.changed(uri)

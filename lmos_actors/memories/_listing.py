@@ -1,0 +1,104 @@
+"""A look at the memories in a store that no node uses now, and their removal: for commands."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Protocol
+from urllib.parse import unquote
+
+import attrs
+import msgspec
+
+from lmos_actors.persistence import Delete, DeleteRange, Put, after, records_of
+
+from ._kept import (
+    AGENTS,
+    BEHIND,
+    ORDER,
+    OWNERS,
+    SEPARATOR,
+    TEXTS,
+    VECTORS,
+    Identities,
+    KeptText,
+    Owner,
+    decoded,
+    owner_key,
+)
+from ._memories import Memory
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from lmos_actors.persistence import Write
+
+
+READ_AT_ONCE: Final = 256
+"""Texts that are read at once."""
+
+
+class ReadStore(Protocol):
+    """A store that is read, and blocks; see `Store`."""
+
+    name: str
+    """The name in messages."""
+
+    def get(self, space: str, keys: Sequence[str]) -> list[bytes | None]:
+        """Return the values of keys."""
+        ...
+
+    def scan(
+        self, space: str, *, start: str = "", stop: str | None = None, limit: int
+    ) -> list[tuple[str, bytes]]:
+        """Return a page of records."""
+        ...
+
+
+@attrs.frozen
+class MemoryOwner:
+    """An identity that has memories at an agent; "" is the one without a name."""
+
+    agent: str
+    identity: str
+    texts: int
+
+
+def owners_in(store: ReadStore, agent: str | None, identity: str | None) -> Iterator[MemoryOwner]:
+    """Yield who has memories: of one agent or all, of one identity or all. Raise StoreFailed."""
+    for key, value in records_of(store, OWNERS):
+        where, _, who = key.partition(SEPARATOR)
+        found = MemoryOwner(where, unquote(who), decoded(store.name, Owner, value).texts)
+        if agent in (None, found.agent) and identity in (None, found.identity):
+            yield found
+
+
+def memories_in(store: ReadStore, owner: MemoryOwner) -> list[Memory]:
+    """Return the memories of an owner, the newest first. Raise StoreFailed."""
+    key = owner_key(owner.agent, owner.identity)
+    start, stop = f"{key}{SEPARATOR}", f"{key}{BEHIND}"
+    found: list[tuple[int, Memory]] = []
+    while page := store.scan(TEXTS, start=start, stop=stop, limit=READ_AT_ONCE):
+        start = after(page[-1][0])
+        for name, value in page:
+            kept = decoded(store.name, KeptText, value)
+            found.append((kept.number, Memory(name[len(key) + 1 :], kept.text, kept.tags, kept.at)))
+    return [memory for _, memory in sorted(found, key=lambda each: -each[0])]
+
+
+def removal_of(store: ReadStore, owners: Sequence[MemoryOwner]) -> list[Write]:
+    """Return the writes that remove all memories of some owners. Raise StoreFailed."""
+    writes: list[Write] = []
+    gone: dict[str, int] = {}
+    for owner in owners:
+        key = owner_key(owner.agent, owner.identity)
+        gone[owner.agent] = gone.get(owner.agent, 0) + 1
+        writes += [
+            DeleteRange(space, f"{key}{SEPARATOR}", f"{key}{BEHIND}") for space in (TEXTS, ORDER, VECTORS)
+        ]
+        writes.append(Delete(OWNERS, key))
+    for agent, value in zip(gone, store.get(AGENTS, list(gone)), strict=True):
+        if value is None:
+            continue
+        left = decoded(store.name, Identities, value).identities - gone[agent]
+        kept = msgspec.json.encode(Identities(left))
+        writes.append(Put(AGENTS, agent, kept, value) if left > 0 else Delete(AGENTS, agent, value))
+    return writes

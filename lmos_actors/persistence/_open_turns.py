@@ -1,0 +1,53 @@
+"""The turns in progress in a store, as a look into it shows them: nothing is changed, and nothing raised."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+import attrs
+import msgspec
+
+from ._sessions import BEHIND, SEPARATOR, STEPS, TURN_STEPS, TURNS, KeptTurn
+from ._store import records_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ._store import Paged
+
+
+@attrs.frozen
+class TurnInProgress:
+    """A turn that is in progress, or is resumed by the next life of its agent. `began` is Unix time.
+
+    `resumed` is how often that was done; `wrong` why it will be given up, empty if it is not known to be.
+    """
+
+    agent: str
+    owner: str
+    session: str
+    began: float
+    resumed: int
+    steps: int
+    text: str
+    wrong: str = ""
+
+
+def turns_in(store: Paged) -> Iterator[TurnInProgress]:
+    """Yield the turns in progress of all agents, in the order of agents, owners and sessions.
+
+    Raise StoreFailed.
+    """
+    for key, value in records_of(store, TURNS):
+        agent, owner, session = (*key.split(SEPARATOR, 2), "", "")[:3]
+        start, stop = f"{key}{SEPARATOR}", f"{key}{BEHIND}"
+        steps = len(store.scan(STEPS, start=start, stop=stop, limit=TURN_STEPS))
+        facts: dict[str, Any] = {"began": 0.0, "resumed": 0, "text": "", "wrong": "it cannot be read"}
+        try:
+            kept = msgspec.json.decode(value, type=KeptTurn)
+            wrong = "it has recorded more than is kept" if kept.is_too_large else ""
+            facts = {"began": kept.at, "resumed": kept.resumed, "text": kept.text, "wrong": wrong}
+        except (msgspec.MsgspecError, ValueError, RecursionError):
+            pass
+        yield TurnInProgress(agent=agent, owner=unquote(owner), session=session, steps=steps, **facts)

@@ -1,0 +1,162 @@
+"""The index of a SQLite store: which keys have which terms, by SQLite's FTS5.
+
+What it keeps true:
+
+- **Existing files stay as they are.** The two tables are made in the transaction of the first value that has
+  terms. A program that does not know them reads and writes the records as before.
+- **It only finds keys.** What stands at them, and how well it fits, is read and decided elsewhere. So an
+  index that is missing, or not complete, costs time and changes no result: `Matching.indexed` tells.
+- **No term is a part of a query's language.** In the tables a term is its bytes in hexadecimal digits.
+- **Without FTS5** in this build of SQLite nothing is indexed. If another build has made the index of a file,
+  the keys of what is written are taken out of it (`term_keys` is an ordinary table); their terms stay behind
+  under numbers that are never used again (`AUTOINCREMENT`), and so they are never found.
+
+Row numbers are not those of the records: `VACUUM` may change these.
+"""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+from typing import TYPE_CHECKING, Final
+
+from ._store import Check, Delete, Matching, Put
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from ._store import DeleteRange, Write
+
+TABLES: Final = (
+    "CREATE TABLE term_keys (id INTEGER PRIMARY KEY AUTOINCREMENT, space TEXT NOT NULL, key TEXT NOT NULL,"
+    " UNIQUE (space, key))",
+    "CREATE VIRTUAL TABLE terms USING fts5 (words, tokenize = 'ascii', detail = 'none', columnsize = 0)",
+)
+
+_HAS_MODULE: Final = "SELECT count(*) FROM pragma_module_list WHERE name = 'fts5'"
+_ARE_MADE: Final = "SELECT count(*) FROM sqlite_master WHERE name IN ('term_keys', 'terms')"
+_NEXT_SPACE: Final = "SELECT min(space) FROM term_keys WHERE space > ?"
+
+_FIND: Final = (
+    "SELECT term_keys.key FROM terms CROSS JOIN term_keys ON term_keys.id = terms.rowid"
+    " WHERE terms MATCH ? AND term_keys.space = ? AND term_keys.key >= ? AND term_keys.key < ?"
+)
+"""`CROSS JOIN` has SQLite ask the terms first: it would else look for each key of the range among them."""
+_COUNT: Final = "SELECT count(*) FROM term_keys WHERE space = ? AND key >= ? AND key < ?"
+_STRAY: Final = (
+    "SELECT space, key FROM term_keys WHERE NOT EXISTS"
+    " (SELECT 1 FROM records WHERE records.space = term_keys.space AND records.key = term_keys.key)"
+)
+
+
+class TermIndex:
+    """The index of one open file. Its writes belong to the transaction of its caller."""
+
+    def __init__(self, db: sqlite3.Connection, name: str) -> None:
+        """Raise sqlite3.Error."""
+        self._db = db
+        self._name = name
+        self._has_module = _has_module(db)
+        self._has_warned = False
+        self._is_made = False
+        self._spaces: set[str] = set()
+        """The spaces with terms: what is written to others is no concern of the index."""
+        self.reload()
+
+    def reload(self) -> None:
+        """Look at the tables anew, as after the end of a transaction that was taken back."""
+        self._is_made = self._db.execute(_ARE_MADE).fetchone()[0] == len(TABLES)
+        self._spaces = set()
+        space = ""
+        while self._is_made:
+            (space,) = self._db.execute(_NEXT_SPACE, (space,)).fetchone()
+            if space is None:
+                return
+            self._spaces.add(space)
+
+    # ---- writing
+
+    def concerns(self, write: Write) -> bool:
+        """Return whether a write changes the index."""
+        return write.space in self._spaces or (isinstance(write, Put) and bool(write.terms))
+
+    def note(self, write: Write) -> None:
+        """Note a write that changes the index."""
+        if isinstance(write, Check):
+            return
+        if isinstance(write, Put | Delete):
+            self._remove("space = ? AND key = ?", (write.space, write.key))
+            if isinstance(write, Put) and write.terms:
+                self._add(write)
+        else:
+            self._remove_range(write)
+
+    def _remove_range(self, write: DeleteRange) -> None:
+        if write.stop is None:
+            self._remove("space = ? AND key >= ?", (write.space, write.start))
+        else:
+            self._remove("space = ? AND key >= ? AND key < ?", (write.space, write.start, write.stop))
+
+    def _remove(self, where: str, values: tuple[str, ...]) -> None:
+        if not self._is_made or values[0] not in self._spaces:
+            return
+        if self._has_module:
+            self._db.execute(
+                f"DELETE FROM terms WHERE rowid IN (SELECT id FROM term_keys WHERE {where})", values
+            )
+        self._db.execute(f"DELETE FROM term_keys WHERE {where}", values)
+
+    def _add(self, put: Put) -> None:
+        if not self._has_module:
+            self._warn()
+            return
+        if not self._is_made:
+            for statement in TABLES:
+                self._db.execute(statement)
+            self._is_made = True
+        self._spaces.add(put.space)
+        made = self._db.execute("INSERT INTO term_keys (space, key) VALUES (?, ?)", (put.space, put.key))
+        words = " ".join(map(_written, put.terms))
+        self._db.execute("INSERT INTO terms (rowid, words) VALUES (?, ?)", (made.lastrowid, words))
+
+    def _warn(self) -> None:
+        if not self._has_warned:
+            self._has_warned = True
+            logging.getLogger("lmos_actors").warning(
+                "the SQLite %s of this Python has no FTS5: searches in %s read all that is searched, which "
+                "finds the same and takes longer",
+                sqlite3.sqlite_version,
+                self._name,
+            )
+
+    # ---- reading
+
+    def matching(self, space: str, terms: Sequence[str], start: str, stop: str) -> Matching | None:
+        """Return the keys of a range that have any of the terms; None without FTS5."""
+        if not self._has_module:
+            return None
+        if space not in self._spaces:
+            return Matching(0, [])
+        (count,) = self._db.execute(_COUNT, (space, start, stop)).fetchone()
+        keys: list[str] = []
+        if terms:
+            asked = " OR ".join(f'"{_written(term)}"' for term in terms)
+            keys = [key for (key,) in self._db.execute(_FIND, (asked, space, start, stop))]
+        return Matching(count, keys)
+
+    def problems(self) -> Iterator[str]:
+        """Yield what is wrong with it: keys at which there is nothing."""
+        if self._is_made:
+            for space, key in self._db.execute(_STRAY):
+                yield f"the index has {key!r} in {space!r}, and there is no such record"
+
+
+def _has_module(db: sqlite3.Connection) -> bool:
+    try:
+        return bool(db.execute(_HAS_MODULE).fetchone()[0])
+    except sqlite3.OperationalError:  # a build that cannot even be asked
+        return False
+
+
+def _written(term: str) -> str:
+    return term.encode().hex()

@@ -1,0 +1,141 @@
+"""The steps that a turn of a thinking agent records, and what a later life of the agent reads of them.
+
+They say what was done, and what had begun: messages of the model that ask for tools, results of tools, the
+summary that was made of what is older, that the message was passed on to another agent, and that this one
+gave it back. With each stands what the turn had spent by then.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+import attrs
+import msgspec
+from msgspec import Struct
+
+from lmos_actors.facades.chat import GIVEN_UP
+from lmos_actors.llm import Message, ModelMessage, ToolMessage
+
+from ._budget import Spent
+from ._failures import thinking_failure
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from lmos_actors.llm import ToolRequest
+
+
+class SaidStep(Struct, frozen=True, tag="said", forbid_unknown_fields=True, omit_defaults=True):
+    """A message of the model with requests for tools, or the result of one."""
+
+    message: Message
+    spent: Spent = Spent()
+
+
+class SummaryStep(Struct, frozen=True, tag="summary", forbid_unknown_fields=True, omit_defaults=True):
+    """What is older was summarized; the fields are those of a session's memory."""
+
+    summary: str
+    until: float
+    until_count: int
+    spent: Spent = Spent()
+
+
+class PassingStep(Struct, frozen=True, tag="passing", forbid_unknown_fields=True, omit_defaults=True):
+    """The message is passed on, from now on, to the agent of a `HandOver`, in a session there."""
+
+    to: str
+    session: str
+    last: float | None = None
+    """When the last message was said there before, 0 for a new session; None if that is not known."""
+    count: int = 0
+    """How many messages were there before."""
+    spent: Spent = Spent()
+
+
+class BackStep(Struct, frozen=True, tag="back", forbid_unknown_fields=True, omit_defaults=True):
+    """That agent has handed it back without an answer."""
+
+    to: str
+    why: str
+    spent: Spent = Spent()
+
+
+Step: TypeAlias = SaidStep | SummaryStep | PassingStep | BackStep
+
+
+@attrs.define
+class Recorded:
+    """What earlier lives of an agent have done in a turn."""
+
+    messages: list[Message] = attrs.field(factory=list[Message])
+    """Those behind the message of the user; the last ones may be requests for tools without a result."""
+    spent: Spent = attrs.field(factory=Spent)
+    summary: SummaryStep | None = None
+    passing: PassingStep | None = None
+    """The agent that has the message, and has not given it back as far as is known."""
+    passed: list[PassingStep] = attrs.field(factory=list[PassingStep])
+    """The agents that had it, and gave it back."""
+
+
+def recorded_of(steps: Sequence[Any]) -> Recorded:
+    """Return what steps say. Raise ActionFailed for what this version does not know, or cannot be."""
+    found = Recorded()
+    for number, plain in enumerate(steps, start=1):
+        try:
+            step: Step = msgspec.convert(plain, Step)
+        except msgspec.ValidationError as error:
+            text = f"the turn cannot be resumed: its step {number} cannot be read: {error}"
+            raise thinking_failure(GIVEN_UP, text) from None
+        found.spent = step.spent
+        if isinstance(step, SaidStep):
+            found.messages.append(step.message)
+        elif isinstance(step, SummaryStep):
+            found.summary = step
+        elif isinstance(step, PassingStep):
+            found.passing = step
+        elif found.passing is not None:
+            found.passed.append(found.passing)
+            found.passing = None
+            last = found.messages[-1] if found.messages else None
+            if isinstance(last, ModelMessage):
+                asked = next((each for each in last.tools if each.name == step.to), None)
+                found.messages += refused(last, asked, step.why)
+    found.messages = _in_order(found.messages)
+    last = found.messages[-1] if found.messages else None
+    if isinstance(last, ModelMessage):  # they were admitted after it was recorded
+        found.spent += Spent(tools=len(last.tools))
+    return found
+
+
+def _in_order(messages: Sequence[Message]) -> list[Message]:
+    """Return messages with the results of each answer in the order of its requests.
+
+    They are recorded as their tools end.
+    """
+    rounds: list[list[Message]] = [[]]
+    ids: list[str] = []
+
+    def place(result: Message) -> int:
+        id = result.id if isinstance(result, ToolMessage) else ""
+        return ids.index(id) if id in ids else len(ids)
+
+    for message in messages:
+        if isinstance(message, ModelMessage):
+            rounds[-1].sort(key=place)
+            ids = [each.id for each in message.tools]
+            rounds.append([message])
+            rounds.append([])
+        else:
+            rounds[-1].append(message)
+    rounds[-1].sort(key=place)
+    return [message for each in rounds for message in each]
+
+
+def refused(message: ModelMessage, asked: ToolRequest | None, why: str) -> list[Message]:
+    """Return the results of an answer that wanted a hand-over which came to nothing."""
+    return [
+        ToolMessage(each.id, each.name, error=f"handed back: {why}" if each is asked else "not called")
+        for each in message.tools
+    ]
