@@ -8,7 +8,6 @@ loads none of them.
 from __future__ import annotations
 
 import logging
-import socket
 from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -20,7 +19,8 @@ from trio.lowlevel import enable_ki_protection
 from lmos_actors._core import TOTAL, Budget, BudgetStatistics, ShieldedNursery
 
 from ._mcp import endpoint_of_node
-from ._options import WILDCARD_HOSTS
+from ._options import urls_at
+from ._page_views import sessions_of
 from ._traffic import BoundedWarnings, traffic_of
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from lmos_actors.protocol.lmos import SessionOptions
     from lmos_actors.security import Credentials, Guard, IssuedTokens, Security, Sessions, SharedToken
     from lmos_actors.supervision import Supervisor, SupervisorSpec
-    from lmos_actors.transport import Accept, App, Endpoint, FrontDoor, Listener, Network, Refuse, Upgrade
+    from lmos_actors.transport import Accept, App, FrontDoor, Listener, Network, Refuse, Upgrade
 
     from ._approvals import NodeApprovals
     from ._options import NodeOptions
@@ -203,7 +203,7 @@ class Connections:
         for endpoint in self._options.endpoints:
             listener = await self.network.listen(endpoint)
             self._listeners.append(listener)
-            urls += _urls(endpoint, listener, named=self._has_names)
+            urls += urls_at(endpoint, listener, named=self._has_names)
         self.urls = tuple(urls)
         self._build(root)
 
@@ -215,7 +215,7 @@ class Connections:
         options = self._options
         bases = self.urls if options.public_url is None else (options.public_url,)
         exposure = Exposure(root, [http_of(base) for base in bases])
-        guard = self._guard(exposure, sessions=self._sessions())
+        guard = self._guard(exposure, sessions=sessions_of(options, self.urls[0]))
         relay = self.relay
         server = self._server = LmosServer(
             self._rt,
@@ -313,16 +313,6 @@ class Connections:
         if facade is not None:
             found["omnia"] = lambda: omnia_view(facade)
         return found
-
-    def _sessions(self) -> Sessions | None:
-        """Return the sessions of people at the page; None where there is none, or nobody has to log in."""
-        options = self._options
-        if not options.has_page or options.effective_security().is_open:
-            return None
-        from lmos_actors.security import Sessions
-        from lmos_actors.transport import endpoint_of
-
-        return Sessions(endpoint_of(options.public_url or self.urls[0]).port)
 
     def with_hub(self, tree: SupervisorSpec) -> SupervisorSpec:
         """Return the tree with the hub of an AgentRelay, if the node has one, as its first child."""
@@ -605,12 +595,3 @@ class Connections:
 
 def _without_none(**options: Any) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value is not None}
-
-
-def _urls(endpoint: Endpoint, listener: Listener, *, named: bool) -> list[str]:
-    """Return the URLs at which a listener is reached."""
-    host = endpoint.host
-    if named and host in WILDCARD_HOSTS:
-        host = socket.gethostname()
-    ports = dict.fromkeys(port for _, port in listener.addresses)
-    return [attrs.evolve(endpoint, host=host, port=port, target="").url for port in ports]

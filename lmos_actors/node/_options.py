@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from lmos_actors.persistence import AsyncStore, Store
     from lmos_actors.protocol.lmos import SessionOptions
     from lmos_actors.security import Credentials, Security
-    from lmos_actors.transport import ConnectionOptions, DoorOptions, Endpoint, Network
+    from lmos_actors.transport import ConnectionOptions, DoorOptions, Endpoint, Listener, Network
 
 WILDCARD_HOSTS: Final = ("0.0.0.0", "::")
 
@@ -305,3 +305,12 @@ def encode_headers(headers: Mapping[str, str] | None) -> tuple[tuple[bytes, byte
         if not _HEADER.fullmatch(f"{name}:{value}"):
             raise ConfigError(f"{name!r} has to be a name, its value printable ASCII on one line", "headers")
     return tuple((name.encode("ascii"), value.encode("ascii")) for name, value in given)
+
+
+def urls_at(endpoint: Endpoint, listener: Listener, *, named: bool) -> list[str]:
+    """Return the URLs at which a listener is reached."""
+    host = endpoint.host
+    if named and host in WILDCARD_HOSTS:
+        host = socket.gethostname()
+    ports = dict.fromkeys(port for _, port in listener.addresses)
+    return [attrs.evolve(endpoint, host=host, port=port, target="").url for port in ports]

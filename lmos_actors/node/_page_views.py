@@ -21,8 +21,11 @@ if TYPE_CHECKING:
     from lmos_actors.discovery import Registered
     from lmos_actors.facades.omnia import OmniaServer
     from lmos_actors.facades.relay import Bridge, RelayServer
+    from lmos_actors.security import Sessions
     from lmos_actors.supervision import Supervisor
     from lmos_actors.transport import FrontDoor
+
+    from ._options import NodeOptions
 
     State = dict[str, Any]
 
@@ -164,3 +167,16 @@ def omnia_view(server: OmniaServer) -> State:
             for (agent, _, session), watchers in islice(server.watched.items(), ROWS)
         ],
     }
+
+
+def sessions_of(options: NodeOptions, url: str) -> Sessions | None:
+    """Return the sessions of people at the page of a node; None if it has none, or nobody has to log in.
+
+    `url` is the first address of the node.
+    """
+    if not options.has_page or options.effective_security().is_open:
+        return None
+    from lmos_actors.security import Sessions
+    from lmos_actors.transport import endpoint_of
+
+    return Sessions(endpoint_of(options.public_url or url).port)
