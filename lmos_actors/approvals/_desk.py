@@ -128,7 +128,10 @@ class ApprovalDesk:
             raise ValueError(
                 f"approve() needs expires= as seconds above 0, at most {LONGEST_WAIT:g}, not {expires!r}"
             )
-        plain = msgspec.json.encode(msgspec.to_builtins(data, str_keys=True))
+        try:
+            plain = msgspec.json.encode(msgspec.to_builtins(data, str_keys=True))
+        except (UnicodeEncodeError, RecursionError) as error:
+            raise ValueError(f"approve() takes data that JSON can have: {error}") from None
         if len(plain) > MOST_DATA:
             raise ValueError(f"approve() takes data of at most {MOST_DATA} bytes as JSON, not {len(plain)}")
         entropy = self._rt.entropy

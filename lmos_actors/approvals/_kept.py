@@ -31,7 +31,7 @@ import msgspec
 import trio
 
 from lmos_actors._core import schema_complaint
-from lmos_actors.errors import StoreFailed, WriteConflict
+from lmos_actors.errors import StoreDamaged, StoreFailed, WriteConflict
 from lmos_actors.persistence import Delete, Put, after
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ class KeptApprovals:
         found: list[Approval] = []
         while page := await self._writer.scan(SPACE, start=start, limit=PAGE):
             start = after(page[-1][0])
-            found += [msgspec.json.decode(value, type=Approval) for _, value in page]
+            found += [_approval_in(self._writer.name, key, value) for key, value in page]
         for each in sorted(found, key=lambda approval: (approval.asked, approval.id)):
             self._add(each)
         decided = [each for each in found if each.decided is not None]
@@ -326,6 +326,14 @@ async def _ended(ticket: Ticket) -> None:
     """Wait until a write has ended, well or not."""
     with suppress(StoreFailed, WriteConflict):
         await ticket.wait()
+
+
+def _approval_in(store: str, key: str, value: bytes) -> Approval:
+    """Return an approval as it is kept. Raise StoreDamaged."""
+    try:
+        return msgspec.json.decode(value, type=Approval)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        raise StoreDamaged(store, f"the record {key!r} in {SPACE!r} is no approval") from None
 
 
 def _key_of(approval: Approval) -> str:

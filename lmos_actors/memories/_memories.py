@@ -144,14 +144,15 @@ class Memories:
         """Return at most so many memories that fit a question best, of those that have all of the tags.
 
         Without an embedding they are those with a word of the question, of which the first 64 count; with one
-        all, by their meaning, or by words while it fails. A question without a word has the newest first.
+        all, by their meaning, or by words while it fails. A question without a word has the newest first; of
+        one that is longer than a text may be (`text_bytes`), the beginning counts.
         Raise ActionFailed (NO_IDENTITY).
         """
         options = self._options
-        _check_question(query, options.text_bytes)
+        asked = _question(query, options.text_bytes)
         _check_most(most)
         wanted, kept = set(_checked_tags(tags)), self._kept()
-        found = await self._found(kept, query)
+        found = await self._found(kept, asked)
         return [_shown(each) for each in found if wanted.issubset(each.kept.tags)][:most]
 
     async def forget(self, id: str) -> bool:
@@ -171,7 +172,7 @@ class Memories:
             return await kept.newest()
         if embedding is not None:
             try:
-                found = await kept.by_meaning(embedding, query.encode("utf-8", "replace").decode())
+                found = await kept.by_meaning(embedding, query)
             except EmbeddingFailed as error:
                 self._note(embedding, error)
             else:
@@ -232,11 +233,11 @@ def _check_text(what: str, text: Any, most: int) -> None:
         raise ValueError(f"{what} is a text of Unicode, and this one has half a character in it") from None
 
 
-def _check_question(query: Any, most: int) -> None:
+def _question(query: Any, most: int) -> str:
+    """Return a question without what is behind so many bytes: users ask, and may ask at any length."""
     if not isinstance(query, str):
         raise TypeError(f"a question is a text, not {type(query).__name__}")
-    if len(query.encode("utf-8", "replace")) > most:
-        raise ValueError(f"a question has at most {most} bytes: shorten it")
+    return query.encode("utf-8", "replace")[:most].decode(errors="ignore")
 
 
 def _check_most(most: Any) -> None:

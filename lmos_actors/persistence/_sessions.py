@@ -30,7 +30,7 @@ from urllib.parse import quote, unquote
 import attrs
 import msgspec
 
-from lmos_actors.errors import StoreFailed
+from lmos_actors.errors import StoreDamaged, StoreFailed
 
 from ._store import Delete, DeleteRange, Put, after
 
@@ -185,9 +185,8 @@ class Sessions:
         while page := await self._writer.scan(CHATS, start=start, stop=stop, limit=PAGE):
             start = after(page[-1][0])
             for key, value in page:
-                _, owner, id = key.split(SEPARATOR, 2)  # ids had any characters once
-                head = msgspec.json.decode(value, type=SessionHead)
-                found.append((head.until, (owner, id), head))
+                place, head = _head_in(self._writer.name, key, value)
+                found.append((head.until, place, head))
         self._heads = OrderedDict((key, head) for _, key, head in sorted(found, key=lambda each: each[:2]))
         self._owners = Counter(owner for owner, _ in self._heads)
         await self._load_turns()
@@ -198,7 +197,7 @@ class Sessions:
         while page := await self._writer.scan(TURNS, start=start, stop=stop, limit=PAGE):
             start = after(page[-1][0])
             for written, value in page:
-                _, owner, id = written.split(SEPARATOR, 2)
+                _, owner, id = (*written.split(SEPARATOR, 2), "", "")[:3]
                 key = (owner, id)
                 if key in self._heads:
                     turn = self._turns[key] = _turn_of(unquote(owner), id, value)
@@ -500,6 +499,15 @@ class Sessions:
 def _written(owner: str) -> str:
     """Return the name of an owner as keys have it: without separators."""
     return quote(owner, safe="")
+
+
+def _head_in(store: str, key: str, value: bytes) -> tuple[tuple[str, str], SessionHead]:
+    """Return the owner and id of a session, and its head, as they are kept. Raise StoreDamaged."""
+    try:
+        _, owner, id = key.split(SEPARATOR, 2)  # ids had any characters once
+        return (owner, id), msgspec.json.decode(value, type=SessionHead)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        raise StoreDamaged(store, f"the record {key!r} in {CHATS!r} is no session") from None
 
 
 def _turn_of(owner: str, id: str, value: bytes) -> OpenTurn:

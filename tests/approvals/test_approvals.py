@@ -335,6 +335,7 @@ def test_no_agent_approves_what_it_wants() -> None:
         ({"expires": 0}, "seconds above 0"),
         ({"expires": float("inf")}, "seconds above 0"),
         ({"data": "x" * 70_000}, "at most 65536 bytes"),
+        ({"data": "\ud800"}, "data that JSON can have"),
     ],
 )
 def test_bad_questions_are_errors(given: dict[str, Any], named: str) -> None:

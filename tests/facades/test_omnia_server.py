@@ -149,6 +149,19 @@ def test_a_turn_that_fails_ends_with_one_error(text: str, code: str, message: st
     told(main)
 
 
+def test_a_turn_that_the_end_of_its_agent_cuts_off_is_not_called_a_failure() -> None:
+    async def run() -> None:
+        async with opened_desk() as (node, network), opened_raw(network, "agent=desk") as raw:
+            raw.ask("slow 60")
+            await raw.next("chunk")
+            await node.root.terminate_child(node.root.which_children()[0].name)
+            error = (await raw.end())["error"]
+            assert error["code"] == "INTERNAL_ERROR"
+            assert "look at the history before asking again" in error["message"]
+
+    simulate(run)
+
+
 def test_an_agent_without_a_word_is_done() -> None:
     async def main(raw: Raw) -> None:
         raw.ask("nothing")

@@ -14,7 +14,7 @@ from lmos_actors.errors import LmosActorsError
 from lmos_actors.facades import ChatAgent, ChatTurn, tool_of
 from lmos_actors.llm import ToolMessage
 from lmos_actors.testing import answer_approval, settle
-from lmos_actors.thinking import Budget, ThinkingAgent, ToolLimits
+from lmos_actors.thinking import ThinkingAgent
 from tests.facades.lives import Mortal, in_memory
 from tests.thinking.models import Script, answered, wants
 
@@ -27,9 +27,6 @@ PAID: list[str] = []
 
 class Payer(ThinkingAgent):
     """You pay what a person has approved."""
-
-    budget = Budget(seconds=86_400)
-    limits = ToolLimits(seconds=86_400)
 
     def tools_for(self, turn: ChatTurn) -> list[Any]:
         return [tool_of(self.may_pay, repeatable=True), self.pay]

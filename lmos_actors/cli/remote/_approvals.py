@@ -156,7 +156,8 @@ def _line(approval: dict[str, Any], process: str | None = None) -> OutputLine:
     if approval["state"] == "waiting":
         if approval.get("form"):
             words.append(f"answer with: {_fields(approval['form'])}")
-        words.append(f"(until {_at(approval['expires'])})")
+        idle = "" if approval.get("awaited", True) else ", no call of the agent waits for it now"
+        words.append(f"(until {_at(approval['expires'])}{idle})")
     else:
         by = f" by {approval['by']}" if approval["by"] else ""
         note = f": {approval['note']}" if approval["note"] else ""

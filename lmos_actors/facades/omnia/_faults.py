@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
-from lmos_actors.errors import ActionFailed, AgentError, InvalidInput, MailboxFull
+from typing import Final
+
+from lmos_actors.errors import ActionFailed, AgentDied, AgentError, InvalidInput, MailboxFull
 from lmos_actors.protocol import omnia
+
+MAY_GO_ON: Final = (
+    "the agent ended before its answer, and may go on with it when it is back: "
+    "look at the history before asking again"
+)
+"""The text where the agent itself has ended: its next life may resume the turn, so it has not failed."""
 
 
 def fault_of(error: AgentError) -> tuple[str, str]:
@@ -14,4 +22,6 @@ def fault_of(error: AgentError) -> tuple[str, str]:
         return omnia.INVALID_MESSAGE, str(error)
     if isinstance(error, MailboxFull):
         return omnia.RATE_LIMITED, "too many in-flight requests"
+    if isinstance(error, AgentDied) and error.started:
+        return omnia.INTERNAL_ERROR, MAY_GO_ON
     return omnia.INTERNAL_ERROR, "internal server error"
