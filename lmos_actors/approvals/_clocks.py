@@ -22,9 +22,13 @@ if TYPE_CHECKING:
 
 
 class Clock:
-    """The time of one piece of work. Deadlines are those of `trio.current_time()`."""
+    """The time of one piece of work, which stands still for `most` seconds in all.
 
-    def __init__(self) -> None:
+    Deadlines are those of `trio.current_time()`.
+    """
+
+    def __init__(self, most: float = inf) -> None:
+        self._most = most
         self._left: dict[trio.CancelScope, float] = {}
         """The scopes under its deadlines, and the seconds that each has left while it stands still."""
         self._stops = 0
@@ -32,14 +36,9 @@ class Clock:
         self._stood = 0.0
 
     @property
-    def is_still(self) -> bool:
-        """Whether it stands still now."""
-        return self._stops > 0
-
-    @property
     def stood(self) -> float:
         """The seconds for which it has stood still so far."""
-        return self._stood + (trio.current_time() - self._since if self._stops else 0.0)
+        return self._stood + (self._still_until() - self._since if self._stops else 0.0)
 
     def scope(self, deadline: float) -> TimeLimit:
         """Cancel a block at a deadline, which is put off by the time for which this stands still."""
@@ -67,14 +66,22 @@ class Clock:
         """Take back one `stop`."""
         self._stops -= 1
         if not self._stops:
-            now = trio.current_time()
-            self._stood += now - self._since
+            until = self._still_until()
+            self._stood += until - self._since
             for scope, left in self._left.items():
-                scope.deadline = now + left
+                scope.deadline = until + left
 
     def _hold(self, scope: trio.CancelScope) -> None:
-        self._left[scope] = scope.deadline - trio.current_time()
-        scope.deadline = inf
+        self._left[scope] = scope.deadline - self._still_until()
+        scope.deadline = self._end() + self._left[scope]
+
+    def _still_until(self) -> float:
+        """Return up to when it has stood still since it was stopped."""
+        return min(trio.current_time(), self._end())
+
+    def _end(self) -> float:
+        """Return when it goes on at the latest."""
+        return self._since + self._most - self._stood
 
 
 class TimeLimit:

@@ -20,11 +20,11 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
 from unicodedata import normalize
 
-import attrs
 import msgspec
 import trio
 
 from lmos_actors._core import printable, schema_problem
+from lmos_actors.approvals import Clock
 from lmos_actors.errors import LmosActorsError
 
 if TYPE_CHECKING:
@@ -73,26 +73,6 @@ class Declined(Exception):
     """A question that nobody is asked; the text says why."""
 
 
-@attrs.define(eq=False)
-class _Limit:
-    """The time limit of a request; `left` are the seconds that it may still stand still."""
-
-    scope: trio.CancelScope
-    left: float
-    since: float | None = None
-
-    def pause(self) -> None:
-        self.since = trio.current_time()
-        self.scope.deadline += self.left
-
-    def go_on(self) -> None:
-        if self.since is not None:
-            used = min(trio.current_time() - self.since, self.left)
-            self.since = None
-            self.scope.deadline -= self.left - used
-            self.left -= used
-
-
 class Questions:
     """The questions of one server.
 
@@ -110,23 +90,25 @@ class Questions:
         self._ask = ask
         self._seconds = seconds
         self._note = note
-        self._limits: dict[_Limit, None] = {}
+        self._clocks: dict[Clock, None] = {}
+        """The clocks of the calls in progress."""
         self._open: dict[trio.CancelScope, None] = {}
         self._in_a_row = 0
 
     @contextmanager
     def during_call(self, scope: trio.CancelScope) -> Generator[None]:
         """Have the deadline of a call stand still while people are asked, for the length of a block."""
-        limit = _Limit(scope, self._seconds)
-        self._limits[limit] = None
+        clock = Clock(self._seconds)
+        clock.add(scope)
+        self._clocks[clock] = None
         if self._open:
-            limit.pause()
+            clock.stop()
         try:
             yield
         finally:
-            del self._limits[limit]
+            del self._clocks[clock]
             self._in_a_row = 0
-            if not self._limits:
+            if not self._clocks:
                 for each in self._open:
                     each.cancel("the call that it belongs to has ended")
 
@@ -141,8 +123,8 @@ class Questions:
         self._in_a_row += 1
         scope = trio.CancelScope()
         if not self._open:
-            for each in self._limits:
-                each.pause()
+            for clock in self._clocks:
+                clock.stop()
         self._open[scope] = None
         try:
             with scope:
@@ -153,8 +135,8 @@ class Questions:
         finally:
             del self._open[scope]
             if not self._open:
-                for each in self._limits:
-                    each.go_on()
+                for clock in self._clocks:
+                    clock.go()
         return "cancel", None
 
     def _checked(self, message: str, schema: Any, mode: str) -> dict[str, Any]:
@@ -163,7 +145,7 @@ class Questions:
             raise Declined("elicitation is declined here")
         if mode != "form":
             raise Declined("it would send the user to a URL")
-        if not self._limits:
+        if not self._clocks:
             raise Declined("no call is in progress")
         if len(self._open) >= MOST_OPEN or self._in_a_row >= MOST_IN_A_ROW:
             raise Declined("it asks too much")
