@@ -224,6 +224,8 @@ def list_memories(path: str, agent: str | None, identity: str | None, *, as_json
     """Print who has memories, and of one identity the memories themselves."""
     with opened(path) as store:
         owners = list(owners_in(store, agent, identity))
+        if not owners:
+            print(f"{_named(path)}: there are no such memories", file=sys.stderr)
         if identity is None:
             if as_json:
                 print(json_text([attrs.asdict(owner) for owner in owners]))

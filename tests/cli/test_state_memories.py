@@ -90,7 +90,9 @@ def test_the_list(call: Call, place: tuple[str, str]) -> None:
         f"{ids[1]}  desk  likes tea  [taste, \\n]",
     ]
     assert "everybody's" in call("memories", place[1], "--identity", "").out
-    assert call("memories", place[1], "--identity", "ALICE").out == ""
+    none = call("memories", place[1], "--identity", "ALICE")
+    assert (none.code, none.out, none.err.endswith(": there are no such memories\n")) == (0, "", True)
+    assert call("memories", place[0], "--agent", "bar").out.count("\n") == 3, "as serve --store has it"
     rows: list[Any] = json.loads(call("memories", place[1], "--identity", "alice", "--json").out)
     assert [(each["agent"], each["text"]) for each in rows][:2] == [
         ("bar", "hates\train"),

@@ -135,6 +135,10 @@ WORLDS = pytest.mark.parametrize("world", ["memory", "wire"])
 LATENCY = {"latency": "5ms"}
 
 
+def test_a_store_may_say_nothing(project: Project) -> None:
+    assert passes(project, add(), inject("restart"), *total(1), store={}).virtual == 1.0
+
+
 # --- what callers see, and what is there
 
 
@@ -324,7 +328,6 @@ def test_a_node_that_is_down_cannot_be_restarted(project: Project) -> None:
         (inject("full_disk", duration="1s"), {"cls": "Plain"}, '"kind: full_disk" does nothing'),
         (add(), {"cls": "Plain", "store": LATENCY}, '"store" does nothing: no agent of the file is durable'),
         (add(), {"store": {"latency": {"dist": "uniform", "min": 1, "max": 2}}}, '"min" has no unit'),
-        (add(), {"store": {}}, '"latency"'),
         (add(), {"store": {"latncy": "1ms"}}, 'did you mean "latency"?'),
         (add(), {"store": LATENCY, "world": "websocket"}, '"store" is for simulated nodes and disks'),
         (inject("restart"), {"world": "websocket"}, '"kind: restart" is for simulated nodes and disks'),

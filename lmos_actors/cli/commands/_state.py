@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from functools import partial
-from typing import Annotated, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 from cyclopts import App, Parameter
 
@@ -50,14 +50,20 @@ is no store; 3 it is in use, or the disk or the server cannot be read or written
 app.command(state)
 
 
+def _place(_: Any, tokens: Any) -> str:
+    """Take the place of a store, also as `serve --store` has it: `sqlite:FILE` is the file."""
+    return str(tokens[0].value).removeprefix("sqlite:")
+
+
 Store: TypeAlias = Annotated[
     str,
     Parameter(
         name="STORE",
+        converter=_place,
         help="The file of the store, or the URL of one in a server: redis://HOST?prefix=NAME.",
     ),
 ]
-File: TypeAlias = Annotated[str, Parameter(name="FILE", help="The file of the store.")]
+File: TypeAlias = Annotated[str, Parameter(name="FILE", converter=_place, help="The file of the store.")]
 Space: TypeAlias = Annotated[
     str | None, Parameter(metavar="SPACE", help="Only the records of this space, such as directory.things.")
 ]

@@ -66,9 +66,9 @@ class Trials(Closed, frozen=True, kw_only=True):
 
 
 class Store(Closed, frozen=True, kw_only=True):
-    """The disk on which durable agents are kept: how long a commit takes, drawn for each."""
+    """The disk on which agents are kept. `latency` is the time of a commit, drawn for each, if set."""
 
-    latency: Delay
+    latency: Delay | UnsetType = UNSET
 
 
 class RateText(str):

@@ -18,6 +18,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import trio
+from msgspec import UNSET
 
 from lmos_actors.actors import Slot
 from lmos_actors.errors import WrongState
@@ -79,9 +80,10 @@ class Machine:
     def put_in_disk(self, declared: Store | None, entropy: Entropy) -> SimulatedDisk:
         """Make the disk; its commits take the time that the file says."""
         times = entropy.stream("disk latency")
+        latency = UNSET if declared is None else declared.latency
 
         def seconds() -> float:
-            return 0.0 if declared is None else draw(declared.latency, times)
+            return 0.0 if latency is UNSET else draw(latency, times)
 
         self.disk = SimulatedDisk(entropy.stream("disk"), seconds)
         return self.disk

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec import UNSET
+
 from ...model import WORLDS, Store, is_real
 from ...values import problem_at
 
@@ -28,7 +30,8 @@ class StoreValidator:
         self.check_world('"store"', _HERE, key=True)
         self.check_durable('"store"', _HERE, key=True)
         made = self.names.made.get(_HERE)
-        problem = problem_at(made.latency, time=True) if isinstance(made, Store) else None
+        latency = made.latency if isinstance(made, Store) else UNSET
+        problem = None if latency is UNSET else problem_at(latency, time=True)
         if problem is not None:
             self.names.report((*_HERE, "latency", problem[0]), problem[1], "shape")
 
@@ -36,7 +39,7 @@ class StoreValidator:
     def takes_time(self) -> bool:
         """Whether a commit takes time."""
         made = self.names.made.get(_HERE)
-        return "store" in self.names.cell.data and (made is None or made.latency != 0)
+        return "store" in self.names.cell.data and (made is None or made.latency not in (0, UNSET))
 
     def check_world(self, what: str, path: DataPath, *, key: bool = False) -> None:
         """Refuse what needs a simulated node in a world where node and disk are real."""
