@@ -41,7 +41,7 @@ ASK = {
     "input": {"order": "o-1"},
     "wait": False,
 }
-WORLDS = ("memory", "wire")
+WORLDS = ("memory", "wire", "websocket")
 
 
 @pytest.fixture

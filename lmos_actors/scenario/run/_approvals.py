@@ -6,6 +6,7 @@ agents in processes they decide as clients do, over the network and with the rig
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 
 LOOK: Final = 0.05
-"""Seconds between two looks at what agents in processes ask."""
+"""Seconds between two looks at what agents ask in real time."""
 
 MOST: Final = 10_000
 """Approvals of one process that are looked at."""
@@ -45,8 +46,13 @@ class RunApprovals:
     _left: set[str] = attrs.Factory(set[str])
     """The ids of those that the story leaves to their deadline."""
 
-    async def decide(self, step: Deciding, agent: str, watch: Watch, deadline: float) -> str | None:
-        """Answer what an agent asks, once it does. Return what was seen instead, None if it is answered."""
+    async def decide(
+        self, step: Deciding, agent: str, watch: Watch, deadline: float, *, real: bool
+    ) -> str | None:
+        """Answer what an agent asks, once it does. Return what was seen instead, None if it is answered.
+
+        In real time, a question may be kept a while after the last message that `watch` hears of.
+        """
         late = isinstance(step, Refuse) and step.by == "deadline"
         state = "expired" if late else "waiting"
         if self.far(agent) is not None:
@@ -55,8 +61,10 @@ class RunApprovals:
         def asked() -> bool:
             return self._asked(agent, step.key, state) is not None
 
-        if not await watch.until(asked, deadline):
-            return self._seen(agent)
+        look = LOOK if real else math.inf
+        while not await watch.until(asked, min(deadline, trio.current_time() + look)):
+            if trio.current_time() >= deadline:
+                return self._seen(agent)
         approval = self._asked(agent, step.key, state)
         slot = self.find()
         if approval is None or slot is None:  # decided, or the node has ended, in this instant
@@ -96,8 +104,9 @@ class RunApprovals:
 
     def _all(self) -> tuple[Approval, ...]:
         slot = self.find()
-        agent = None if slot is None else slot.agent
-        return agent.kept() if isinstance(agent, Approvals) else ()
+        if slot is None or slot.status != "running":
+            return ()  # it reads its store, which takes time in `world: websocket`
+        return slot.agent.kept() if isinstance(slot.agent, Approvals) else ()
 
     def _asked(self, agent: str, key: str | None, state: str) -> Approval | None:
         return self._among(self._all(), agent, key, state)

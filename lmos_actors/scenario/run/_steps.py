@@ -34,6 +34,7 @@ from ..model import (
     Tell,
     Wait,
     Write,
+    is_real,
 )
 from ._step_executor import StepExecutor, StepFailed, StepRequest, unknown_step
 from ._step_text import describe
@@ -223,7 +224,8 @@ class Story(StepExecutor):
     async def _decide(self, step: Deciding, path: DataPath) -> None:
         run, within = self.run, self._within(step)
         deadline = trio.current_time() + within
-        saw = await run.approvals.decide(step, run.agents.path(step.target), run.watch, deadline)
+        real = is_real(self.scenario.world)
+        saw = await run.approvals.decide(step, run.agents.path(step.target), run.watch, deadline, real=real)
         if saw is not None:
             raise self.fail(step, path, f"{step.target} asks for an approval within {within}", saw)
 
