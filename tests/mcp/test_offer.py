@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import AsyncGenerator  # noqa: TC003 -- types of agents are read
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import trio
 
 from lmos_actors import ActionFailed, Agent, ChildSpec, Pool, Property, action, open_node, prop
 from lmos_actors.errors import ConfigError
+from lmos_actors.llm import Model, ModelEnd, ModelItem, ModelRequest
 from lmos_actors.mcp import McpOptions
 from tests.mcp.offering import (
     Hidden,
@@ -375,6 +377,24 @@ async def test_of_a_pool_the_members_are_no_tools() -> None:
             assert (await client.call_tool("desks__look", {"name": "x"})).structured_content
             assert (await error_of(client.call_tool("desks__1__look", {"name": "x"}))).error.code == -32602
             assert not (await client.list_resources()).resources
+
+
+class Parrot(Model):
+    """Repeats."""
+
+    async def respond(self, request: ModelRequest) -> AsyncGenerator[ModelItem]:
+        yield ModelEnd()
+
+
+async def test_models_are_not_offered() -> None:
+    async with open_node() as node:
+        await node.start(Parrot)
+        await node.start(Weather)
+        async with client_of(node) as client:
+            names = {tool.name for tool in (await client.list_tools()).tools}
+            assert any(name.startswith("weather__") for name in names)
+            assert not any("parrot" in name for name in names)
+            assert (await error_of(client.call_tool("parrot__generate"))).error.message == "Unknown tool"
 
 
 async def test_agents_of_the_system_are_not_offered() -> None:

@@ -21,6 +21,11 @@ if TYPE_CHECKING:
 
 PLACE: Final = "/agents/approvals"
 
+NOTHING: Final = (
+    "nothing waits that this client may decide (it may if a list approve of --security names it; on a node "
+    "without --security, if that runs on this machine with --allow-operations)"
+)
+
 
 def place_of(url: str) -> str:
     """Return the URL of the agent `approvals`, of its own URL or that of its node."""
@@ -60,7 +65,7 @@ class ApprovalList:
         except LmosActorsError as error:
             return await session.fail({"action": "list"}, error)
         if not found:
-            session.answers.note("nothing waits that this client may decide")
+            session.answers.note(NOTHING)
         await session.answers.print(*map(_line, found))
         return OK
 
@@ -137,7 +142,7 @@ class DeploymentApprovals:
             none = ActionFailed(f"no approval {self.what.id[:100]!r} waits for this client")
             return await session.fail({"action": self.what.verb}, failure or none)
         if not found:
-            session.answers.note("nothing waits that this client may decide")
+            session.answers.note(NOTHING)
         return OK if reached or failure is None else code_of(failure)
 
     async def _asked(self, process: DeployedProcess, thing: ConsumedThing) -> list[OutputLine]:

@@ -2,7 +2,8 @@
 
 A name stands for something only if the client may do it: all else is unknown, whether there is such a thing
 or not, so that names cannot be tried out. Agents of the system are not offered. A model that may call tools
-is not to decide what its user is asked (`approvals`), nor to change what others find (directories).
+is not to decide what its user is asked (`approvals`), nor to change what others find (directories), to think
+on the key of the node (models), or to call the tools of its agents past them (MCP servers).
 """
 
 from __future__ import annotations
@@ -16,8 +17,10 @@ import attrs
 from lmos_actors.actors import Slot
 from lmos_actors.approvals import Approvals
 from lmos_actors.discovery import ThingDirectory
+from lmos_actors.llm import Model
 from lmos_actors.supervision import is_member
 
+from .._server import McpServer
 from ._names import DIGEST_MARK, EVENTS, PROPERTIES, parts_of, resource_parts, resource_uri, tool_name
 from ._tools import offer_of
 
@@ -30,7 +33,7 @@ if TYPE_CHECKING:
 
     from ._tools import AgentOffer, AgentTool
 
-SYSTEM: Final = (Approvals, ThingDirectory)
+SYSTEM: Final = (Approvals, ThingDirectory, Model, McpServer)
 """Classes of agents that are not offered."""
 
 LONGEST_CURSOR: Final = 4_096
