@@ -24,13 +24,14 @@ from lmos_actors.transport import Accept, ConnectionOptions, Refuse
 
 from ._agent_view import AgentArguments, AgentView
 from ._audit import Audit, AuditView
+from ._chats_view import ChatsView
 from ._crash_text import CrashRows
 from ._flow import Flow, FlowArguments, FlowView
 from ._messages import SUBPROTOCOL, Do, Done, Hello, Refused, Wrong
 from ._node_views import ApprovalsView, MadeView, groups_view, has_groups
 from ._operations import NODE_WIDE, Operations
 from ._page import Page, software
-from ._sight import Sight
+from ._sight import RightsArguments, RightsView, Sight
 from ._survey import Survey
 from ._tree_view import FindArguments, FindView, TopArguments, TopView, TreeArguments, TreeView
 from ._trouble_views import (
@@ -77,13 +78,15 @@ class ViewKind:
 
     `scope`: those who see the `tree`; those with the right `inspect` for the `node` as a whole, or for the
     `agent` at the path among the arguments; or `all`, as the view itself shows only what its viewer may see.
-    `sight` is the right that such a view is made with, as it shows what is inside some agents.
+    `sight` is the right that such a view is made with, as it shows what is inside some agents; `by_viewer`:
+    it is made with the viewer's admission.
     """
 
     scope: Literal["tree", "node", "agent", "all"]
     arguments: type[Any]
     make: Callable[..., View]
     sight: Verb | None = None
+    by_viewer: bool = False
 
 
 class LiveServer:
@@ -127,6 +130,8 @@ class LiveServer:
             "dead letters": ViewKind("node", NoArguments, partial(DeadLettersView, rt), "inspect"),
             **{name: ViewKind("node", NoArguments, partial(MadeView, make)) for name, make in looks.items()},
             "approvals": ViewKind("all", NoArguments, partial(ApprovalsView, root), "approve"),
+            "chats": ViewKind("all", NoArguments, partial(ChatsView, root), "invoke"),
+            "rights": ViewKind("all", RightsArguments, partial(RightsView, root), by_viewer=True),
             "groups": ViewKind("node", NoArguments, partial(MadeView, partial(groups_view, root))),
             "audit": ViewKind("node", NoArguments, partial(AuditView, self._audit)),
             "crashes": ViewKind("node", CrashesArguments, partial(CrashesView, rt, rows), "inspect"),
@@ -200,6 +205,8 @@ class LiveServer:
         about = public_name(taken.path) if kind.scope == "agent" else NODE
         if not self._may_see(admission, kind, about):
             raise Refused("FORBIDDEN", self._why_not("inspect", about))
+        if kind.by_viewer:
+            return kind.make(admission, taken)
         if kind.sight is None:
             return kind.make(taken)
         return kind.make(Sight(admission, kind.sight), taken)

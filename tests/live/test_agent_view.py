@@ -362,7 +362,7 @@ async def test_what_is_lost_and_what_waits_in_circles(virtual_clock: MockClock) 
 async def test_on_an_open_node_the_inside_takes_allow_operations(virtual_clock: MockClock) -> None:
     network = MemoryNetwork()
     async with open_node(TREE, listen=PLACE, network=network), watching(PLACE, network, ()) as watcher:
-        assert watcher.hello["views"] == ["approvals", "find", "top", "tree"]
+        assert watcher.hello["views"] == ["approvals", "chats", "find", "rights", "top", "tree"]
         for view in ("agent", "crashes", "waiting", "dead letters"):
             watcher.look(view, view, **({"path": "till"} if view == "agent" else {}))
         await watcher.until(lambda: len(watcher.errors) == 4)

@@ -46,11 +46,12 @@ class Panel {
     this.facts = h('p', { class: 'facts' });
     this.note = h('p', { class: 'notice', hidden: true });
     this.body = h('div', { class: 'sections' });
+    this.use = new UsePart(page);
     this.reveal = button('Show in the tree', () => page.reveal(this.path));
     this.follow = button('Its messages', () => page.follow(this.path));
     this.tools = h('p', { class: 'tools' }, this.reveal, this.follow);
     this.element = h('aside', { class: 'panel', 'aria-labelledby': 'panel-title', hidden: true, onkeydown: (event) => { if (event.key === 'Escape') { this.close(); event.stopPropagation(); } } },
-      h('div', { class: 'panelhead' }, this.title, button('×', () => this.close(), { class: 'close', 'aria-label': 'Close the panel' })), this.facts, this.tools, this.note, this.body);
+      h('div', { class: 'panelhead' }, this.title, button('×', () => this.close(), { class: 'close', 'aria-label': 'Close the panel' })), this.facts, this.tools, this.note, this.use.element, this.body);
   }
 
   open(path, row, focus) {
@@ -76,6 +77,7 @@ class Panel {
   begin() {
     if (this.path === null) return;
     const { wire } = this.page, { row } = this;
+    this.use.show(this.path);
     if (wire.hello && wire.hello.views.includes('agent')) {
       wire.look('agent', 'agent', { path: this.path }, (state, changed) => this.draw(state, changed), (error) => this.say(error.message));
     } else {
@@ -142,6 +144,7 @@ class Panel {
     this.path = null;
     this.element.hidden = true;
     this.page.wire.leave('agent');
+    this.use.close();
     this.page.closed();
   }
 }

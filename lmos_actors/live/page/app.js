@@ -1,7 +1,7 @@
 // The page of a node: what is looked at, kept in the address, and what is told to those who do not see it.
 
-const APART = new Set(['tree', 'find', 'top', 'agent', 'flow']);
-const MADE = { tree: TreeView, top: TopView, flow: FlowView, crashes: CrashView, approvals: ApprovalView };
+const APART = new Set(['tree', 'find', 'top', 'agent', 'flow', 'rights']);
+const MADE = { tree: TreeView, top: TopView, flow: FlowView, crashes: CrashView, approvals: ApprovalView, chats: ChatView };
 const SAID_EVERY = 4_000; // milliseconds between two announcements
 const SPARKS = 60;
 
@@ -269,6 +269,15 @@ class Page {
     if (matchMedia('(max-width: 900px)').matches) this.panel.close();
     this.made('flow').about(path);
     if (this.where().view === 'flow') this.made('flow').begin(); else this.go({ view: 'flow' });
+  }
+
+  // Opens the conversations with one agent.
+  chat(path) {
+    const view = this.made('chats');
+    this.panel.close();
+    this.go({ view: 'chats' });
+    if (view.path !== path) view.choose(path);
+    view.focus();
   }
 
   closed() {

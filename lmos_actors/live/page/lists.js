@@ -1,6 +1,6 @@
 // Views that are lists, as the node sends them: what waits for what, dead letters, crashes, connections, and what is to come.
 
-const NAMES = { crashes: 'Crashes', 'dead letters': 'Dead letters', waiting: 'Waiting', connections: 'Connections', directories: 'Directories', relay: 'Relay', omnia: 'Omnia', groups: 'Groups', approvals: 'Approvals', audit: 'Audit' };
+const NAMES = { chats: 'Chat', crashes: 'Crashes', 'dead letters': 'Dead letters', waiting: 'Waiting', connections: 'Connections', directories: 'Directories', relay: 'Relay', omnia: 'Omnia', groups: 'Groups', approvals: 'Approvals', audit: 'Audit' };
 const ABOUT = {
   waiting: 'Who waits for whom. Agents in a circle wait for each other, and none of them goes on before a deadline.',
   'dead letters': 'Messages that reached no agent: why, and where.',

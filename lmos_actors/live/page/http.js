@@ -1,0 +1,89 @@
+// Calls of agents over HTTP, as any other client makes them: answers, declared failures, streams, runs with progress.
+
+const POLL_EVERY = 400, FIRST_ANSWER = 1; // milliseconds; seconds until a call is followed as a run
+
+// Where an agent is. `name` is its public name.
+const addressOf = (name, ...rest) => ['agents', name, ...rest].map(encodeURIComponent).join('/');
+
+// A header takes no character beyond Latin-1: JSON has escapes for them.
+const plainHeader = (text) => text.replace(/[^\x20-\x7e]/g, (sign) => `\\u${sign.charCodeAt(0).toString(16).padStart(4, '0')}`);
+
+// What a request was answered with, where that is a failure: in words, and all that it says.
+class Failed extends Error {
+  constructor(status, problem) {
+    const { code, title, detail, message, path } = problem;
+    const said = detail || message || title || `The node answers ${status}.`;
+    super(`${code ? `${code}: ` : ''}${said}${path ? ` (at ${path})` : ''}`);
+    this.status = status;
+    this.code = code;
+    const known = new Set(['type', 'title', 'status', 'detail', 'instance', 'code', 'message', 'started', 'about', 'path']);
+    this.rest = Object.fromEntries(Object.entries(problem).filter(([name]) => !known.has(name)));
+  }
+}
+
+async function asks(method, address, { body, headers, signal } = {}) {
+  const answer = await fetch(address, { method, body, headers, signal, credentials: 'same-origin', cache: 'no-store' });
+  if (answer.ok) return answer;
+  const problem = await answer.json().catch(() => ({}));
+  if (answer.status === 401) problem.detail = 'You are not logged in any more: load the page again.';
+  throw new Failed(answer.status, isState(problem) ? problem : {});
+}
+
+// The answer of an action, of what is short: plain data.
+async function calls(name, action, input, signal) {
+  const answer = await asks('POST', addressOf(name, 'actions', action), { body: JSON.stringify(input), headers: { 'Content-Type': 'application/json' }, signal });
+  return answer.status === 204 ? null : answer.json();
+}
+
+// The lines of a stream, in portions as they come. Raises Failed where the run has failed.
+async function* linesOf(answer) {
+  const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = '';
+  try {
+    for (;;) {
+      const { done, value } = await reader.read();
+      const lines = (rest + (value || '')).split('\n');
+      rest = done ? '' : lines.pop();
+      const last = lines.findIndex((line) => line.startsWith('{"lmosx:end":'));
+      const items = (last < 0 ? lines : lines.slice(0, last)).filter((line) => line.trim());
+      if (items.length) yield items;
+      if (last >= 0) {
+        const problem = JSON.parse(lines[last])['lmosx:end'];
+        if (problem) throw new Failed(problem.status, problem);
+        return;
+      }
+      if (done) return;
+    }
+  } finally {
+    reader.cancel().catch(() => null);
+  }
+}
+
+// A run that goes on at the node: its state again and again, until it has ended. Returns the output as JSON text.
+async function followed(name, action, answer, signal, progress) {
+  const id = (answer.headers.get('location') || '').split('/').pop(), run = addressOf(name, 'actions', action, decodeURIComponent(id));
+  const stop = () => asks('DELETE', run).catch(() => null);
+  signal.addEventListener('abort', stop, { once: true });
+  let text = await answer.text();
+  for (;;) {
+    const state = JSON.parse(text);
+    if (state.status === 'failed') throw new Failed((state.error || {}).status, state.error || {});
+    if (state.status === 'completed') return memberOf(text, 'output');
+    if (state.progress !== undefined) progress(state.progress);
+    await new Promise((done) => { setTimeout(done, POLL_EVERY); });
+    if (signal.aborted) throw new DOMException('cancelled', 'AbortError');
+    text = await (await asks('GET', run, { signal })).text();
+  }
+}
+
+// A member of an object as text; numbers that a browser cannot hold stay as they are where that is possible.
+function memberOf(text, name) {
+  const value = JSON.parse(text)[name];
+  return value === undefined ? '' : JSON.stringify(value);
+}
+
+// JSON as one reads it. What has numbers of more digits than a browser holds stays as it came.
+function pretty(text) {
+  if (/\d{16}/.test(text)) return text;
+  try { return JSON.stringify(JSON.parse(text), null, 2); } catch (broken) { return text; }
+}

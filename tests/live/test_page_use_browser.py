@@ -1,0 +1,318 @@
+"""Talking to agents from the page of a node, in a real browser: forms, streams, chats, restarts."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import AsyncGenerator, AsyncIterator
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import pytest
+import trio
+from msgspec import Struct
+
+from lmos_actors import (
+    ActionFailed,
+    Agent,
+    ChildSpec,
+    Event,
+    Progress,
+    Property,
+    SupervisorSpec,
+    action,
+    event,
+    open_node,
+    prop,
+)
+from lmos_actors.facades import ChatAgent, ChatTurn
+from lmos_actors.persistence import MemoryStore
+from lmos_actors.security import Access, Bearer, Security
+from tests.facades.lives import Mortal
+from tests.reports.browser import Page, chromium, opened, running
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lmos_actors import Node
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+HOSTILE = "<script>window.bad=1</script> <img src=x onerror=bad=1> [a](javascript:bad=1) **b**"
+SAFE = "window.bad === undefined && !document.querySelector('#app script, #app img, #app a')"
+
+
+class Place(Struct):
+    """Where it is."""
+
+    city: str
+    height: float = 0.0
+
+
+class Weather(Agent):
+    """Answers questions about the weather."""
+
+    units: Property[str] = prop(default="celsius")
+    asked: Property[int] = prop(default=0, read_only=True)
+    changed: Event[str] = event()
+
+    @action
+    def forecast(
+        self, city: str, days: int = 3, kind: Literal["short", "long"] = "short", place: Place | None = None
+    ) -> dict[str, Any]:
+        """Forecast the weather of a city."""
+        if city == "Atlantis":
+            raise ActionFailed({"code": "UNKNOWN_CITY", "message": HOSTILE, "nearest": "Athens"})
+        self.asked += 1
+        self.changed.emit(city)
+        return {"city": city, "days": days, "kind": kind, "height": place and place.height}
+
+    @action
+    async def count(self) -> AsyncGenerator[int]:
+        """Count, without end."""
+        number = 0
+        while True:
+            yield number
+            number += 1
+            await trio.sleep(0.01)
+
+    @action
+    async def climb(self, progress: Progress[str], wait: bool) -> str:
+        """Say how far it is; with `wait`, without end."""
+        progress.report("half the way")
+        await trio.sleep(float("inf") if wait else 1.5)
+        return "at the top"
+
+    @action
+    async def total(self, rows: AsyncIterator[int], factor: int = 1) -> int:
+        """Sum the rows."""
+        return factor * sum([row async for row in rows])
+
+
+async def look_up(city: str) -> str:
+    """Look a city up."""
+    return f"{city} {HOSTILE}"
+
+
+class Parrot(ChatAgent):
+    """Repeats, when it may."""
+
+    resumes = True
+    gate: ClassVar[trio.Event]
+
+    async def reply(self, turn: ChatTurn) -> AsyncIterator[str]:
+        await turn.use(look_up, city="Bonn")
+        yield "I say: "
+        if "wait" in turn.text:
+            await Parrot.gate.wait()
+        yield f"{turn.text} {HOSTILE}"
+
+
+TREE = SupervisorSpec("root", [ChildSpec("weather", Weather), ChildSpec("parrot", Parrot)])
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    """The browser: one for all tests of this file."""
+    binary = chromium()
+    if binary is None:
+        if os.environ.get("LMOS_ACTORS_BROWSER") == "required":
+            pytest.fail("there is no Chromium, and LMOS_ACTORS_BROWSER=required asks for one")
+        pytest.skip("no Chromium is installed")
+    with running(binary) as found:
+        yield found
+
+
+@pytest.fixture
+async def page(address: str) -> AsyncIterator[Page]:
+    async with opened(address) as tab:
+        yield tab
+        assert tab.problems == []
+
+
+def one(name: str, selector: str = "") -> str:
+    return f"document.querySelector('[data-action={name}] {selector}')"
+
+
+async def opened_form(page: Page, node: Node, name: str) -> None:
+    assert node.page_url is not None
+    await page.visit(node.page_url + "#view=tree&agent=weather")
+    await page.until("document.querySelector('.usepart:not([hidden])') !== null")
+    await page.run("document.querySelector('.use').open = true")
+    await page.until(f"{one(name)} !== null")
+    await page.run(f"{one(name)}.open = true")
+
+
+async def fill(page: Page, name: str, field: int, text: str) -> None:
+    await page.run(
+        f"(() => {{ const e = document.querySelector('[data-action={name}] .form-fields')"
+        f".querySelectorAll('input, textarea, select')[{field}]; e.value = {json.dumps(text)};"
+        " for (const kind of ['input', 'change'])"
+        " e.dispatchEvent(new Event(kind, {bubbles: true})); })()"
+    )
+
+
+async def invoked(page: Page, name: str, said: str) -> str:
+    """Invoke an action, wait for a text, and return all of its form."""
+    await page.run(f"{one(name, 'form')}.requestSubmit()")
+    await page.until(f"{one(name, '[role=status]')}.textContent.includes({json.dumps(said)})")
+    return await page.run(f"{one(name, '.answer')}.textContent")
+
+
+async def test_a_form_for_an_action(page: Page) -> None:
+    async with open_node(TREE, listen="ws://127.0.0.1:0") as node:
+        await opened_form(page, node, "forecast")
+        await invoked(page, "forecast", "Answered")  # an empty text is a text
+        await fill(page, "forecast", 0, "Köln's")
+        await fill(page, "forecast", 1, "x")
+        await invoked(page, "forecast", "days: this is no number")
+        await fill(page, "forecast", 1, "2")
+        await fill(page, "forecast", 2, '"long"')
+        await fill(page, "forecast", 3, '{"height": 3}')
+        await invoked(page, "forecast", "place: city is missing")
+        assert await node.find(Weather, "weather").read(Weather.asked) == 1
+        await fill(page, "forecast", 3, '{"city": "x", "height": 3.5}')
+        answer = await invoked(page, "forecast", "Answered")
+        assert json.loads(answer) == {"city": "Köln's", "days": 2, "kind": "long", "height": 3.5}
+        await page.until("document.querySelector('.items').textContent.includes('Köln')")  # the event
+        await page.until("document.querySelectorAll('.prop .value')[1].textContent === '2'")  # the property
+
+        await page.run(f"{one('forecast', 'form > details')}.open = true")
+        await page.until(
+            "document.querySelectorAll('[data-action=forecast] form > details pre').length === 2"
+        )
+        curl, python = await page.run(
+            "[...document.querySelectorAll('[data-action=forecast] form > details pre')]"
+            ".map((e) => e.textContent)"
+        )
+        done = await trio.run_process(["sh", "-c", curl.replace("curl", "curl -s", 1)], capture_stdout=True)
+        assert json.loads(done.stdout) == json.loads(answer)
+        names: dict[str, Any] = {"print": lambda value: found.append(value)}
+        found: list[Any] = []
+        exec(python.replace("trio.run(main)", ""), names)
+        await names["main"]()
+        assert found == [json.loads(answer)]
+
+        await fill(page, "forecast", 0, "Atlantis")
+        assert "Athens" in await invoked(page, "forecast", "UNKNOWN_CITY: <script>")
+        assert await page.run(SAFE)
+        page.problems[:] = [each for each in page.problems if "status of 409" not in each]
+
+
+async def test_streams_progress_and_cancelling(page: Page) -> None:
+    async with open_node(TREE, listen="ws://127.0.0.1:0") as node:
+        weather = node.find(Weather, "weather")
+        await opened_form(page, node, "count")
+        await invoked(page, "count", "items so far")
+        await page.until(f"{one('count')}.querySelectorAll('.items li').length > 20")
+        await page.run(f"{one('count', 'form [type=button]')}.click()")
+        await page.until(f"{one('count', '[role=status]')}.textContent.startsWith('Cancelled')")
+        await page.run(f"{one('climb')}.open = true")
+        await fill(page, "climb", 0, "false")
+        await invoked(page, "climb", "half the way")
+        assert "at the top" in await invoked(page, "climb", "Answered")
+        await fill(page, "climb", 0, "true")
+        await invoked(page, "climb", "half the way")
+        await page.run(f"{one('climb', 'form [type=button]')}.click()")
+        await page.until(f"{one('climb', '[role=status]')}.textContent.startsWith('Cancelled')")
+        await page.run(f"{one('climb', '.tools label input')}.value = '0.1'")
+        await invoked(page, "climb", "no answer within 0.1 s")
+        await fill(page, "total", 0, "2")
+        await page.run(f"{one('total', 'textarea.json')}.value = '1\\n2\\nx'")
+        await invoked(page, "total", "line 3 of rows is not JSON")
+        await page.run(f"{one('total', 'textarea.json')}.value = '1\\n2\\n'")
+        assert await invoked(page, "total", "Answered") == "6"
+        await page.until("true")
+        while weather.statistics().running:  # noqa: ASYNC110 -- those that were cancelled end in their own time
+            await trio.sleep(0.01)
+        page.problems[:] = [each for each in page.problems if "status of 503" not in each]
+
+
+async def test_only_what_the_rights_of_the_viewer_allow(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("S27_ALICE", "secret-of-alice")
+    security = Security(
+        schemes=(Bearer({"alice": "env:S27_ALICE"}),),
+        access={
+            "parrot": Access(inspect=("alice",), read=(), invoke=(), write=(), subscribe=()),
+            "*": Access(inspect=("alice",), read=("alice",), invoke=(), write=(), subscribe=()),
+        },
+    )
+    async with open_node(TREE, listen="ws://127.0.0.1:0", security=security) as node:
+        assert node.page_url is not None
+        await page.visit(node.page_url, "html[data-ready=login]")
+        await page.run("document.querySelector('#login-token').focus()")
+        await page.call("Input.insertText", text="secret-of-alice")
+        await page.key("Enter")
+        await page.until("document.documentElement.dataset.ready === 'yes'")
+        await page.run("location.hash = '#view=tree&agent=weather'")
+        await page.until("document.querySelector('.usepart:not([hidden])') !== null")
+        await page.run("document.querySelector('.use').open = true")
+        await page.until("document.querySelectorAll('.prop').length === 2")
+        assert await page.run("document.querySelectorAll('.use .action, .use form').length") == 0
+        await page.run("location.hash = '#view=chats&agent=parrot'")
+        await page.until("document.querySelector('.chatmain').textContent.includes('no chat agent')")
+        assert await page.run("document.querySelector('.usepart').hidden")
+
+
+async def say(page: Page, text: str) -> None:
+    await page.until("document.querySelector('.composer .main').disabled === false")
+    await page.run(f"document.querySelector('.composer textarea').value = {json.dumps(text)}")
+    await page.run("document.querySelector('.composer').requestSubmit()")
+
+
+async def press(page: Page, label: str) -> None:
+    buttons = "[...document.querySelectorAll('.chatview button')]"
+    await page.run(f"{buttons}.find((e) => e.textContent === {json.dumps(label)}).click()")
+
+
+BUBBLES = "[...document.querySelectorAll('.bubble .words')].map((e) => e.textContent)"
+
+
+async def test_a_chat(page: Page) -> None:
+    Parrot.gate = trio.Event()
+    async with open_node(TREE, listen="ws://127.0.0.1:0") as node:
+        assert node.page_url is not None
+        await page.visit(node.page_url + "#view=chats")
+        await page.until("document.querySelector('.chatside select').value === 'parrot'")
+        await say(page, f"wait {HOSTILE}")
+        await page.until(f"{BUBBLES}[1] === 'I say: '")  # while the turn goes on
+        await page.until("document.querySelector('.tool .state').textContent === 'done'")
+        assert HOSTILE in await page.run("document.querySelector('.tool').textContent")
+        await press(page, "Cancel")
+        await page.until(
+            "document.querySelector('.chatmain').textContent.includes('nothing of this turn is kept')"
+        )
+        assert await page.run("document.querySelector('.composer textarea').value") == f"wait {HOSTILE}"
+        await press(page, "New conversation")
+        await say(page, HOSTILE)
+        await page.until(f"{BUBBLES}[1] === {json.dumps(f'I say: {HOSTILE} {HOSTILE}')}")
+        await page.until("document.querySelector('.sessionlist [aria-current]') !== null")
+        await page.call("Page.reload")
+        await page.until(f"document.querySelector('html[data-ready]') && {BUBBLES}.length === 2")
+        assert await page.run(SAFE)
+        await page.run("document.querySelector('.sessionlist [aria-current] .copy').click()")
+        await page.run("document.querySelector('.sessionlist [aria-current] .copy').click()")
+        await page.until("document.querySelector('.sessionlist [aria-current]') === null")
+        assert await page.run(BUBBLES) == []
+
+
+async def test_a_turn_survives_a_restart_of_the_node(page: Page) -> None:
+    store, Parrot.gate = Mortal(MemoryStore()), trio.Event()
+    async with open_node(TREE, listen="ws://127.0.0.1:0", store=store) as node:
+        assert node.page_url is not None
+        url, port = node.page_url, node.urls[0].rpartition(":")[2]
+        await page.visit(url + "#view=chats")
+        await page.until("document.querySelector('.chatside select').value === 'parrot'")
+        await say(page, "wait for me")
+        await page.until(f"{BUBBLES}[1] === 'I say: '")
+        store.is_dead = True
+        node.force_stop()
+    store.is_dead = False
+    await page.until("document.querySelector('.chatmain').textContent.includes('was cut off')")
+    async with open_node(TREE, listen=f"ws://127.0.0.1:{port}", store=store):
+        await page.until("document.documentElement.dataset.link === 'open'")
+        Parrot.gate.set()
+        await page.until(f"{BUBBLES}[1] === {json.dumps(f'I say: wait for me {HOSTILE}')}")
+        await page.until("document.querySelector('.composer .main').disabled === false")
+        await say(page, "and again")
+        await page.until(f"{BUBBLES}[3] === {json.dumps(f'I say: and again {HOSTILE}')}")
+    page.problems.clear()  # a browser complains itself of what it cannot reach
