@@ -17,8 +17,9 @@ class McpOptions:
 
     `sessions` of all clients together, half of them of one caller with credentials; one without requests ends
     after `idle_seconds`. `calls` in progress of all clients together, half of them of one caller. A list has
-    `page` entries a page. A result has `result_bytes` at most; a longer one is a failure. A session may
-    subscribe to `subscriptions` resources.
+    `page` entries a page. A result has `result_bytes` at most; a longer one is a failure. Results that
+    clients have not read yet have `waiting_bytes` together, half of them those of one with credentials;
+    one more is a failure too. A session may subscribe to `subscriptions` resources.
 
     Raises ConfigError for a number that is out of range.
     """
@@ -30,10 +31,11 @@ class McpOptions:
     calls: int = 1_000
     page: int = 500
     result_bytes: int = 4 << 20
+    waiting_bytes: int = 32 << 20
     subscriptions: int = 100
 
     def __attrs_post_init__(self) -> None:
-        for field in ("sessions", "calls", "page", "result_bytes", "subscriptions"):
+        for field in ("sessions", "calls", "page", "result_bytes", "waiting_bytes", "subscriptions"):
             value = getattr(self, field)
             if type(value) is not int or value < 1:
                 raise ConfigError(

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import attrs
 import httpx2
 import pytest
 import trio
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
-from lmos_actors import ChildSpec, open_node
+from lmos_actors import Agent, ChildSpec, action, open_node
 from lmos_actors.mcp import McpOptions, McpProgress, McpServer
 from lmos_actors.security import Access, Bearer, Jwt, Rate, Security
 from tests.mcp.offering import Hidden, Marks, Support, Weather, error_of, text_of
@@ -22,7 +24,6 @@ from tests.mcp.using import asked
 from tests.security.sample_credentials import AUDIENCE, ISSUER, key_of, key_set, token, write
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
     from pathlib import Path
 
     from lmos_actors import Node
@@ -451,14 +452,95 @@ async def _vanish(url: str, message: Any, headers: dict[str, str], marks: Marks)
 
 async def test_a_call_without_a_session_lasts_as_long_as_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
     """The time in which a session begins is not that of a call; nor does one need room for a session."""
-    monkeypatch.setattr("lmos_actors.mcp.offer._endpoint.OPENING_SECONDS", 0.01)
     marks = Marks()
     async with serving(partial(Weather, marks=marks), mcp=McpOptions(sessions=1)) as (_, url):
         await session_at(url)  # the only one
+        monkeypatch.setattr("lmos_actors.mcp.offer._endpoint.OPENING_SECONDS", 0.01)
         async with client_at(url, mode="auto") as client:
             with trio.fail_after(10):
                 result = await client.call_tool("weather__finish")
         assert not result.is_error
+
+
+async def test_a_session_that_takes_too_long_to_begin_is_answered_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lmos_actors.mcp.offer._endpoint.OPENING_SECONDS", 0.01)
+    async with serving() as (_, url):
+        place = httpx2.URL(url)
+        stream = await trio.open_tcp_stream(place.host, place.port or 0)
+        fields = "".join(f"{name}: {value}\r\n" for name, value in BOTH.items())
+        head = f"POST /mcp HTTP/1.1\r\nhost: {place.host}\r\n{fields}content-length: 100\r\n\r\n{{"
+        async with stream:
+            await stream.send_all(head.encode())
+            with trio.fail_after(10):
+                answer = bytes(await stream.receive_some())
+        assert answer.startswith(b"HTTP/1.1 503 ")
+        assert b"retry-after: 5" in answer
+
+
+async def test_a_request_with_the_id_of_another_in_progress_is_refused_at_once() -> None:
+    """The SDK would never end the answer to the first, and a node that drains would wait for it."""
+    marks = Marks()
+    async with serving(partial(Weather, marks=marks)) as (node, url):
+        session = await session_at(url)
+        call = {"name": "weather__finish", "arguments": {}}
+        answers: list[int] = []
+
+        async def ask() -> None:
+            answers.append((await post(url, request("tools/call", call, 7), session)).status_code)
+
+        waiting = {"name": "weather__wait", "arguments": {}}
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(post, url, request("tools/call", waiting, 5), session)
+            await marks.began.wait()
+            for number in (5, "5"):
+                with trio.fail_after(5):
+                    refused = await post(url, request("ping", number=number), session)
+                assert refused.status_code == 400
+                assert refused.json()["error"]["message"] == "the id '5' is that of a request in progress"
+            other = await session_at(url)
+            assert (await post(url, request("ping", number=5), other)).status_code == 200
+            nursery.cancel_scope.cancel()
+        async with trio.open_nursery() as nursery:
+            for _ in range(3):
+                nursery.start_soon(ask)
+        assert sorted(answers) == [200, 400, 400]
+        with trio.fail_after(5):
+            await node.drain()
+
+
+class Pages(Agent):
+    """Has much to say."""
+
+    marks: Any = attrs.field(factory=Marks)
+
+    @action
+    async def endless(self) -> AsyncIterator[str]:
+        yield "x" * 3_000_000
+        self.marks.began.set()
+        await trio.sleep_forever()
+
+    @action
+    def page(self) -> str:
+        return "x" * 3_000_000
+
+
+async def test_results_that_wait_for_clients_are_bounded_over_all() -> None:
+    marks = Marks()
+    async with serving(partial(Pages, marks=marks), mcp=McpOptions(waiting_bytes=4_000_000)) as (_, url):
+        page = {"name": "pages__page", "arguments": {}}
+        endless = {"name": "pages__endless", "arguments": {}}
+        session = await session_at(url)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(post, url, request("tools/call", endless), session)
+            with trio.fail_after(5):
+                await marks.began.wait()
+            result = answer_in(await post(url, request("tools/call", page, 2), session))["result"]
+            assert result["isError"]
+            assert "clients have not read yet have 4000000 bytes together" in result["content"][0]["text"]
+            nursery.cancel_scope.cancel()
+        for number in range(3, 6):
+            result = answer_in(await post(url, request("tools/call", page, number), session))["result"]
+            assert not result["isError"]
 
 
 async def test_a_call_that_is_cancelled_is_cancelled_there() -> None:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import attrs
 import pytest
 import trio
+from trio.testing import memory_stream_pair, wait_all_tasks_blocked
 
+from lmos_actors import Agent, action
 from lmos_actors.mcp import McpOptions
 from tests.mcp.offering import lines_of, offered
 
@@ -101,3 +104,94 @@ async def test_thousands_of_calls_at_once_are_answered(calls: int) -> None:
         assert 0 < sum(not is_error for is_error in found.values()) < calls
         await stream.send_all(line_of("tools/call", call, 0))
         assert not (await answers.next())["result"]["isError"]
+
+
+# ---- a client that does not read
+
+
+class Counted(Agent):
+    """Counts its calls."""
+
+    sizes: list[int] = attrs.field(factory=list)
+
+    @action
+    def page(self, size: int) -> str:
+        self.sizes.append(size)
+        return "x" * size
+
+
+class Gate(trio.abc.SendStream):
+    """A stream to a client that reads only while the gate is open."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+        self.opened = trio.Event()
+        self.opened.set()
+
+    async def send_all(self, data: Any) -> None:
+        await self.opened.wait()
+        await self._stream.send_all(data)
+
+    async def wait_send_all_might_not_block(self) -> None:
+        await self.opened.wait()
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+
+def calls_of(size: int, count: int) -> bytes:
+    call = {"name": "counted__page", "arguments": {"size": size}}
+    return b"".join(line_of("tools/call", call, number) for number in range(1, count + 1))
+
+
+async def test_results_that_a_client_does_not_read_are_bounded() -> None:
+    sizes: list[int] = []
+    async with offered() as node, trio.open_nursery() as nursery:
+        await node.start(Counted, sizes=sizes)
+        ours, theirs = memory_stream_pair()
+        gate = Gate(theirs)
+        nursery.start_soon(node.serve_mcp, theirs, gate, McpOptions(waiting_bytes=2_500_000))
+        answers = await begun(ours)
+        gate.opened = trio.Event()
+        await ours.send_all(calls_of(1_000_000, 5))
+        await wait_all_tasks_blocked()
+        gate.opened.set()
+        failed = [(await answers.next())["result"] for _ in range(5)]
+        assert sum(each["isError"] for each in failed) == 2  # the stream has one, and two wait
+        await ours.send_all(calls_of(1_000_000, 1))  # the same id once more
+        assert not (await answers.next())["result"]["isError"]
+        await ours.aclose()
+
+
+async def test_nothing_is_read_while_too_much_waits_for_the_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lmos_actors.mcp.offer._lines.MOST_WAITING", 100_000)
+    sizes: list[int] = []
+    async with offered() as node, trio.open_nursery() as nursery:
+        await node.start(Counted, sizes=sizes)
+        ours, theirs = memory_stream_pair()
+        gate = Gate(theirs)
+        nursery.start_soon(node.serve_mcp, theirs, gate)
+        answers = await begun(ours)
+        gate.opened = trio.Event()
+        await ours.send_all(calls_of(1, 900))
+        await wait_all_tasks_blocked()
+        assert len(sizes) < 200
+        gate.opened.set()
+        for _ in range(900):
+            assert not (await answers.next())["result"]["isError"]
+        await ours.aclose()
+
+
+async def test_a_request_with_the_id_of_another_is_refused_and_its_id_is_free_again_after_it() -> None:
+    async with offered() as node, lines_of(node) as stream:
+        answers = await begun(stream)
+        call = line_of("tools/call", {"name": "weather__wait", "arguments": {}}, 5)
+        for _ in range(2):
+            await stream.send_all(call + line_of("ping", number="5"))
+            refused = await answers.next()
+            assert (refused["id"], refused["error"]["code"]) == (None, -32600)
+            assert refused["error"]["message"] == "the id '5' is that of a request in progress"
+            cancel = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 5}}
+            await stream.send_all(json.dumps(cancel).encode() + b"\n" + line_of("ping", number=6))
+            assert (await answers.next())["id"] == 6
+            await wait_all_tasks_blocked()

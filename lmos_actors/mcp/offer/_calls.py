@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from ._catalogue import OfferedTool
     from ._exchange import Exchange
+    from ._results import HeldResult
 
 LONGEST_MESSAGE: Final = 65_536
 """Characters of a message of progress; longer ones are cut."""
@@ -47,6 +48,7 @@ class Call:
         exchange: Exchange,
         report: Callable[[float, float | None, str | None], Awaitable[None]],
         most: int,
+        held: HeldResult,
     ) -> None:
         self.ends_with_client = False
         """Whether what cancels it can only be that the client is gone."""
@@ -56,6 +58,7 @@ class Call:
         self._exchange = exchange
         self._report = report
         self._most = most
+        self._held = held
         self._size = 0
         self._items: list[bytes] = []
         self._done: Any = None  # the last item of a chat
@@ -154,11 +157,13 @@ class Call:
         self._size += size
         if self._size > self._most or len(self._items) >= MOST_ITEMS:
             raise ActionCancelled(f"the stream has more than {self._most} bytes or {MOST_ITEMS} items")
+        self._held.add(size)
 
     def _result(self, value: Any) -> CallToolResult:
         tool = self._tool
         if tool.kind == "chat":
             text = "" if self._done is None else self._done.text
+            self._held.add(len(text))
             return _answer(text, {"text": text, "session": self._session})
         if tool.wrapper == ITEMS:
             written = b"[%s]" % b",".join(self._items)
@@ -168,6 +173,8 @@ class Call:
             written = written_value(value)
         if len(written) > self._most:
             return failure(f"the result has more than {self._most} bytes")
+        if tool.wrapper != ITEMS:
+            self._held.add(len(written))
         data: Any = msgspec.json.decode(written)
         structured: dict[str, Any] = {tool.wrapper: data} if tool.wrapper else data
         return _answer(data if isinstance(data, str) else written.decode(), structured)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 import trio
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 PATH: Final = "/mcp"
 
 METHODS: Final = ("GET", "POST", "DELETE")
+
+UNAVAILABLE: Final = {"retry-after": "5"}
 
 MOST_BODY: Final = 4 << 20
 """Bytes of a request."""
@@ -67,6 +69,7 @@ class McpEndpoint:
         )
         self._scope = trio.CancelScope()
         self._shielded: dict[trio.CancelScope, None] = {}
+        self._answering: dict[tuple[str | None, bytes, str], _Answer] = {}
         self._running = trio.Event()
         self._ended = False
         self._opening: Counter[str] = Counter()
@@ -110,16 +113,48 @@ class McpEndpoint:
         self._begin(scope["method"], exchange.owner, opens=opens)
         answer = _Answer(send, at_once=scope["method"] == "GET")
         try:
-            with self._finished(shielded=opens):
-                await self._manager.handle_request(_without_replay(scope), receive, answer)
-            if not answer.has_begun:  # as where a session ends while a request comes in
+            with self._finished(shielded=opens) as limit:
+                await self._passed_on(_without_replay(scope), receive, answer, headers, exchange)
+            if not answer.has_begun and limit.cancelled_caught:
+                text = f"the request was not received and answered within {OPENING_SECONDS:g} s"
+                await _refused(503, text, **UNAVAILABLE)(scope, receive, send)
+            elif not answer.has_begun:  # as where a session ends while a request comes in
                 await _refused(404, "the session has ended")(scope, receive, send)
         finally:
             exchange.end()
             self._end(scope["method"], exchange.owner, opens=opens)
 
+    async def _passed_on(
+        self, scope: Scope, receive: Receive, answer: _Answer, headers: dict[bytes, bytes], exchange: Exchange
+    ) -> None:
+        """Have the SDK answer a request, but for one with the id of another in progress in its session.
+
+        The SDK knows the stream of an answer by the id, as text, and would never end that of the first.
+        """
+        if scope["method"] != "POST" or _SESSION not in headers:
+            await self._manager.handle_request(scope, receive, answer)
+            return
+        body = await _body(receive)
+        number = None if body is None else _id_in(body["body"])
+        if number is None:
+            await self._manager.handle_request(scope, _again(body, receive), answer)
+            return
+        key = (exchange.principal, headers[_SESSION], number)
+        while (earlier := self._answering.get(key)) is not None:
+            if not earlier.is_whole:
+                text = f"the id {number[:100]!r} is that of a request in progress"
+                await _refused(400, text)(scope, receive, answer)
+                return
+            await earlier.ended.wait()
+        self._answering[key] = answer
+        try:
+            await self._manager.handle_request(scope, _again(body, receive), answer)
+        finally:
+            del self._answering[key]
+            answer.ended.set()
+
     @contextmanager
-    def _finished(self, *, shielded: bool) -> Generator[None]:
+    def _finished(self, *, shielded: bool) -> Generator[trio.CancelScope]:
         """Let a request that begins a session come to its own end, as it does when its client has left.
 
         A client may leave as soon as it has the answer, and before its stream has ended. The door would
@@ -128,7 +163,7 @@ class McpEndpoint:
         with trio.move_on_after(OPENING_SECONDS if shielded else math.inf, shield=shielded) as scope:
             self._shielded[scope] = None
             try:
-                yield
+                yield scope
             finally:
                 del self._shielded[scope]
 
@@ -157,10 +192,10 @@ class McpEndpoint:
             return _refused(400, "a session is needed, which a POST with `initialize` begins")
         begins = _begins_session(method, headers)
         if begins and not self._offer.has_room(exchange, self._opening[exchange.owner]):
-            return _refused(503, "too many sessions are open", **{"retry-after": "5"})
+            return _refused(503, "too many sessions are open", **UNAVAILABLE)
         await self._running.wait()
         if self._ended or (self._offer.draining and is_new):
-            return _refused(503, "the node is shutting down", **{"retry-after": "5"})
+            return _refused(503, "the node is shutting down", **UNAVAILABLE)
         return None
 
     # ---- the end
@@ -188,7 +223,7 @@ def _begins_session(method: str, headers: dict[bytes, bytes]) -> bool:
 
 
 class _Answer:
-    """The `send` of a request, which notes whether its answer has begun.
+    """The `send` of a request, which notes whether its answer has begun, is whole, and has `ended`.
 
     With `at_once` a client learns that its stream has begun, and not with the first event.
     """
@@ -197,16 +232,59 @@ class _Answer:
         self._send = send
         self._at_once = at_once
         self.has_begun = False
+        self.is_whole = False
+        self.ended = trio.Event()
 
     async def __call__(self, message: Message) -> None:
         """Send a message of an ASGI answer."""
         is_start = message["type"] == "http.response.start"
         self.has_begun |= is_start
+        self.is_whole |= message["type"] == "http.response.body" and not message.get("more_body", False)
         await self._send(message)
         if self._at_once and is_start and message["status"] == 200:
             await self._send(
                 {"type": "http.response.body", "body": b": listening\r\n\r\n", "more_body": True}
             )
+
+
+class _Asked(msgspec.Struct):
+    """What tells a request from other messages."""
+
+    id: Any = None
+    method: Any = None
+
+
+def _id_in(body: bytes) -> str | None:
+    """Return the id of the request in a body, as text; None for what is no request."""
+    try:
+        found = msgspec.json.decode(body, type=_Asked)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return None
+    is_request = isinstance(found.id, int | str) and isinstance(found.method, str)
+    return str(found.id) if is_request else None
+
+
+async def _body(receive: Receive) -> Message | None:
+    """Return the body of a request as one message, or as much of it as is too long; None without its end."""
+    body = bytearray()
+    while True:
+        message = await receive()
+        if message["type"] != "http.request":
+            return None
+        body += message.get("body", b"")
+        more = message.get("more_body", False)
+        if not more or len(body) > MOST_BODY:
+            return {"type": "http.request", "body": bytes(body), "more_body": more}
+
+
+def _again(body: Message | None, receive: Receive) -> Receive:
+    """Return a `receive` that begins with what has been received; None: that the client is gone."""
+    first: list[Message] = [body or {"type": "http.disconnect"}]
+
+    async def received() -> Message:
+        return first.pop() if first else await receive()
+
+    return received
 
 
 def _without_replay(scope: Scope) -> Scope:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Callable, Generator
 
     from lmos_actors.security import Admission
 
@@ -28,6 +28,9 @@ class Exchange:
         self.admission = admission
         self.headers = headers
         self.is_over = False
+        self.asked: set[str] = set()
+        """The ids of requests in progress, where it carries many."""
+        self._held: dict[str, Callable[[], None]] = {}
         self._scopes: dict[trio.CancelScope, None] = {}
 
     @property
@@ -46,6 +49,22 @@ class Exchange:
         self.is_over = True
         for scope in self._scopes:
             scope.cancel("the client is gone")
+        for key in tuple(self._held):
+            self.sent(key)
+
+    def holds(self, key: str, release: Callable[[], None]) -> None:
+        """Call `release` once the answer to a request has been sent, or cannot be any more."""
+        if self.is_over:
+            release()
+        else:
+            self._held[key] = release
+
+    def sent(self, key: str) -> None:
+        """Release what is held for a request: its answer has been sent, or never will be."""
+        self.asked.discard(key)
+        release = self._held.pop(key, None)
+        if release is not None:
+            release()
 
     @contextmanager
     def carries(self) -> Generator[None]:

@@ -6,17 +6,29 @@ may go on. The end of the input is that of the client, and of all that it has as
 
 from __future__ import annotations
 
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 import trio
-from mcp.shared.message import SessionMessage
-from mcp_types import INVALID_REQUEST, PARSE_ERROR, ErrorData, JSONRPCError, jsonrpc_message_adapter
+from mcp.shared.message import ServerMessageMetadata, SessionMessage
+from mcp_types import (
+    INVALID_REQUEST,
+    PARSE_ERROR,
+    ErrorData,
+    JSONRPCError,
+    JSONRPCRequest,
+    JSONRPCResponse,
+    jsonrpc_message_adapter,
+)
 
 from ._exchange import Exchange
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from mcp_types import JSONRPCMessage
+
     from ._offer import McpOffer
 
 MOST_LINE: Final = 4 << 20
@@ -24,13 +36,19 @@ MOST_LINE: Final = 4 << 20
 
 PIECE: Final = 65_536
 
+MOST_WAITING: Final = 8 << 20
+"""Bytes that wait for the client to read them; while there are more, nothing that it writes is read."""
+
+MESSAGE: Final = 4_096
+"""Bytes that a message takes beyond its text, about."""
+
 
 async def serve_lines(
     offer: McpOffer, incoming: trio.abc.ReceiveStream, outgoing: trio.abc.SendStream
 ) -> None:
     """Serve one client until its end of the input, or until it does not read any more."""
     exchange = offer.own_exchange = Exchange("stdio", None, {})
-    writer = _Writer(outgoing)
+    writer = _Writer(outgoing, exchange)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(writer.run)
         await nursery.start(offer.run)
@@ -52,8 +70,12 @@ def _check_id(message: Any) -> None:
 class _Writer:
     """The messages to the client. One task writes them: a request that is cancelled leaves no half line."""
 
-    def __init__(self, stream: trio.abc.SendStream) -> None:
+    def __init__(self, stream: trio.abc.SendStream, exchange: Exchange) -> None:
         self._stream = stream
+        self._exchange = exchange
+        self._waiting = 0  # bytes of messages
+        self._has_room = trio.Event()
+        self._has_room.set()
         self._out, self._in = trio.open_memory_channel[bytes](0)
 
     async def __aenter__(self) -> _Writer:
@@ -67,8 +89,30 @@ class _Writer:
 
     async def send(self, item: SessionMessage) -> None:
         """Send a message. One that a client does not take that is gone is lost."""
-        data = item.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
-        await self._out.send(data)
+        message = item.message
+        data = message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
+        try:
+            with self._waits(len(data) + MESSAGE):
+                await self._out.send(data)
+        finally:
+            if isinstance(message, JSONRPCResponse | JSONRPCError):
+                self._exchange.sent(str(message.id))
+
+    @contextmanager
+    def _waits(self, size: int) -> Generator[None]:
+        self._waiting += size
+        if self._waiting > MOST_WAITING and self._has_room.is_set():
+            self._has_room = trio.Event()
+        try:
+            yield
+        finally:
+            self._waiting -= size
+            if self._waiting <= MOST_WAITING:
+                self._has_room.set()
+
+    async def wait_room(self) -> None:
+        """Wait while too much waits for the client to read it."""
+        await self._has_room.wait()
 
     async def run(self) -> None:
         """Write what is sent."""
@@ -109,14 +153,33 @@ class _Reader:
         return self
 
     async def __anext__(self) -> SessionMessage:
+        await self._writer.wait_room()
         while (line := await self._next_line()) is not None:
             message = await self._message_in(line) if line.strip() else None
-            if message is not None:
-                return message
+            if message is not None and (taken := await self._taken(message)):
+                return taken
+            await self._writer.wait_room()
         self._exchange.end()
         raise StopAsyncIteration
 
-    async def _message_in(self, line: bytes) -> SessionMessage | None:
+    async def _taken(self, message: JSONRPCMessage) -> SessionMessage | None:
+        """Take note of a request. Refuse one with the id of another: nobody could tell them apart."""
+        if not isinstance(message, JSONRPCRequest):
+            return SessionMessage(message)
+        key, exchange = str(message.id), self._exchange
+        if key in exchange.asked:
+            await self._writer.complain(
+                INVALID_REQUEST, f"the id {key[:100]!r} is that of a request in progress"
+            )
+            return None
+        exchange.asked.add(key)
+
+        async def unanswered() -> None:
+            exchange.sent(key)
+
+        return SessionMessage(message, ServerMessageMetadata(on_request_unanswered=unanswered))
+
+    async def _message_in(self, line: bytes) -> JSONRPCMessage | None:
         try:
             decoded = msgspec.json.decode(line)
         except (msgspec.MsgspecError, ValueError, RecursionError):
@@ -124,7 +187,7 @@ class _Reader:
             return None
         try:
             _check_id(decoded)
-            return SessionMessage(jsonrpc_message_adapter.validate_python(decoded, by_name=False))
+            return jsonrpc_message_adapter.validate_python(decoded, by_name=False)
         except (ValueError, RecursionError):
             await self._writer.complain(INVALID_REQUEST, "the line is no message of JSON-RPC 2.0")
             return None

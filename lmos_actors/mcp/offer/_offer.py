@@ -39,6 +39,7 @@ from ._calls import Call, failure, failure_of
 from ._catalogue import BadCursor, Catalogue
 from ._exchange import Exchange, exchange_of
 from ._names import EVENTS
+from ._results import Results
 from ._watching import Subscriber, Watching
 
 if TYPE_CHECKING:
@@ -112,6 +113,7 @@ class McpOffer:
         self._catalogue = Catalogue(rt, exposure)
         self._watching = Watching(rt, self._catalogue, on_failure)
         self._calls: Counter[str] = Counter()
+        self._results = Results(options.waiting_bytes)
         self._listening: dict[Subscriber, None] = {}
         self._nursery: trio.Nursery | None = None
         self.server = self._made_server()
@@ -302,7 +304,8 @@ class McpOffer:
         ask = self._ask(ctx, exchange)
         report = ctx.session.report_progress
         ends_with_client = ctx.request is not None and ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
-        call = Call(found, ask, exchange, report, self.options.result_bytes)
+        held = self._results.opened(exchange, str(ctx.request_id))
+        call = Call(found, ask, exchange, report, self.options.result_bytes, held)
         call.ends_with_client = ends_with_client
         ask.tells_progress = "progress_token" in (ctx.meta or {})
         try:
@@ -348,6 +351,7 @@ class McpOffer:
             written = written_value(await ask.result())
         if len(written) > self.options.result_bytes:
             raise MCPError(REFUSED, f"the value has more than {self.options.result_bytes} bytes")
+        self._results.opened(exchange, str(ctx.request_id)).add(len(written))
         contents = types.TextResourceContents(
             uri=found.uri, mime_type="application/json", text=written.decode()
         )

@@ -1,0 +1,75 @@
+"""The results that wait for clients to read them, counted in bytes, over all clients and for each.
+
+One is held several times over until it has been sent: as text, as data, and in the messages of the SDK. A
+client that calls and never reads would fill any machine, though each result is small enough.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from lmos_actors.errors import ActionCancelled
+
+if TYPE_CHECKING:
+    from ._exchange import Exchange
+
+
+class Results:
+    """The bytes of all results that have not been sent: `most` at a time, half of them one principal's."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._bytes: Counter[str] = Counter()
+
+    def opened(self, exchange: Exchange, key: str) -> HeldResult:
+        """Return an empty result of the request `key` of a client, held until its answer has been sent."""
+        held = HeldResult(self, exchange)
+        exchange.holds(key, held.close)
+        return held
+
+    def has_room(self, exchange: Exchange, size: int) -> bool:
+        """Return whether a result of a client may have `size` bytes more."""
+        if self._bytes.total() + size > self._most:
+            return False
+        return exchange.principal is None or self._bytes[exchange.owner] + size <= (self._most + 1) // 2
+
+    def count(self, owner: str, size: int) -> None:
+        """Count bytes as held for a client, or fewer if `size` is negative."""
+        self._bytes[owner] += size
+        if not self._bytes[owner]:
+            del self._bytes[owner]
+
+    @property
+    def most(self) -> int:
+        """The bytes of all clients together."""
+        return self._most
+
+
+class HeldResult:
+    """The bytes of one result."""
+
+    def __init__(self, results: Results, exchange: Exchange) -> None:
+        self._results = results
+        self._exchange = exchange
+        self._owner = exchange.owner
+        self._size = 0
+        self._is_closed = False
+
+    def add(self, size: int) -> None:
+        """Hold more bytes. Raise ActionCancelled where there is no room for them."""
+        if self._is_closed:
+            return
+        if not self._results.has_room(self._exchange, size):
+            most = self._results.most
+            raise ActionCancelled(
+                f"results that clients have not read yet have {most} bytes together: read them, and try again"
+            )
+        self._size += size
+        self._results.count(self._owner, size)
+
+    def close(self) -> None:
+        """Hold nothing any more."""
+        self._is_closed = True
+        self._results.count(self._owner, -self._size)
+        self._size = 0
