@@ -158,6 +158,23 @@ async def invoked(page: Page, name: str, said: str) -> str:
     return await page.run(f"{one(name, '.answer')}.textContent")
 
 
+async def elsewhere(page: Page, name: str) -> list[str]:
+    """Return an invocation as curl and as Python."""
+    await page.run(f"{one(name, 'form > .elsewhere')}.open = true")
+    texts = f"[...document.querySelectorAll('[data-action={name}] form > .elsewhere pre')]"
+    texts += ".map((e) => e.textContent)"
+    return await page.until(f"{texts}.length === 2 && {texts}")
+
+
+async def printed(python: str) -> list[Any]:
+    """Run a program as people copy it; return what it prints."""
+    found: list[Any] = []
+    names: dict[str, Any] = {"print": found.append}
+    exec(python.replace("trio.run(main)", ""), names)
+    await names["main"]()
+    return found
+
+
 async def test_a_form_for_an_action(page: Page) -> None:
     async with open_node(TREE, listen="ws://127.0.0.1:0") as node:
         await opened_form(page, node, "forecast")
@@ -176,21 +193,26 @@ async def test_a_form_for_an_action(page: Page) -> None:
         await page.until("document.querySelector('.items').textContent.includes('Köln')")  # the event
         await page.until("document.querySelectorAll('.prop .value')[1].textContent === '2'")  # the property
 
-        await page.run(f"{one('forecast', 'form > details')}.open = true")
-        await page.until(
-            "document.querySelectorAll('[data-action=forecast] form > details pre').length === 2"
-        )
-        curl, python = await page.run(
-            "[...document.querySelectorAll('[data-action=forecast] form > details pre')]"
-            ".map((e) => e.textContent)"
-        )
+        curl, python = await elsewhere(page, "forecast")
         done = await trio.run_process(["sh", "-c", curl.replace("curl", "curl -s", 1)], capture_stdout=True)
         assert json.loads(done.stdout) == json.loads(answer)
-        names: dict[str, Any] = {"print": lambda value: found.append(value)}
-        found: list[Any] = []
-        exec(python.replace("trio.run(main)", ""), names)
-        await names["main"]()
-        assert found == [json.loads(answer)]
+        assert await printed(python) == [json.loads(answer)]
+
+        await page.run("[...document.querySelectorAll('.prop details')].forEach((e) => { e.open = true; })")
+        units = "document.querySelector('.prop textarea')"
+        await page.run(f"{units}.value = 'kelvin'; {units}.form.requestSubmit()")
+        await page.until("document.querySelector('.prop .value').textContent === '\"kelvin\"'")
+        await page.run(
+            f"{units}.value = 'it\\'s hot'; {units}.dispatchEvent(new Event('input', {{bubbles: true}}))"
+        )
+        reads, writes = await page.run(
+            "[...document.querySelectorAll('.prop')[0].querySelectorAll('.elsewhere')]"
+            ".map((e) => [...e.querySelectorAll('pre')].map((e) => e.textContent))"
+        )
+        await trio.run_process(["sh", "-c", writes[0].replace("curl", "curl -s", 1)])
+        assert await printed(reads[1]) == ["it's hot"]
+        await printed(writes[1].replace("hot", "cold"))
+        assert await node.find(Weather, "weather").read(Weather.units) == "it's cold"
 
         await fill(page, "forecast", 0, "Atlantis")
         assert "Athens" in await invoked(page, "forecast", "UNKNOWN_CITY: <script>")
@@ -221,7 +243,10 @@ async def test_streams_progress_and_cancelling(page: Page) -> None:
         await invoked(page, "total", "line 3 of rows is not JSON")
         await page.run(f"{one('total', 'textarea.json')}.value = '1\\n2\\n'")
         assert await invoked(page, "total", "Answered") == "6"
-        await page.until("true")
+        curl, python = await elsewhere(page, "total")
+        assert await printed(python) == [6]
+        done = await trio.run_process(["sh", "-c", curl.replace("curl", "curl -s", 1)], capture_stdout=True)
+        assert done.stdout == b"6"
         while weather.statistics().running:  # noqa: ASYNC110 -- those that were cancelled end in their own time
             await trio.sleep(0.01)
         page.problems[:] = [each for each in page.problems if "status of 503" not in each]

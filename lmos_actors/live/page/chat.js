@@ -96,8 +96,9 @@ class ChatView {
     this.log.replaceChildren();
     if (session === null) { this.tell('A new conversation.'); return; }
     await this.during(null, async (turn) => {
-      await this.settled(turn, false);
-      this.tell('');
+      this.drawSaid(await calls(this.name, 'history', { session }, turn.control.signal));
+      const entry = (await calls(this.name, 'sessions', undefined, turn.control.signal)).find((one) => one.id === session);
+      if (entry && entry.in_progress) await this.settled(turn, false);
     });
   }
 
@@ -138,6 +139,7 @@ class ChatView {
   async during(content, act) {
     const turn = this.turn = { content, control: new AbortController() };
     this.halt.hidden = false;
+    this.log.setAttribute('aria-busy', 'true'); // read out as a whole, not word by word
     this.send.disabled = this.agents.disabled = this.fresh.disabled = true;
     try {
       await act(turn);
@@ -152,6 +154,7 @@ class ChatView {
       if (turn.bubble) turn.bubble.element.classList.remove('coming');
       this.turn = null;
       this.halt.hidden = true;
+      this.log.setAttribute('aria-busy', 'false');
       this.send.disabled = this.agents.disabled = this.fresh.disabled = false;
     }
   }
@@ -160,13 +163,12 @@ class ChatView {
   async settled(turn, broke) {
     const { signal } = turn.control;
     if (broke) this.tell('The answer was cut off. It is looked for as soon as the agent is back…');
-    else this.tell('Asking what was said…');
+    else this.tell('An answer is in progress…');
     for (;;) {
       try {
         if (!this.page.wire.hello) throw new TypeError('no connection');
         const said = await calls(this.name, 'history', { session: this.session, settled: true }, signal);
-        this.log.replaceChildren(...said.map((one) => this.bubble(one.role, one.text, one.parts, one.failed).element));
-        this.down(true);
+        this.drawSaid(said);
         const last = said.findLast((one) => one.role === 'user'), isThere = !turn.content || (last && last.text === turn.content);
         if (broke && !isThere) throw new Failed(0, { detail: 'The answer was cut off, and the turn is not kept: send it again.' });
         this.tell('');
@@ -181,9 +183,15 @@ class ChatView {
 
   // ---- what is shown
 
+  drawSaid(said) {
+    this.log.replaceChildren(...said.map((one) => this.bubble(one.role, one.text, one.parts, one.failed).element));
+    this.down(true);
+    this.tell('');
+  }
+
   bubble(role, text, parts = [], failed = null) {
     const words = h('div', { class: 'words', dir: 'auto' }, text), extra = h('div', { class: 'extra' }, parts.map(drawPart)), tools = new Map();
-    const element = h('article', { class: `bubble ${role === 'user' ? 'user' : 'agent'}` }, h('h3', { class: 'speaker quiet' }, role === 'user' ? 'You' : 'Agent'), extra, words,
+    const element = h('article', { class: `bubble ${role === 'user' ? 'user' : 'agent'}` }, h('h2', { class: 'speaker quiet' }, role === 'user' ? 'You' : 'Agent'), extra, words,
       failed ? h('p', { class: 'bad' }, isolated(`No answer: ${failed.code}: ${failed.message}`)) : null);
     // Takes an item of the answer; returns whether it was the last one.
     const take = (item, shown) => {

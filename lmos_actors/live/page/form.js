@@ -127,11 +127,28 @@ const asPython = (text) => text.replace(/"(?:[^"\\]|\\.)*"|true|false|null/g, (p
 const fullAddress = (address) => { const url = new URL(address, document.baseURI); url.hash = ''; url.search = ''; return url.href; };
 
 function asCurl(method, address, { headers = {}, body = '', isStream = false, isOpen = true } = {}) {
-  const words = ['curl', ...(isStream ? ['-N'] : []), ...(method === 'GET' ? [] : [`-X ${method}`])];
+  const words = [['curl', ...(isStream ? ['-N'] : []), ...(method === 'GET' ? [] : [`-X ${method}`]), quoted(fullAddress(address))].join(' ')];
   for (const [name, value] of Object.entries(headers)) words.push(`-H ${quoted(`${name}: ${value}`)}`);
   if (!isOpen) words.push('-H "Authorization: Bearer $TOKEN"');
   if (body !== '') words.push(`--data-binary ${quoted(body)}`);
-  return [...words, quoted(fullAddress(address))].join(' \\\n  ');
+  return words.join(' \\\n  ');
+}
+
+// A fold with a call as curl and as Python, made when it is open: `make()` returns both, or raises Error.
+function callFold(make) {
+  const title = h('summary', {}, 'As curl, as Python');
+  const shown = (what, text) => [h('h4', {}, what, ' ', copying(text, `the call as ${what}`)), h('pre', { tabindex: '0' }, text)];
+  const draw = () => {
+    if (!fold.open) return;
+    try {
+      const [curl, python] = make();
+      fold.replaceChildren(title, ...shown('curl', curl), ...shown('Python', python));
+    } catch (wrong) {
+      fold.replaceChildren(title, h('p', { class: 'quiet' }, wrong.message));
+    }
+  };
+  const fold = h('details', { class: 'elsewhere', ontoggle: draw }, title);
+  return { element: fold, draw };
 }
 
 function pythonOf(name, lines, deadline, isOpen) {

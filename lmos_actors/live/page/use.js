@@ -75,9 +75,9 @@ class UsePart {
     this.listens = this.events.length > 0 || seen.some(([, one]) => may('read') && one.observable && !one.writeOnly);
     this.body.replaceChildren(...[
       may('invoke') && TALKS.every((name) => Object.hasOwn(actions, name)) ? h('p', { class: 'tools' }, button('Chat with it', () => this.page.chat(this.path), { class: 'main' })) : null,
-      this.forms.length ? [h('h4', {}, 'Actions'), this.forms.map((one) => one.element)] : null,
-      this.rows.size ? [h('h4', {}, 'Properties'), [...this.rows.values()].map((one) => one.element)] : null,
-      this.events.length ? [h('h4', {}, 'Events'), this.said, this.list] : null,
+      this.forms.length ? [h('h3', {}, 'Actions'), this.forms.map((one) => one.element)] : null,
+      this.rows.size ? [h('h3', {}, 'Properties'), [...this.rows.values()].map((one) => one.element)] : null,
+      this.events.length ? [h('h3', {}, 'Events'), this.said, this.list] : null,
       this.forms.length || this.rows.size || this.events.length ? null : h('p', { class: 'quiet' }, 'It offers nothing that you may use.'),
     ].flat(2).filter(Boolean));
     if (this.listens) this.listen();
@@ -133,9 +133,14 @@ class PropertyRow {
         this.told.className = 'ok';
       } catch (problem) { this.told.className = 'bad'; put(this.told, problem.message); }
     };
+    const isOpen = !part.page.hello.viewer, json = { 'Content-Type': 'application/json' };
+    const reading = () => [asCurl('GET', address(), { isOpen }), pythonOf(part.name, [`print(await agent.read(${JSON.stringify(name)}))`], '', isOpen)];
+    const writing = () => { const body = fields.read(); return [asCurl('PUT', address(), { body, headers: json, isOpen }), pythonOf(part.name, [`await agent.write(${JSON.stringify(name)}, ${asPython(body)})`], '', isOpen)]; };
+    const written = writes ? callFold(writing) : null;
     this.element = h('div', { class: 'prop' }, h('p', {}, h('code', { class: 'field' }, isolated(name)), ' ', this.value, ' ', reads ? button('Read', read, { class: 'copy' }) : null, ' ', this.told),
       schema.description && !schema.description.startsWith(OWN_WORDS) ? h('p', { class: 'quiet' }, isolated(schema.description)) : null,
-      writes ? h('details', {}, h('summary', {}, 'Write'), h('form', { onsubmit: (event) => { event.preventDefault(); write(); } }, fields.element, h('p', { class: 'tools' }, h('button', { type: 'submit' }, 'Write')))) : null);
+      reads ? callFold(reading).element : null,
+      writes ? h('details', {}, h('summary', {}, 'Write'), h('form', { oninput: () => written.draw(), onsubmit: (event) => { event.preventDefault(); write(); } }, fields.element, h('p', { class: 'tools' }, h('button', { type: 'submit' }, 'Write')), written.element)) : null);
   }
 
   came(text) { put(this.value, cut(text, 2_000)); }
@@ -154,10 +159,10 @@ class ActionForm {
     this.halt = button('Cancel', () => this.stop(), { hidden: true });
     this.state = h('p', { class: 'quiet', role: 'status' });
     this.answer = h('div', { class: 'answer' });
-    this.elsewhere = h('details', { ontoggle: () => this.drawElsewhere() }, h('summary', {}, 'As curl, as Python'));
-    const form = h('form', { onsubmit: (event) => { event.preventDefault(); this.invoke(); }, oninput: () => this.drawElsewhere(), onkeydown: (event) => { if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) { event.preventDefault(); this.invoke(); } } },
+    this.elsewhere = callFold(() => this.calls());
+    const form = h('form', { onsubmit: (event) => { event.preventDefault(); this.invoke(); }, oninput: () => this.elsewhere.draw(), onkeydown: (event) => { if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) { event.preventDefault(); this.invoke(); } } },
       this.fields.element, this.lines ? h('div', { class: 'field-row' }, h('p', {}, h('code', {}, isolated(this.sends[0])), h('span', { class: 'quiet' }, ' a stream: one JSON value a line')), this.lines) : null,
-      h('p', { class: 'tools' }, this.go, this.halt, h('label', { class: 'quiet' }, 'Deadline ', this.deadline, ' s')), this.state, this.answer, this.elsewhere);
+      h('p', { class: 'tools' }, this.go, this.halt, h('label', { class: 'quiet' }, 'Deadline ', this.deadline, ' s')), this.state, this.answer, this.elsewhere.element);
     const tooMany = this.sends.length > 1;
     this.element = h('details', { class: 'action', 'data-action': name }, h('summary', {}, h('code', {}, isolated(name)), action.description ? h('span', { class: 'quiet' }, isolated(` ${cut(action.description, 200)}`)) : null),
       tooMany ? h('p', { class: 'quiet' }, 'It takes more than one stream, which HTTP cannot carry.') : form);
@@ -235,19 +240,13 @@ class ActionForm {
     put(this.state, text);
   }
 
-  drawElsewhere() {
-    if (!this.elsewhere.open) return;
-    const title = this.elsewhere.firstChild, shown = (what, text) => [h('h5', {}, what, ' ', copying(text, `the call as ${what}`)), h('pre', { class: 'raw', tabindex: '0' }, text)];
-    try {
-      const { input, body, headers, seconds: deadline } = this.request(), isOpen = !this.part.page.hello.viewer;
-      const curl = asCurl('POST', addressOf(this.part.name, 'actions', this.name), { headers, body, isStream: this.isStream, isOpen });
-      const sent = body.trim() && this.lines ? body.trim().split('\n').map(asPython).map((line) => `yield ${line}`) : ['return', 'yield'];
-      const source = this.lines ? ['async def items():', ...sent.map((line) => `    ${line}`), ''] : [];
-      const args = [JSON.stringify(this.name), input ? asPython(input) : this.lines ? '{}' : null, this.lines ? `streams={${JSON.stringify(this.sends[0])}: items()}` : null].filter(Boolean).join(', ');
-      const lines = this.isStream ? [...source, `async with agent.stream(${args}) as found:`, '    async for item in found:', '        print(item)'] : [...source, `print(await agent.invoke(${args}))`];
-      this.elsewhere.replaceChildren(title, ...shown('curl', curl), ...shown('Python', pythonOf(this.part.name, lines, deadline, isOpen)));
-    } catch (wrong) {
-      this.elsewhere.replaceChildren(title, h('p', { class: 'quiet' }, wrong.message));
-    }
+  // The same call as curl and as Python. Raises Error.
+  calls() {
+    const { input, body, headers, seconds: deadline } = this.request(), isOpen = !this.part.page.hello.viewer;
+    const sent = body.trim() && this.lines ? body.trim().split('\n').map(asPython).map((line) => `yield ${line}`) : ['return', 'yield'];
+    const source = this.lines ? ['async def items():', ...sent.map((line) => `    ${line}`), ''] : [];
+    const args = [JSON.stringify(this.name), input ? asPython(input) : this.lines ? '{}' : null, this.lines ? `streams={${JSON.stringify(this.sends[0])}: items()}` : null].filter(Boolean).join(', ');
+    const lines = this.isStream ? [...source, `async with agent.stream(${args}) as found:`, '    async for item in found:', '        print(item)'] : [...source, `print(await agent.invoke(${args}))`];
+    return [asCurl('POST', addressOf(this.part.name, 'actions', this.name), { headers, body, isStream: this.isStream, isOpen }), pythonOf(this.part.name, lines, deadline, isOpen)];
   }
 }
