@@ -24,7 +24,7 @@ from lmos_actors.actors import Secrets, Slot, TracedSlot, show_quietly, tap, unt
 from lmos_actors.supervision import Supervisor, agents_of, children_of, place_at
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Container, Iterable, Iterator
 
     from lmos_actors._core import Instrument
     from lmos_actors.actors import Runtime
@@ -51,6 +51,9 @@ MOST_A_SECOND: Final = 1_000
 MOST_RECORDS: Final = 5_000
 MOST_NUMBERS: Final = 20_000
 """Messages under way whose further records are kept."""
+
+MOST_PATHS: Final = 2_000
+"""Paths that are looked at: of more, those that nobody has asked about for longest are let go."""
 
 MOST_EDGES: Final = 2_000
 SHOWN_RECORDS: Final = 200
@@ -113,9 +116,11 @@ class Flow:
         """Note that messages of agents there are looked at now."""
         until = trio.current_time() + KEEP
         for path in paths:
-            if path not in self._wanted:
+            if self._wanted.pop(path, None) is None:
                 self._covered.clear()
             self._wanted[path] = until
+        while len(self._wanted) > MOST_PATHS:
+            del self._wanted[next(iter(self._wanted))]
         if not self._runs:
             self._runs = True
             self._start_soon(self._run, name="taps of the live view")
@@ -149,21 +154,28 @@ class Flow:
             self._covered.clear()
 
     async def _tap_all(self) -> None:
-        """Tap the agents that are looked at; let go of those that are not any more."""
+        """Tap the agents that are looked at; let go of those that are not any more, or are gone."""
+        found: dict[Slot, None] = {}
         began = perf_counter()
         for count, slot in enumerate(self._sought(), start=1):
-            if not self._covers(slot.path):
-                untap(slot)
-                self._tapped.pop(slot, None)
-            elif slot not in self._tapped and tap(slot):
-                self._tapped[slot] = None
+            if self._covers(slot.path):
+                found[slot] = None
+                if slot not in self._tapped and tap(slot):
+                    self._tapped[slot] = None
+            else:
+                self._let_go(slot)
             if count % STEP == 0:
                 await trio.sleep((perf_counter() - began) * (1 / SHARE - 1))
                 began = perf_counter()
+        for slot in [slot for slot in self._tapped if slot not in found]:
+            self._let_go(slot)
+
+    def _let_go(self, slot: Slot) -> None:
+        untap(slot)
+        self._tapped.pop(slot, None)
 
     def _sought(self) -> Iterator[Slot]:
-        """Yield the agents that are looked at, or were."""
-        yield from tuple(self._tapped)
+        """Yield the agents that are looked at, or were at the last look."""
         paths = dict.fromkeys((*self._wanted, *self._scanned))
         self._scanned = tuple(self._wanted)
         for path in paths:
@@ -307,9 +319,13 @@ class FlowView:
         return _is_below(edge[1], wanted.paths) and wanted.affordance in (None, edge[2])
 
 
-def _is_below(path: str, paths: Iterable[str]) -> bool:
-    """Return whether something is at one of these places, or below it."""
-    return any(not each or path == each or path.startswith(f"{each}/") for each in paths)
+def _is_below(path: str, places: Container[str]) -> bool:
+    """Return whether something is at one of these places, or below it; "" is above all."""
+    while path not in places:
+        if not path:
+            return False
+        path = path.rpartition("/")[0]
+    return True
 
 
 def _edge(edge: Edge, count: _Count) -> State:

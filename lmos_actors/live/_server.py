@@ -41,7 +41,7 @@ from ._trouble_views import (
     NoArguments,
     WaitingView,
 )
-from ._viewer import Viewer
+from ._viewer import Pace, Viewer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -113,6 +113,7 @@ class LiveServer:
         self._started = rt.entropy.now().timestamp()
         self._survey = Survey(root, start_soon)
         self._viewers: dict[Viewer, None] = {}
+        self._pace = Pace()
         self._draining = False
         self._done = trio.Event()
         self._done.set()
@@ -176,7 +177,7 @@ class LiveServer:
             views=self._views(admission),
         )
         do = partial(self._do, admission)
-        viewer = Viewer(connection, hello, partial(self._open, admission), admission, do)
+        viewer = Viewer(connection, hello, partial(self._open, admission), admission, do, self._pace)
         self._viewers[viewer] = None
         self._done = trio.Event() if self._done.is_set() else self._done
         self._survey.begin()

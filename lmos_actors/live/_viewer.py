@@ -2,11 +2,14 @@
 
 Nothing is sent because something happens. At intervals the views are made anew, and what differs from what
 the viewer has is sent; then nothing more, until it has taken that. So a viewer that never reads costs one
-message, and a storm of crashes no more than a calm. The more the views cost, the longer the interval.
+message, and a storm of crashes no more than a calm. The more the views cost, the longer the interval, and all
+viewers of a node take turns at a `Pace`, so that many of them, too, leave it most of its processor.
 """
 
 from __future__ import annotations
 
+from contextlib import asynccontextmanager
+from math import inf
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -20,7 +23,7 @@ from ._merge_patch import patch_between
 from ._messages import Changes, Do, Done, FromNode, FromViewer, Leave, Look, Refused, Taken, Wrong
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncGenerator, Callable
 
     from lmos_actors.security import Admission
     from lmos_actors.transport import Connection
@@ -36,8 +39,8 @@ SOON: Final = 0.03
 SHARE: Final = 0.02
 """The part of one processor that making the views of one viewer takes."""
 
-BUSY: Final = 4
-"""How much longer than its step a search rests."""
+REST: Final = 4
+"""How much longer than it took to make a view none is made after it, for whomever: so all take a fifth."""
 
 MOST_LOOKS: Final = 16
 
@@ -51,6 +54,28 @@ POLICY_VIOLATION: Final = 1008
 
 _READ: Final = msgspec.json.Decoder(FromViewer)
 _WRITE: Final = msgspec.json.Encoder()
+
+
+class Pace:
+    """What making views costs a node, for all its viewers: one view at a time, in the order of asking.
+
+    A rest is owed by the node and not by the viewer, who could leave and come back without it.
+    """
+
+    def __init__(self) -> None:
+        self._turn = trio.Lock()
+        self._rested = -inf
+
+    @asynccontextmanager
+    async def turn(self) -> AsyncGenerator[None]:
+        """Wait for a turn, and measure the block, which does not wait."""
+        async with self._turn:
+            await trio.sleep_until(self._rested)
+            began = perf_counter()
+            try:
+                yield
+            finally:
+                self._rested = trio.current_time() + REST * (perf_counter() - began)
 
 
 class View(Protocol):
@@ -78,7 +103,7 @@ class Viewer:
     """The handler of one connection.
 
     `open` opens a view by its name, with arguments, and raises Refused; `do` carries an operation out, and
-    has its answer sent.
+    has its answer sent. `pace` is that of all viewers of the node.
     """
 
     def __init__(
@@ -88,8 +113,10 @@ class Viewer:
         open: Callable[[str, dict[str, Any]], View],
         admission: Admission | None,
         do: Callable[[Do, Callable[[Done | Wrong], None]], None],
+        pace: Pace,
     ) -> None:
         self._connection = connection
+        self._pace = pace
         self._open = open
         self._admission = admission
         self._do = do
@@ -169,7 +196,10 @@ class Viewer:
             self._looks.pop(message.id, None)
             self._send(Wrong(refused.code, refused.message, message.id))
             return
-        self._looks[message.id] = _Open(view, {} if known is None else known.sent)
+        if known is None:
+            self._looks[message.id] = _Open(view)
+        else:
+            known.view = view
         self._asked.set()
 
     # ---- changes
@@ -187,29 +217,38 @@ class Viewer:
                 self.close(POLICY_VIOLATION, "the credentials are not valid any more")
                 return
             self._asked = trio.Event()
-            began = perf_counter()
-            patches = self._patches()
+            patches, cost = await self._patches()
             if patches:
                 self._number += 1
                 self._send(Changes(self._number, trio.current_time(), patches))
-            cost = perf_counter() - began
-            await trio.sleep(max(SOON, BUSY * cost))
+            await trio.sleep(SOON)
             if not any(look.view.is_busy for look in self._looks.values()):
                 with trio.move_on_after(max(INTERVAL, cost / SHARE)):
                     await self._asked.wait()
 
-    def _patches(self) -> dict[str, State]:
-        """Make the views anew; return what has changed in each."""
-        patches: dict[str, State] = {}
+    async def _patches(self) -> tuple[dict[str, State], float]:
+        """Make the views anew; return what has changed in each, and the seconds that this took."""
+        patches: dict[str, tuple[_Open, State]] = {}
+        cost = 0.0
         for id, look in tuple(self._looks.items()):
-            state = look.view.content()
-            patch = patch_between(look.sent, state)
-            if not patch:
-                continue
-            if len(_WRITE.encode(patch)) > MOST_BYTES:
-                del self._looks[id]
-                self._send(Wrong("TOO_LARGE", f"the view has more than {MOST_BYTES} bytes", id))
-                continue
-            look.sent = state
-            patches[id] = patch
-        return patches
+            async with self._pace.turn():
+                began = perf_counter()
+                if self._looks.get(id) is look:
+                    patch = self._patch(id, look)
+                    patches |= {id: (look, patch)} if patch else {}
+                cost += perf_counter() - began
+        # what has been closed while others were made is sent no more, and one opened anew begins from nothing
+        return {id: patch for id, (look, patch) in patches.items() if self._looks.get(id) is look}, cost
+
+    def _patch(self, id: str, look: _Open) -> State:
+        """Make one view anew, and return what has changed in it."""
+        state = look.view.content()
+        patch = patch_between(look.sent, state)
+        if not patch:
+            return {}
+        if len(_WRITE.encode(patch)) > MOST_BYTES:
+            del self._looks[id]
+            self._send(Wrong("TOO_LARGE", f"the view has more than {MOST_BYTES} bytes", id))
+            return {}
+        look.sent = state
+        return patch
