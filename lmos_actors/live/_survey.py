@@ -30,8 +30,11 @@ if TYPE_CHECKING:
 STEP: Final = 250
 """Agents between two rests."""
 
-SHARE: Final = 0.02
-"""The part of one processor that a survey takes."""
+FIRST: Final = 0.02
+"""The part of one processor that the first pass takes, as somebody waits for it."""
+
+SHARE: Final = 0.005
+"""That of the others."""
 
 PAUSE: Final = 0.5
 """Seconds between two passes, at least."""
@@ -126,7 +129,7 @@ class Survey:
 
     async def _pass(self) -> None:
         sums: dict[str, Sums] = {}
-        began = perf_counter()
+        began, share = perf_counter(), SHARE if self.passes else FIRST
         tops = _Tops(self._handled, trio.current_time() - self._at if self._at else 0.0)
         self._at = trio.current_time()
         for count, done in enumerate(self._walk(sums, tops), start=1):
@@ -134,7 +137,7 @@ class Survey:
                 self._sums[done] = sums[done]
             if count % STEP == 0:
                 tops.settle()
-                await trio.sleep((perf_counter() - began) * (1 / SHARE - 1))
+                await trio.sleep((perf_counter() - began) * (1 / share - 1))
                 if not self._lookers:
                     return
                 began = perf_counter()

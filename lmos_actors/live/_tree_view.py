@@ -16,7 +16,14 @@ import attrs
 from msgspec import Meta, Struct
 
 from lmos_actors.observe import class_name
-from lmos_actors.supervision import Supervisor, agents_of, child_of, children_of, size_of
+from lmos_actors.supervision import (
+    Supervisor,
+    agents_of,
+    children_between,
+    children_of,
+    numbered_children,
+    size_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -59,10 +66,11 @@ class FindArguments(Struct, forbid_unknown_fields=True):
 
 @attrs.define
 class _Level:
-    """The children of one open place: those before `shown` have been shown."""
+    """The children of one open place, None for the root by itself: those before `shown` have been shown."""
 
-    children: tuple[Any, ...]
-    opened: Iterator[int]
+    above: Supervisor | None
+    size: int
+    opened: Iterator[tuple[int, Slot | Supervisor]]
     depth: int
     shown: int = 0
 
@@ -89,22 +97,21 @@ class TreeView:
         rows: dict[str, State] = {}
         sought: State = {}
         number = 0
-        stack = [_Level((self._root,), iter((0,)), 0)]
+        root: tuple[int, Slot | Supervisor] = (0, self._root)
+        stack = [_Level(None, 1, iter([root]), 0)]
         while stack:
             level = stack[-1]
-            at = next(level.opened, None)
-            stop = len(level.children) if at is None else at + 1
+            at, opened = next(level.opened, (level.size - 1, None))
+            stop = at + 1
             begin = max(level.shown, level.shown + self._first - number)
             end = min(stop, level.shown + self._first + self._most - number)
-            for place in range(begin, end):
-                child = level.children[place]
+            for child in self._some(level.above, begin, end):
                 rows[path_of(child)] = {**row_of(child, self._survey), "level": level.depth}
             number += stop - level.shown
             level.shown = stop
-            if at is None:
+            if opened is None:
                 stack.pop()
                 continue
-            opened = level.children[at]
             if path_of(opened) == self._sought:
                 sought["at"] = number - 1
                 if not self._is_open:
@@ -116,12 +123,15 @@ class TreeView:
                 stack.append(self._level(below, path_of(opened), level.depth + 1))
         return {"total": number, "from": self._first, "order": list(rows), "rows": rows, **sought}
 
-    def _level(self, supervisor: Supervisor, path: str, depth: int) -> _Level:
-        children = supervisor.children
-        found = {child_of(supervisor, name) for name in self._open.get(path, ())}
-        # one pass, however many are open; none where none is: there may be 100,000 children
-        opened = [at for at, child in enumerate(children) if child in found] if found - {None} else []
-        return _Level(children, iter(opened), depth)
+    def _some(self, above: Supervisor | None, begin: int, end: int) -> list[Slot | Supervisor]:
+        """Return the places of a level from one number to another."""
+        if above is not None:
+            return children_between(above, begin, end)
+        return [self._root] if begin < end else []
+
+    def _level(self, above: Supervisor, path: str, depth: int) -> _Level:
+        opened = numbered_children(above, self._open.get(path, ()))
+        return _Level(above, size_of(above), iter(opened), depth)
 
 
 class FindView:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from lmos_actors.actors import PoolLink, Slot
@@ -72,6 +73,27 @@ def child_of(supervisor: Supervisor, name: str) -> Slot | Supervisor | None:
     """Return the child of that name, None if there is none."""
     found = supervisor.loop.members.find(name)
     return Supervisor(found) if isinstance(found, SupervisorLoop) else found
+
+
+def children_between(supervisor: Supervisor, begin: int, end: int) -> list[Slot | Supervisor]:
+    """Return some of the children, by their numbers in start order."""
+    return [_as_place(child) for child in islice(supervisor.loop.plan.children, begin, max(begin, end))]
+
+
+def numbered_children(supervisor: Supervisor, names: Iterable[str]) -> list[tuple[int, Slot | Supervisor]]:
+    """Return the children of these names with their numbers, in start order; names of none are passed over.
+
+    Without any it costs nothing, else one pass over all children, however many are sought.
+    """
+    sought = {supervisor.loop.members.find(name) for name in names} - {None}
+    if not sought:
+        return []
+    children = enumerate(supervisor.loop.plan.children)
+    return [(number, _as_place(child)) for number, child in children if child in sought]
+
+
+def _as_place(child: Child) -> Slot | Supervisor:
+    return child if isinstance(child, Slot) else Supervisor(child)
 
 
 def place_at(root: Supervisor, path: str) -> Slot | Supervisor | None:
