@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from heapq import nlargest
-from time import perf_counter
+from time import thread_time
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import attrs
@@ -156,7 +156,7 @@ class Flow:
     async def _tap_all(self) -> None:
         """Tap the agents that are looked at; let go of those that are not any more, or are gone."""
         found: dict[Slot, None] = {}
-        began = perf_counter()
+        began = thread_time()
         for count, slot in enumerate(self._sought(), start=1):
             if self._covers(slot.path):
                 found[slot] = None
@@ -165,8 +165,8 @@ class Flow:
             else:
                 self._let_go(slot)
             if count % STEP == 0:
-                await trio.sleep((perf_counter() - began) * (1 / SHARE - 1))
-                began = perf_counter()
+                await trio.sleep((thread_time() - began) * (1 / SHARE - 1))
+                began = thread_time()
         for slot in [slot for slot in self._tapped if slot not in found]:
             self._let_go(slot)
 

@@ -117,8 +117,7 @@ class LiveServer:
         self._draining = False
         self._done = trio.Event()
         self._done.set()
-        self._root = root
-        self._start_soon = start_soon
+        self._root, self._start_soon = root, start_soon
         self._audit = Audit(rt, url)
         self._operations = Operations(root, self._audit, start_soon, drain)
         rows = CrashRows()
