@@ -197,7 +197,10 @@ class Approvals(Agent, mailbox=MailboxOptions(size=MOST_ASKED)):
     ) -> Approval:
         entry = self._kept.find(id)
         if entry is None or not self._may(entry.approval.agent):
-            raise _failure(UNKNOWN, 404, f"no approval {id[:100]!r} waits for this client")
+            text = (
+                f"no approval {id[:100]!r} waits for this client; ids are given whole, as the list has them"
+            )
+            raise _failure(UNKNOWN, 404, text)
         by = current_request().principal
         if entry.waits and not self._is_there(entry.approval.agent):
             raise _failure(GONE, 409, f"no agent is at {entry.approval.agent!r} any more")

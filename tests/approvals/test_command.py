@@ -90,3 +90,10 @@ def test_wrong_usage(words: list[str], named: str, capsys: pytest.CaptureFixture
         main(["approvals", "http://127.0.0.1:1", *words])
     assert ended.value.code == 2
     assert named in capsys.readouterr().err
+
+
+def test_a_deployment_file_that_is_not_there_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["approvals", "nothing.yaml"])
+    assert ended.value.code == 2
+    assert "URL: there is no file 'nothing.yaml'" in capsys.readouterr().err

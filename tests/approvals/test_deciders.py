@@ -96,6 +96,8 @@ async def test_each_decides_what_their_list_names(autojump_clock: Any, scheme: s
             with pytest.raises(ActionFailed) as unknown:
                 await approvals.invoke(Approvals.accept, ids["shop/till"])
             assert unknown.value.code == "UNKNOWN"
+            with pytest.raises(ActionFailed, match="ids are given whole"):
+                await approvals.invoke(Approvals.accept, ids["desk"][:8])
             kept = await approvals.invoke(Approvals.accept, ids["desk"], "fine")
             assert (kept.state, kept.by, kept.note) == ("approved", "alice", "fine")
             again = await approvals.invoke(Approvals.accept, ids["desk"])  # as a client that had no answer

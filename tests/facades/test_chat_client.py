@@ -552,6 +552,23 @@ def test_our_own_ends_understand_each_other() -> None:
     ]
 
 
+def test_the_outcome_of_a_turn_that_the_end_of_its_agent_cuts_off_is_unknown() -> None:
+    async def main() -> str:
+        async with (
+            opened_desk() as (node, network),
+            open_chat(f"{URL}/agents/desk", network=network) as chat,
+            chat.stream("slow 60") as items,
+        ):
+            await anext(items)
+            await node.root.terminate_child(node.root.which_children()[0].name)
+            with pytest.raises(OutcomeUnknown) as caught:
+                async for _ in items:
+                    pass
+            return caught.value.why
+
+    assert "look at the history before asking again" in simulate(main)
+
+
 def test_cancelling_a_turn_cancels_it_at_the_agent() -> None:
     async def main() -> tuple[bool, str]:
         async with opened_desk() as (_, network), open_chat(f"{URL}/agents/desk", network=network) as chat:

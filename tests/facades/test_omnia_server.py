@@ -156,7 +156,7 @@ def test_a_turn_that_the_end_of_its_agent_cuts_off_is_not_called_a_failure() -> 
             await raw.next("chunk")
             await node.root.terminate_child(node.root.which_children()[0].name)
             error = (await raw.end())["error"]
-            assert error["code"] == "INTERNAL_ERROR"
+            assert error["code"] == "OUTCOME_UNKNOWN"
             assert "look at the history before asking again" in error["message"]
 
     simulate(run)

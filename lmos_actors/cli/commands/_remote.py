@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import closing
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 from cyclopts import Group, Parameter
@@ -434,7 +435,10 @@ with --allow-operations lets its own machine decide.
     if "://" not in url and url.endswith((".yaml", ".yml", ".toml")):
         from ..deploy._requests import addresses_of, controls_for
 
-        found = addresses_of(controls_for(url, None))
+        controls = controls_for(url, None)
+        if not (controls.is_running() or Path(url).exists()):
+            raise ConfigError(f"there is no file {url!r}", "URL")
+        found = addresses_of(controls)
         return found if isinstance(found, int) else options.run_in_deployment(found, what)
     return options.run_session(place_of(url), what)
 

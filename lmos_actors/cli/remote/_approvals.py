@@ -139,7 +139,8 @@ class DeploymentApprovals:
                 break
         await session.answers.print(*found)
         if isinstance(self.what, ApprovalDecision) and not reached:
-            none = ActionFailed(f"no approval {self.what.id[:100]!r} waits for this client")
+            text = f"no approval {self.what.id[:100]!r} waits for this client; ids are given whole"
+            none = ActionFailed(text)
             return await session.fail({"action": self.what.verb}, failure or none)
         if not found:
             session.answers.note(NOTHING)

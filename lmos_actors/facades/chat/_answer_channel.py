@@ -25,6 +25,10 @@ AHEAD: Final = 8
 """Items of an answer that may wait for the run that passes them on."""
 
 
+class NotInProgress(RuntimeError):
+    """A turn or a call has not begun."""
+
+
 class AnswerChannel:
     """Takes the items of one answer, and is at most `AHEAD` of them ahead of its reader."""
 
@@ -41,7 +45,7 @@ class AnswerChannel:
     async def put(self, item: ChatItem | CallItem) -> None:
         """Pass an item on. Waits until the reader has room. Raises RuntimeError before the beginning."""
         if self._out is None:
-            raise RuntimeError("the turn is not in progress")
+            raise NotInProgress("the turn is not in progress")
         try:
             self._out.send_nowait(item)  # without a pause: those that wait are few
         except trio.WouldBlock:

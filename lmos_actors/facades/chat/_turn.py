@@ -23,7 +23,7 @@ import trio
 from lmos_actors.actors import Agent, action
 from lmos_actors.errors import ActionFailed, SourceFailed, ToolFailed
 
-from ._answer_channel import AnswerChannel, check_memory, memories_of
+from ._answer_channel import AnswerChannel, NotInProgress, check_memory, memories_of
 from ._items import (
     TOOL_ERROR,
     ChatItem,
@@ -365,8 +365,8 @@ class TurnOffer:
                 why = await _until(over, partial(call.wait, result_seconds=seconds))
                 call.why = DECIDED_ELSEWHERE if over.is_set() else why
             return None if over.is_set() else _decision_in(call)
-        except (trio.BrokenResourceError, trio.ClosedResourceError, RuntimeError):
-            return None  # the turn is over
+        except (trio.BrokenResourceError, trio.ClosedResourceError, NotInProgress):
+            return None  # the turn is over, or has not begun
 
 
 async def _until(over: trio.Event, work: Callable[[], Awaitable[str | None]]) -> str | None:

@@ -157,7 +157,7 @@ class Chat:
         Leaving the block early closes the connection, which cancels the turn; the conversation goes on with
         the next message. Raises ConnectFailed; ActionFailed with the `code` and `message` of an error of the
         server; DeadlineExceeded for a server that is silent for too long; OutcomeUnknown where the
-        connection ended in the middle.
+        connection, or the agent itself, ended in the middle: the agent may go on with the turn later.
         """
         async with self._turn:
             line = await self._begin(text, parts, metadata)
@@ -188,8 +188,12 @@ class Chat:
                 line.put_back(first)
                 return line
             assert isinstance(first.message, omnia.ErrorFrame)
-            failure = failure_of(first.message)
-            if failure.code != omnia.RATE_LIMITED or attempt == ATTEMPTS:
+            failure = failure_of(first.message, self.url)
+            if (
+                isinstance(failure, OutcomeUnknown)
+                or failure.code != omnia.RATE_LIMITED
+                or attempt == ATTEMPTS
+            ):
                 raise failure
             await trio.sleep(pause)
             pause *= 2
@@ -209,7 +213,7 @@ class Chat:
                     raise OutcomeUnknown(self.url, line.why or "the connection ended before the answer")
                 message = None if isinstance(said, MediaPiece) else said.message
                 if isinstance(message, omnia.ErrorFrame):
-                    raise failure_of(message)
+                    raise failure_of(message, self.url)
                 if isinstance(message, omnia.UploadReady):
                     break
             ticket = message.upload_ready
@@ -309,7 +313,7 @@ class Chat:
                 yield TurnDone(said.message.content or "", parts_of(said.message.parts))
                 return
             if isinstance(said.message, omnia.ErrorFrame) and said.ends is not None:
-                raise failure_of(said.message)
+                raise failure_of(said.message, self.url)
             item = self._item(said, line)
             if item is not None:
                 yield item

@@ -23,5 +23,5 @@ def fault_of(error: AgentError) -> tuple[str, str]:
     if isinstance(error, MailboxFull):
         return omnia.RATE_LIMITED, "too many in-flight requests"
     if isinstance(error, AgentDied) and error.started:
-        return omnia.INTERNAL_ERROR, MAY_GO_ON
+        return omnia.OUTCOME_UNKNOWN, MAY_GO_ON
     return omnia.INTERNAL_ERROR, "internal server error"

@@ -11,7 +11,7 @@ import msgspec
 import trio
 from msgspec import UNSET
 
-from lmos_actors.errors import ActionFailed
+from lmos_actors.errors import ActionFailed, OutcomeUnknown
 from lmos_actors.protocol import omnia
 from lmos_actors.protocol.omnia import ClientConnection, MediaFrame
 
@@ -157,6 +157,8 @@ def parts_of(parts: list[omnia.Part] | None) -> list[ChatPart]:
     return found
 
 
-def failure_of(message: omnia.ErrorFrame) -> ActionFailed:
-    """Return an error of the server as an exception."""
+def failure_of(message: omnia.ErrorFrame, url: str) -> ActionFailed | OutcomeUnknown:
+    """Return an error of the server at a URL as an exception."""
+    if message.error.code == omnia.OUTCOME_UNKNOWN:
+        return OutcomeUnknown(url, message.error.message)
     return ActionFailed({"code": message.error.code, "message": message.error.message})

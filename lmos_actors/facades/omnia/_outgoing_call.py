@@ -233,7 +233,7 @@ class OutgoingCall:
         message = said.message
         if isinstance(message, omnia.ErrorFrame):
             if message.session_id is not None:
-                raise failure_of(message)
+                raise failure_of(message, self.url)
             self._refused += 1
         elif isinstance(message, omnia.Interrupt):
             await self._put.send(Interrupted())

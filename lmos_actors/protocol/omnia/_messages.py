@@ -320,6 +320,9 @@ UPLOAD_FAILED: Final = "UPLOAD_FAILED"
 MEDIA_NOT_ENABLED: Final = "MEDIA_NOT_ENABLED"
 UNSATISFIABLE_FORMAT: Final = "UNSATISFIABLE_FORMAT"
 
+OUTCOME_UNKNOWN: Final = "OUTCOME_UNKNOWN"
+"""Of our own: the agent ended in the turn, and may go on with it. To other clients an error as any."""
+
 CODES: Final = (
     INVALID_MESSAGE,
     SESSION_NOT_FOUND,
@@ -331,6 +334,7 @@ CODES: Final = (
     UPLOAD_FAILED,
     MEDIA_NOT_ENABLED,
     UNSATISFIABLE_FORMAT,
+    OUTCOME_UNKNOWN,
 )
 """The codes that our servers send. Clients accept any text."""
 
