@@ -10,7 +10,7 @@ import pytest
 import trio
 from trio.testing import memory_stream_pair, wait_all_tasks_blocked
 
-from lmos_actors import Agent, action
+from lmos_actors import ActionFailed, Agent, action
 from lmos_actors.mcp import McpOptions
 from tests.mcp.offering import lines_of, offered
 
@@ -117,6 +117,8 @@ class Counted(Agent):
     @action
     def page(self, size: int) -> str:
         self.sizes.append(size)
+        if size < 0:
+            raise ActionFailed("x" * -size)
         return "x" * size
 
 
@@ -161,6 +163,16 @@ async def test_results_that_a_client_does_not_read_are_bounded() -> None:
         await ours.send_all(calls_of(1_000_000, 1))  # the same id once more
         assert not (await answers.next())["result"]["isError"]
         await ours.aclose()
+
+
+async def test_a_failure_that_is_too_long_is_cut() -> None:
+    async with offered() as node, lines_of(node) as stream:
+        await node.start(Counted)
+        answers = await begun(stream)
+        await stream.send_all(calls_of(-1_000_000, 1))
+        result = (await answers.next())["result"]
+        assert result["isError"]
+        assert len(result["content"][0]["text"]) == 65_536
 
 
 async def test_nothing_is_read_while_too_much_waits_for_the_client(monkeypatch: pytest.MonkeyPatch) -> None:

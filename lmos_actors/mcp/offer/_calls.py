@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ._results import HeldResult
 
 LONGEST_MESSAGE: Final = 65_536
-"""Characters of a message of progress; longer ones are cut."""
+"""Characters of a message of progress, or of a failure; longer ones are cut."""
 
 MOST_ITEMS: Final = 10_000
 """Items of the stream of one call."""
@@ -196,8 +196,10 @@ def _answer(text: str, structured: dict[str, Any]) -> CallToolResult:
 
 
 def failure(text: str) -> CallToolResult:
-    """Return a result that is a failure."""
-    sent = text.encode(errors="replace").decode()  # half a character could not be sent, and nothing else then
+    """Return a result that is a failure; a text that is too long is cut."""
+    sent = (
+        text[:LONGEST_MESSAGE].encode(errors="replace").decode()
+    )  # half a character could not be sent, and nothing else then
     return CallToolResult(content=[TextContent(type="text", text=sent)], is_error=True)
 
 
