@@ -388,10 +388,10 @@ def state_form(cls: Any, namespace: Mapping[str, Any]) -> StateForm:
     converter = state_converter()
     hints = annotations_of(cls, {**namespace, cls.__name__: cls})
     members: list[_Member] = []
-    ephemeral: set[str] = set()
+    ephemeral: dict[str, None] = {}
     bases: tuple[type, ...] = cls.__mro__
     for base in bases:
-        ephemeral.update(vars(base).get("_ephemeral", ()))  # of classes of this package
+        ephemeral.update(dict.fromkeys(vars(base).get("_ephemeral", ())))  # of classes of this package
     declared = {"_slot", "_behaviour", "_history", *ephemeral}  # the first three every agent may have
     for field in attrs.fields(cls):
         hint, attribute = hints.get(field.name), field.name

@@ -109,7 +109,7 @@ if there is none, or memory: until the end.
     return serve_targets(request)
 
 
-@app.command(sort_key=1, group=ELSEWHERE, usage="Usage: lmos-actors mcp [OPTIONS] [TARGET...]")
+@app.command(sort_key=0.5, group=ELSEWHERE, usage="Usage: lmos-actors mcp [OPTIONS] [TARGET...]")
 def mcp(
     targets: Annotated[Texts, Parameter(name="TARGET")] = None,
     /,
