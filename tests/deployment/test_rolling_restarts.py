@@ -81,8 +81,12 @@ async def killed(launcher: Launcher, name: str, random: Random) -> None:
     group = launcher.groups[name]
     pids = [replica.pid for replica in group.status().replicas if replica.pid is not None]
     if pids:
-        os.kill(random.choice(pids), signal.SIGKILL)
-        await group.wait_until(lambda: not group.is_ready())
+        try:
+            os.kill(random.choice(pids), signal.SIGKILL)
+        except ProcessLookupError:  # it has just ended, as its group is restarted: another one comes
+            pass
+        else:
+            await group.wait_until(lambda: not group.is_ready())
     await group.wait_until(group.is_ready)
 
 
