@@ -79,7 +79,7 @@ def _failure(code: str, status: int, message: str) -> ActionFailed:
 
 
 class Approvals(Agent, mailbox=MailboxOptions(size=MOST_ASKED)):
-    """What agents of this node ask people to approve.
+    """The questions that agents of this node ask people.
 
     Clients need the right `approve` for the agent that asks.
     """

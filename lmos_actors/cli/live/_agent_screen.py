@@ -1,4 +1,4 @@
-"""What `inspect` shows of one place of a node."""
+"""The screen of `inspect`: one place of a node."""
 
 from __future__ import annotations
 

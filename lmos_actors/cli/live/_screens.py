@@ -1,4 +1,4 @@
-"""What `top`, `tree` and `deadletters` show of a node."""
+"""The screens of `top`, `tree` and `deadletters`."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ class WatchRequest:
 
 
 class Screen(Protocol):
-    """What a command looks at, and how it is shown."""
+    """The node that a command looks at, the view, and the form in which it is shown."""
 
     def begin(self, client: LiveClient) -> None:
         """Open the views that it needs."""

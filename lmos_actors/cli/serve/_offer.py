@@ -10,20 +10,15 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
-import traceback
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import trio
 
-from lmos_actors.errors import ConfigError, StoreFailed, SupervisionError, TransportError
 from lmos_actors.node import open_node
 
-from .._importing import complain
-from ..options._connection import in_shell
-from ._serve import COULD_NOT_RUN, INTERRUPTED, OK, as_option, handling, planned_tree, start_later, why
+from ._serve import INTERRUPTED, exit_code_of, handling, planned_tree, start_later
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,19 +40,12 @@ def offer_targets(request: ServeRequest) -> int:
     options = request.presented.options(insecure=False)
     options |= {} if request.discovery is None else request.discovery.options()
     offering = _Offering(tree, later, protocol_in, protocol_out, {**options, "store": request.store})
-    try:
+
+    def run() -> int:
         trio.run(offering.run)
-    except ConfigError as error:
-        if error.__cause__ is None:
-            raise ConfigError(in_shell(error.message), as_option(error.path)) from None
-        return complain(error)
-    except (SupervisionError, TransportError, StoreFailed) as error:
-        print(f"lmos-actors: {why(error)}", file=sys.stderr)
-        return COULD_NOT_RUN
-    except Exception:
-        traceback.print_exc()
-        return COULD_NOT_RUN
-    return INTERRUPTED if offering.signals > 1 else OK
+        return offering.signals
+
+    return exit_code_of(run)
 
 
 def _claimed() -> tuple[int, int]:

@@ -166,9 +166,22 @@ def serve_tree(
 
 def _ran(serving: Serving, opened: Callable[..., Any], listening: ListenOptions) -> int:
     """Serve until the end. Returns the exit code. Raises ConfigError."""
-    try:
+
+    def run() -> int:
         with spans_to(listening.tracing) as provider:
             trio.run(serving.run, partial(opened, tracing=provider))
+        return serving.signals
+
+    return exit_code_of(run)
+
+
+def exit_code_of(run: Callable[[], int]) -> int:
+    """Run agents until the end, and return the exit code; `run` returns how many signals have come.
+
+    What ended them is printed. Raises ConfigError for an option that is wrong.
+    """
+    try:
+        signals = run()
     except ConfigError as error:
         if error.__cause__ is None:
             raise ConfigError(in_shell(error.message), as_option(error.path)) from None
@@ -179,7 +192,7 @@ def _ran(serving: Serving, opened: Callable[..., Any], listening: ListenOptions)
     except Exception:
         traceback.print_exc()
         return COULD_NOT_RUN
-    return INTERRUPTED if serving.signals > 1 else OK
+    return INTERRUPTED if signals > 1 else OK
 
 
 def _node_options(request: ServeRequest, addresses: Sequence[str]) -> dict[str, Any]:

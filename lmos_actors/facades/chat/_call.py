@@ -71,7 +71,7 @@ class VoiceCall:
 
     @cached_property
     def memories(self) -> Memories:
-        """What the agent remembers of this user, in all sessions. Raises RuntimeError outside of an agent."""
+        """The memories of this user, of all sessions. Raises RuntimeError outside of an agent."""
         return memories_of(self, self._memories)
 
     async def play(self, sound: bytes) -> None:

@@ -60,7 +60,7 @@ class Lines:
         return place
 
     def leave(self, owner: str, id: str, place: trio.Event) -> None:
-        """Give a place up, wherever it is in the line."""
+        """Leave a place, wherever it is in the line."""
         line = self._lines[owner, id]
         line.places.remove(place)
         if line.places:
