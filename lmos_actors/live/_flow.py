@@ -80,7 +80,7 @@ class FlowArguments(Struct, forbid_unknown_fields=True):
 
 @attrs.define
 class _Count:
-    """What goes over one edge; `failed` counts requests that were not answered with a result."""
+    """The messages over one edge; `failed` counts requests that were not answered with a result."""
 
     sent: int = 0
     failed: int = 0

@@ -70,7 +70,7 @@ class Hello(Struct, tag_field="type", tag="hello", kw_only=True):
 
 
 class Changes(Struct, tag_field="type", tag="changes"):
-    """What has changed since the last ones; `time` is in seconds, of a clock that nobody sets."""
+    """The changes since the last ones; `time` is in seconds, of a clock that nobody sets."""
 
     number: int
     time: float

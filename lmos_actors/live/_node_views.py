@@ -47,7 +47,7 @@ class MadeView:
 
 
 class ApprovalsView:
-    """What waits for a decision, and the last decided, as far as the viewer may decide it."""
+    """Approvals that wait, and the last decided ones, of those that the viewer may decide."""
 
     is_busy = False
 

@@ -69,7 +69,7 @@ SCRIPTS: Final = (
 """The parts of the script, in the order in which they are put together."""
 
 OFFERED: Final = ("application/json", "application/td+json", "text/html")
-"""What `/` is served as: to browsers, which prefer the last, the page."""
+"""The media types of `/`: browsers, which prefer the last, get the page."""
 
 MOST_BYTES: Final = 16 << 10
 """Bytes of a log-in."""

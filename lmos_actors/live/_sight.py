@@ -28,7 +28,7 @@ class RightsArguments(Struct, forbid_unknown_fields=True):
 
 
 class RightsView:
-    """What the viewer may do with one agent, or pool, over HTTP, by the access lists; and its name there."""
+    """The rights of the viewer over one agent, or pool, over HTTP, by access lists; and its name there."""
 
     is_busy = False
 

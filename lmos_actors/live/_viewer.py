@@ -57,7 +57,7 @@ _WRITE: Final = msgspec.json.Encoder()
 
 
 class Pace:
-    """What making views costs a node, for all its viewers: one view at a time, in the order of asking.
+    """The pace of making views, for all viewers of a node: one view at a time, in the order of asking.
 
     A rest is owed by the node and not by the viewer, who could leave and come back without it. What a view
     costs is processor time: on a busy machine a step also waits for other processes, and that costs nothing.

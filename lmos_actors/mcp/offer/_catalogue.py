@@ -1,4 +1,4 @@
-"""What one client may see of a node's agents, and what a name that it says stands for.
+"""The catalogue of a node for one client: the agents that it may see, and the meaning of the names it says.
 
 A name stands for something only if the client may do it: all else is unknown, whether there is such a thing
 or not, so that names cannot be tried out. Agents of the system are not offered. A model that may call tools
@@ -80,7 +80,7 @@ class BadCursor(ValueError):
 
 
 class Catalogue:
-    """What a node offers to MCP clients. `None` as an admission may do everything."""
+    """The offer of a node to MCP clients. `None` as an admission may do everything."""
 
     def __init__(self, rt: Runtime, exposure: Exposure) -> None:
         self._rt = rt

@@ -248,7 +248,7 @@ class _Answer:
 
 
 class _Asked(msgspec.Struct):
-    """What tells a request from other messages."""
+    """The members that tell a request from other messages."""
 
     id: Any = None
     method: Any = None

@@ -80,7 +80,7 @@ class AgentTool:
 
 @attrs.frozen
 class AgentOffer:
-    """What the agents of one class offer: tools by the last part of their names, properties and events."""
+    """The offer of the agents of one class: tools by the last part of their names, properties and events."""
 
     tools: Mapping[str, AgentTool]
     properties: Mapping[str, str]
