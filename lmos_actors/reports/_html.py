@@ -20,12 +20,20 @@ if TYPE_CHECKING:
 MOST_RECORDS = 200_000
 """Most log records on a page; an answered message takes three."""
 
-STYLES = ("live/page/base.css", "live/page/diagram.css", "style.css", "views.css")
+STYLES = (
+    "live/page/base.css",
+    "live/page/diagram.css",
+    "live/page/chart.css",
+    "style.css",
+    "views.css",
+)
 SCRIPTS = (
     "inflate.js",
     "live/page/base.js",
-    "words.js",
+    "unpack.js",
     "live/page/log.js",
+    "live/page/verdict.js",
+    "live/page/chart.js",
     "verdicts.js",
     "story.js",
     "timeline.js",

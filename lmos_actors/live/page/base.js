@@ -57,6 +57,9 @@ function ticks(low, high, most) {
   return marks;
 }
 
+// Text of others: whatever it turns around (right to left), it does so within itself.
+const isolated = (text) => h('bdi', {}, text);
+
 function button(text, onclick, options) {
   return h('button', { type: 'button', onclick, ...options }, text);
 }

@@ -60,9 +60,6 @@ function drawText(name, text, open) {
   return LONG.has(name) ? h('code', {}, isolated(shown)) : isolated(shown);
 }
 
-// Text of others: whatever it turns around (right to left), it does so within itself.
-const isolated = (text) => h('bdi', {}, text);
-
 const statusClass = (status) => (/^[a-z]+$/.test(status) ? status : 'unknown');
 
 function agentLink(path, open) {

@@ -31,19 +31,6 @@ function storyView(run) {
     run.tree.length ? [h('h3', {}, 'The tree when the story ended'), h('pre', {}, run.tree.join('\n'))] : null);
 }
 
-function failure({ place: where, what, expected, saw }) {
-  return h('section', { class: 'failure' },
-    h('h4', {}, what, where ? h('span', { class: 'quiet' }, ` ${where}`) : null),
-    h('dl', { class: 'pair' }, h('dt', {}, 'expected'), h('dd', {}, expected), h('dt', {}, 'saw'), h('dd', {}, saw)));
-}
-
-function checkTable(checks) {
-  return table(['', 'Check', 'Expected', 'Saw', 'At'], checks, (check) => h('tr', { class: check.ok ? '' : 'bad' },
-    h('td', {}, truth(check.ok)),
-    h('td', { title: check.place }, check.name, check.name.startsWith(check.kind) ? null : h('span', { class: 'quiet' }, ` ${check.kind}`)),
-    h('td', {}, check.expected), h('td', {}, check.saw), h('td', { class: 'number' }, seconds(check.at))));
-}
-
 function metrics(found) {
   const known = Object.entries(found).filter(([, value]) => value !== null), others = Object.keys(found).filter((name) => found[name] === null);
   return [known.length ? h('dl', { class: 'facts' }, known.map(([name, value]) => h('div', {}, h('dt', {}, name), h('dd', {}, amount(value))))) : null,

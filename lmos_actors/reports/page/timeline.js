@@ -103,7 +103,7 @@ class Timeline {
     y += this.lives.length ? 8 : 0;
     for (const series of this.run.series.slice(0, LANES.series)) { lanes.push(name(series.name, y + 24), this.small(series, y, 36)); y += 46; }
     const marks = ticks(low, high, (width - gutter) / 90).map((time) => svg('g', {},
-      svg('line', { x1: this.x(time), x2: this.x(time), y1: 18, y2: y, class: 'grid' }), tick(time, this.x(time), 13, width)));
+      svg('line', { x1: this.x(time), x2: this.x(time), y1: 18, y2: y, class: 'gridline' }), tick(time, this.x(time), 13, width)));
     const chosen = this.chosen && this.inside(...this.chosen) ? svg('rect', { x: this.x(this.chosen[0]), width: Math.max(this.x(this.chosen[1]) - this.x(this.chosen[0]), 1), y: 18, height: y - 18, class: 'chosen' }) : null;
     this.picture.setAttribute('height', y + 4);
     this.picture.setAttribute('width', width);
@@ -224,30 +224,6 @@ function cutOff(run, log, whole) {
   }
   for (const [pair, begin] of down) add(pair, { begin, end: whole, what: 'no connection' });
   return [...found.values()];
-}
-
-// A time at an axis, which does not leave the picture at its right end.
-function tick(time, x, y, width) {
-  return svg('text', { x: Math.min(x, width - 4), y, class: x > width - 30 ? 'tick end' : 'tick' }, seconds(time));
-}
-
-// What a fault has struck: agents, or nodes, those that were restarted with what is on them.
-function struck(fault) {
-  return fault.restarted.length ? fault.restarted.map(({ node, agents }) => nodeAndAgents(node, agents)) : fault.targets;
-}
-
-function faultBands(faults, x, inside, top, bottom, whole, labels) {
-  const shown = faults.filter((fault) => inside(fault.begin, fault.end === null ? whole : fault.end));
-  const begins = shown.map((fault) => x(fault.begin));
-  return shown.map((fault, n) => {
-    const begin = x(fault.begin), end = fault.end === null ? whole : fault.end, width = Math.max(x(end) - begin, 2);
-    // a label has the room up to where another band begins; of those that begin in one place the first has it
-    const taken = begins.some((other, m) => m !== n && Math.abs(other - begin) < 8 && (m < n)), next = Math.min(...begins.filter((other) => other >= begin + 8));
-    const room = Math.min(width, next - begin - 4);
-    return svg('g', { class: 'faultband' }, svg('rect', { x: begin, y: top, width, height: bottom - top }),
-      svg('title', {}, `${fault.kind} ${fault.id}: ${few(struck(fault), 10)}\n${seconds(fault.begin)} to ${fault.end === null ? 'the end' : seconds(fault.end)}`),
-      taken ? null : svg('text', { x: begin + (room > 30 ? 3 : -3), y: labels }, room > 30 ? cut(`${fault.kind} ${fault.id}`, Math.floor(room / 6.5)) : SIGNS.fault));
-  });
 }
 
 // The faults of a run in words, as the labels of short bands have no room.

@@ -1,4 +1,4 @@
-// What the views of a report need: words for verdicts, packed data, tables.
+// Verdicts in words and signs, tables of checks, failures: of runs that have ended, and of those that run.
 
 const VERDICTS = {
   passed: { sign: '✓', word: 'passed', style: 'ok' },
@@ -6,6 +6,8 @@ const VERDICTS = {
   'could not run': { sign: '!', word: 'could not run', style: 'bad' },
   'time limit': { sign: '⧖', word: 'time limit', style: 'bad' },
   'not run': { sign: '–', word: 'not run', style: 'none' },
+  running: { sign: '▶', word: 'running', style: 'now' },
+  waiting: { sign: '·', word: 'waiting', style: 'none' },
 };
 
 const verdict = (ended) => VERDICTS[ended] || { sign: '?', word: ended, style: 'bad' };
@@ -20,17 +22,23 @@ function truth(ok) {
   return h('span', { class: `truth ${style}`, title: word, role: 'img', 'aria-label': word }, sign);
 }
 
-async function unpacked(id) {
-  const text = atob(document.getElementById(id).textContent), bytes = new Uint8Array(text.length);
-  for (let n = 0; n < text.length; n++) bytes[n] = text.charCodeAt(n);
-  if (!('DecompressionStream' in window)) return new TextDecoder().decode(inflate(bytes));
-  return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream('deflate'))).text();
-}
-
 const NUMBERS = new Set(['Steps', 'Checks', 'Virtual', 'Real', 'At', 'Begin', 'Took', 'Value']);
 
 function table(heads, items, row) {
   const [body, more] = portions(items, row);
   const line = h('tr', {}, heads.map((head) => h('th', { scope: 'col', class: NUMBERS.has(head) ? 'number' : null }, head)));
   return [h('div', { class: 'wide' }, h('table', {}, h('thead', {}, line), body)), more];
+}
+
+function failure({ place: where, what, expected, saw }) {
+  return h('section', { class: 'failure' },
+    h('h4', {}, what, where ? h('span', { class: 'quiet' }, ` ${where}`) : null),
+    h('dl', { class: 'pair' }, h('dt', {}, 'expected'), h('dd', {}, expected), h('dt', {}, 'saw'), h('dd', {}, saw)));
+}
+
+function checkTable(checks) {
+  return table(['', 'Check', 'Expected', 'Saw', 'At'], checks, (check) => h('tr', { class: check.ok ? '' : 'bad' },
+    h('td', {}, truth(check.ok)),
+    h('td', { title: check.place }, check.name, check.name.startsWith(check.kind) ? null : h('span', { class: 'quiet' }, ` ${check.kind}`)),
+    h('td', {}, check.expected), h('td', {}, check.saw), h('td', { class: 'number' }, seconds(check.at))));
 }
