@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import attrs
 import trio
@@ -76,6 +76,20 @@ class Operations:
     def names(self) -> list[str]:
         """The operations that there are."""
         return sorted((*self._kinds, *NODE_WIDE))
+
+    def fitting(self, path: str) -> list[str]:
+        """Return the operations that make sense at a path now, in the order in which they are offered."""
+        place = place_at(self._root, path)
+        if place is None:
+            return []
+        if isinstance(place, Supervisor) and place.is_root:
+            return list(NODE_WIDE)
+        is_stopped = place.status == "stopped"
+        if not isinstance(place, Slot):
+            return ["restart"] if is_stopped else ["restart", "stop"]
+        temporary = cast("str", place.spec.restart) == "temporary"
+        again = [] if temporary else ["restart"]
+        return [*again, *([] if is_stopped else ["stop"]), "release" if place in self._held else "hold"]
 
     def ask(self, do: Do, who: str, why_not: str, reply: Reply) -> None:
         """Carry an operation out, and reply once it has ended. Never blocks.

@@ -3,8 +3,9 @@
 A node has one once it listens. It costs nothing while nobody looks: the survey waits, and no view is made.
 
 Who sees what: on a node without security, on an address of this machine, every viewer sees the tree and its
-counts; all else needs `allow_operations`. With schemes a viewer needs the right `inspect`: for the node as a
-whole (the name "", which the pattern `*` has), and for what is inside an agent, for that agent.
+counts; all else needs `allow_operations`. With schemes those are let in who have one of the rights `inspect`,
+`operate` and `approve` over anything, and each view asks for what it needs: `inspect` for the node as a whole
+(the name "", which the pattern `*` has), and for what is inside an agent, for that agent.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ from ._messages import SUBPROTOCOL, Do, Done, Hello, Refused, Wrong
 from ._node_views import ApprovalsView, MadeView, groups_view, has_groups
 from ._operations import NODE_WIDE, Operations
 from ._page import Page, software
-from ._sight import RightsArguments, RightsView, Sight
+from ._rights_views import OwnAgentsView, RightsArguments, RightsView
+from ._sight import Sight
 from ._survey import Survey
 from ._tree_view import FindArguments, FindView, TopArguments, TopView, TreeArguments, TreeView
 from ._trouble_views import (
@@ -120,8 +122,14 @@ class LiveServer:
         self._root, self._start_soon = root, start_soon
         self._audit = Audit(rt, url)
         self._operations = Operations(root, self._audit, start_soon, drain)
+        self._kinds = self._all_kinds(rt, root, looks)
+
+    def _all_kinds(
+        self, rt: Runtime, root: Supervisor, looks: Mapping[str, Callable[[], State]]
+    ) -> dict[str, ViewKind]:
+        """Return the views that there are, by name."""
         rows = CrashRows()
-        self._kinds: dict[str, ViewKind] = {
+        return {
             "tree": ViewKind("tree", TreeArguments, partial(TreeView, root, self._survey)),
             "find": ViewKind("tree", FindArguments, partial(FindView, root, self._survey)),
             "top": ViewKind("tree", TopArguments, partial(TopView, root, self._survey)),
@@ -131,18 +139,25 @@ class LiveServer:
             **{name: ViewKind("node", NoArguments, partial(MadeView, make)) for name, make in looks.items()},
             "approvals": ViewKind("all", NoArguments, partial(ApprovalsView, root), "approve"),
             "chats": ViewKind("all", NoArguments, partial(ChatsView, root), "invoke"),
-            "rights": ViewKind("all", RightsArguments, partial(RightsView, root), by_viewer=True),
+            "rights": ViewKind(
+                "all", RightsArguments, partial(RightsView, root, self._operations.fitting), by_viewer=True
+            ),
+            "agents": ViewKind(
+                "all", NoArguments, partial(OwnAgentsView, root, self._survey), by_viewer=True
+            ),
             "groups": ViewKind("node", NoArguments, partial(MadeView, partial(groups_view, root))),
             "audit": ViewKind("node", NoArguments, partial(AuditView, self._audit)),
             "crashes": ViewKind("node", CrashesArguments, partial(CrashesView, rt, rows), "inspect"),
-            "flow": ViewKind("node", FlowArguments, partial(FlowView, Flow(rt, root, start_soon)), "inspect"),
+            "flow": ViewKind(
+                "node", FlowArguments, partial(FlowView, Flow(rt, root, self._start_soon)), "inspect"
+            ),
         }
 
     # ---- which connections
 
     def page(self, app: App) -> App:
         """Return the application that serves the page, and all else by another."""
-        return Page(app, self._guard, self._sees_tree)
+        return Page(app, self._guard, self._may_look)
 
     def route(self, others: Callable[[Upgrade], Accept | Refuse], upgrade: Upgrade) -> Accept | Refuse:
         """Decide about an upgrade for the live view; `others` decides about all else."""
@@ -157,9 +172,13 @@ class LiveServer:
             return Refuse(503, "the node is shutting down")
         if len(self._viewers) >= MOST_VIEWERS:
             return Refuse(503, f"{MOST_VIEWERS} viewers look already")
-        if not self._sees_tree(admission):
-            return Refuse(403, "this takes the right inspect for the node as a whole")
+        if not self._may_look(admission):
+            return Refuse(403, "this takes the right inspect, operate or approve for some agent")
         return Accept(SUBPROTOCOL, partial(self._serve, admission=admission), options=OPTIONS)
+
+    def _may_look(self, admission: Admission) -> bool:
+        """Return whether a client may look at anything that the live view shows."""
+        return self._guard.security.is_open or any(admission.has_somewhere(right) for right in PERSONAL)
 
     def _sees_tree(self, admission: Admission) -> bool:
         return self._guard.security.is_open or admission.allows(NODE, "inspect")
@@ -218,8 +237,17 @@ class LiveServer:
         return self._sees_tree(admission) if kind.scope == "tree" else admission.allows(about, "inspect")
 
     def _views(self, admission: Admission) -> list[str]:
-        """Return the views that a viewer may open; `groups` where there are some."""
+        """Return the views that a viewer may open; `groups` where there are some.
+
+        `agent` is among them where it can be opened for some agent, and `agents` for those who find these
+        by no tree.
+        """
         shown = {name: kind for name, kind in self._kinds.items() if self._may_see(admission, kind)}
+        if admission.has_somewhere("inspect"):
+            shown["agent"] = self._kinds["agent"]
+        runs_some = admission.has_somewhere("inspect") or admission.has_somewhere("operate")
+        if self._sees_tree(admission) or not runs_some:
+            del shown["agents"]
         if not has_groups(self._root):
             shown.pop("groups", None)
         return sorted(shown)

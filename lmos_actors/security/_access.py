@@ -149,9 +149,9 @@ class AccessRules:
         rules = self._rules_by_agent.get(agent)
         return (self._found(agent) if rules is None else rules)[verb]
 
-    def decides(self, principal: Principal) -> bool:
-        """Return whether a principal may decide approvals of any agent."""
-        return any(rules["approve"].admits(principal) for _, rules in self._patterns)
+    def has_somewhere(self, principal: Principal, right: Verb) -> bool:
+        """Return whether a list admits a principal to a right of `PERSONAL`, whatever agents it is of."""
+        return any(rules[right].admits(principal) for _, rules in self._patterns)
 
     def has_list(self, agent: str, verb: Verb) -> bool:
         """Return whether a list was written for a verb of an agent."""

@@ -429,6 +429,12 @@ class Guard:
         pool = self._pool_of(agent) if right != "approve" and agent else None
         return pool is None or self._rules.rule(pool, right).admits(principal)
 
+    def has_somewhere(self, principal: Principal | None, right: Verb, *, local: bool) -> bool:
+        """Return whether a client may have a right of `PERSONAL` over some agent, or the node as a whole."""
+        if self.security.is_open:
+            return self.operations and local
+        return principal is not None and self._rules.has_somewhere(principal, right)
+
     def admits(self, principal: Principal | None, agent: str, verb: Verb) -> bool:
         """Return whether the access lists allow an operation; None stands for an anonymous client."""
         if principal is not None and principal.scheme == SHARED:
@@ -436,7 +442,7 @@ class Guard:
                 return True
             principal = None
         if self._is_approvals(agent) and not self.security.is_open:
-            return principal is not None and self._rules.decides(principal)
+            return self.has_somewhere(principal, "approve", local=False)
         if agent in self._storage_agents and verb == "invoke":
             return all(self._rules.rule(agent, each).admits(principal) for each in STORAGE_VERBS)
         if not self._rules.rule(agent, verb).admits(principal):
@@ -488,6 +494,10 @@ class Admission:
         if verb in PERSONAL:
             return self._guard.has_right(self.principal, agent, verb, local=self._is_local)
         return self._guard.admits(self.principal, agent, verb)
+
+    def has_somewhere(self, right: Verb) -> bool:
+        """Return whether a right of `PERSONAL` may be there for some agent, or for the node as a whole."""
+        return self._guard.has_somewhere(self.principal, right, local=self._is_local)
 
     def charge(self, now: float) -> None:
         """Count a request against the rate, as `check` does. Raises Unauthorized, RateLimited."""

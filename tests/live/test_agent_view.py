@@ -376,7 +376,7 @@ async def test_an_agent_is_seen_by_those_with_the_right_over_it(virtual_clock: M
         "root", [ChildSpec("till", Till), ChildSpec("vault", Till), Pool(Till, 2, name="vaults")]
     )
     async with open_node(tree, listen=PLACE, network=network, security=SECURITY):
-        with pytest.raises(ConnectFailed, match="inspect for the node as a whole"):
+        with pytest.raises(ConnectFailed, match="inspect, operate or approve for some agent"):
             async with watching(PLACE, network, as_viewer("eve")):
                 raise AssertionError
         with pytest.raises(ConnectFailed, match="401"):

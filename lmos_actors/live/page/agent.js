@@ -79,7 +79,7 @@ class Panel {
     const { wire } = this.page, { row } = this;
     this.use.show(this.path);
     if (wire.hello && wire.hello.views.includes('agent')) {
-      wire.look('agent', 'agent', { path: this.path }, (state, changed) => this.draw(state, changed), (error) => this.say(error.message));
+      wire.look('agent', 'agent', { path: this.path }, (state, changed) => this.draw(state, changed), (error) => this.unseen(error));
     } else {
       wire.leave('agent');
       if (row) this.sections.draw(plainRow(row), plainRow(row));
@@ -92,19 +92,19 @@ class Panel {
     const empty = Object.keys(state).filter((name) => typeof state[name] === 'object' && !Object.keys(state[name]).length);
     const [kept, fresh] = state.kind === 'supervisor' ? [asOne(state), asOne(changed)] : [state, changed];
     this.sections.draw(kept, fresh, new Set([...IN_HEAD, ...empty]));
-    if (state.kind === 'gone') this.say('There is no agent at this path.'); else this.say(this.told);
-    this.buttons(this.may(state).join());
+    if (state.kind === 'gone') this.say(this.told || 'There is no agent at this path.'); else this.say(this.told);
   }
 
-  // What this viewer may do here: of what the node can do, what its right for the whole node covers.
-  may(state) {
-    const { hello } = this.page.wire;
-    if (!hello || state.kind === 'gone') return [];
-    if (state.operations) return state.operations;
-    if (!hello.rights.includes('operate')) return [];
-    const again = state.status === 'stopped' ? ['start'] : ['restart', 'stop'];
-    const fits = this.path === '' ? ['drain'] : state.kind === 'agent' ? [...again, state.held ? 'release' : 'hold'] : again;
-    return fits.filter((what) => (hello.operations || []).includes(OPERATIONS[what].as || what));
+  // What somebody sees who may not look into it, such as one who may stop it all the same.
+  unseen(error) {
+    this.say(this.told || error.message);
+    if (this.row) this.sections.draw(plainRow(this.row), plainRow(this.row));
+  }
+
+  // Offers what the node says that this viewer may do here, as it stands now.
+  offer(operations) {
+    const isStopped = operations.includes('restart') && !operations.includes('stop');
+    this.buttons(operations.map((what) => (what === 'restart' && isStopped ? 'start' : what)).join());
   }
 
   buttons(may) {

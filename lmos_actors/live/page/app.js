@@ -1,6 +1,6 @@
 // The page of a node: what is looked at, kept in the address, and what is told to those who do not see it.
 
-const APART = new Set(['tree', 'find', 'top', 'agent', 'flow', 'rights']);
+const APART = new Set(['tree', 'find', 'top', 'agent', 'agents', 'flow', 'rights']);
 const MADE = { tree: TreeView, top: TopView, flow: FlowView, crashes: CrashView, approvals: ApprovalView, chats: ChatView };
 const SAID_EVERY = 4_000; // milliseconds between two announcements
 const SPARKS = 60;
@@ -83,9 +83,9 @@ class Page {
     put(this.title, place);
     document.title = `${place} · lmos-actors`;
     this.who.hidden = !hello.viewer;
-    this.who.replaceChildren(h('bdi', {}, hello.viewer), ' ', h('span', { class: 'quiet' }, hello.rights.includes('operate') ? '' : 'may look'), ' ', button('Log out', () => this.logOut()));
+    this.who.replaceChildren(h('bdi', {}, hello.viewer), ' ', h('span', { class: 'quiet' }, hello.rights.includes('operate') ? '' : hello.rights.includes('inspect') ? 'may look' : ''), ' ', button('Log out', () => this.logOut()));
     this.second();
-    this.wire.look('sums', 'tree', { open: [], from: 0, rows: 1 }, (state) => this.summed(state));
+    if (hello.views.includes('tree')) this.wire.look('sums', 'tree', { open: [], from: 0, rows: 1 }, (state) => this.summed(state));
     this.show(true);
     if (this.panel.path !== null) this.panel.begin();
     document.documentElement.dataset.ready = 'yes';
@@ -167,13 +167,13 @@ class Page {
 
   where() {
     const words = new URLSearchParams(location.hash.slice(1)), names = this.names(), view = words.get('view');
-    return { view: names.includes(view) ? view : 'tree', agent: words.get('agent') };
+    return { view: names.includes(view) ? view : names[0], agent: words.get('agent') };
   }
 
   names() {
     const views = this.hello ? this.hello.views : [];
     const known = Object.keys(NAMES), rank = (name) => (known.includes(name) ? known.indexOf(name) : known.length);
-    return ['tree', ...['top', 'flow'].filter((name) => views.includes(name)), ...views.filter((name) => !APART.has(name)).sort((one, other) => rank(one) - rank(other))];
+    return [...['tree', 'agents', 'top', 'flow'].filter((name) => views.includes(name)), ...views.filter((name) => !APART.has(name)).sort((one, other) => rank(one) - rank(other))];
   }
 
   go(change) {
@@ -212,7 +212,7 @@ class Page {
     const names = this.names();
     if (this.tabs.dataset.names !== names.join()) {
       this.tabs.dataset.names = names.join();
-      this.tabs.replaceChildren(...names.map((name) => button({ tree: 'Agents', top: 'Busiest', flow: 'Messages' }[name] || NAMES[name] || words(name), () => this.go({ view: name }), { role: 'tab', id: `tab-${name}`, 'aria-controls': 'view' })));
+      this.tabs.replaceChildren(...names.map((name) => button({ tree: 'Agents', agents: 'Agents', top: 'Busiest', flow: 'Messages' }[name] || NAMES[name] || words(name), () => this.go({ view: name }), { role: 'tab', id: `tab-${name}`, 'aria-controls': 'view' })));
     }
     names.forEach((name, n) => {
       this.tabs.children[n].setAttribute('aria-selected', String(name === chosen));
@@ -231,7 +231,7 @@ class Page {
   }
 
   key(event) {
-    if (event.key === '/' && !/^(INPUT|TEXTAREA|SELECT)$/.test(event.target.tagName) && this.hello && !event.ctrlKey && !event.metaKey && !event.altKey) {
+    if (event.key === '/' && !/^(INPUT|TEXTAREA|SELECT)$/.test(event.target.tagName) && this.names().includes('tree') && !event.ctrlKey && !event.metaKey && !event.altKey) {
       this.go({ view: 'tree' });
       this.made('tree').words.focus();
       event.preventDefault();

@@ -2,11 +2,12 @@
 
 const NAMES = { chats: 'Chat', crashes: 'Crashes', 'dead letters': 'Dead letters', waiting: 'Waiting', connections: 'Connections', directories: 'Directories', relay: 'Relay', omnia: 'Omnia', groups: 'Groups', approvals: 'Approvals', audit: 'Audit' };
 const ABOUT = {
+  agents: 'The agents that you may look into or operate.',
   waiting: 'Who waits for whom. Agents in a circle wait for each other, and none of them goes on before a deadline.',
   'dead letters': 'Messages that reached no agent: why, and where.',
   crashes: 'The last crashes, as the log has them.',
 };
-const EMPTY = { waiting: 'No agent waits for another.', 'dead letters': 'Every message has reached its agent.', crashes: 'Nothing has crashed.' };
+const EMPTY = { agents: 'There is none at this time.', waiting: 'No agent waits for another.', 'dead letters': 'Every message has reached its agent.', crashes: 'Nothing has crashed.' };
 const FIRST = ['facts', 'circles', 'edges', 'letters', 'reports', 'rows'];
 
 class ListView {

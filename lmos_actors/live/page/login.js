@@ -3,7 +3,7 @@
 function loginForm(session, done) {
   const ways = session.schemes.filter((scheme) => scheme !== 'certificate');
   if (session.viewer || !ways.length) {
-    const why = session.viewer ? [h('bdi', {}, session.viewer), ' may not look at this node as a whole. Its access list of the pattern * says who may: the right is inspect.'] : 'This node asks for a client certificate, and this browser has shown none that it knows.';
+    const why = session.viewer ? [h('bdi', {}, session.viewer), ' may look at nothing of this node. Its access lists say who may: the rights are inspect, operate and approve.'] : 'This node asks for a client certificate, and this browser has shown none that it knows.';
     return h('div', { class: 'login' }, h('h2', {}, 'Not allowed'), h('p', {}, why), session.viewer ? button('Log in as somebody else', async () => { await asked('DELETE').catch(() => null); done(); }) : null);
   }
   const name = h('input', { id: 'login-name', autocomplete: 'username', autocapitalize: 'none', spellcheck: 'false', maxlength: '256' });

@@ -19,7 +19,7 @@ class UsePart {
     const same = this.path === path && this.description;
     if (!same) this.close();
     this.path = path;
-    this.page.wire.look('rights', 'rights', { path }, (state) => this.allowed(state), () => { this.element.hidden = true; });
+    this.page.wire.look('rights', 'rights', { path }, (state, changed) => { this.page.panel.offer(state.operations || []); if (['name', 'there', 'may'].some((one) => one in changed)) this.allowed(state); }, () => { this.element.hidden = true; });
     if (same && this.listens) this.listen();
   }
 
