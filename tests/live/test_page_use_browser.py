@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import pytest
@@ -218,6 +219,37 @@ async def test_a_form_for_an_action(page: Page) -> None:
         assert "Athens" in await invoked(page, "forecast", "UNKNOWN_CITY: <script>")
         assert await page.run(SAFE)
         page.problems[:] = [each for each in page.problems if "status of 409" not in each]
+
+
+async def test_many_windows_of_one_person(address: str, page: Page) -> None:
+    """A browser has six connections for requests to a node, of all its windows."""
+    async with open_node(TREE, listen="ws://127.0.0.1:0") as node, AsyncExitStack() as stack:
+        windows = [page]
+        windows += [await stack.enter_async_context(opened(address, beside=page)) for _ in range(4)]
+        for window in windows:
+            await opened_form(window, node, "forecast")
+            await fill(window, "forecast", 0, "Rome")
+        for count, window in enumerate(windows, 1):
+            await invoked(window, "forecast", "Answered")
+            for each in windows:  # the property and the event, in all of them
+                await each.until(f"document.querySelectorAll('.prop .value')[1].textContent === '{count}'")
+                await each.until(f"document.querySelectorAll('.use > div > .items li').length === {count}")
+        assert all(window.problems == [] for window in windows)
+
+
+async def test_events_go_on_after_a_restart_of_the_agent(page: Page) -> None:
+    async with open_node(TREE, listen="ws://127.0.0.1:0", allow_operations=True) as node:
+        await opened_form(page, node, "forecast")
+        await fill(page, "forecast", 0, "Rome")
+        await invoked(page, "forecast", "Answered")
+        await page.until("document.querySelectorAll('.prop .value')[1].textContent === '1'")
+        await page.run("document.querySelector('[data-what=restart]').click()")
+        await page.run("document.querySelector('dialog .danger').click()")
+        await page.until("document.querySelectorAll('.prop .value')[1].textContent === '0'")
+        items = "[...document.querySelectorAll('.use > div > .items li')].map((e) => e.textContent)"
+        await page.until(f"{items}.length === 2 && {items}[0].includes('missed')")
+        await invoked(page, "forecast", "Answered")
+        await page.until(f"{items}.length === 3 && {items}[0].includes('Rome')")
 
 
 async def test_streams_progress_and_cancelling(page: Page) -> None:

@@ -81,6 +81,8 @@ class Page:
         self._number = 0
         self._waiting: dict[int, trio.MemorySendChannel[dict[str, Any]]] = {}
         self.session = ""
+        self.context = ""
+        """The context that it shares with windows beside it: cookies, connections."""
         self.problems: list[str] = []
         self.requests: list[str] = []
 
@@ -191,14 +193,19 @@ class Page:
 
 
 @asynccontextmanager
-async def opened(address: str) -> AsyncIterator[Page]:
-    """Open a tab of its own, which shares nothing with others."""
+async def opened(address: str, beside: Page | None = None) -> AsyncIterator[Page]:
+    """Open a tab of its own, which shares nothing with others; or another window of the same person."""
     async with trio.open_nursery() as nursery:
         connection = await connect_websocket_url(nursery, address, max_message_size=1 << 28)
         page = Page(connection)
         nursery.start_soon(page.listen)
-        context = (await page.call("Target.createBrowserContext"))["browserContextId"]
-        target = await page.call("Target.createTarget", url="about:blank", browserContextId=context)
+        if beside is None:
+            page.context = (await page.call("Target.createBrowserContext"))["browserContextId"]
+        else:
+            page.context = beside.context
+        target = await page.call(
+            "Target.createTarget", url="about:blank", browserContextId=page.context, newWindow=True
+        )
         attached = await page.call("Target.attachToTarget", targetId=target["targetId"], flatten=True)
         page.session = attached["sessionId"]
         for domain in ("Page", "Runtime", "Log", "Network"):
@@ -206,6 +213,9 @@ async def opened(address: str) -> AsyncIterator[Page]:
         await page.window(1366, 768)
         yield page
         page.session = ""
-        await page.call("Target.disposeBrowserContext", browserContextId=context)
+        if beside is None:
+            await page.call("Target.disposeBrowserContext", browserContextId=page.context)
+        else:
+            await page.call("Target.closeTarget", targetId=target["targetId"])
         await connection.aclose()
         nursery.cancel_scope.cancel()

@@ -67,7 +67,7 @@ class Panel {
     this.told = '';
     this.buttons('');
     this.sections = new Sections(this.body, ORDER, (other) => this.page.openAgent(other), undefined, OWN);
-    this.reveal.hidden = path === '';
+    this.reveal.hidden = path === '' || !this.page.names().includes('tree');
     this.follow.hidden = !(this.page.hello && this.page.hello.views.includes('flow'));
     this.head(row || {});
     this.begin();

@@ -2,6 +2,7 @@
 
 const APART = new Set(['tree', 'find', 'top', 'agent', 'agents', 'flow', 'rights']);
 const MADE = { tree: TreeView, top: TopView, flow: FlowView, crashes: CrashView, approvals: ApprovalView, chats: ChatView };
+const STARTS = ['tree', 'agents', 'approvals']; // one of them everybody has
 const SAID_EVERY = 4_000; // milliseconds between two announcements
 const SPARKS = 60;
 
@@ -167,7 +168,7 @@ class Page {
 
   where() {
     const words = new URLSearchParams(location.hash.slice(1)), names = this.names(), view = words.get('view');
-    return { view: names.includes(view) ? view : names[0], agent: words.get('agent') };
+    return { view: names.includes(view) ? view : names.find((name) => STARTS.includes(name)), agent: words.get('agent') };
   }
 
   names() {

@@ -3,7 +3,7 @@
 
 const MOST_FILE = 256 * 1024, PICTURES = /^image\/(png|jpeg|gif|webp)$/, ASK_AGAIN = 1_000;
 
-const newSession = () => `page-${[...crypto.getRandomValues(new Uint32Array(4))].map((part) => part.toString(16).padStart(8, '0')).join('')}`;
+const newSession = () => `page-${newId()}`;
 
 class ChatView {
   constructor(page) {

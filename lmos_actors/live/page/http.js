@@ -76,10 +76,19 @@ async function followed(name, action, answer, signal, progress) {
   }
 }
 
-// A member of an object as text; numbers that a browser cannot hold stay as they are where that is possible.
+// A member of a JSON object as it stands there, since numbers may have more digits than a browser holds; '' without.
 function memberOf(text, name) {
-  const value = JSON.parse(text)[name];
-  return value === undefined ? '' : JSON.stringify(value);
+  const part = /"(?:[^"\\]|\\.)*"|[{}[\],:]/g;
+  let depth = 0, key = null, from = -1;
+  for (let found; (found = part.exec(text)); ) {
+    const [sign] = found;
+    if (depth === 1 && from >= 0 && (sign === ',' || sign === '}')) return text.slice(from, found.index).trim();
+    if (sign === '{' || sign === '[') depth += 1;
+    else if (sign === '}' || sign === ']') depth -= 1;
+    else if (depth === 1 && sign === ':' && from < 0 && key !== null && JSON.parse(key) === name) from = part.lastIndex;
+    else if (depth === 1 && from < 0) key = sign[0] === '"' ? sign : null;
+  }
+  return '';
 }
 
 // JSON as one reads it. What has numbers of more digits than a browser holds stays as it came.

@@ -31,7 +31,7 @@ class ListView {
   focus() { this.element.focus(); }
 
   draw(state, changed) {
-    const { total, ...all } = rowsAsList(state), facts = {}, shown = { facts };
+    const { total, complete, ...all } = rowsAsList(state), facts = {}, shown = { facts };
     for (const [key, value] of Object.entries(all)) {
       if (isState(value) || Array.isArray(value)) { if (Object.keys(value).length) shown[key] = value; }
       else if (!key.endsWith('_total') || value > (all[key.slice(0, -6)] || []).length) facts[key] = value;
@@ -39,8 +39,8 @@ class ListView {
     if (!Object.keys(facts).length) delete shown.facts;
     const none = !Object.keys(shown).length, last = shown.rows || shown.edges || [], cutOff = !none && total > last.length;
     this.sections.draw(shown, { ...changed, facts: 1, ...('rows' in changed || 'order' in changed ? { rows: 1 } : {}) });
-    this.note.hidden = !none && !cutOff;
-    put(this.note, none ? EMPTY[this.name] || 'There is nothing.' : cutOff ? `${last.length.toLocaleString('en')} of ${total.toLocaleString('en')} are shown.` : '');
+    this.note.hidden = !none && !cutOff && complete !== false;
+    put(this.note, none ? complete === false ? 'Looking for some…' : EMPTY[this.name] || 'There is nothing.' : complete === false ? `The first ${last.length.toLocaleString('en')} are shown.` : cutOff ? `${last.length.toLocaleString('en')} of ${total.toLocaleString('en')} are shown.` : '');
   }
 }
 

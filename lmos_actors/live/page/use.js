@@ -1,6 +1,6 @@
 // What one may do with an agent: a form for each action and property, from its description, and its events as they come.
 
-const MOST_ITEMS = 200, MOST_EVENTS = 100, TALKS = ['chat', 'sessions', 'history', 'forget'];
+const MOST_ITEMS = 200, MOST_EVENTS = 100, LISTEN_AGAIN = 2_000, TALKS = ['chat', 'sessions', 'history', 'forget'];
 
 // One part of the panel. Nothing is asked for before it is unfolded; its streams end with it.
 class UsePart {
@@ -83,26 +83,31 @@ class UsePart {
     if (this.listens) this.listen();
   }
 
-  // ---- properties and events as they come: two connections, of the few that a browser has for one node
+  // ---- properties and events as they come: over one WebSocket. Of connections for requests a browser has six for a
+  // node, whatever pages of it are open.
 
   listen() {
     this.quiet();
     if (document.hidden || !this.open || !this.listens) return;
-    const observed = [...this.rows].filter(([, row]) => row.reads && row.isObservable);
-    this.sources = [];
-    if (observed.length) this.source('properties', observed.map(([name]) => name), (name, text) => this.rows.get(name).came(text));
-    if (this.events.length) {
-      put(this.said, this.list.children.length ? '' : 'None yet: they are shown as they come.');
-      this.source('events', this.events, (name, text) => this.happened(name, text));
-    }
+    const place = new URL(addressOf(this.name), document.baseURI), observed = [...this.rows].filter(([, row]) => row.reads && row.isObservable);
+    place.protocol = place.protocol === 'https:' ? 'wss:' : 'ws:';
+    if (this.events.length) put(this.said, this.list.children.length ? '' : 'None yet: they are shown as they come.');
+    const socket = this.socket = new WebSocket(place, ['lmosprotocol']);
+    const send = (messageType, rest) => socket.send(JSON.stringify({ messageType, messageID: newId(), ...rest }));
+    socket.onopen = () => {
+      for (const [name] of observed) send('observeProperty', { name });
+      if (this.events.length) send('subscribeAllEvents', { gaps: true });
+    };
+    socket.onmessage = (event) => { if (socket === this.socket) this.heard(event.data); };
+    socket.onclose = () => { if (socket === this.socket) this.again = setTimeout(() => this.listen(), LISTEN_AGAIN); };
   }
 
-  source(which, names, take) {
-    const source = new EventSource(addressOf(this.name, which));
-    for (const name of names) source.addEventListener(name, (event) => take(name, event.data));
-    source.addEventListener('lmosx:gap', () => { if (which === 'events') this.happened('some were missed', ''); });
-    source.addEventListener('lmosx:end', () => source.close());
-    this.sources.push(source);
+  heard(text) {
+    const { messageType, name, event } = JSON.parse(text);
+    if (messageType === 'propertyReading' && this.rows.has(name)) this.rows.get(name).came(memberOf(text, 'value'));
+    else if (messageType === 'event') this.happened(event, memberOf(text, 'data'));
+    else if (messageType === 'gap') this.happened('some may be missed', '');
+    else if (messageType === 'error') this.socket.close(); // such as an agent that has ended: asked for again
   }
 
   happened(name, text) {
@@ -112,8 +117,10 @@ class UsePart {
   }
 
   quiet() {
-    for (const source of this.sources || []) source.close();
-    this.sources = [];
+    const { socket } = this;
+    this.socket = null;
+    clearTimeout(this.again);
+    if (socket) socket.close();
   }
 }
 

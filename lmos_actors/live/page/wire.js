@@ -12,6 +12,14 @@ function patched(state, patch) {
   return result;
 }
 
+// An id that nobody else has, a UUID: a page that is not loaded over TLS has no randomUUID.
+function newId() {
+  const parts = crypto.getRandomValues(new Uint8Array(16));
+  parts[6] = (parts[6] & 15) | 64;
+  parts[8] = (parts[8] & 63) | 128;
+  return [...parts].map((part) => part.toString(16).padStart(2, '0')).join('').replace(/^(.{8})(.{4})(.{4})(.{4})/, '$1-$2-$3-$4-');
+}
+
 const isState = (value) => typeof value === 'object' && value !== null && !Array.isArray(value);
 
 // `on` has what is called: `link(state, words)` for 'open', 'connecting' and 'waiting', `hello(message)`,
@@ -43,7 +51,7 @@ class Wire {
 
   // Has the node carry out an operation: a promise of its outcome in words.
   do(what, path) {
-    const id = `do-${crypto.getRandomValues(new Uint32Array(3)).join('-')}`;
+    const id = newId();
     return new Promise((done, failed) => {
       if (!this.hello) { failed(new Error('The node does not answer.')); return; }
       this.doing.set(id, { done, failed });
