@@ -44,7 +44,7 @@ SCRIPT: Final = "/live/page.js"
 STYLE: Final = "/live/page.css"
 SESSION: Final = "/live/session"
 
-STYLES: Final = ("base.css", "diagram.css", "live.css")
+STYLES: Final = ("base.css", "diagram.css", "chart.css", "live.css", "runs.css")
 SCRIPTS: Final = (
     "base.js",
     "wire.js",
@@ -63,6 +63,10 @@ SCRIPTS: Final = (
     "log.js",
     "diagram.js",
     "flow.js",
+    "verdict.js",
+    "chart.js",
+    "runs.js",
+    "network.js",
     "login.js",
     "app.js",
 )

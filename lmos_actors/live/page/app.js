@@ -1,8 +1,10 @@
 // The page of a node: what is looked at, kept in the address, and what is told to those who do not see it.
 
 const APART = new Set(['tree', 'find', 'top', 'agent', 'agents', 'flow', 'rights']);
-const MADE = { tree: TreeView, top: TopView, flow: FlowView, crashes: CrashView, approvals: ApprovalView, chats: ChatView };
-const STARTS = ['tree', 'agents', 'approvals']; // one of them everybody has
+const STARTS = ['network', 'tree', 'agents', 'approvals']; // one of them everybody has
+const OF_RUNS = ['network', 'series', 'run', 'flow', 'tree', 'top', 'crashes', 'dead letters'];
+const MADE = { tree: TreeView, top: TopView, flow: FlowView, crashes: CrashView, approvals: ApprovalView, chats: ChatView, network: NetworkView, series: SeriesView, run: StoryView };
+const LABELS = { tree: 'Agents', agents: 'Agents', top: 'Busiest', flow: 'Messages', network: 'Network', series: 'Series', run: 'Story' };
 const SAID_EVERY = 4_000; // milliseconds between two announcements
 const SPARKS = 60;
 
@@ -12,6 +14,8 @@ class Page {
     this.views = new Map();
     this.shown = null;
     this.started = null;
+    this.runs = null; // of a page that watches runs
+    this.ofRun = null;
     this.lives = null;
     this.sparks = [];
     this.wire = new Wire({ link: (state) => this.linked(state), hello: (hello) => this.greeted(hello), login: (session) => this.login(session), tick: () => {} });
@@ -67,12 +71,12 @@ class Page {
 
   offline() {
     const left = Math.max(0, Math.ceil((this.wire.due - Date.now()) / 1000));
-    this.notice.replaceChildren(h('strong', {}, 'The node does not answer.'), ` What is shown is as it was. ${left ? `Trying again in ${left} s. ` : 'Trying again… '}`, button('Try now', () => this.wire.connect()));
+    this.notice.replaceChildren(h('strong', {}, this.runs ? 'The command that runs it does not answer: it may have ended.' : 'The node does not answer.'), ` What is shown is as it was. ${left ? `Trying again in ${left} s. ` : 'Trying again… '}`, button('Try now', () => this.wire.connect()));
   }
 
   greeted(hello) {
     if (this.isOther(hello.software)) return;
-    if (this.form) { this.form = null; this.main.replaceChildren(this.view, this.panel.element); this.tabs.hidden = false; }
+    if (this.form) { this.form = null; this.main.replaceChildren(...(this.runs ? [this.runs.aside] : []), this.view, this.panel.element); this.tabs.hidden = false; }
     if (this.started !== null && hello.started !== this.started) {
       this.rates.clear();
       this.lives = null;
@@ -80,17 +84,40 @@ class Page {
     }
     this.started = hello.started;
     this.hello = hello;
-    const place = hello.node.replace(/^\w+:\/\//, '');
-    put(this.title, place);
-    document.title = `${place} · lmos-actors`;
+    if (hello.kind === 'runs') this.ofRuns();
+    this.named(hello.node.replace(/^\w+:\/\//, ''));
     this.who.hidden = !hello.viewer;
     this.who.replaceChildren(h('bdi', {}, hello.viewer), ' ', h('span', { class: 'quiet' }, hello.rights.includes('operate') ? '' : hello.rights.includes('inspect') ? 'may look' : ''), ' ', button('Log out', () => this.logOut()));
     this.second();
-    if (hello.views.includes('tree')) this.wire.look('sums', 'tree', { open: [], from: 0, rows: 1 }, (state) => this.summed(state));
+    if (this.runs) this.runs.begin();
+    else if (hello.views.includes('tree')) this.wire.look('sums', 'tree', { open: [], from: 0, rows: 1 }, (state) => this.summed(state));
     this.show(true);
     if (this.panel.path !== null) this.panel.begin();
     document.documentElement.dataset.ready = 'yes';
   }
+
+  named(name, part = '') {
+    this.title.replaceChildren(isolated(name), part ? h('span', { class: 'quiet' }, ' ', isolated(part)) : '');
+    document.title = `${name}${part ? ` ${part}` : ''} · lmos-actors`;
+  }
+
+  // This page watches runs, and no node.
+  ofRuns() {
+    if (this.runs) return;
+    this.runs = new Runs(this);
+    isVirtual = true;
+    this.element.classList.add('watching');
+    this.tabs.setAttribute('aria-label', 'Views of this run');
+    this.notice.after(this.runs.bar);
+    this.view.before(this.runs.aside);
+    addEventListener('keydown', (event) => this.runs.key(event));
+    drawAll();
+  }
+
+  // The clock that rates are over: virtual time, where runs are watched.
+  time() { return this.runs ? this.runs.now() : this.wire.time; }
+
+  now() { return this.runs ? this.runs.now() : this.wire.now(); }
 
   // A page of another version than the node is loaded again, once; if that does not help, it says so.
   isOther(software) {
@@ -143,8 +170,8 @@ class Page {
   }
 
   tiles() {
-    const { below } = this, rate = this.rates.of('the whole node', this.wire.now());
-    const all = [['Agents', below.agents.toLocaleString('en')], ['Handled a second', rate === null ? '–' : short(rate)], ['Waiting', short(below.waiting), below.waiting ? 'some' : ''], ['Restarts', short(below.restarts)], ['Down', short(below.down), below.down ? 'bad' : '']];
+    const { below } = this, rate = this.runs ? null : this.rates.of('the whole node', this.wire.now());
+    const all = this.runs ? this.runs.tiles() : [['Agents', below.agents.toLocaleString('en')], ['Handled a second', rate === null ? '–' : short(rate)], ['Waiting', short(below.waiting), below.waiting ? 'some' : ''], ['Restarts', short(below.restarts)], ['Down', short(below.down), below.down ? 'bad' : '']];
     if (this.totals.children.length !== all.length) this.totals.replaceChildren(...all.map(([word]) => h('div', {}, h('dt', {}, word), h('dd', {}, ''))));
     all.forEach(([, text, style], n) => { const dd = this.totals.children[n].lastChild; put(dd, text); dd.className = style || ''; });
   }
@@ -152,14 +179,28 @@ class Page {
   second() {
     if (this.lost && !this.notice.hidden) this.offline();
     if (!this.hello) return;
+    if (this.runs) { this.secondOfRuns(); return; }
     const lives = Date.now() / 1000 - this.hello.started;
     put(this.about, `${this.hello.software} · up ${seconds(Math.max(0, Math.round(lives < 60 ? lives : lives - lives % 60)))}`);
     if (!this.below || this.lost) return;
     this.tiles();
-    this.sparks.push(this.rates.of('the whole node', this.wire.now()) || 0);
+    this.sparked(this.rates.of('the whole node', this.wire.now()) || 0);
+  }
+
+  secondOfRuns() {
+    const grown = this.runs.second();
+    put(this.about, `${this.hello.software}${grown === null ? '' : ` · ${short(grown)} log records a second`}`);
+    if (grown === null || this.lost) return;
+    this.tiles();
+    this.sparked(grown);
+  }
+
+  // The little curve of the last minute.
+  sparked(value) {
+    this.sparks.push(value);
     if (this.sparks.length > SPARKS) this.sparks.shift();
     const most = Math.max(...this.sparks, 1), left = SPARKS - this.sparks.length;
-    const points = this.sparks.map((value, n) => `${left + n} ${(22 - 20 * value / most).toFixed(1)}`).join('L');
+    const points = this.sparks.map((one, n) => `${left + n} ${(22 - 20 * one / most).toFixed(1)}`).join('L');
     this.spark.firstChild.setAttribute('d', this.sparks.length > 1 ? `M${left} 24L${points}L${SPARKS - 1} 24Z` : '');
     this.spark.lastChild.setAttribute('d', this.sparks.length > 1 ? `M${points}` : '');
   }
@@ -168,19 +209,21 @@ class Page {
 
   where() {
     const words = new URLSearchParams(location.hash.slice(1)), names = this.names(), view = words.get('view');
-    return { view: names.includes(view) ? view : names.find((name) => STARTS.includes(name)), agent: words.get('agent') };
+    return { view: names.includes(view) ? view : names.find((name) => STARTS.includes(name)), agent: words.get('agent'), run: words.get('run') };
   }
 
   names() {
     const views = this.hello ? this.hello.views : [];
+    if (this.runs) return OF_RUNS.filter((name) => views.includes(name));
     const known = Object.keys(NAMES), rank = (name) => (known.includes(name) ? known.indexOf(name) : known.length);
     return [...['tree', 'agents', 'top', 'flow'].filter((name) => views.includes(name)), ...views.filter((name) => !APART.has(name)).sort((one, other) => rank(one) - rank(other))];
   }
 
   go(change) {
-    const { view, agent } = { ...this.where(), ...change }, words = new URLSearchParams();
+    const { view, agent, run } = { ...this.where(), ...change }, words = new URLSearchParams();
     words.set('view', view);
     if (agent !== null && agent !== undefined) words.set('agent', agent);
+    if (run !== null && run !== undefined) words.set('run', run);
     if (location.hash.slice(1) !== words.toString()) history.pushState(null, '', `#${words}`);
     this.show();
   }
@@ -192,7 +235,8 @@ class Page {
 
   show(again = false) {
     if (!this.hello) return;
-    const { view, agent } = this.where();
+    const { view, agent, run } = this.where();
+    if (this.runs && run !== this.ofRun) { this.ofRun = run; this.runs.begin(); again = true; if (this.panel.path !== null) this.panel.begin(); }
     this.drawTabs(view);
     this.chosen = view;
     if (again || this.shown !== view) {
@@ -213,7 +257,7 @@ class Page {
     const names = this.names();
     if (this.tabs.dataset.names !== names.join()) {
       this.tabs.dataset.names = names.join();
-      this.tabs.replaceChildren(...names.map((name) => button({ tree: 'Agents', agents: 'Agents', top: 'Busiest', flow: 'Messages' }[name] || NAMES[name] || words(name), () => this.go({ view: name }), { role: 'tab', id: `tab-${name}`, 'aria-controls': 'view' })));
+      this.tabs.replaceChildren(...names.map((name) => button(LABELS[name] || NAMES[name] || words(name), () => this.go({ view: name }), { role: 'tab', id: `tab-${name}`, 'aria-controls': 'view' })));
     }
     names.forEach((name, n) => {
       this.tabs.children[n].setAttribute('aria-selected', String(name === chosen));

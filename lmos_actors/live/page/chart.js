@@ -94,7 +94,7 @@ function nearest(times, time) {
 
 // A time at an axis, which does not leave the picture at its right end.
 function tick(time, x, y, width) {
-  return svg('text', { x: Math.min(x, width - 4), y, class: x > width - 30 ? 'tick end' : 'tick' }, seconds(time));
+  return svg('text', { x: Math.min(Math.max(x, 1), width - 4), y, class: x > width - 30 ? 'tick end' : x < 12 ? 'tick start' : 'tick' }, seconds(time));
 }
 
 // What a fault has struck: agents, or nodes, those that were restarted with what is on them.

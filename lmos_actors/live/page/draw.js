@@ -9,6 +9,7 @@ const LONG = new Set(['stack', 'text', 'report', 'log', 'input', 'output', 'valu
 const DEEPEST = 6, MOST_TEXT = 20_000, FOLDED = 120;
 
 let nodeNow = () => 0; // the clock of the node, see Wire
+let isVirtual = false; // all times are seconds since a run began
 
 const words = (name) => { const text = String(name).replaceAll('_', ' '); return text.charAt(0).toUpperCase() + text.slice(1); };
 
@@ -27,6 +28,7 @@ function drawValue(name, value, open, depth = 0) {
 }
 
 function drawNumber(name, value) {
+  if (isVirtual && (BEGUN.has(name) || DUE.has(name) || TIMES.has(name))) return seconds(Number(value.toFixed(6)));
   if (BEGUN.has(name) && value < 1e9) return seconds(round(Math.max(0, nodeNow() - value)));
   if (DUE.has(name) && value < 1e9) return value > nodeNow() ? seconds(round(value - nodeNow())) : 'now';
   if (TIMES.has(name) && value > 1e9) return h('time', { datetime: new Date(value * 1000).toISOString(), title: new Date(value * 1000).toLocaleString('en') }, clock(value));

@@ -34,6 +34,9 @@ class FlowView {
     this.held.clear();
   }
 
+  // Another run: its records have numbers of their own.
+  anew() { this.held.clear(); this.side.hidden = true; this.split.classList.remove('open'); }
+
   begin() {
     const args = { paths: [this.path.value.trim()], records: 200 }, trace = this.trace.value.trim(), action = this.action.value.trim();
     if (/^\d{1,15}$/.test(trace)) args.trace = Number(trace);

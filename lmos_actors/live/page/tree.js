@@ -40,7 +40,7 @@ function writeRow(page, line, row, path, flat) {
   put(line.state, down && !agent ? `${down.toLocaleString('en')} down` : row.status);
   const sum = (own, under) => (own || 0) + (under || 0), isKnown = agent || below;
   const counts = { waiting: sum(row.waiting, below && below.waiting), handled: sum(row.handled, below && below.handled), again: sum(agent ? row.life - 1 : 0, below && below.restarts) };
-  const known = page.rates.of(path, page.wire.now()), speed = known === null && row.speed !== undefined ? row.speed : known;
+  const known = page.rates.of(path, page.now()), speed = known === null && row.speed !== undefined ? row.speed : known;
   put(waiting, isKnown ? short(counts.waiting) : '…');
   put(rate, isKnown && speed !== null ? short(speed) : '');
   put(handled, isKnown ? short(counts.handled) : '…');
@@ -66,7 +66,7 @@ function flash(line, path, lives) {
 function noteRates(page, state) {
   for (const path of state.order || []) {
     const row = state.rows[path];
-    if (row && (row.handled !== undefined || row.below)) page.rates.note(path, (row.handled || 0) + (row.below ? row.below.handled : 0), page.wire.time);
+    if (row && (row.handled !== undefined || row.below)) page.rates.note(path, (row.handled || 0) + (row.below ? row.below.handled : 0), page.time());
   }
 }
 

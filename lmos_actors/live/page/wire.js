@@ -26,7 +26,7 @@ const isState = (value) => typeof value === 'object' && value !== null && !Array
 // `login(session, words)` where somebody has to log in, `tick()` after changes.
 class Wire {
   constructor(on) {
-    Object.assign(this, { on, looks: new Map(), doing: new Map(), socket: null, hello: null, wait: FIRST_WAIT, due: 0, timer: null, unread: 0, time: 0, at: 0, turn: 0 });
+    Object.assign(this, { on, looks: new Map(), doing: new Map(), socket: null, hello: null, wait: FIRST_WAIT, due: 0, timer: null, unread: 0, time: 0, at: 0, turn: 0, common: {} });
     document.addEventListener('visibilitychange', () => this.seen());
     addEventListener('online', () => { if (this.timer) this.connect(); });
   }
@@ -36,13 +36,14 @@ class Wire {
 
   // ---- views
 
-  // Opens a view under an id, or gives it other arguments; `draw(state, changed)` is called with each change.
+  // Opens a view under an id, or gives it other arguments; `draw(state, changed)` is called with each change. `common`
+  // are arguments of all views, such as the run that they are of.
   look(id, view, args, draw, refused) {
     const known = this.looks.get(id);
     const same = known && known.view === view;
     this.looks.set(id, { view, args, draw, refused, state: same ? known.state : Object.create(null) });
     if (known && !same) this.send({ type: 'leave', id });
-    this.send({ type: 'look', id, view, arguments: args });
+    this.send({ type: 'look', id, view, arguments: { ...args, ...this.common } });
   }
 
   leave(id) {
