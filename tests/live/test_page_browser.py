@@ -479,7 +479,7 @@ async def test_an_approval_is_given_by_who_may(address: str, monkeypatch: pytest
 async def test_who_may_not_look_is_told_so(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
     async with guarded(monkeypatch) as node:
         await log_in(page, node, "carol", "Token", expected="")
-        await page.until("document.querySelector('.login').textContent.includes('carol may not look')")
+        await page.until("document.querySelector('.login').textContent.includes('carol may look at nothing')")
         assert await page.run(f"{ROWS}.length") == 0
         await page.click(".login button")
         await page.until("document.querySelector('#login-token') !== null")
