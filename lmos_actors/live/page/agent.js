@@ -27,15 +27,23 @@ function takes(input) {
   return Object.entries(input.properties).map(([name, one]) => `${name}${needed.has(name) ? '' : '?'}: ${schemaWords(one)}`).join(', ');
 }
 
+// The bounds of a number, as one reads them: 1 to 5, above 0.
+function bounds({ minimum, maximum, exclusiveMinimum, exclusiveMaximum }) {
+  if (minimum !== undefined && maximum !== undefined) return ` ${minimum} to ${maximum}`;
+  const words = [['from', minimum], ['above', exclusiveMinimum], ['to', maximum], ['below', exclusiveMaximum]];
+  return words.filter(([, one]) => one !== undefined).map(([word, one]) => ` ${word} ${one}`).join('');
+}
+
 function schemaWords(schema, depth = 0) {
   if (!schema || typeof schema !== 'object') return 'anything';
   if (schema.const !== undefined) return JSON.stringify(schema.const);
   if (Array.isArray(schema.enum)) return schema.enum.slice(0, 8).map((one) => JSON.stringify(one)).join(' | ');
   const any = schema.oneOf || schema.anyOf;
   if (Array.isArray(any) && depth < 4) return any.map((one) => schemaWords(one, depth + 1)).join(' | ');
-  if (schema.type === 'array') return depth < 4 && isState(schema.items) ? `[${schemaWords(schema.items, depth + 1)}]` : 'array';
+  if (schema.type === 'array') return depth < 4 && schema.items ? `[${[schema.items].flat().map((one) => schemaWords(one, depth + 1)).join(', ')}]` : 'array';
   if (schema.type === 'object') return depth < 3 && schema.properties ? `{${takes(schema)}}` : 'object';
-  return schema.type || schema.title || 'anything';
+  if (schema.contentEncoding === 'base64') return 'bytes as base64';
+  return schema.format || `${schema.type || schema.title || 'anything'}${bounds(schema)}`;
 }
 
 class Panel {
@@ -83,7 +91,7 @@ class Panel {
     } else {
       wire.leave('agent');
       if (row) this.sections.draw(plainRow(row), plainRow(row));
-      else this.say('There is no agent at this path in sight.');
+      else this.say('What is inside it is not shown to you.');
     }
   }
 

@@ -225,11 +225,9 @@ class ChatView {
     this.picker.value = '';
     if (!file) return;
     if (file.size > MOST_FILE) { this.tell(`${file.name} has ${bytes(file.size)}: ${bytes(MOST_FILE)} at most.`, 'bad'); return; }
-    const read = new Uint8Array(await file.arrayBuffer());
-    let text = '';
-    for (let at = 0; at < read.length; at += 8192) text += String.fromCharCode(...read.subarray(at, at + 8192));
+    const read = await file.arrayBuffer();
     const mime = file.type || 'application/octet-stream', kind = mime.split('/')[0];
-    this.file = { type: ['image', 'audio', 'video'].includes(kind) ? kind : 'file', media: { mime_type: mime, data: btoa(text), filename: file.name } };
+    this.file = { type: ['image', 'audio', 'video'].includes(kind) ? kind : 'file', media: { mime_type: mime, data: asBase64(read), filename: file.name } };
     this.clip.textContent = `Remove ${cut(file.name, 30)}`;
   }
 

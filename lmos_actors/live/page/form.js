@@ -11,12 +11,14 @@ function withoutNull(schema) {
   if (!Array.isArray(any)) return [isState(schema) ? schema : {}, false];
   const others = any.filter((one) => one.type !== 'null');
   if (others.length === any.length) return [schema, false];
-  return [others.length === 1 ? { ...others[0], default: schema.default } : { oneOf: others }, true];
+  return [others.length === 1 ? { ...others[0], default: schema.default } : { oneOf: others, default: schema.default }, true];
 }
 
 function fieldFor(name, whole, isNeeded) {
   const [schema, takesNull] = withoutNull(whole), id = `field-${++fieldCount}`;
-  const made = inputFor(schema, isNeeded && !takesNull, id);
+  const made = inputFor(schema, isNeeded, id);
+  // what is left out is null already where that is the default
+  const none = takesNull && (isNeeded || (schema.default !== undefined && schema.default !== null)) ? nullBox(made.input, name, isNeeded) : null;
   const problem = h('p', { class: 'problem', id: `${id}-problem`, hidden: true });
   made.input.setAttribute('aria-describedby', `${id}-problem`);
   const told = (text) => {
@@ -25,17 +27,38 @@ function fieldFor(name, whole, isNeeded) {
     if (text) made.input.setAttribute('aria-invalid', 'true'); else made.input.removeAttribute('aria-invalid');
   };
   const read = () => {
-    let text = '';
-    try { text = made.read(); } catch (wrong) { told(wrong.message); throw new Error(`${name}: ${wrong.message}`); }
+    let text = 'null';
+    if (!none || !none.checked) try { text = made.read(); } catch (wrong) { told(wrong.message); throw new Error(`${name}: ${wrong.message}`); }
     told('');
-    return text === '' && isNeeded && takesNull ? 'null' : text;
+    return text;
   };
   made.input.addEventListener('change', () => { try { read(); } catch (wrong) { /* it is shown */ } });
   const about = whole.description || schema.description || '';
-  const element = h('div', { class: 'field-row' }, h('label', { for: id }, h('code', {}, isolated(name)), h('span', { class: 'quiet' }, ` ${cut(schemaWords(schema), 80)}${isNeeded ? '' : ', optional'}`)),
-    made.input, about && !about.startsWith(OWN_WORDS) ? h('p', { class: 'quiet' }, isolated(about)) : null, problem);
+  const element = h('div', { class: 'field-row' }, h('label', { for: id }, h('code', {}, isolated(name)), h('span', { class: 'quiet' }, ` ${cut(schemaWords(whole), 80)}${isNeeded ? '' : ', optional'}`)),
+    made.input, none || made.extra ? h('p', { class: 'tools' }, made.extra, none ? h('label', { class: 'quiet' }, none, ' null') : null) : null, about && !about.startsWith(OWN_WORDS) ? h('p', { class: 'quiet' }, isolated(about)) : null, problem);
   return { name, element, read, input: made.input };
 }
+
+// The box that says null for a field, until something is written into it.
+function nullBox(input, name, checked) {
+  const box = h('input', { type: 'checkbox', checked, 'aria-label': `${name} is null`, onchange: () => { if (box.checked) input.value = ''; input.dispatchEvent(new Event('change')); } });
+  input.addEventListener('input', () => { box.checked = false; });
+  return box;
+}
+
+// A button that puts a file into a field, as base64.
+function fileButton(input) {
+  const picker = h('input', { type: 'file', class: 'unseen', tabindex: '-1', 'aria-hidden': 'true', onchange: async () => {
+    const [file] = picker.files;
+    picker.value = '';
+    if (!file) return;
+    input.value = asBase64(await file.arrayBuffer());
+    for (const kind of ['input', 'change']) input.dispatchEvent(new Event(kind, { bubbles: true }));
+  } });
+  return [button('File…', () => picker.click(), { class: 'copy' }), picker];
+}
+
+const LOOKS = { 'date-time': '2026-11-28T12:00:00Z', date: '2026-11-28', time: '12:00:00', duration: 'PT1H', uuid: '123e4567-e89b-42d3-a456-426614174000', decimal: '1.50' };
 
 function inputFor(schema, isNeeded, id) {
   const otherwise = schema.default === undefined || schema.default === null ? '' : JSON.stringify(schema.default);
@@ -50,8 +73,9 @@ function inputFor(schema, isNeeded, id) {
     return { input, read: () => asNumber(input.value.trim(), schema, isNeeded) };
   }
   if (schema.type === 'string') {
-    const input = h('textarea', { id, rows: '1', autocomplete: 'off', spellcheck: 'false', placeholder: typeof schema.default === 'string' ? schema.default : '' });
-    return { input, read: () => (input.value === '' && !isNeeded ? '' : JSON.stringify(input.value)) };
+    const isBinary = schema.contentEncoding === 'base64';
+    const input = h('textarea', { id, rows: '1', autocomplete: 'off', spellcheck: 'false', placeholder: typeof schema.default === 'string' ? schema.default : LOOKS[schema.format] || (isBinary ? 'base64' : '') });
+    return { input, extra: isBinary ? fileButton(input) : null, read: () => (input.value === '' && !isNeeded ? '' : asText(input.value, schema)) };
   }
   const input = h('textarea', { id, rows: '2', class: 'json', autocomplete: 'off', spellcheck: 'false', placeholder: otherwise || cut(sketch(schema), 300) });
   return { input, read: () => asJson(input.value.trim(), schema, isNeeded) };
@@ -62,9 +86,20 @@ function asNumber(text, schema, isNeeded) {
   if (text === '') { if (isNeeded) throw new Error('a number is needed'); return ''; }
   if (!NUMBER.test(text)) throw new Error('this is no number');
   if (schema.type === 'integer' && !/^-?\d+(\.0+)?$/.test(text)) throw new Error('a whole number is needed');
-  if (schema.minimum !== undefined && Number(text) < schema.minimum) throw new Error(`${schema.minimum} at least`);
-  if (schema.maximum !== undefined && Number(text) > schema.maximum) throw new Error(`${schema.maximum} at most`);
+  const value = Number(text);
+  if (schema.minimum !== undefined && value < schema.minimum) throw new Error(`${schema.minimum} at least`);
+  if (schema.maximum !== undefined && value > schema.maximum) throw new Error(`${schema.maximum} at most`);
+  if (schema.exclusiveMinimum !== undefined && value <= schema.exclusiveMinimum) throw new Error(`more than ${schema.exclusiveMinimum}`);
+  if (schema.exclusiveMaximum !== undefined && value >= schema.exclusiveMaximum) throw new Error(`less than ${schema.exclusiveMaximum}`);
   return text;
+}
+
+function asText(text, schema) {
+  const length = [...text].length; // as JSON Schema counts, whatever a sign takes here
+  if (schema.minLength !== undefined && length < schema.minLength) throw new Error(`${many(schema.minLength, 'character')} at least`);
+  if (schema.maxLength !== undefined && length > schema.maxLength) throw new Error(`${many(schema.maxLength, 'character')} at most`);
+  if (schema.contentEncoding === 'base64' && !(/^[A-Za-z0-9+/]*={0,2}$/.test(text) && text.length % 4 === 0)) throw new Error('this is not base64');
+  return JSON.stringify(text);
 }
 
 function asJson(text, schema, isNeeded) {
@@ -72,6 +107,8 @@ function asJson(text, schema, isNeeded) {
   let value;
   try { value = JSON.parse(text); } catch (wrong) { throw new Error(`this is not JSON: ${wrong.message}`); }
   if (schema.type === 'array' && !Array.isArray(value)) throw new Error('a list is needed, such as [1, 2]');
+  if (Array.isArray(value) && schema.minItems !== undefined && value.length < schema.minItems) throw new Error(`${many(schema.minItems, 'item')} at least`);
+  if (Array.isArray(value) && schema.maxItems !== undefined && value.length > schema.maxItems) throw new Error(`${many(schema.maxItems, 'item')} at most`);
   if (schema.type === 'object' && !isState(value)) throw new Error('an object is needed, such as {"name": "value"}');
   const missing = isState(value) ? (schema.required || []).filter((name) => !Object.hasOwn(value, name)) : [];
   if (missing.length) throw new Error(`${missing.join(', ')} is missing`);
@@ -82,20 +119,23 @@ function asJson(text, schema, isNeeded) {
 function sketch(schema, depth = 0) {
   if (!isState(schema) || depth > 3) return '…';
   if (schema.default !== undefined && schema.default !== null) return JSON.stringify(schema.default);
+  if (schema.const !== undefined) return JSON.stringify(schema.const);
+  if (Array.isArray(schema.enum) && schema.enum.length) return JSON.stringify(schema.enum[0]);
   const any = schema.oneOf || schema.anyOf;
   if (Array.isArray(any) && any.length) return sketch(any[0], depth + 1);
-  if (schema.type === 'array') return `[${isState(schema.items) ? sketch(schema.items, depth + 1) : '…'}]`;
+  if (schema.type === 'array') return `[${[schema.items].flat().map((one) => sketch(one, depth + 1)).join(', ')}]`;
+  if (schema.type === 'object' && !schema.properties && isState(schema.additionalProperties)) return `{"…": ${sketch(schema.additionalProperties, depth + 1)}}`;
   if (schema.type === 'object') return `{${Object.entries(schema.properties || {}).map(([name, one]) => `${JSON.stringify(name)}: ${sketch(one, depth + 1)}`).join(', ')}}`;
   return { string: '"…"', integer: '0', number: '0.5', boolean: 'true', null: 'null' }[schema.type] || '…';
 }
 
 // The fields of the input of an action, or of one value.
 class Fields {
-  constructor(schema, single = 'input') {
-    const isObject = isState(schema) && isState(schema.properties);
+  constructor(schema, single = null) {
+    const isObject = isState(schema) && isState(schema.properties) && single === null;
     const needed = new Set((isObject && schema.required) || []);
     this.single = isState(schema) && !isObject;
-    this.all = isObject ? Object.entries(schema.properties).map(([name, one]) => fieldFor(name, one, needed.has(name))) : this.single ? [fieldFor(single, schema, true)] : [];
+    this.all = isObject ? Object.entries(schema.properties).map(([name, one]) => fieldFor(name, one, needed.has(name))) : this.single ? [fieldFor(single || 'input', schema, true)] : [];
     this.element = h('div', { class: 'form-fields' }, this.all.map((field) => field.element));
   }
 
@@ -122,7 +162,8 @@ class Fields {
 
 const quoted = (text) => `'${text.replaceAll("'", "'\\''")}'`;
 
-const asPython = (text) => text.replace(/"(?:[^"\\]|\\.)*"|true|false|null/g, (part) => ({ true: 'True', false: 'False', null: 'None' })[part] || part);
+// Python reads some escapes of JSON otherwise, such as those of two halves of a sign: strings are written anew.
+const asPython = (text) => text.replace(/"(?:[^"\\]|\\.)*"|true|false|null/g, (part) => ({ true: 'True', false: 'False', null: 'None' })[part] || JSON.stringify(JSON.parse(part)));
 
 const fullAddress = (address) => { const url = new URL(address, document.baseURI); url.hash = ''; url.search = ''; return url.href; };
 

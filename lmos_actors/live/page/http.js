@@ -76,6 +76,13 @@ async function followed(name, action, answer, signal, progress) {
   }
 }
 
+function asBase64(buffer) {
+  const read = new Uint8Array(buffer);
+  let text = '';
+  for (let at = 0; at < read.length; at += 8192) text += String.fromCharCode(...read.subarray(at, at + 8192));
+  return btoa(text);
+}
+
 // A member of a JSON object as it stands there, since numbers may have more digits than a browser holds; '' without.
 function memberOf(text, name) {
   const part = /"(?:[^"\\]|\\.)*"|[{}[\],:]/g;

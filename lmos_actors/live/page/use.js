@@ -130,7 +130,7 @@ class PropertyRow {
     const address = () => addressOf(part.name, 'properties', name);
     this.value = h('code', { class: 'value' }, '');
     this.told = h('span', { class: 'bad', role: 'status' });
-    const fields = writes ? new Fields({ ...schema, properties: undefined }, name) : null;
+    const fields = writes ? new Fields(schema, name) : null;
     const read = async () => { put(this.told, ''); try { this.came(await (await asks('GET', address())).text()); } catch (problem) { put(this.told, problem.message); } };
     const write = async () => {
       put(this.told, '');
