@@ -183,14 +183,14 @@ class _Story:
             return
         answer = request if speaks != "relay" else self._answer(request) or request
         if answer.end is not None and not request.is_cancelled and answer.end <= coming:
-            self._now = max(self._now, answer.end) if self._takes_time(step) else self._now
+            self._now = max(self._now, request.at + _replayed_seconds(answer, step))
             self.steps += self._expected(request, step)
-        elif self._takes_time(step) and "take" not in step:
+        elif self._is_awaited(step) and "take" not in step:
             step["wait"] = False
             self._later += self._expected(request, step)
 
     @staticmethod
-    def _takes_time(step: dict[str, Any]) -> bool:
+    def _is_awaited(step: dict[str, Any]) -> bool:
         return step["do"] != "say" or step.get("type") in (QUESTION, *ACKNOWLEDGEMENTS)
 
     def _of_lmos(self, request: LoggedRequest) -> dict[str, Any] | None:
@@ -354,6 +354,18 @@ class _Story:
             sender = self._name(event.agent, "relay")
             match = {"$.sender": sender} | ({} if event.name == UNTYPED else {"$.type": event.name})
             yield {"do": "expect", "that": "heard", "equals": _escaped(event.value), "match": match}
+
+
+def _replayed_seconds(answer: LoggedRequest, step: dict[str, Any]) -> float:
+    """Return how much virtual time passes while a replay repeats an answer.
+
+    It is none for properties, which are read and written within a turn, for what is said without waiting for
+    an answer, and for the hub, which is one of the run.
+    """
+    is_asked = step["do"] in ("invoke", "stream") or step.get("type") == QUESTION
+    if not is_asked or answer.end is None or answer.begun is None:
+        return 0.0
+    return answer.end - answer.begun
 
 
 def _error(request: LoggedRequest) -> dict[str, Any]:

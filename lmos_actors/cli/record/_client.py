@@ -139,6 +139,7 @@ class Client:
             raise
         try:
             server = _Server(stream)
+            parts = self._parts_at_hand(record)
             await server.send(
                 h11.Request(
                     method=request.method,
@@ -147,7 +148,7 @@ class Client:
                 )
             )
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._pass_body, server, record, nursery.cancel_scope)
+                nursery.start_soon(self._pass_body, parts, server, record, nursery.cancel_scope)
                 try:
                     await self._pass_answer(server, request, record)
                 except (Refused, h11.LocalProtocolError, *GONE) as error:
@@ -160,21 +161,33 @@ class Client:
             with trio.CancelScope(shield=True):
                 await trio.aclose_forcefully(stream)
 
-    async def _pass_body(self, server: _Server, record: WebExchange, scope: trio.CancelScope) -> None:
+    def _parts_at_hand(self, record: WebExchange) -> list[h11.Event]:
+        """Return the parts of the request's body that have come already, and take note of them.
+
+        All are noted before the first is passed on: a server may answer at the last of the bytes, and an
+        answer is recorded behind its request. Raises h11.RemoteProtocolError for a client that has left.
+        """
+        parts: list[h11.Event] = []
+        while isinstance(part := self._http.next_event(), (h11.Data, h11.EndOfMessage)):
+            parts.append(part)
+            if isinstance(part, h11.EndOfMessage):
+                record.asked()
+                break
+            record.add_input(bytes(part.data))
+        return parts
+
+    async def _pass_body(
+        self, parts: list[h11.Event], server: _Server, record: WebExchange, scope: trio.CancelScope
+    ) -> None:
         """Pass on the body of a request; a client that leaves afterwards ends the exchange."""
         try:
             while True:
-                event = await self._event()
-                if isinstance(event, h11.Data):
-                    record.add_input(bytes(event.data))
-                    await server.send(event)
-                elif isinstance(event, h11.EndOfMessage):
-                    record.asked()
-                    await server.send(event)
+                for part in parts:
+                    await server.send(part)
+                if parts and isinstance(parts[-1], h11.EndOfMessage):
                     break
-                else:
-                    scope.cancel("the client has left")
-                    return
+                self._http.receive_data(bytes(await self._stream.receive_some(CHUNK)))
+                parts = self._parts_at_hand(record)
             if not self._http.trailing_data[0]:
                 data = await self._stream.receive_some(CHUNK)
                 if not data:
@@ -210,6 +223,7 @@ class Client:
             event = await server.event()
             if not isinstance(event, h11.Data):
                 target = request.target.decode("latin-1")
+                record.is_whole = isinstance(event, h11.EndOfMessage)
                 record.add_output(body)
                 rewritten = self._passage.keep_answer(target, body)
                 headers = self._passage.backward(head.headers, length=rewritten == body)

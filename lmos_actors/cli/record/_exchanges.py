@@ -23,8 +23,9 @@ MISSING: Final[Any] = object()
 class LoggedRequest:
     """A request: what was asked, and what became of it.
 
-    `end` is the instant of the answer or of its being cancelled, None if there is neither. `error` is the
-    text of an error. `more` are the members that only recordings have.
+    `at` is the instant at which it was sent, `begun` that at which the agent has begun with it, None if it
+    has not. `end` is the instant of the answer or of its being cancelled, None if there is neither. `error`
+    is the text of an error. `more` are the members that only recordings have.
     """
 
     number: int
@@ -35,6 +36,7 @@ class LoggedRequest:
     at: float
     more: dict[str, Any]
     items: list[Any] = attrs.Factory(list[Any])
+    begun: float | None = None
     end: float | None = None
     value: Any = None
     error: str | None = None
@@ -101,7 +103,9 @@ def _take(
 
 
 def _go_on(request: LoggedRequest, kind: str, data: dict[str, Any], now: float) -> None:
-    if kind == "item":
+    if kind == "delivered":
+        request.begun = now
+    elif kind == "item":
         request.items.append(data.get("value"))
     elif kind == "cancelled":
         request.end, request.is_cancelled = now, True

@@ -102,9 +102,11 @@ class WebExchange:
         if self._stream is not None:
             self._stream.feed(data)
             return
-        is_json = self._kind == "application/json" or self._kind.endswith("+json")
-        is_read = self._number is not None or bool(self._runs)
-        self._answer = _grown(self._answer, data, keep=is_read and is_json)
+        is_asked = self._operation is not None and self._operation.op in VERBS
+        if self._kind == "application/json" or self._kind.endswith("+json"):
+            self._answer = _grown(self._answer, data, keep=is_asked or bool(self._runs))
+        elif data:
+            self._answer = None
 
     def end(self, *, has_left: bool) -> None:
         """Take note that the exchange is over; `has_left`: if the answer is not whole, it is by the client.
@@ -128,7 +130,9 @@ class WebExchange:
                 self._transcript.cancelled(run.thing.name, run.action, run.number)
             return
         value = self._value()
-        if value is not MISSING and self._method == "GET":
+        if value is MISSING:
+            self._transcript.unread += self.is_whole  # else it is counted as cut
+        elif self._method == "GET":
             run = self._memory.named(value) or (self._runs[0] if len(self._runs) == 1 else None)
             if run is not None:
                 take_status(self._transcript, run, value)
@@ -141,28 +145,28 @@ class WebExchange:
             self._transcript,
         )
         value = self._value()
-        if value is MISSING:
-            return
-        if status in (200, 204):
+        if status >= 400:
+            write_failure(transcript, thing, name, number, {"status": status, **mapped(value)})
+        elif status in (200, 204) and verb == "write":
+            transcript.answered(thing.name, name, number, None)
+        elif value is MISSING:
+            transcript.unread += self.is_whole  # else it is counted as cut
+        elif status in (200, 204):
             schema = thing.output_of(name) if verb == "invoke" else thing.property_of(name)
-            shown = None if verb == "write" else transcript.redaction.described(value, schema)
-            transcript.answered(thing.name, name, number, shown)
+            transcript.answered(thing.name, name, number, transcript.redaction.described(value, schema))
         elif status in (201, 202) and verb == "invoke":
             run = Run(number, thing, name)
             href = mapped(value).get("href")
             self._memory.keep(run, self._location or (href if isinstance(href, str) else ""))
             take_status(transcript, run, value)
-        elif status >= 400:
-            write_failure(transcript, thing, name, number, {"status": status, **mapped(value)})
 
     def _value(self) -> Any:
-        """Return the value of the answer, None without one, MISSING for one that cannot be read."""
-        if self._answer is None:
+        """Return the value of the answer, None without one, MISSING for one that cannot be read or is cut."""
+        if self._answer is None or not self.is_whole:
             return MISSING
         try:
             return msgspec.json.decode(bytes(self._answer)) if self._answer else None
         except (msgspec.MsgspecError, UnicodeError, RecursionError):
-            self._transcript.unread += 1
             return MISSING
 
 
