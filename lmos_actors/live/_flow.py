@@ -191,7 +191,7 @@ class Flow:
         if found is None:
             if len(self._covered) > MOST_NUMBERS:
                 self._covered.clear()
-            found = self._covered[path] = _is_below(path, self._wanted)
+            found = self._covered[path] = is_below(path, self._wanted)
         return found
 
     # ---- records; see `Instrument`
@@ -308,7 +308,7 @@ class FlowView:
 
     def _wants(self, record: State) -> bool:
         wanted = self._arguments
-        if not (_is_below(record["agent"], wanted.paths) and self._sees(record["agent"])):
+        if not (is_below(record["agent"], wanted.paths) and self._sees(record["agent"])):
             return False
         if wanted.trace is not None and record.get("trace") != wanted.trace:
             return False
@@ -316,10 +316,10 @@ class FlowView:
 
     def _wants_edge(self, edge: Edge) -> bool:
         wanted = self._arguments
-        return _is_below(edge[1], wanted.paths) and wanted.affordance in (None, edge[2])
+        return is_below(edge[1], wanted.paths) and wanted.affordance in (None, edge[2])
 
 
-def _is_below(path: str, places: Container[str]) -> bool:
+def is_below(path: str, places: Container[str]) -> bool:
     """Return whether something is at one of these places, or below it; "" is above all."""
     while path not in places:
         if not path:

@@ -55,6 +55,8 @@ class Hello(Struct, tag_field="type", tag="hello", kw_only=True):
     """The first message: which node this is, and what the viewer may see and do."""
 
     version: int = VERSION
+    kind: str = "node"
+    """What is looked at: "node", or "runs" of a command."""
     software: str
     node: str
     """Its first address."""

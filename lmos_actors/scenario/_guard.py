@@ -1,7 +1,8 @@
 """Real-time limit and Ctrl-C handling of one run.
 
 On virtual time nothing interrupts a handler that loops for ever: the clock only advances when no task can
-run. So a thread outside Trio waits for the limit and interrupts the main thread. Three levels, as code may
+run. So a thread outside Trio waits for the limit and interrupts the main thread. Time for which a run is held
+up on purpose (`held_up`) does not count. Three levels, as code may
 swallow KeyboardInterrupt or never return to the interpreter loop: one interrupt (an orderly stop), further
 ones after each half of GRACE, and finally the end of the process. A SIGALRM timer backs the thread up where
 the main thread holds the interpreter lock, as a long regular expression match does.
@@ -54,6 +55,9 @@ class Guard:
         self._seconds = seconds
         self._say = say
         self._over = threading.Event()
+        self._begin = monotonic()
+        self._held_up = 0.0
+        self._held_since: float | None = None
         self._leaving = False  # the run has ended, and signal handlers and hooks are being restored
         self._main = threading.get_ident()
         self._lock = threading.Lock()
@@ -61,6 +65,7 @@ class Guard:
         self._wakeups: SimpleQueue[None] = SimpleQueue()
 
     def __enter__(self) -> Guard:
+        self._begin = monotonic()
         # not by threading.Thread, which waits until the thread runs: most runs are shorter than that takes
         _thread.start_new_thread(self._watch, ())
         return self
@@ -71,6 +76,22 @@ class Guard:
         with self._lock:
             self._over.set()
         self._wakeups.put(None)
+
+    @contextmanager
+    def held_up(self) -> Generator[None]:
+        """Let time not count while the block, in the main thread, holds the run up."""
+        self._held_since = monotonic()
+        try:
+            yield
+        finally:
+            self._held_up += monotonic() - self._held_since
+            self._held_since = None
+
+    def _left(self) -> float:
+        """Return how many seconds the run has left; below zero past its limit."""
+        now, since = monotonic(), self._held_since
+        held_up = self._held_up + (0.0 if since is None else now - since)
+        return self._seconds + held_up - (now - self._begin)
 
     @contextmanager
     def handling_interrupts(self) -> Generator[None]:
@@ -109,7 +130,10 @@ class Guard:
             return
 
         def ring(number: int, frame: FrameType | None) -> None:
-            if not self.fired and not self._over.is_set():
+            left = self._left()
+            if left > 0:  # it was held up meanwhile
+                signal.setitimer(signal.ITIMER_REAL, left + GRACE / 6, GRACE)
+            elif not self.fired and not self._over.is_set():
                 self.fired, self.where = True, place_of(frame)
                 _thread.interrupt_main()  # not by the signal itself, which may be blocked
 
@@ -124,8 +148,14 @@ class Guard:
             signal.signal(signal.SIGALRM, before)
 
     def _watch(self) -> None:
+        left = self._seconds
         with suppress(Empty):
-            self._wakeups.get(timeout=self._seconds)
+            while left > 0:
+                try:
+                    self._wakeups.get(timeout=left)
+                    break
+                except Empty:
+                    left = self._left()
         with self._lock:
             if self._over.is_set():
                 return

@@ -6,6 +6,7 @@ from ._links import (
     PERFECT as PERFECT,
     SEGMENT as SEGMENT,
     Draw as Draw,
+    Line as Line,
     LinkFault as LinkFault,
     LinkRules as LinkRules,
     Links as Links,

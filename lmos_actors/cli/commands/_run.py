@@ -32,9 +32,12 @@ from ..options._connection import OutwardOptions
 
 if TYPE_CHECKING:
     from ..run._run import RunOptions
+    from ..run._watch import WatchOptions
 
 MOST_SPEED: Final = 1000.0
 """Beyond it Trio's own time counts for more than the waits."""
+
+MOST_PORT: Final = 65_535
 
 
 @Parameter(name="*")
@@ -63,8 +66,10 @@ class RunOptionGroup:
     check_determinism: Annotated[Literal["first", "all", "off"], Parameter(group=HOW)] = "first"
     """Which cells run again, with another hash seed, to compare the logs: of the first seed, all, or none."""
     time_limit: TimeLimit = None
-    speed: Annotated[float, Parameter(metavar="N", group=HOW)] = 1.0
-    """In worlds on real time, such as websocket: seconds of the world that pass in one while all wait."""
+    watch: Annotated[Switch, Parameter(group=HOW)] = False
+    """Serve a page on this machine that shows the runs while they go on, and stay until Ctrl-C."""
+    port: Annotated[int | None, Parameter(metavar="N", group=HOW)] = None
+    """The port of that page, instead of one that is free."""
     log: Written = None
     """The messages of all runs, as JSON lines; lmos-actors replay and diff read them."""
     junit: Written = None
@@ -80,14 +85,15 @@ class RunOptionGroup:
     verbose: Annotated[Switch, Parameter(name=["-v", "--verbose"], group=WRITTEN)] = False
     """Print a line for every run, and every check."""
 
-    def options(self, outward: OutwardOptions, until: float | None = None) -> RunOptions:
+    def options(
+        self, outward: OutwardOptions, speed: str | None = None, until: float | None = None
+    ) -> RunOptions:
         """Return the options of a run, checked. Blocks on the disk. Raises ConfigError."""
         from ..run._run import RunOptions
 
         if self.seed is not None and self.seeds is not None:
             raise ConfigError("give --seed or --seeds, not both", "--seeds")
-        if not 0 < self.speed <= MOST_SPEED:
-            raise ConfigError(f"must be more than 0 and at most {MOST_SPEED:g}", "--speed")
+        pace = _pace(speed)
         at_least(self.trials, 1, "--trials")
         return RunOptions(
             settings=settings_of(self.set_),
@@ -107,16 +113,45 @@ class RunOptionGroup:
                 "csv": _text(self.csv),
             },
             time_limit=self.time_limit,
-            speed=self.speed,
+            speed=1.0 if pace is None else pace,
             access=outward.access(),
             json=self.json,
             verbose=self.verbose,
+            watch=self._watch(pace),
         )
+
+    def _watch(self, pace: float | None) -> WatchOptions | None:
+        if not self.watch:
+            if self.port is not None:
+                raise ConfigError("is the port of the page of --watch", "--port")
+            return None
+        from ..run._watch import WatchOptions
+
+        if self.workers != 1:
+            raise ConfigError("runs that are watched go one at a time: leave it out with --watch", "-j")
+        if self.port is not None and not 0 <= self.port <= MOST_PORT:
+            raise ConfigError(f"must be a port: from 1 to {MOST_PORT}, or 0 for one that is free", "--port")
+        return WatchOptions(port=self.port or 0, speed=pace)
 
     def _seeds(self) -> list[int] | None:
         if self.seed is not None:
             return [self.seed]
         return seeds_of(self.seeds) if self.seeds is not None else None
+
+
+def _pace(text: str | None) -> float | None:
+    """Return a speed, None for the greatest. Raises ConfigError."""
+    if text is None:
+        return 1.0
+    if text == "max":
+        return None
+    try:
+        speed = float(text.removesuffix("x"))
+    except ValueError:
+        raise ConfigError(f'"{text}" is neither a number nor max', "--speed") from None
+    if not 0 < speed <= MOST_SPEED:
+        raise ConfigError(f"must be more than 0 and at most {MOST_SPEED:g}", "--speed")
+    return speed
 
 
 def _text(path: Path | None) -> str | None:
@@ -132,6 +167,7 @@ def run(
     files: Files,
     /,
     *,
+    speed: Annotated[str, Parameter(group=HOW, metavar="N")] = "1",
     update_recordings: Annotated[Switch, Parameter(group=HOW)] = False,
     given: RunOptionGroup = _NOTHING,
     outward: OutwardOptions = _ALONE,
@@ -148,20 +184,29 @@ def run(
 
     lmos-actors run scenarios/*.yaml -l tier=smoke --junit junit.xml --html report.html
 
+    lmos-actors run scenarios/weather.yaml --watch --speed 0.5
+
     Parameters
     ----------
+    speed
+        In worlds on real time, such as websocket: seconds of the world that pass in one while all wait. \
+With --watch in the others too; max: as fast as it goes.
     update_recordings
         Run the real agents in place of their replays, and write the logs anew.
     """
     from ..run._folders import files_in
 
+    if speed == "max" and not given.watch:
+        raise ConfigError("max is for --watch: without, virtual time goes as fast as it can", "--speed")
     if update_recordings:
         from ..run._record import record_files
 
-        return record_files(files_in(files), given.options(outward))
+        if given.watch:
+            raise ConfigError("recordings are written without --watch", "--update-recordings")
+        return record_files(files_in(files), given.options(outward, speed))
     from ..run._run import run_files
 
-    return run_files(files_in(files), given.options(outward))
+    return run_files(files_in(files), given.options(outward, speed))
 
 
 @app.command(sort_key=21, group=STORIES, usage="Usage: lmos-actors sim [OPTIONS] FILES|FOLDERS...")
@@ -170,7 +215,7 @@ def sim(
     /,
     *,
     until: Annotated[Limit | None, Parameter(group=HOW, show_default=False)] = None,
-    speed: Annotated[str, Parameter(group=HOW, metavar="SPEED")] = "max",
+    speed: Annotated[str | None, Parameter(group=HOW, metavar="N")] = None,
     given: RunOptionGroup = _NOTHING,
     outward: OutwardOptions = _ALONE,
 ) -> int:
@@ -180,21 +225,21 @@ def sim(
 
     lmos-actors sim scenarios/gossip.yaml --until 2m --html gossip.html
 
+    lmos-actors sim scenarios/gossip.yaml --watch --speed 10
+
     Parameters
     ----------
     until
         End at this instant of virtual time at the latest, instead of the file's stop.
     speed
-        max: as fast as it goes.
+        Seconds of virtual time that pass in one, with --watch (1 there by default); max: as fast as it goes.
     """
     from ..run._folders import files_in
     from ..run._run import run_files
 
-    if speed in ("1x", "10x"):
-        raise ConfigError(f'"{speed}" is not available yet', "--speed")
-    if speed != "max":
-        raise ConfigError(f'"{speed}" is not max', "--speed")
-    return run_files(files_in(files), given.options(outward, until))
+    if speed not in (None, "max") and not given.watch:
+        raise ConfigError("takes --watch: nobody sees how fast time goes without", "--speed")
+    return run_files(files_in(files), given.options(outward, speed, until))
 
 
 @app.command(sort_key=10, group=STORIES, usage="Usage: lmos-actors validate [OPTIONS] FILES|FOLDERS...")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import attrs
 
 from lmos_actors.reports import Failure, Repeated, RunResult
-from lmos_actors.scenario.run import RunLost, RunOrder, RunProgress, real_limit_of, run_cell
+from lmos_actors.scenario.run import PaceOrder, RunLost, RunOrder, RunProgress, real_limit_of, run_cell
 from lmos_actors.simulation import first_difference
 
 from ._pool import Task
@@ -40,6 +40,8 @@ class FileJobs:
     time_limit: float | None
     speed: float
     workers: int
+    is_watched: bool = False
+    """Somebody watches: each run is in another process, one at a time."""
 
     def cell(self, number: int) -> Cell:
         """Return a cell by its number."""
@@ -58,7 +60,7 @@ class FileJobs:
             found += [Task(number, trial) for trial in range(1, self.trials + 1)]
         return found
 
-    def order(self, task: Task, *, log: bool, draw: bool) -> RunOrder:
+    def order(self, task: Task, *, log: bool, draw: bool, pace: PaceOrder | None) -> RunOrder:
         """Return the order for a process that is to do a run."""
         return RunOrder(
             file=self.file,
@@ -73,6 +75,7 @@ class FileJobs:
             log=log,
             draw=draw,
             access=self.resolved.access,
+            pace=pace,
         )
 
 
@@ -107,6 +110,10 @@ class RunObserver(Protocol):
 
     def progress(self, cell: Cell, trial: int) -> Progress:
         """Return the callback for the progress of a run in this process."""
+        ...
+
+    def begins(self, cell: Cell, trial: int) -> PaceOrder | None:
+        """Note that a run begins that is watched; return its pace."""
         ...
 
     def going(self, cell: Cell, trial: int, going: RunProgress) -> None:
@@ -177,6 +184,8 @@ class Jobs:
         return task.second and first is not None and not _has_ended(first)
 
     def _has_room(self, task: Task) -> bool:
+        if self._file_jobs.is_watched and not task.second:
+            return not self._under_way
         if self._file_jobs.workers > 1:
             return self._pool.busy < self._file_jobs.workers and self._pool.has_room(second=task.second)
         return not task.second or self._pool.busy < MOST_AHEAD
@@ -186,11 +195,13 @@ class Jobs:
             self._given[task.cell] = task
         else:
             self._under_way.add(task)
-        if self._file_jobs.workers == 1 and not task.second:
+        is_watched = self._file_jobs.is_watched and not task.second
+        if self._file_jobs.workers == 1 and not task.second and not is_watched:
             self._ended(task, self._here(task))
             return
         draw = self._observer.draws and not task.second
-        order = self._file_jobs.order(task, log=self._log_of(task), draw=draw)
+        pace = self._observer.begins(self._file_jobs.cell(task.cell), task.trial) if is_watched else None
+        order = self._file_jobs.order(task, log=self._log_of(task), draw=draw, pace=pace)
         self._pool.give(task, order, beside=self._file_jobs.workers > 1)
 
     def _log_of(self, task: Task) -> bool:

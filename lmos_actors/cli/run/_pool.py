@@ -11,9 +11,19 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 import attrs
 
-from lmos_actors.scenario.run import RunLost, RunOrder, RunProgress, Worker, WorkerMessage, WorkerReady
+from lmos_actors.scenario.run import (
+    PaceOrder,
+    RunLost,
+    RunOrder,
+    RunProgress,
+    Worker,
+    WorkerMessage,
+    WorkerReady,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from lmos_actors.reports import RunResult
 
 SPARE = 30.0
@@ -50,6 +60,13 @@ class _Seat:
         if self.given:
             self.due = monotonic() + SPARE + self.given[0][1].real_limit
 
+    @property
+    def due_at(self) -> float:
+        """When its run is given up. One that somebody watches may be held up, and tells so."""
+        if self.given and self.given[0][1].pace is not None:
+            return max(self.due, self.worker.heard_at + SPARE + self.given[0][1].real_limit)
+        return self.due
+
     def last_line(self) -> str:
         """Return its last output, to be shown with its end."""
         if self.errors is None:
@@ -72,6 +89,8 @@ class Pool:
 
     def __init__(self) -> None:
         self.errors: BinaryIO | None = None
+        self.watched: Callable[[bytes, bytes], None] = lambda lines, news: None
+        """Takes what comes of runs that somebody watches; see `Worker`."""
         own = os.environ.get("PYTHONHASHSEED", "")
         self._hash_seeds = (own if own.isdecimal() else "0", "2" if own == "1" else "1")
         self._inbox: SimpleQueue[WorkerMessage] = SimpleQueue()
@@ -112,10 +131,22 @@ class Pool:
         # the output of agents must not appear twice
         errors = cast("BinaryIO", tempfile.TemporaryFile()) if second else None  # noqa: SIM115 - the seat does
         seat = _Seat(
-            Worker(self._hash_seeds[second], self._inbox, errors or self.errors), second, errors, deque()
+            Worker(self._hash_seeds[second], self._inbox, errors or self.errors, self._pass_on),
+            second,
+            errors,
+            deque(),
         )
         self._seats.append(seat)
         return seat
+
+    def _pass_on(self, lines: bytes, news: bytes) -> None:
+        self.watched(lines, news)
+
+    def set_pace(self, pace: PaceOrder, *, step: bool) -> None:
+        """Have the run that somebody watches go on at another pace. From any thread; never blocks."""
+        for seat in tuple(self._seats):
+            if not seat.second:
+                seat.worker.set_pace(pace, step=step)
 
     def drop(self, task: Task) -> None:
         """Withdraw a run that has been assigned, if it is not over."""
@@ -160,12 +191,12 @@ class Pool:
             self.give(task, order, beside=False)
 
     def _patience(self) -> float:
-        return max(min((seat.due for seat in self._seats if seat.given), default=0.0) - monotonic(), 0.0)
+        return max(min((seat.due_at for seat in self._seats if seat.given), default=0.0) - monotonic(), 0.0)
 
     def _overdue(self) -> tuple[Task, RunLost] | None:
         now = monotonic()
         for seat in self._seats:
-            if seat.given and seat.due <= now:
+            if seat.given and seat.due_at <= now:
                 task, order = seat.given.popleft()
                 self._give_up(seat, list(seat.given))
                 return task, RunLost(

@@ -34,10 +34,11 @@ if TYPE_CHECKING:
     from lmos_actors.files import Note
     from lmos_actors.reports import RunResult
     from lmos_actors.scenario.format import Cell, Resolved
-    from lmos_actors.scenario.run import RunProgress
+    from lmos_actors.scenario.run import PaceOrder, RunProgress
 
     from ._load import Wrong
     from ._report_files import Kind
+    from ._watch import Watching, WatchOptions
 
 COULD_NOT_RUN, TIME_LIMIT = 3, 124
 
@@ -61,6 +62,8 @@ class RunOptions:
     access: RemoteAccess = attrs.Factory(RemoteAccess)
     json: bool = False
     verbose: bool = False
+    watch: WatchOptions | None = None
+    """Serve the page of the runs, and stay until the command is interrupted."""
 
 
 def read_files(files: Sequence[str], settings: Mapping[str, str], *, json: bool = False) -> int:
@@ -133,6 +136,7 @@ def run_files(files: Sequence[str], options: RunOptions) -> int:
         chosen.check(found)
         running = _Running(files, options, chosen, show, pool, stack)
         running.open(found)
+        running.serve(stack)
         try:
             running.run()
         except KeyboardInterrupt:
@@ -141,6 +145,7 @@ def run_files(files: Sequence[str], options: RunOptions) -> int:
             raise
         with signals.held(drop=True):  # all is done: the reports and the exit code must agree
             running.end()
+        running.stay()
         return running.code()
 
 
@@ -177,6 +182,24 @@ class _Running:
         stack.callback(self._written.close)
         self._pool = pool
         pool.errors = show.errors()
+        self._watching: Watching | None = None
+
+    def serve(self, stack: ExitStack) -> None:
+        """Serve the page of the runs until the stack is left, if that is asked for. Raises ConfigError."""
+        if self.options.watch is None:
+            return
+        from ._watch import Watching  # imports what serves
+
+        self._watching = Watching(self.options.watch, self._pool)
+        for planned in self._planned:
+            cells = [planned.resolved.cells[number] for number in planned.cells]
+            self._watching.plan(planned.result.file, cells, planned.result.trials)
+        stack.enter_context(self._watching.served())
+
+    def stay(self) -> None:
+        """Go on serving the page, if there is one, until the command is interrupted."""
+        if self._watching is not None:
+            self._watching.stay()
 
     @property
     def results(self) -> list[FileResult]:
@@ -227,7 +250,7 @@ class _Running:
         labels = [resolved.cells[number].label for number in cells]
         self._show.begin(result, max(map(len, labels)))
         began = perf_counter()
-        reporter = _FileReporter(result, self.options, self._show, self._written, self.hung)
+        reporter = _FileReporter(result, self.options, self._show, self._written, self.hung, self._watching)
         self._jobs = jobs = Jobs(self._file_jobs(result, resolved, cells), self._pool, reporter)
         try:
             jobs.run()
@@ -287,6 +310,7 @@ class _Running:
             time_limit=options.time_limit,
             speed=options.speed,
             workers=self._workers,
+            is_watched=self._watching is not None,
         )
 
     def cut_short(self, cut: Cut) -> None:
@@ -320,12 +344,14 @@ class _FileReporter:
         show: Show,
         written: Written,
         hung: Callable[[str], None],
+        watching: Watching | None,
     ) -> None:
         self._result = result
         self._options = options
         self._show = show
         self._written = written
         self._hung = hung
+        self._watching = watching
 
     @property
     def draws(self) -> bool:
@@ -341,7 +367,12 @@ class _FileReporter:
     def progress(self, cell: Cell, trial: int) -> Progress:
         return self._show.progress(cell.label, trial)
 
+    def begins(self, cell: Cell, trial: int) -> PaceOrder | None:
+        return None if self._watching is None else self._watching.begins(self._result.file, cell, trial)
+
     def going(self, cell: Cell, trial: int, going: RunProgress) -> None:
+        if self._watching is not None:
+            self._watching.going(self._result.file, cell, trial, going)
         self._show.going(cell.label, trial, going.done, going.total, going.text, going.tree)
 
     def gone(self, cell: Cell, trial: int) -> None:
@@ -361,6 +392,8 @@ class _FileReporter:
         with signals.held():  # the reports and the log must have the same runs
             kept = self._written.run(self._result, run, cell.scenario)
             self._result.runs.append(kept)
+        if self._watching is not None:
+            self._watching.ended(self._result.file, cell, kept)
         self._show.run(kept, self._result)
 
     def _again(self, run: RunResult) -> str:

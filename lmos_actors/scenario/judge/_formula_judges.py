@@ -118,6 +118,11 @@ class HoldsJudge(FormulaJudge):
         self.problem = ""
         self.offenders = Offenders()
 
+    @property
+    def so_far(self) -> bool | None:
+        """False once it has been broken."""
+        return False if self.offenders else None
+
     def judge_agent(self, path: str, now: float) -> None:
         if self.fault_free and self.view.faults_active():
             return

@@ -225,6 +225,11 @@ class Judge(ABC):
     def judge_final_state(self, now: float) -> None:  # noqa: B027
         """Judge the state once more, before the agents are stopped."""
 
+    @property
+    def so_far(self) -> bool | None:
+        """Whether it has come true, or has been broken, by now; None while it may still be either."""
+        return True if self.met_at is not None else None
+
     @abstractmethod
     def result(self) -> CheckResult:
         """Return the result, after the end of the run."""

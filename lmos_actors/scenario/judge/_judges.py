@@ -35,7 +35,7 @@ from ._series import SeriesSampler
 from ._trace_judges import CausalJudge, TraceJudge
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from lmos_actors.reports import CheckResult, SeriesResult
 
@@ -200,6 +200,16 @@ class Judges:
         """Return the results, in the order of the file. Judges the final state unless that has been done."""
         self.judge_final_state(self._view.now())
         return [judge.result() for judge in self._judges]
+
+    def so_far(self) -> Iterator[tuple[str, bool | None, float | None]]:
+        """Yield each check by its name: whether it holds, as far as that is known, and since when."""
+        for judge in self._judges:
+            yield judge.name, judge.so_far, judge.met_at
+
+    def samples(self) -> Iterator[tuple[str, str, Sequence[float], Sequence[float | None]]]:
+        """Yield each series: its name, how it is taken together, and its times and values so far."""
+        for series in self._series.values():
+            yield series.name, series.declared.agg, series.times, series.values
 
     def series(self) -> tuple[SeriesResult, ...]:
         """Return all that was measured."""

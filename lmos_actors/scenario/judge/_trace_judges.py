@@ -66,6 +66,11 @@ class CausalJudge(Judge):
         self.count = 0
         self.offenders = Offenders()
 
+    @property
+    def so_far(self) -> bool | None:
+        """False once it has been broken."""
+        return False if self.offenders else None
+
     def record(self, kind: str, path: str, fields: Mapping[str, Any], now: float) -> None:
         trace = fields.get("trace")
         if trace is not None and fits(self.check.before, self.directory, kind, path, fields):

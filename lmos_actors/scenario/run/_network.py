@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from lmos_actors._core import Entropy
     from lmos_actors.actors import Ref
     from lmos_actors.node import Node
-    from lmos_actors.simulation.network import Delivery, LineNetwork
+    from lmos_actors.simulation.network import Delivery, LineNetwork, OnSent
     from lmos_actors.transport import MemoryNetwork
 
     from ..format import Cell
@@ -56,6 +56,7 @@ class RunNetwork:
         self._network: SimulatedNetwork | WireNetwork | None = None
         self._before: Counter[str] = Counter()  # of the networks of nodes that were killed
         self._in_force: dict[str, list[int]] = {}
+        self._on_sent: OnSent | None = None
 
     def open(self, node: Node, network: MemoryNetwork | None) -> None:
         """Carry the messages between the agents of a node from now on.
@@ -71,6 +72,7 @@ class RunNetwork:
             self._network = SimulatedNetwork(
                 rt, self.links, label, delivery=self._delivery, near_user=near_user
             )
+            self._watch()
             return
         from ._node_client import place_of  # what speaks over wires: few files need it
 
@@ -78,6 +80,16 @@ class RunNetwork:
         self._network = WireNetwork(
             rt, self.links, label, place, far_user=self.has_user, most=MOST_CONNECTIONS
         )
+        self._watch()
+
+    def watch(self, on_sent: OnSent) -> None:
+        """Have a function take note of each message on a line from now on, also of later nodes."""
+        self._on_sent = on_sent
+        self._watch()
+
+    def _watch(self) -> None:
+        if self._network is not None and self._on_sent is not None:
+            self._network.watch(self._on_sent)
 
     @asynccontextmanager
     async def registering(self, node: Node) -> AsyncGenerator[None]:

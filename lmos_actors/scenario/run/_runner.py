@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from ._run import Progress
     from ._states import StateSampler
     from ._stop_point import StopInstrument
+    from ._watched import Onlooker, WatchedLog
 
 AGENTS_PER_SECOND = 1_000
 """Agents of populations for which a run may take one second more."""
@@ -77,6 +78,8 @@ class _RunState:
     doubles: Doubles
     on_start: Callable[[RunObserver], None]
     hide_secrets: bool
+    watched: WatchedLog | None = None
+    """What stands before its log, where somebody watches."""
     secrets: tuple[str, ...] = ()
     """The secrets that its log is not to have, with `hide_secrets`."""
     ended: Ended = "failed"
@@ -117,6 +120,7 @@ def run_cell(
     stop: StopInstrument | None = None,
     states: StateSampler | None = None,
     speed: float = 1.0,
+    onlooker: Onlooker | None = None,
 ) -> RunResult:
     """Run a cell once in a world of its own, in the main thread. Blocks. Raises KeyboardInterrupt only.
 
@@ -129,8 +133,10 @@ def run_cell(
     secret stands in those that agents have handed on as if it were none. `stop` takes a snapshot at its stop
     point and ends the run there; the result is then incomplete. `states` takes digests of what the run
     reaches. Where the world's time is real, `speed` of its seconds go by in one while no task can run.
+    `onlooker` gets the log while it is written, and may hold virtual time up.
     """
-    log = TraceLog(run=log_header(resolved, cell, trial), keep=None if whole_log else TAIL)
+    to = None if onlooker is None else onlooker.writer
+    log = TraceLog(to, run=log_header(resolved, cell, trial), keep=None if whole_log else TAIL)
     document = resolved.document_of(cell)
     run = Run(cell, document, Watch(log), StepLog(_count_steps(cell)), progress, resolved.access)
     _instrument(run, log, stop, states)
@@ -138,6 +144,7 @@ def run_cell(
     guard = Guard(limit, lambda why, where: on_stuck(why, _stuck_at(state, where)))
     doubles = Doubles(cell, document, cell.system.paths)
     state = _RunState(run, resolved.root, log, guard, doubles, on_start, hide_secrets)
+    state.watched = None if onlooker is None else onlooker.before(log, run, guard)
     began = perf_counter()
     try:
         with contextlib.redirect_stdout(sys.stderr), restoring_directory(), guard:
@@ -149,12 +156,19 @@ def run_cell(
             raise KeyboardInterrupt from None
     if guard.interrupted and not guard.fired:  # the interrupted code has suppressed it
         raise KeyboardInterrupt
-    if guard.fired:
+    _end(state, limit)
+    return _result(state, trial, perf_counter() - began, whole_log)
+
+
+def _end(state: _RunState, limit: float) -> None:
+    """End the log of a run, and note whether it has been ended at its time limit."""
+    if state.guard.fired:
         state.ended = "time limit"
         expected = f"an end within {limit:g} s of real time"
         state.problems = [Failure("", "the run", expected, _busy_at(state))]
-    log.end()
-    return _result(state, trial, perf_counter() - began, whole_log)
+    state.log.end()
+    if state.watched is not None:
+        state.watched.pass_on()
 
 
 def _busy_at(state: _RunState) -> str:
@@ -207,6 +221,8 @@ def _each_step(cell: Cell) -> Iterator[tuple[DataPath, str]]:
 async def _run_interruptible(state: _RunState) -> None:
     stop = state.run.stop
     state.clock = trio.lowlevel.current_clock()
+    if state.watched is not None:
+        state.watched.open()
     with state.guard.handling_interrupts(), contextlib.nullcontext() if stop is None else stop.around():
         await _run_in_environment(state)
 

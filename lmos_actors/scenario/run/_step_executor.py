@@ -356,6 +356,8 @@ class StepExecutor:
         """Take the sample that is due, unless it has been taken."""
         if self.run.judges is not None and self._due <= trio.current_time():
             self._due, self._sampled = math.inf, trio.current_time()
+            if self.run.watch.on_instant is not None:
+                self.run.watch.on_instant(self._sampled)
             self.run.judges.sample(self.run.now())
             self.run.watch.recheck()
             self.run.report_progress()

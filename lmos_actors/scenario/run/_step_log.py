@@ -7,6 +7,7 @@ bounds is still counted in `done`, so that "all steps done" stays exact.
 from __future__ import annotations
 
 from collections import Counter
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -14,7 +15,7 @@ import attrs
 from lmos_actors.reports import StepResult
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
 KEPT: Final = 1_000
 """The largest number of rounds of one step that are kept."""
@@ -60,6 +61,10 @@ class StepLog:
             self._lines.append(line)
         return line
 
+    def changes(self) -> StepChanges:
+        """Return what has changed since, again and again."""
+        return StepChanges(self._lines)
+
     def mark(self) -> int:
         """Return a mark for `unfinished`: steps that began before it are left out."""
         return len(self._lines)
@@ -79,3 +84,24 @@ class StepLog:
             if place not in self._begun
         ]
         return (*results, *missing)
+
+
+class StepChanges:
+    """The steps of a run that have begun or ended since this was last asked."""
+
+    def __init__(self, lines: list[StepEntry]) -> None:
+        self._lines = lines
+        self._seen = 0
+        self._open: dict[int, StepEntry] = {}
+
+    def take(self, most: int) -> Iterator[tuple[int, StepEntry]]:
+        """Yield them with their numbers: of those that have begun so many at most, the others next time."""
+        for number, line in tuple(self._open.items()):
+            if line.ok is not None:
+                del self._open[number]
+                yield number, line
+        for number, line in enumerate(islice(self._lines, self._seen, self._seen + most), self._seen):
+            self._seen += 1
+            if line.ok is None:
+                self._open[number] = line
+            yield number, line

@@ -29,7 +29,9 @@ class Watch:
     """Instrument that passes every record to the log and to observers, and wakes waiting steps."""
 
     def __init__(self, log: TraceLog) -> None:
-        self._log = log.record
+        self._log: Taker = log.record
+        self.on_instant: Callable[[float], None] | None = None
+        """Called with the instant of a sample before that is taken."""
         self._takers: dict[str, list[tuple[Taker, frozenset[str] | None]]] = {}
         self._looks: tuple[Callable[[], object], ...] = ()
         self._changed: trio.Event | None = None
@@ -43,6 +45,11 @@ class Watch:
         """Number of records by kind."""
         self.on_progress: Callable[[], None] | None = None
         """Called after every `OFTEN` records."""
+
+    def divert(self, log: Taker, on_instant: Callable[[float], None]) -> None:
+        """Pass further records to `log`, which passes them on; call `on_instant` before each sample."""
+        self._log = log
+        self.on_instant = on_instant
 
     def record(self, kind: Kind, agent: str, fields: dict[str, object]) -> None:
         """Log one record, pass it on, and check what is waited for."""

@@ -28,7 +28,9 @@ from lmos_actors.reports import RunResult
 
 from .._guard import TIME_LIMIT, restoring_directory
 from ..format import resolve, with_end_at
+from ..model import is_real
 from ..system import RemoteAccess, accepts
+from ._pace import PaceKeeper, PaceOrder
 from ._runner import run_cell
 from ._states import StateSampler
 
@@ -36,7 +38,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from queue import SimpleQueue
 
-    from ..format import Resolved
+    from ..format import Cell, Resolved
+    from ._watched import Onlooker
 
 # The import path as this process started: folders that were added for agents' modules must not shadow the
 # modules that the worker itself needs.
@@ -53,6 +56,10 @@ _REFRESH = 0.1
 def _access(given: RemoteAccess | dict[str, Any]) -> RemoteAccess:
     """Return the access of an order, also of one that was read from JSON."""
     return RemoteAccess(**given) if isinstance(given, dict) else given
+
+
+def _pace(given: PaceOrder | dict[str, Any] | None) -> PaceOrder | None:
+    return PaceOrder(**given) if isinstance(given, dict) else given
 
 
 @attrs.frozen(kw_only=True)
@@ -78,6 +85,8 @@ class RunOrder:
     access: RemoteAccess = attrs.field(default=RemoteAccess(), converter=_access)
     text: str | None = None
     changed: bool = False
+    pace: PaceOrder | None = attrs.field(default=None, converter=_pace)
+    """The pace of a run that somebody watches."""
 
 
 @attrs.frozen
@@ -131,12 +140,23 @@ class Worker:
 
     It has the hash seed given, and a process group of its own: Ctrl-C is not for it, its parent ends it, and
     it ends by itself when that is gone. What agents print goes to `errors`, our standard error unless given.
+
+    What comes of runs that somebody watches goes to `watched`, in a thread of the worker: lines of a log, and
+    a piece of `RunNews`. While that blocks, the run does.
     """
 
     def __init__(
-        self, hash_seed: str, inbox: SimpleQueue[WorkerMessage], errors: BinaryIO | None = None
+        self,
+        hash_seed: str,
+        inbox: SimpleQueue[WorkerMessage],
+        errors: BinaryIO | None = None,
+        watched: Callable[[bytes, bytes], None] = lambda lines, news: None,
     ) -> None:
+        self._watched = watched
+        self.heard_at = monotonic()
+        """When it was last heard of, in real time."""
         self._inbox = inbox
+        self._lock = threading.Lock()
         self._ended = False
         self._last: RunLost | None = None
         self._process: subprocess.Popen[bytes] = subprocess.Popen(
@@ -156,9 +176,19 @@ class Worker:
 
     def begin(self, order: RunOrder) -> None:
         """Queue an order behind the earlier ones."""
+        self._tell(attrs.asdict(order))
+
+    def set_pace(self, pace: PaceOrder, *, step: bool = False) -> None:
+        """Have the run that is watched go on at another pace; `step`: to its next instant.
+
+        May be called from any thread.
+        """
+        self._tell({"control": attrs.asdict(pace), "step": step})
+
+    def _tell(self, message: dict[str, Any]) -> None:
         assert self._process.stdin is not None
-        line = json.dumps(attrs.asdict(order)).encode() + b"\n"
-        with suppress(BrokenPipeError):  # it has died; `_read_messages` reports that
+        line = json.dumps(message).encode() + b"\n"
+        with suppress(BrokenPipeError, ValueError), self._lock:  # dead; `_read_messages` reports that
             self._process.stdin.write(line)
             self._process.stdin.flush()
 
@@ -182,6 +212,11 @@ class Worker:
 
     def _receive(self, output: dict[str, Any], stream: IO[bytes]) -> None:
         what: WorkerReady | RunProgress | RunLost | RunResult | ExploredRun = WorkerReady()
+        self.heard_at = monotonic()
+        if "watched" in output:
+            lines, news = output["watched"]
+            self._watched(stream.read(lines), stream.read(news))
+            return
         if "going" in output:
             done, total, text, tree = output["going"]
             what = RunProgress(done, total, text, tuple(tree))
@@ -222,13 +257,18 @@ def main() -> None:
     collector.take_process()
     orders, output = _streams()
     handler = _OrderHandler(output)
-    inbox: list[bytes] = []
+    inbox: list[dict[str, Any]] = []
     wait_until_delivered = threading.Condition()
 
     def listen() -> None:
         while line := orders.readline():
+            order = json.loads(line)
+            if "control" in order:
+                handler.set_pace(PaceOrder(**order["control"]), step=order["step"])
+                continue
             with wait_until_delivered:
-                inbox.append(line)
+                handler.expect(order["pace"])
+                inbox.append(order)
                 wait_until_delivered.notify()
         _exit_process(0)
 
@@ -237,8 +277,8 @@ def main() -> None:
     while True:
         with wait_until_delivered:
             wait_until_delivered.wait_for(lambda: inbox)
-            line = inbox.pop(0)
-        handler.carry_out(RunOrder(**json.loads(line)))
+            order = inbox.pop(0)
+        handler.carry_out(RunOrder(**order))
 
 
 def _streams() -> tuple[BinaryIO, BinaryIO]:
@@ -258,6 +298,37 @@ class _OrderHandler:
         self._output = output
         self._lock = threading.Lock()
         self._read: tuple[object, Resolved] | None = None
+        self._pace: PaceOrder | None = None
+        self._keeper: PaceKeeper | None = None
+        self._pace_lock = threading.Lock()
+
+    def expect(self, pace: dict[str, Any] | None) -> None:
+        """Take note of an order; its pace may be another one before it begins."""
+        with self._pace_lock:
+            self._pace = _pace(pace)
+
+    def set_pace(self, pace: PaceOrder, *, step: bool) -> None:
+        """Go on at another pace; called in the thread that reads."""
+        with self._pace_lock:
+            self._pace = pace
+            if self._keeper is not None:
+                self._keeper.set(pace)
+                if step:
+                    self._keeper.step()
+
+    def _onlooker(self, order: RunOrder, cell: Cell) -> Onlooker | None:
+        """Return who watches a run, None if nobody does."""
+        if order.pace is None:
+            return None
+        from ._watched import Onlooker  # most runs need none of what it imports
+
+        with self._pace_lock:
+            is_paced = not is_real(cell.scenario.world)
+            self._keeper = PaceKeeper(self._pace or order.pace) if is_paced else None
+        return Onlooker(self._pass_on, self._keeper)
+
+    def _pass_on(self, lines: bytes, news: bytes) -> None:
+        self._send({"watched": [len(lines), len(news)]}, lines + news)
 
     def open(self) -> None:
         """Report to the parent that orders can be sent."""
@@ -289,6 +360,7 @@ class _OrderHandler:
             whole_log=order.log,
             states=states,
             on_stuck=lambda why, where: self._send({"last": [why, where]}),
+            onlooker=self._onlooker(order, cell),
         )
         self._send_result(result, result.log if order.log else (), states)
 

@@ -9,6 +9,7 @@ from ._network import (
     Delivery as Delivery,
     SimulatedNetwork as SimulatedNetwork,
 )
+from ._peer import OnSent as OnSent
 from ._streams import LineNetwork as LineNetwork
 from ._wire import (
     Place as Place,

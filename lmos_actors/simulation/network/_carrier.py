@@ -63,19 +63,27 @@ class Carrier:
             arrive()
             return None
         line, now, links = self.line(back=back), self.network.now(), self.network.links
+        on_sent = self.network.on_sent
         if line.cut_since is not None:
             self._held.append((line, now, size, arrive))
+            if on_sent is not None:
+                on_sent(line, _what(request, size), now, None, False)
             return None
         arrives = links.send_in_order(line, size, now, after=self._last_at.get(line, 0.0))
         self._last_at[line] = arrives
         if line.retries:
             self.network.note("late", line, request, size)
+        if on_sent is not None:
+            on_sent(line, _what(request, size), now, (arrives,), False)
         self._at(arrives, arrive)
         return arrives
 
     def hold(self, size: int, sent_at: float, arrive: Callable[[], object], *, back: bool = False) -> None:
         """Have been sent what was sent earlier, while the line was cut."""
-        self._held.append((self.line(back=back), sent_at, size, arrive))
+        line = self.line(back=back)
+        self._held.append((line, sent_at, size, arrive))
+        if self.network.on_sent is not None:
+            self.network.on_sent(line, _what(None, size), sent_at, None, False)
         self._held.sort(key=lambda held: held[1])
 
     def _at(self, when: float, arrive: Callable[[], object]) -> None:
@@ -99,8 +107,17 @@ class Carrier:
                 after = self._last_at.get(line, 0.0)
                 arrives = self._last_at[line] = links.send_again(line, size, sent_at, now, after=after)
                 self._at(arrives, arrive)
+                if self.network.on_sent is not None:
+                    self.network.on_sent(line, _what(None, size), now, (arrives,), True)
 
     def drop(self) -> None:
         """Let go of everything that has not arrived."""
         self._generation += 1
+        if self.network.on_sent is not None:
+            for line, sent_at, size, _ in self._held:
+                self.network.on_sent(line, _what(None, size), sent_at, (), True)
         self._held.clear()
+
+
+def _what(request: Any, size: int) -> str:
+    return f"{size} bytes" if request is None else str(request.name)

@@ -67,6 +67,8 @@ class DatagramPeer(NodePeer):
         if line.source in self.network.away:
             return  # what a node does that has ended reaches nobody
         arrivals = links.send_alone(line, size, self.network.now())
+        if self.network.on_sent is not None:
+            self.network.on_sent(line, served.name, self.network.now(), arrivals, False)
         if not arrivals:
             self.network.note("lost", line, served)
             return

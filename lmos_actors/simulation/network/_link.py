@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from lmos_actors.transport import MemoryNetwork
 
     from .._links import LinkFault, Links
+    from ._peer import OnSent
 
 USER: Final = "user"
 """The node of what no agent sends."""
@@ -75,6 +76,10 @@ class NodeNetwork(ABC):
     def counts(self) -> Counter[str]:
         """The counts of what was `lost`, `doubled`, `late`, `disconnected`, `connected` and so on."""
         return self._parts.counts
+
+    def watch(self, on_sent: OnSent) -> None:
+        """Have a function take note of each message on a line from now on."""
+        self._parts.on_sent = on_sent
 
     def ref(self, ref: Ref[Any]) -> Ref[Any]:
         """Return a ref to the same agent, whose requests cross the network."""

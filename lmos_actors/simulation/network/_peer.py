@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import trio
 from msgspec import UNSET
@@ -36,6 +36,20 @@ if TYPE_CHECKING:
     from .._links import Line, Links
 
 
+class OnSent(Protocol):
+    """Takes note of what is sent over a line."""
+
+    def __call__(
+        self, line: Line, what: str, now: float, arrivals: tuple[float, ...] | None, was_held: bool, /
+    ) -> None:
+        """Take note that something is sent now, and when it arrives.
+
+        `arrivals` are () if it is lost, None if a cut holds it; `was_held` says that a cut has held it until
+        now.
+        """
+        ...
+
+
 MEMORY: Final = 256 << 20
 """Bytes that wait for listeners at most, over all connections."""
 
@@ -53,6 +67,8 @@ class NetworkParts:
         """How often each node has ended; a node that was never ended is not in it."""
         self.away: dict[str, None] = {}
         """The nodes that have ended, and have not begun again."""
+        self.on_sent: OnSent | None = None
+        """Called for each message on a line, where somebody watches."""
         self.budget = Budget(MEMORY)
         self.limits = NodeLimits(
             Seats(), WaitingTells(self.budget), SharedValues(self.budget), rt.entropy.new_id()

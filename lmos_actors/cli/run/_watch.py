@@ -1,0 +1,193 @@
+"""`--watch`: the page of the runs, served by a thread of this process while they go on, and after.
+
+The main thread gives orders and takes results, as without; a thread of each worker process puts what comes of
+a run on the board; the thread here serves it. They share nothing but the board, and no run waits for a viewer
+once it has begun.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Final
+
+import attrs
+import trio
+
+from lmos_actors.errors import ConfigError
+from lmos_actors.live.runs import CheckSeen, Outcome, Pace, RunHead, RunsBoard, RunsServer, StepSeen
+from lmos_actors.scenario import Simulation, is_real
+from lmos_actors.scenario.run import NodeNames, PaceOrder
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from lmos_actors.reports import RunResult
+    from lmos_actors.scenario.format import Cell
+    from lmos_actors.scenario.run import RunProgress
+
+    from ._pool import Pool
+
+PATIENCE: Final = 60.0
+"""Seconds for which the first run waits for somebody who looks."""
+
+START: Final = 10.0
+"""Seconds in which the page has to be served, and to be gone in the end."""
+
+
+@attrs.frozen(kw_only=True)
+class WatchOptions:
+    """The options of `--watch`: the port of the page, 0 for one that is free, and the first pace."""
+
+    port: int = 0
+    speed: float | None = 1.0
+
+
+class Watching:
+    """The page of the runs of one command."""
+
+    def __init__(self, options: WatchOptions, pool: Pool) -> None:
+        self._board = RunsBoard(Pace(options.speed))
+        self._board.on_pace = self._set_pace
+        self._pool = pool
+        self._server = RunsServer(self._board)
+        self._has_waited = options.speed is None
+        self._heads: dict[tuple[str, str, int], RunHead] = {}
+        self._port = options.port
+        self._failure: BaseException | None = None
+        self._is_served = threading.Event()
+        self._token: trio.lowlevel.TrioToken | None = None
+        pool.watched = self._take
+
+    @contextmanager
+    def served(self) -> Generator[None]:
+        """Serve the page during the block, and print its address. Raises ConfigError."""
+        thread = threading.Thread(target=self._serve, name="page of the runs", daemon=True)
+        thread.start()
+        self._is_served.wait(START)
+        if self._failure is not None:
+            raise ConfigError(f"cannot serve the page: {self._failure}", "--port") from self._failure
+        print(f"watch at {self._server.url}", file=sys.stderr, flush=True)
+        try:
+            yield
+        finally:
+            if self._token is not None:
+                self._token.run_sync_soon(self._server.stop)
+            thread.join(START)
+
+    def _serve(self) -> None:
+        try:
+            trio.run(self._main)
+        except OSError as error:
+            self._failure = error
+        finally:
+            self._is_served.set()
+
+    async def _main(self) -> None:
+        self._token = trio.lowlevel.current_trio_token()
+        async with trio.open_nursery() as nursery:
+            await nursery.start(self._server.serve, self._port)
+            self._is_served.set()
+
+    # ---- runs
+
+    def plan(self, file: str, cells: list[Cell], trials: int) -> None:
+        """Take the runs of a file that are to come."""
+        heads: list[RunHead] = []
+        for cell in cells:
+            for trial in range(1, trials + 1):
+                head = _head_of(str(len(self._heads) + 1), file, cell, trial)
+                self._heads[file, cell.label, trial] = head
+                heads.append(head)
+        self._board.plan(heads)
+
+    def begins(self, file: str, cell: Cell, trial: int) -> PaceOrder:
+        """Take note that a run begins, and return its pace; the first waits for somebody who looks."""
+        if not self._has_waited:
+            self._has_waited = True
+            text = f"the first run begins once somebody looks, in {PATIENCE:g} s at the latest"
+            print(text, file=sys.stderr, flush=True)
+            self._board.looked_at.wait(PATIENCE)
+        self._board.begin(self._heads[file, cell.label, trial].id)
+        return _order(self._board.pace)
+
+    def going(self, file: str, cell: Cell, trial: int, going: RunProgress) -> None:
+        """Take note how far a run has come."""
+        self._board.progress(self._heads[file, cell.label, trial].id, going.done, going.total)
+
+    def ended(self, file: str, cell: Cell, run: RunResult) -> None:
+        """Take note what became of a run."""
+        self._board.end(self._heads[file, cell.label, run.trial].id, outcome_of(run))
+
+    def stay(self) -> None:
+        """Go on serving until the command is interrupted, which then is no failure."""
+        print(f"all is done; {self._server.url} stays until Ctrl-C", file=sys.stderr, flush=True)
+        with suppress(KeyboardInterrupt):
+            threading.Event().wait()
+
+    def _take(self, lines: bytes, news: bytes) -> None:
+        if lines:
+            self._board.take_lines(lines.decode())
+        if news:
+            self._board.take_news(news)
+
+    def _set_pace(self, pace: Pace, is_step: bool) -> None:
+        self._pool.set_pace(_order(pace), step=is_step)
+
+
+def _order(pace: Pace) -> PaceOrder:
+    return PaceOrder(speed=pace.speed, is_paused=pace.is_paused)
+
+
+def _head_of(id: str, file: str, cell: Cell, trial: int) -> RunHead:
+    scenario, system = cell.scenario, cell.system
+    names = NodeNames(cell) if scenario.network is not None else None
+    places = {path: name for name, path in system.paths.items()}
+
+    def class_of(path: str) -> str:
+        found = system.agent_class(places.get(path, path))
+        return str(getattr(found, "__name__", ""))
+
+    return RunHead(
+        id=id,
+        label=cell.label,
+        file=file,
+        name=scenario.name,
+        trial=trial,
+        is_real=is_real(scenario.world),
+        until=float(scenario.stop.at) if isinstance(scenario, Simulation) else None,
+        nodes=() if names is None else tuple(names.all()),
+        node_of=_itself if names is None else names.of_path,
+        class_of=class_of,
+    )
+
+
+def _itself(path: str) -> str:
+    return path
+
+
+_STATUS: Final = {True: "passed", False: "failed", None: "open"}
+
+
+def outcome_of(run: RunResult) -> Outcome:
+    """Return what became of a run, as the page shows it."""
+    return Outcome(
+        status=run.ended,
+        seconds=run.real,
+        time=run.virtual,
+        failures=tuple(
+            f"{each.place} {each.what}: expected {each.expected}, saw {each.saw}".strip()
+            for each in run.failures
+        ),
+        steps=tuple(
+            StepSeen(number, step.what, step.place, _STATUS[step.ok], step.begin or 0.0, step.end)
+            for number, step in enumerate(run.step_results)
+        ),
+        steps_done=run.steps_done,
+        steps_total=run.steps,
+        checks=tuple(
+            CheckSeen(check.name, _STATUS[check.ok], check.at, check.expected, check.saw)
+            for check in run.judged
+        ),
+    )

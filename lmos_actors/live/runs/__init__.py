@@ -1,0 +1,14 @@
+"""The live view of runs: what the page of `run --watch` and `sim --watch` shows, made from the log of each.
+
+The public names are imported from here, as in `from lmos_actors.live.runs import RunsServer`.
+"""
+
+from ._board import Outcome as Outcome, Pace as Pace, RunHead as RunHead, RunsBoard as RunsBoard
+from ._run_model import (
+    CheckSeen as CheckSeen,
+    LinkNews as LinkNews,
+    MessageOnLink as MessageOnLink,
+    RunNews as RunNews,
+    StepSeen as StepSeen,
+)
+from ._server import RunsServer as RunsServer

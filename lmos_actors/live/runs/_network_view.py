@@ -1,0 +1,191 @@
+"""The view `network`: nodes, the links between them, and the messages under way.
+
+Where a file has a network its nodes are those, and the messages are what its links carry: requests, answers,
+heartbeats. Elsewhere the agents stand for nodes, and a message is under way from its sender until an agent
+begins with it. Of more than so many nodes those of one population stand as one.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from .._merge_patch import State
+    from ._board import RunHead
+    from ._run_model import RunModel
+
+MOST_NODES: Final = 60
+MOST_LINKS: Final = 300
+MOST_MESSAGES: Final = 300
+OTHERS: Final = "others"
+
+
+@attrs.define(eq=False)
+class _Between:
+    """What is shown of a link, or of several that stand as one."""
+
+    source: str
+    target: str
+    sent: int = 0
+    lost: int = 0
+    held: int = 0
+    cut: int = 0
+    links: int = 0
+    loss: float = 0.0
+    delay: float | None = None
+    under_way: int = 0
+
+
+def network_of(head: RunHead, model: RunModel, speed: float | None) -> State:
+    """Return the state; `speed` is how many seconds of the run go by in one."""
+    of_node = head.node_of if head.nodes else _itself
+    counts, down = model.agents_by(of_node), _down(model, head, of_node)
+    names = dict.fromkeys([*(model.nodes or counts), *_ends(model, of_node)])
+    fold = _fold(names)
+    nodes: dict[str, State] = {}
+    members = Counter(map(fold, names))
+    for name in names:
+        node = nodes.setdefault(fold(name), {"status": "up", "agents": 0})
+        node["agents"] += counts.get(name, 0)
+        if name in down:
+            node["down"] = node.get("down", 0) + 1
+    for name, node in nodes.items():
+        if members[name] > 1:
+            node["members"] = members[name]
+        if node.get("down", 0) >= members[name]:
+            node["status"] = "down"
+    links = _links(model, of_node, fold)
+    messages = list(_messages(model, of_node, speed))
+    for _, source, target, _, _, due in messages:
+        between = links.get((fold(source), fold(target)))
+        if between is not None and (due is None or due > model.time):
+            between.under_way += 1
+    shown = sorted(links.values(), key=lambda each: -each.sent)[:MOST_LINKS]
+    state: State = {
+        "of": "nodes" if head.nodes else "agents",
+        "nodes": nodes,
+        "links": {f"{each.source}>{each.target}": _shown(each) for each in shown},
+        "under_way": [_message(fold, *each) for each in messages[:MOST_MESSAGES]],
+    }
+    cut = len(messages) - MOST_MESSAGES
+    return state if cut <= 0 else {**state, "cut": cut}
+
+
+def _itself(path: str) -> str:
+    return path
+
+
+def _fold(names: dict[str, None]) -> Callable[[str], str]:
+    """Return under which name a node is shown."""
+    if len(names) <= MOST_NODES:
+        return _itself
+    known: dict[str, str] = {}
+    for name in names:
+        top = name.partition("/")[0]
+        if name not in known:
+            is_new = top not in known.values()
+            known[name] = OTHERS if is_new and len(set(known.values())) >= MOST_NODES - 1 else top
+    return lambda name: known.get(name, name.partition("/")[0])
+
+
+def _down(model: RunModel, head: RunHead, of_node: Callable[[str], str]) -> frozenset[str]:
+    if head.nodes:
+        return frozenset(name for name, is_up in model.nodes.items() if not is_up)
+    return frozenset(path for path, place in model.tree.agents.items() if place.status != "running")
+
+
+def _ends(model: RunModel, of_node: Callable[[str], str]) -> Iterator[str]:
+    """Yield those who send or get messages: the user among them."""
+    if model.links:
+        for source, target in model.links:
+            yield from (source, target)
+        return
+    for source, target, _ in model.edges:
+        if target:
+            yield from (of_node(source or USER), of_node(target))
+
+
+USER: Final = "user"
+
+
+def _links(
+    model: RunModel, of_node: Callable[[str], str], fold: Callable[[str], str]
+) -> dict[tuple[str, str], _Between]:
+    found: dict[tuple[str, str], _Between] = {}
+
+    def between(source: str, target: str) -> _Between:
+        key = fold(source), fold(target)
+        known = found.get(key)
+        if known is None:
+            known = found[key] = _Between(*key)
+        known.links += 1
+        return known
+
+    if model.links:
+        for link in model.links.values():
+            one = between(link.source, link.target)
+            one.sent += link.sent
+            one.lost += link.lost
+            one.held += link.held
+            one.cut += link.is_cut
+            one.loss = max(one.loss, link.loss)
+            one.delay = link.delay if one.delay is None else max(one.delay, link.delay or 0.0)
+        return found
+    for (source, target, _), edge in model.edges.items():
+        if target and of_node(source) != of_node(target):
+            one = between(of_node(source or USER), of_node(target))
+            one.sent += edge.sent
+            one.lost += edge.failed
+    return found
+
+
+def _shown(link: _Between) -> State:
+    state: State = {
+        "from": link.source,
+        "to": link.target,
+        "cut": link.cut >= link.links,
+        "sent": link.sent,
+        "lost": link.lost,
+        "under_way": link.under_way + link.held,
+    }
+    if 0 < link.cut < link.links:
+        state["cut_links"] = link.cut
+    if link.loss:
+        state["loss"] = round(link.loss, 6)
+    if link.delay is not None:
+        state["delay"] = round(link.delay, 6)
+    return state
+
+
+Message = tuple[str, str, str, str, float, "float | None"]
+"""Its number, from where to where, what it is, when it was sent, and when it arrives."""
+
+
+def _messages(model: RunModel, of_node: Callable[[str], str], speed: float | None) -> Iterator[Message]:
+    """Yield the messages under way, the last first, and those that have arrived a moment ago."""
+    if model.links:
+        since = model.time - (0.0 if speed is None else 0.5 * speed)
+        for number, sent in reversed(model.on_way):
+            if sent.due is None or sent.due >= since:
+                yield str(number), sent.source, sent.target, sent.what, sent.sent, sent.due
+        return
+    for id, each in islice(reversed(model.tree.messages.items()), MOST_LOOKED_AT):
+        if not each.begun:
+            target = of_node(each.place.path)
+            yield str(id), of_node(each.sender or USER), target, each.affordance, each.sent, None
+
+
+MOST_LOOKED_AT: Final = 2_000
+
+
+def _message(
+    fold: Callable[[str], str], id: str, source: str, target: str, what: str, sent: float, due: float | None
+) -> State:
+    state: State = {"id": id, "from": fold(source), "to": fold(target), "what": what, "sent": sent}
+    return state if due is None else {**state, "due": due}

@@ -1,0 +1,68 @@
+"""The log of a run as it comes: lines of JSON, many at a time, read into records."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct, field
+
+
+class LogRecord(Struct, gc=False):
+    """One record; what a kind has of its own is read with the whole line, where somebody looks."""
+
+    n: int = 0
+    t: float = 0.0
+    kind: str = ""
+    agent: str = ""
+    affordance: str | None = None
+    from_: str | None = field(name="from", default=None)
+    to: str | None = None
+    id: int | str | None = None
+    """The number of a message, or the name of a fault."""
+    trace: int | None = None
+    incarnation: int = 1
+    reason: str = ""
+    error: str | None = None
+    fault: str = ""
+    sides: list[list[str]] | None = None
+    line: str = ""
+    """The line itself."""
+
+
+_READ: Final = msgspec.json.Decoder(LogRecord)
+_READ_ANY: Final = msgspec.json.Decoder()
+
+
+def records_in(lines: str) -> list[LogRecord]:
+    """Return the records among whole lines of a log; its head and its end are none."""
+    found: list[LogRecord] = []
+    for line in lines.split("\n"):
+        record = _read(line)
+        if record is not None and record.n:
+            record.line = line
+            found.append(record)
+    return found
+
+
+def _read(line: str) -> LogRecord | None:
+    try:
+        return _READ.decode(line)
+    except msgspec.ValidationError:  # a member of another kind than is usual: those of all records are there
+        members = fields_of(line)
+        known = {name: members[name] for name in ("n", "t", "kind", "agent") if name in members}
+        return LogRecord(**known) if len(known) == len(OWN) else None
+    except msgspec.DecodeError:
+        return None
+
+
+OWN: Final = ("n", "t", "kind", "agent")
+
+
+def fields_of(line: str) -> dict[str, Any]:
+    """Return all members of a line, {} for one that is no object."""
+    try:
+        found = _READ_ANY.decode(line)
+    except msgspec.DecodeError:
+        return {}
+    return found if isinstance(found, dict) else {}

@@ -1,0 +1,305 @@
+"""What is known of one run: by the lines of its log, and by what its process sends beside them.
+
+All is bounded: the last records, the agents up to a limit, the samples of each series thinned to what can be
+seen. Steps, checks and samples are in no log; the process that runs sends them as `RunNews`.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+from msgspec import Struct
+
+from ._run_log import LogRecord, records_in
+from ._run_tree import RunTree
+from ._series import SeriesKept
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .._merge_patch import State
+
+MOST_RECORDS: Final = 5_000
+MOST_STEPS: Final = 100
+MOST_FAULTS: Final = 100
+MOST_CRASHES: Final = 100
+MOST_LETTERS: Final = 200
+MOST_EDGES: Final = 2_000
+MOST_LINKS: Final = 2_000
+MOST_TRACES: Final = 20_000
+MOST_ON_WAY: Final = 600
+MOST_SERIES: Final = 100
+NETWORK: Final = "network"
+
+
+class MessageOnLink(Struct, array_like=True, gc=False):
+    """A message on a link between two nodes; `due` is when it arrives, None while that is not known."""
+
+    source: str
+    target: str
+    what: str
+    sent: float
+    due: float | None
+
+
+class LinkNews(Struct, array_like=True, gc=False):
+    """How a link stands: messages `sent` and `lost` since the last news."""
+
+    source: str
+    target: str
+    sent: int
+    lost: int
+    held: int
+    """Messages that wait for the end of a cut."""
+    is_cut: bool
+    loss: float
+    delay: float | None
+    """Seconds that the last message takes."""
+
+
+class StepSeen(Struct, array_like=True):
+    """A step, by its number; `status` is "running", "passed" or "failed"."""
+
+    number: int
+    text: str
+    place: str
+    status: str
+    begin: float
+    end: float | None = None
+
+
+class CheckSeen(Struct, array_like=True):
+    """A check; `status` is "open", "passed" or "failed"."""
+
+    name: str
+    status: str
+    at: float | None = None
+    expected: str = ""
+    saw: str = ""
+
+
+class RunNews(Struct, omit_defaults=True):
+    """What the process of a run sends beside its log: each only what is new since the last."""
+
+    at: float = 0.0
+    """The instant of the run."""
+    waits: bool = False
+    """It is held back by the pace."""
+    steps: list[StepSeen] = []
+    steps_done: int = 0
+    steps_total: int = 0
+    series: dict[str, list[tuple[float, float | None]]] = {}
+    aggregates: dict[str, str] = {}
+    checks: list[CheckSeen] = []
+    links: list[LinkNews] = []
+    on_way: list[MessageOnLink] = []
+
+
+@attrs.define(eq=False)
+class Link:
+    """A link between two nodes."""
+
+    source: str
+    target: str
+    sent: int = 0
+    lost: int = 0
+    held: int = 0
+    is_cut: bool = False
+    loss: float = 0.0
+    delay: float | None = None
+
+
+@attrs.define(eq=False)
+class FaultSeen:
+    """A fault of the run."""
+
+    id: str
+    what: str
+    targets: list[str]
+    at: float
+    healed: float | None = None
+
+
+@attrs.define(eq=False)
+class Edge:
+    """Messages from one to another."""
+
+    sent: int = 0
+    failed: int = 0
+
+
+class RunModel:
+    """The state of one run. `class_of` returns the class of an agent, `node_of` its node of the network."""
+
+    def __init__(self, class_of: Callable[[str], str], nodes: tuple[str, ...]) -> None:
+        self.time = 0.0
+        self.waits = False
+        self.recorded = 0
+        self.tree = RunTree(class_of)
+        self.records: deque[LogRecord] = deque(maxlen=MOST_RECORDS)
+        self.edges: dict[tuple[str, str, str], Edge] = {}
+        self.traces: OrderedDict[int | str, tuple[str, int | None]] = OrderedDict()
+        """The action and the trace of messages, for the records that name only their number."""
+        self.steps: OrderedDict[int, StepSeen] = OrderedDict()
+        self.steps_done = self.steps_total = 0
+        self.checks: dict[str, CheckSeen] = {}
+        self.faults: OrderedDict[str, FaultSeen] = OrderedDict()
+        self.crashes: deque[tuple[int, State]] = deque(maxlen=MOST_CRASHES)
+        self.crash_count = 0
+        self.letters: deque[tuple[int, State]] = deque(maxlen=MOST_LETTERS)
+        self.letter_count = 0
+        self.nodes: dict[str, bool] = dict.fromkeys(nodes, True)
+        """The nodes of the network, and whether each is up."""
+        self.links: dict[tuple[str, str], Link] = {}
+        self.on_way: deque[tuple[int, MessageOnLink]] = deque(maxlen=MOST_ON_WAY)
+        self._on_way_count = 0
+        self.series: dict[str, SeriesKept] = {}
+        self._counts: dict[str, int] = {}
+        self._counted = 0
+
+    def agents_by(self, node_of: Callable[[str], str]) -> dict[str, int]:
+        """Return how many agents each node has; `node_of` is always the same."""
+        for path in islice(self.tree.agents, self._counted, None):
+            node = node_of(path)
+            self._counts[node] = self._counts.get(node, 0) + 1
+        self._counted = len(self.tree.agents)
+        return self._counts
+
+    # ---- the log
+
+    def take_lines(self, lines: str) -> None:
+        """Take some whole lines of the log."""
+        self.take_records(records_in(lines))
+
+    def take_records(self, records: list[LogRecord]) -> None:
+        """Take the next records."""
+        tree, kept = self.tree, self.records
+        for record in records:
+            kind = record.kind
+            if kind == "sent":
+                edge = self._edge(record.from_ or "", record.agent, record.affordance or "")
+                edge.sent += 1
+                if record.id is not None:
+                    self._trace(record)
+            ended = tree.take(record)
+            if ended is not None and (record.error is not None or kind in ("refused", "dropped")):
+                self._edge(ended.sender, ended.place.path, ended.affordance).failed += 1
+            more = _MORE.get(kind)
+            if more is not None:
+                more(self, record)
+            kept.append(record)
+        if records:
+            self.recorded += len(records)
+            self.time = max(self.time, records[-1].t)
+
+    def _edge(self, source: str, target: str, affordance: str) -> Edge:
+        key = (source, target, affordance)
+        found = self.edges.get(key)
+        if found is None:
+            if len(self.edges) >= MOST_EDGES:
+                key = ("", "", "")  # all others
+            found = self.edges.setdefault(key, Edge())
+        return found
+
+    def _trace(self, record: LogRecord) -> None:
+        assert record.id is not None
+        self.traces[record.id] = record.affordance or "", record.trace
+        if len(self.traces) > MOST_TRACES:
+            self.traces.popitem(last=False)
+
+    def _crashed(self, record: LogRecord) -> None:
+        self.crash_count += 1
+        place = self.tree.agent_at(record.agent)
+        row: State = {
+            "agent": record.agent,
+            "class": "" if place is None else place.cls,
+            "life": 1 if place is None else place.life,
+            "time": record.t,
+            "reason": record.reason[:TEXT],
+            "where": "",
+        }
+        self.crashes.appendleft((self.crash_count, row))
+
+    def _lost_letter(self, record: LogRecord) -> None:
+        self.letter_count += 1
+        row: State = {
+            "time": record.t,
+            "agent": record.agent,
+            "affordance": record.affordance or "",
+            "message": "",
+            "reason": record.reason[:TEXT],
+            **({} if record.from_ is None else {"from": record.from_}),
+        }
+        self.letters.appendleft((self.letter_count, row))
+
+    def _fault(self, record: LogRecord) -> None:
+        id = str(record.id)
+        known = self.faults.get(id)
+        names = [name for side in record.sides or () for name in side] or [record.agent]
+        if record.fault == "restart" and record.agent in self.nodes:
+            self.nodes[record.agent] = False
+        if known is not None and known.healed is None and known.at == record.t:
+            known.targets = [*known.targets, *names][:MOST_TARGETS]
+            return
+        self.faults[id] = FaultSeen(id, record.fault, names[:MOST_TARGETS], record.t)
+        self.faults.move_to_end(id)
+        if len(self.faults) > MOST_FAULTS:
+            self.faults.popitem(last=False)
+
+    def _healed(self, record: LogRecord) -> None:
+        if record.fault == "restart" and record.agent in self.nodes:
+            self.nodes[record.agent] = True
+        known = self.faults.get(str(record.id))
+        if known is not None:
+            known.healed = record.t
+
+    # ---- what is sent beside it
+
+    def take_news(self, news: RunNews) -> None:
+        """Take what the process of the run has sent beside the log."""
+        self.time, self.waits = max(self.time, news.at), news.waits
+        for step in news.steps:
+            self.steps[step.number] = step
+            if len(self.steps) > MOST_STEPS:
+                self.steps.popitem(last=False)
+        self.steps_done = max(self.steps_done, news.steps_done)
+        self.steps_total = news.steps_total or self.steps_total
+        self.checks |= {check.name: check for check in news.checks}
+        for name, samples in news.series.items():
+            kept = self.series.get(name)
+            if kept is None and len(self.series) < MOST_SERIES:
+                kept = self.series[name] = SeriesKept(news.aggregates.get(name, ""))
+            if kept is not None:
+                kept.add(samples)
+        for each in news.links:
+            self._link(each)
+        for message in news.on_way:
+            self._on_way_count += 1
+            self.on_way.append((self._on_way_count, message))
+
+    def _link(self, news: LinkNews) -> None:
+        key = (news.source, news.target)
+        found = self.links.get(key)
+        if found is None:
+            if len(self.links) >= MOST_LINKS:
+                return
+            found = self.links[key] = Link(*key)
+        found.sent += news.sent
+        found.lost += news.lost
+        found.held, found.is_cut, found.loss = news.held, news.is_cut, news.loss
+        found.delay = found.delay if news.delay is None else news.delay
+
+
+TEXT: Final = 500
+MOST_TARGETS: Final = 20
+
+
+_MORE: Final[dict[str, Any]] = {
+    "crashed": RunModel._crashed,
+    "dead_letter": RunModel._lost_letter,
+    "fault": RunModel._fault,
+    "healed": RunModel._healed,
+}

@@ -1,0 +1,174 @@
+"""The server of runs: the page of `run --watch` and `sim --watch`, at an address of this machine alone.
+
+It has the protocol of a node, and of the views of a node those that a log can answer. There is nobody to log
+in: who is on this machine sees the runs, and holds them up or lets them go on, which touches nothing else. As
+with a node without security, only requests by a name of this machine and without the Origin of another page
+are answered.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from time import time
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+import msgspec
+import trio
+from starlette.responses import PlainTextResponse
+from trio.lowlevel import enable_ki_protection
+
+from lmos_actors.bindings import presented_in
+from lmos_actors.errors import nearest
+from lmos_actors.security import Guard, Refusal, Security
+from lmos_actors.transport import Accept, FrontDoor, Refuse, TcpNetwork, endpoint_of
+
+from .._messages import SUBPROTOCOL, Do, Done, Hello, Refused, Wrong
+from .._page import Page, software
+from .._server import MOST_VIEWERS, OPTIONS, PATH
+from .._viewer import Pace as ViewPace, Viewer
+from ._board import OPERATIONS
+from ._run_views import (
+    BoardView,
+    RunAgentArguments,
+    RunArguments,
+    RunCrashesArguments,
+    RunFindArguments,
+    RunFlowArguments,
+    RunTopArguments,
+    RunTreeArguments,
+    RunView,
+    agent_state,
+    crashes_state,
+    find_state,
+    flow_state,
+    letters_state,
+    network_state,
+    run_state,
+    runs_state,
+    series_state,
+    top_state,
+    tree_state,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from starlette.types import Receive, Scope, Send
+
+    from lmos_actors.security import Admission
+    from lmos_actors.transport import Connection, Network, Upgrade
+
+    from .._viewer import View
+    from ._board import RunsBoard
+
+HOST: Final = "127.0.0.1"
+KIND: Final = "runs"
+
+
+@attrs.frozen
+class _Kind:
+    arguments: type[Any]
+    make: Callable[[RunsBoard, Any], View]
+
+
+_KINDS: Final = {
+    "runs": _Kind(RunArguments, lambda board, given: BoardView(board, runs_state, given)),
+    "run": _Kind(RunArguments, lambda board, given: BoardView(board, run_state, given)),
+    "network": _Kind(RunArguments, lambda board, given: RunView(board, network_state, given)),
+    "series": _Kind(RunArguments, lambda board, given: RunView(board, series_state, given)),
+    "tree": _Kind(RunTreeArguments, lambda board, given: RunView(board, tree_state, given)),
+    "find": _Kind(RunFindArguments, lambda board, given: RunView(board, find_state, given)),
+    "top": _Kind(RunTopArguments, lambda board, given: RunView(board, top_state, given)),
+    "flow": _Kind(RunFlowArguments, lambda board, given: RunView(board, flow_state, given)),
+    "agent": _Kind(RunAgentArguments, lambda board, given: RunView(board, agent_state, given)),
+    "crashes": _Kind(RunCrashesArguments, lambda board, given: RunView(board, crashes_state, given)),
+    "dead letters": _Kind(RunArguments, lambda board, given: RunView(board, letters_state, given)),
+}
+
+
+class RunsServer:
+    """Serves the live view of a board."""
+
+    def __init__(self, board: RunsBoard, network: Network | None = None) -> None:
+        self._board = board
+        self._network: Network = TcpNetwork() if network is None else network
+        self._guard = Guard(Security(), wall=time, operations=True)
+        self._pace = ViewPace()
+        self._viewers: dict[Viewer, None] = {}
+        self._started = time()
+        self._scope = trio.CancelScope()
+        self.url = ""
+        """The address of the page, once it is served."""
+
+    async def serve(
+        self, port: int, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        """Serve until `stop`; `port` 0 is one that is free. Raises OSError if it cannot listen there."""
+        listener = await self._network.listen(endpoint_of(f"ws://{HOST}:{port}"))
+        self.url = f"http://{HOST}:{listener.addresses[0][1]}/"
+        door = FrontDoor(
+            listener,
+            route=self.route,
+            app=Page(_not_found, self._guard, lambda _: True),
+            on_failure=lambda error: None,
+        )
+        with self._scope:
+            async with trio.open_nursery() as nursery:
+                await nursery.start(door.serve)
+                task_status.started()
+
+    def stop(self) -> None:
+        """End serving, and all connections."""
+        self._scope.cancel("the command ends")
+
+    def route(self, upgrade: Upgrade) -> Accept | Refuse:
+        """Decide about an upgrade."""
+        admission = self._guard.admit(presented_in(upgrade), trio.current_time())
+        if isinstance(admission, Refusal):
+            return Refuse(admission.status, admission.reason, admission.headers)
+        if upgrade.path != PATH or SUBPROTOCOL not in upgrade.offered:
+            return Refuse(404, f"the live view is at {PATH}, with the subprotocol {SUBPROTOCOL}")
+        if len(self._viewers) >= MOST_VIEWERS:
+            return Refuse(503, f"{MOST_VIEWERS} viewers look already")
+        return Accept(SUBPROTOCOL, partial(self._serve, admission=admission), options=OPTIONS)
+
+    @enable_ki_protection
+    async def _serve(self, connection: Connection, *, admission: Admission) -> None:
+        hello = Hello(
+            kind=KIND,
+            software=software(),
+            node=self.url.rstrip("/"),
+            started=self._started,
+            rights=["inspect", "operate"],
+            operations=list(OPERATIONS),
+            views=sorted(_KINDS),
+        )
+        viewer = Viewer(connection, hello, self._open, admission, self._do, self._pace)
+        self._viewers[viewer] = None
+        self._board.looked_at.set()
+        try:
+            await viewer.run()
+        finally:
+            del self._viewers[viewer]
+
+    def _open(self, name: str, arguments: dict[str, Any]) -> View:
+        """Open a view by its name. Raises Refused."""
+        kind = _KINDS.get(name)
+        if kind is None:
+            near = nearest(name, _KINDS)
+            hint = f", did you mean {near!r}?" if near else f"; there are: {', '.join(sorted(_KINDS))}"
+            raise Refused("UNKNOWN", f"there is no view {name!r} of runs{hint}")
+        try:
+            given = msgspec.convert(arguments, kind.arguments)
+        except msgspec.ValidationError as error:
+            raise Refused("INVALID", f"the arguments of {name!r}: {error}") from None
+        return kind.make(self._board, given)
+
+    def _do(self, do: Do, reply: Callable[[Done | Wrong], None]) -> None:
+        reply(self._board.do(do))
+
+
+async def _not_found(scope: Scope, receive: Receive, send: Send) -> None:
+    response = PlainTextResponse("the runs of a command are watched at /, and there is nothing else", 404)
+    await response(scope, receive, send)

@@ -1,0 +1,133 @@
+"""The pace of a run that somebody watches: how fast its virtual time goes by, and whether it goes at all.
+
+Virtual time jumps from instant to instant, as fast as the machine can. A `PaceKeeper` stands where records
+are made, and holds up the thread, in real time, before the first record of an instant that is not due yet.
+Nothing of the world sees that: no task, timer or message is added, and the log is the same.
+"""
+
+from __future__ import annotations
+
+import threading
+from math import inf
+from time import monotonic
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .._guard import Guard
+
+BEAT: Final = 0.2
+"""Seconds of real time between two signs of life of a run that is held up."""
+
+BEHIND: Final = 0.25
+"""Seconds of real time that a slow run may catch up; what is more is not made good."""
+
+
+@attrs.frozen
+class PaceOrder:
+    """The pace of a run: virtual seconds in a second of real time, None for as fast as it goes."""
+
+    speed: float | None = 1.0
+    is_paused: bool = False
+
+
+class PaceKeeper:
+    """Keeps the pace of one run; `set` and `step` are called from another thread.
+
+    `now` returns real time in seconds; `wait` waits for a change of the pace, so many seconds at most.
+    """
+
+    def __init__(
+        self,
+        order: PaceOrder,
+        *,
+        now: Callable[[], float] = monotonic,
+        wait: Callable[[threading.Condition, float], object] = threading.Condition.wait,
+    ) -> None:
+        self._now, self._wait = now, wait
+        self._order = order
+        self._changed = threading.Condition()
+        self._steps = 0
+        self._reached = 0.0
+        """The last instant that the run was let go on to."""
+        self._next: float | None = None
+        """The instant before which it is held up."""
+        self._from = (0.0, now())
+        """An instant of the run, and the real time at which it was due."""
+
+    def set(self, order: PaceOrder) -> None:
+        """Go on at another pace, from where the run is."""
+        with self._changed:
+            self._from = self._here(), self._now()
+            self._order = order
+            self._changed.notify_all()
+
+    def _here(self) -> float:
+        """Return how far the time of the run has gone: between two instants, where it is held up."""
+        if self._next is None:
+            return self._reached
+        return max(self._reached, min(self._due(), self._next))
+
+    def step(self) -> None:
+        """Let a run that is paused go on to its next instant."""
+        with self._changed:
+            self._steps += 1
+            self._changed.notify_all()
+
+    def is_due(self, instant: float) -> bool:
+        """Return whether the run may go on to an instant now; `hold_up` waits until it may."""
+        if instant <= self._reached:
+            return True
+        with self._changed:
+            return self._let_go(instant)
+
+    def hold_up(self, instant: float, guard: Guard, beat: Callable[[float], None]) -> None:
+        """Wait until the run may go on to an instant.
+
+        `beat` is called again and again with the instant that is due by then, and may block.
+        """
+        with guard.held_up():
+            while True:
+                with self._changed:
+                    if self._let_go(instant):
+                        self._next = None
+                        return
+                    self._next = instant
+                    here = self._here()
+                beat(here)
+                with self._changed:
+                    if not self._may_go(instant):
+                        self._wait(self._changed, min(BEAT, self._left(instant)))
+
+    def _may_go(self, instant: float) -> bool:
+        return self._steps > 0 if self._order.is_paused else self._due() >= instant
+
+    def _let_go(self, instant: float) -> bool:
+        """Let the run go on to an instant, if it may."""
+        if not self._may_go(instant):
+            return False
+        if self._order.is_paused:
+            self._steps -= 1
+        else:
+            self._steps = 0
+            speed = self._order.speed
+            if speed is not None and self._due() - instant > BEHIND * speed:
+                self._from = instant, self._now()
+        self._reached = instant
+        return True
+
+    def _due(self) -> float:
+        """Return the instant that is due now."""
+        speed = self._order.speed
+        if self._order.is_paused:
+            return self._from[0]
+        return inf if speed is None else self._from[0] + (self._now() - self._from[1]) * speed
+
+    def _left(self, instant: float) -> float:
+        speed = self._order.speed
+        if self._order.is_paused or speed is None:
+            return BEAT
+        return max((instant - self._due()) / speed, 0.001)
