@@ -9,17 +9,23 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from contextlib import suppress
+from heapq import nlargest
 from itertools import islice
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import msgspec
 
 from lmos_actors.errors import StoreFailed
 
+from ._node_views import decisions
+
 if TYPE_CHECKING:
     from lmos_actors.actors import Runtime
+    from lmos_actors.supervision import Supervisor
 
     from ._merge_patch import State
+    from ._sight import Sight
     from ._trouble_views import NoArguments
 
 SPACE: Final = "live-audit"
@@ -52,7 +58,7 @@ class Audit:
 
     def __init__(self, rt: Runtime, node: str) -> None:
         self._rt = rt
-        self._node = node
+        self.node = node
         self._entries: OrderedDict[str, AuditEntry] = OrderedDict()
         self._refused: deque[AuditEntry] = deque(maxlen=REFUSALS)
         self._is_loaded = rt.keeping is None
@@ -103,7 +109,7 @@ class Audit:
     def _entry(self, who: str, what: str, path: str) -> AuditEntry:
         now = self._now()
         key = f"{now:017.6f}-{self._rt.entropy.new_id()}"  # in the order of time, for all nodes of a store
-        return AuditEntry(key=key, node=self._node, time=now, who=who, what=what, path=path)
+        return AuditEntry(key=key, node=self.node, time=now, who=who, what=what, path=path)
 
     def _now(self) -> float:
         return self._rt.entropy.now().timestamp()
@@ -131,17 +137,43 @@ def _by_time(entry: AuditEntry) -> tuple[float, str]:
 
 
 class AuditView:
-    """The last operations, the newest first, by keys."""
+    """The last operations and decisions, the newest first, by keys.
+
+    Decisions are kept by the agent `approvals`. What was decided about an agent is shown to those who may
+    inspect it.
+    """
 
     is_busy = False
 
-    def __init__(self, audit: Audit, _arguments: NoArguments) -> None:
+    def __init__(self, root: Supervisor, audit: Audit, sees: Sight, _arguments: NoArguments) -> None:
+        self._root = root
         self._audit = audit
+        self._sees = sees
 
     def content(self) -> State:
         """Return them."""
-        rows = {entry.key: _row(entry) for entry in self._audit.newest()}
+        last = nlargest(SHOWN, decisions(self._root), key=_by_decision)
+        found = [(entry.time, entry.key, _row(entry)) for entry in self._audit.newest()]
+        found += [(each.decided, each.id, self._decision(each)) for each in last]
+        found.sort(key=itemgetter(0, 1), reverse=True)
+        rows = {key: row for _, key, row in found[:SHOWN]}
         return {"order": list(rows), "rows": rows}
+
+    def _decision(self, approval: Any) -> State:
+        """Return a decision as an operation on the agent that has asked."""
+        return {
+            "node": self._audit.node,
+            "time": approval.decided,
+            "who": approval.by or "",
+            "what": "approve" if approval.state == "approved" else "refuse",
+            "path": approval.agent,
+            "state": "done",
+            "outcome": approval.text[:CHARACTERS] if self._sees(approval.agent) else "",
+        }
+
+
+def _by_decision(approval: Any) -> tuple[float, str]:
+    return approval.decided, approval.id
 
 
 def _row(entry: AuditEntry) -> State:

@@ -29,6 +29,9 @@ MOST_APPROVALS: Final = 300
 PROCESSES: Final = 50
 """Of a deployment whose last lines are shown."""
 
+MOST_FORMS: Final = 256 << 10
+"""Bytes of the forms of all questions that are shown."""
+
 CHARACTERS: Final = 2_000
 """Of the data of one question."""
 
@@ -57,24 +60,43 @@ class ApprovalsView:
 
     def content(self) -> State:
         """Return the questions by their ids: those that wait first, each kind the newest first."""
-        place = place_at(self._root, APPROVALS)
-        agent: Any = place.agent if isinstance(place, Slot) else None
-        if not hasattr(agent, "kept"):  # no import of its class, which loads the stores
-            return {"waiting": 0, "order": [], "rows": {}}
-        mine = [each for each in reversed(agent.kept()) if self._decides(each.agent)]
+        mine = [each for each in reversed(_kept(self._root)) if self._decides(each.agent)]
         mine.sort(key=lambda each: each.state != "waiting")
-        rows = {each.id: _row(each) for each in mine[:MOST_APPROVALS]}
+        rows, room = dict[str, "State"](), MOST_FORMS
+        for each in mine[:MOST_APPROVALS]:
+            rows[each.id], taken = _row(each, room)
+            room -= taken
         waiting = sum(each.state == "waiting" for each in mine)
         return {"waiting": waiting, "order": list(rows), "rows": rows}
 
 
-def _row(approval: Any) -> State:
+def _row(approval: Any, room: int) -> tuple[State, int]:
+    """Return the row of an approval, and the bytes of its form, which is left out beyond `room` bytes."""
     members = {name: value for name, value in msgspec.structs.asdict(approval).items() if value is not None}
-    data = members.pop("data", None)
-    if data is not None:
-        text = msgspec.json.encode(data).decode()
-        members["data"] = text if len(text) <= CHARACTERS else f"{text[: CHARACTERS - 1]}…"
-    return members
+    for name in ("data", "answer"):
+        value = members.pop(name, None)
+        if value is not None:
+            text = msgspec.json.encode(value).decode()
+            members[name] = text if len(text) <= CHARACTERS else f"{text[: CHARACTERS - 1]}…"
+    form = members.pop("form", None)
+    if form is None or approval.state != "waiting":
+        return members, 0
+    size = len(msgspec.json.encode(form))
+    if size > room:
+        return {**members, "form_left_out": True}, 0
+    return {**members, "form": _without_null(form)}, size
+
+
+def decisions(root: Supervisor) -> list[Any]:
+    """Return the approvals that somebody has decided, in no order."""
+    return [each for each in _kept(root) if each.state in ("approved", "refused")]
+
+
+def _kept(root: Supervisor) -> tuple[Any, ...]:
+    place = place_at(root, APPROVALS)
+    agent: Any = place.agent if isinstance(place, Slot) else None
+    # no import of its class, which loads the stores
+    return agent.kept() if hasattr(agent, "kept") else ()
 
 
 def has_groups(root: Supervisor) -> bool:

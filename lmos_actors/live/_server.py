@@ -146,7 +146,7 @@ class LiveServer:
                 "all", NoArguments, partial(OwnAgentsView, root, self._survey), by_viewer=True
             ),
             "groups": ViewKind("node", NoArguments, partial(MadeView, partial(groups_view, root))),
-            "audit": ViewKind("node", NoArguments, partial(AuditView, self._audit)),
+            "audit": ViewKind("node", NoArguments, partial(AuditView, root, self._audit), "inspect"),
             "crashes": ViewKind("node", CrashesArguments, partial(CrashesView, rt, rows), "inspect"),
             "flow": ViewKind(
                 "node", FlowArguments, partial(FlowView, Flow(rt, root, self._start_soon)), "inspect"

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from lmos_actors import Agent, ChildSpec, SupervisorSpec, action, open_node
+from lmos_actors.actors import slot_of
+from lmos_actors.approvals import Approvals
 from lmos_actors.deployment import LogFiles
 from lmos_actors.facades import ChatAgent, ChatTurn, open_chat, open_relay, register_on_relay
 from lmos_actors.security import Access, BearerToken, Credentials, Security
@@ -19,6 +21,8 @@ from tests.live.watching import SECURITY, as_viewer, watching
 
 if TYPE_CHECKING:
     from trio.testing import MockClock
+
+    from lmos_actors import Node
 
 PLACE = "ws://here"
 
@@ -147,6 +151,60 @@ async def test_approvals_are_seen_by_those_who_may_decide() -> None:
                 assert (row["agent"], row["text"]) == (path, f"Buy tea for {path}")
                 assert row["data"] == f'{{"what":"tea for {path}"}}'
         nursery.cancel_scope.cancel()
+
+
+FORM = {
+    "type": "object",
+    "properties": {"size": {"type": "string", "enum": ["small", "large"], "default": None}},
+    "required": ["size"],
+}
+
+
+async def test_a_decision_is_in_the_audit_log_and_its_form_in_the_view() -> None:
+    network = MemoryNetwork()
+    security = Security(
+        schemes=SECURITY.schemes,
+        access={
+            "vault": Access(approve=("ann",), inspect=("ann",)),
+            "*": Access(approve=("ann",), inspect=("ann", "bob")),
+        },
+    )
+    async with (
+        open_node(TREE, listen=PLACE, network=network, security=security, approvals=True) as node,
+        trio.open_nursery() as nursery,
+    ):
+        for path in ("echo", "vault"):
+            nursery.start_soon(node.find(Echo, path).invoke, Echo.buy, f"tea for {path}")
+        desk: Any = node.find(Approvals, "approvals")
+        async with watching(PLACE, network, as_viewer("ann")) as watcher:
+            watcher.look("approvals")
+            await watcher.until(lambda: watcher.views.get("it", {}).get("waiting") == 2)
+            for id, row in watcher.views["it"]["rows"].items():
+                await desk.invoke(Approvals.accept if row["agent"] == "echo" else Approvals.refuse, id)
+            nursery.start_soon(ask_with_a_form, node)
+            rows = await watcher.until(
+                lambda: [each for each in watcher.views["it"]["rows"].values() if "form" in each]
+            )
+            without_null = {"type": "string", "enum": ["small", "large"]}
+            assert rows[0]["form"] == {**FORM, "properties": {"size": without_null}}
+        seen = {}
+        for name in ("ann", "bob"):
+            async with watching(PLACE, network, as_viewer(name)) as watcher:
+                watcher.look("audit")
+                await watcher.until(lambda watcher=watcher: watcher.views.get("it", {}).get("order"))
+                rows = watcher.views["it"]["rows"].values()
+                seen[name] = {(row["what"], row["path"]): row["outcome"] for row in rows}
+        assert seen["ann"] == {
+            ("approve", "echo"): "Buy tea for echo",
+            ("refuse", "vault"): "Buy tea for vault",
+        }
+        assert seen["bob"] == {("approve", "echo"): "Buy tea for echo", ("refuse", "vault"): ""}
+        nursery.cancel_scope.cancel()
+
+
+async def ask_with_a_form(node: Node) -> None:
+    slot: Any = slot_of(node.find(Echo, "echo"))
+    await slot.rt.approvals.ask_once(slot, "Which size?", None, FORM, 60.0, None)
 
 
 class LauncherAgent(Agent):

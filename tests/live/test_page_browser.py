@@ -12,6 +12,7 @@ import pytest
 import trio
 
 from lmos_actors import Agent, ChildSpec, Secret, SupervisorSpec, action, open_node
+from lmos_actors.actors import slot_of
 from lmos_actors.security import Access, Basic, Bearer, Security
 from lmos_actors.supervision import BulkSpec
 from tests.reports.browser import Page, chromium, opened, running
@@ -472,8 +473,48 @@ async def test_an_approval_is_given_by_who_may(address: str, monkeypatch: pytest
         )
         assert status in (403, 404)
         await alice.click(".card .main")
+        await alice.until("document.querySelector('dialog') !== null")
+        assert HOSTILE in await alice.run("document.querySelector('dialog').textContent")
+        await alice.key("Enter")  # the focus is on the button that does nothing
+        await alice.until("document.querySelector('dialog') === null")
+        assert not done.is_set()
+        await alice.click(".card .main")
+        await alice.until("document.querySelector('dialog') !== null")
+        await alice.click("dialog .main")
         await done.wait()
+        await alice.click("#tab-audit")
+        await alice.until("/alice.*approve.*clerk/is.test(document.querySelector('#view').textContent)")
         assert alice.problems == []
+
+
+async def test_an_approval_by_a_form_sends_its_answer(page: Page) -> None:
+    form = {
+        "type": "object",
+        "properties": {"size": {"type": "string", "enum": ["small", "large"]}, "cups": {"type": "integer"}},
+        "required": ["size", "cups"],
+    }
+    async with served(allow_operations=True) as node, trio.open_nursery() as nursery:
+        slot: Any = slot_of(node.find(Till, "shop/till"))
+        found: list[Any] = []
+
+        async def ask() -> None:
+            found.append(await slot.rt.approvals.ask_once(slot, "Which tea?", None, form, 60.0, None))
+
+        nursery.start_soon(ask)
+        await page.visit(url_of(node, "#view=approvals"))
+        await page.until("document.querySelector('.card .field-row') !== null")
+        await page.click(".card .main")
+        await page.until("document.querySelector('.card').textContent.includes('cups: a number is needed')")
+        assert await page.run("document.querySelector('dialog') === null")
+        await page.run("document.querySelector('.card select').value = '\"large\"'")
+        await page.run("document.querySelector('.card .field-row input').value = '2'")
+        await page.click(".card .main")
+        await page.until("document.querySelector('dialog') !== null")
+        assert '"large"' in await page.run("document.querySelector('dialog').textContent")
+        await page.click("dialog .main")
+        await page.until("document.querySelector('.card[data-state=approved]') !== null")
+        nursery.cancel_scope.cancel()
+        assert found[0].answer == {"size": "large", "cups": 2}
 
 
 async def test_who_may_not_look_is_told_so(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:

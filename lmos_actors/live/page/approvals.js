@@ -32,27 +32,33 @@ class ApprovalView {
 
   card(row) {
     const waits = row.state === 'waiting', note = h('input', { type: 'text', maxlength: '1000', 'aria-label': 'A note to the answer', placeholder: 'note' });
-    const told = h('p', { class: 'quiet', role: 'status' }), buttons = h('p', { class: 'tools' });
-    const answer = async (what) => {
+    const told = h('p', { class: 'quiet', role: 'status' }), buttons = h('p', { class: 'tools' }), form = waits && row.form ? new Fields(row.form, isState(row.form.properties) ? null : 'answer') : null;
+    const decide = async (what) => {
+      let answer = '';
+      try { answer = form && what === 'approve' ? form.read(true) : ''; } catch (wrong) { put(told, wrong.message); return; }
+      const about = [question(), answer ? h('pre', { class: 'raw' }, cut(pretty(answer), 2_000)) : null, note.value ? h('p', {}, 'Note: ', isolated(note.value)) : null];
+      if (!await confirmed(what === 'approve' ? 'Approve' : 'Refuse', null, about, what === 'approve')) return;
       for (const one of buttons.querySelectorAll('button')) one.disabled = true;
       try {
-        await called(what, { id: row.id, note: note.value });
+        await called(what, `{"id": ${JSON.stringify(row.id)}, "note": ${JSON.stringify(note.value)}${answer ? `, "answer": ${answer}` : ''}}`);
         put(told, what === 'approve' ? 'Approved.' : 'Refused.');
       } catch (problem) {
         put(told, problem.message);
         for (const one of buttons.querySelectorAll('button')) one.disabled = false;
       }
     };
-    if (waits) buttons.append(note, button('Approve', () => answer('approve'), { class: 'main' }), button('Refuse', () => answer('refuse')));
-    const facts = { agent: row.agent, key: row.key, asked: row.asked, expires: row.expires, ...(row.decided ? { decided: row.decided } : {}), ...(row.note ? { note: row.note } : {}) };
-    return h('article', { class: 'card', 'data-state': row.state }, h('h3', {}, isolated(cut(row.text || '', 2_000)), ' ', h('span', { class: `state ${waits ? 'starting' : row.state === 'approved' ? 'running' : 'crashed'}` }, row.state)),
-      row.data !== undefined ? h('div', { class: 'data' }, drawField(typeof row.data === 'string' ? row.data : JSON.stringify(row.data, null, 2))) : null,
-      h('dl', { class: 'facts' }, Object.entries(facts).filter(([, value]) => value !== undefined && value !== null && value !== '').map(([name, value]) => h('div', {}, h('dt', {}, words(name)), h('dd', {}, drawValue(name, value, (path) => this.page.openAgent(path)))))), buttons, told);
+    const data = () => (row.data !== undefined ? h('div', { class: 'data' }, drawField(row.data)) : null);
+    const question = () => [h('p', {}, isolated(row.agent), ' asks: ', h('strong', {}, isolated(cut(row.text || '', 2_000)))), data()];
+    if (waits) buttons.append(note, row.form_left_out ? '' : button('Approve…', () => decide('approve'), { class: 'main' }), button('Refuse…', () => decide('refuse')));
+    const facts = { agent: row.agent, key: row.key, asked: row.asked, expires: row.expires, ...(row.decided ? { decided: row.decided } : {}), ...(row.by ? { by_whom: row.by } : {}), ...(row.note ? { note: row.note } : {}), ...(row.answer ? { answer: row.answer } : {}) };
+    return h('article', { class: 'card', 'data-state': row.state }, h('h3', {}, isolated(cut(row.text || '', 2_000)), ' ', h('span', { class: `state ${waits ? 'starting' : row.state === 'approved' ? 'running' : 'crashed'}` }, row.state)), data(),
+      h('dl', { class: 'facts' }, Object.entries(facts).filter(([, value]) => value !== undefined && value !== null && value !== '').map(([name, value]) => h('div', {}, h('dt', {}, words(name)), h('dd', {}, drawValue(name, value, (path) => this.page.openAgent(path)))))),
+      form ? h('div', { class: 'use' }, form.element) : null, row.form_left_out ? h('p', { class: 'quiet' }, 'To approve it takes an answer by a form that is too long for this page.') : null, buttons, told);
   }
 }
 
-async function called(action, input) {
-  const answer = await fetch(`agents/approvals/actions/${action}`, { method: 'POST', credentials: 'same-origin', cache: 'no-store', headers: { 'Content-Type': 'application/json' }, body: JSON.stringify(input) });
+async function called(action, body) {
+  const answer = await fetch(`agents/approvals/actions/${action}`, { method: 'POST', credentials: 'same-origin', cache: 'no-store', headers: { 'Content-Type': 'application/json' }, body });
   const said = await answer.json().catch(() => ({}));
   if (answer.ok) return said;
   throw new Error(said.detail || said.title || `The node answers ${answer.status}.`);

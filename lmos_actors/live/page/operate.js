@@ -16,7 +16,8 @@ function operationButtons(page, path, may, told) {
 }
 
 async function operate(page, what, path, told) {
-  if (!await confirmed(what, path)) return;
+  const { label, about, danger } = OPERATIONS[what];
+  if (!await confirmed(label, path && what !== 'drain' ? h('bdi', {}, cut(path, 200)) : null, h('p', {}, about), danger)) return;
   try {
     told(`${OPERATIONS[what].label}: ${await page.wire.do(OPERATIONS[what].as || what, path)}.`, false);
   } catch (problem) {
@@ -24,11 +25,11 @@ async function operate(page, what, path, told) {
   }
 }
 
-function confirmed(what, path) {
-  const { label: asks, about, danger } = OPERATIONS[what];
+// Asks once more: a promise of whether that was meant. `about` says what it does, and to what.
+function confirmed(asks, name, about, danger) {
   return new Promise((answer) => {
     const dialog = h('dialog', { class: 'confirm', 'aria-labelledby': 'confirm-title', onclose: () => { dialog.remove(); answer(dialog.returnValue === 'yes'); } },
-      h('h2', { id: 'confirm-title' }, asks, path && what !== 'drain' ? [' ', h('bdi', {}, cut(path, 200))] : null, '?'), h('p', {}, about),
+      h('h2', { id: 'confirm-title' }, asks, name ? [' ', name] : null, '?'), about,
       h('p', { class: 'tools' }, button('Cancel', () => dialog.close('no'), { autofocus: true }), button(asks, () => dialog.close('yes'), { class: danger ? 'main danger' : 'main' })));
     document.body.append(dialog);
     dialog.showModal();
