@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 PATIENCE: Final = 60.0
 """Seconds for which the first run waits for somebody who looks."""
 
-START: Final = 10.0
-"""Seconds in which the page has to be served, and to be gone in the end."""
+END: Final = 5.0
+"""Seconds for which the command waits in the end until the page is gone."""
 
 
 @attrs.frozen(kw_only=True)
@@ -55,7 +55,7 @@ class Watching:
         self._has_waited = options.speed is None
         self._heads: dict[tuple[str, str, int], RunHead] = {}
         self._port = options.port
-        self._failure: BaseException | None = None
+        self._failure: Exception | None = None
         self._is_served = threading.Event()
         self._token: trio.lowlevel.TrioToken | None = None
         pool.watched = self._take
@@ -65,30 +65,34 @@ class Watching:
         """Serve the page during the block, and print its address. Raises ConfigError."""
         thread = threading.Thread(target=self._serve, name="page of the runs", daemon=True)
         thread.start()
-        self._is_served.wait(START)
+        self._is_served.wait()
         if self._failure is not None:
-            raise ConfigError(f"cannot serve the page: {self._failure}", "--port") from self._failure
+            raise ConfigError(str(self._failure), "--port") from self._failure
         print(f"watch at {self._server.url}", file=sys.stderr, flush=True)
         try:
             yield
         finally:
-            if self._token is not None:
+            assert self._token is not None
+            with suppress(trio.RunFinishedError):
                 self._token.run_sync_soon(self._server.stop)
-            thread.join(START)
+            thread.join(END)
 
     def _serve(self) -> None:
+        """Serve; in a thread of its own."""
         try:
             trio.run(self._main)
-        except OSError as error:
+        except Exception as error:
+            if self._is_served.is_set():  # the runs go on without
+                print(f"the page has ended: {error!r}", file=sys.stderr, flush=True)
             self._failure = error
         finally:
             self._is_served.set()
 
     async def _main(self) -> None:
         self._token = trio.lowlevel.current_trio_token()
-        async with trio.open_nursery() as nursery:
-            await nursery.start(self._server.serve, self._port)
-            self._is_served.set()
+        await self._server.listen(self._port)
+        self._is_served.set()
+        await self._server.serve()
 
     # ---- runs
 

@@ -4,6 +4,7 @@ The public names are imported from here, as in `from lmos_actors.live.runs impor
 """
 
 from ._board import Outcome as Outcome, Pace as Pace, RunHead as RunHead, RunsBoard as RunsBoard
+from ._network_view import MOST_NODES as MOST_NODES
 from ._run_model import (
     CheckSeen as CheckSeen,
     LinkNews as LinkNews,

@@ -133,7 +133,8 @@ def _links(
             one.sent += link.sent
             one.lost += link.lost
             one.held += link.held
-            one.cut += link.is_cut
+            one.cut += link.cut
+            one.links += link.lines - 1
             one.loss = max(one.loss, link.loss)
             one.delay = link.delay if one.delay is None else max(one.delay, link.delay or 0.0)
         return found

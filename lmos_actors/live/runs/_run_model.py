@@ -54,7 +54,10 @@ class LinkNews(Struct, array_like=True, gc=False):
     lost: int
     held: int
     """Messages that wait for the end of a cut."""
-    is_cut: bool
+    lines: int
+    """How many links stand as this one."""
+    cut: int
+    """How many of them are cut."""
     loss: float
     delay: float | None
     """Seconds that the last message takes."""
@@ -107,7 +110,8 @@ class Link:
     sent: int = 0
     lost: int = 0
     held: int = 0
-    is_cut: bool = False
+    lines: int = 1
+    cut: int = 0
     loss: float = 0.0
     delay: float | None = None
 
@@ -289,7 +293,7 @@ class RunModel:
             found = self.links[key] = Link(*key)
         found.sent += news.sent
         found.lost += news.lost
-        found.held, found.is_cut, found.loss = news.held, news.is_cut, news.loss
+        found.held, found.lines, found.cut, found.loss = news.held, news.lines, news.cut, news.loss
         found.delay = found.delay if news.delay is None else news.delay
 
 

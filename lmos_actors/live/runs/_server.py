@@ -8,6 +8,7 @@ are answered.
 
 from __future__ import annotations
 
+from collections import deque
 from functools import partial
 from time import time
 from typing import TYPE_CHECKING, Any, Final
@@ -57,13 +58,14 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
     from lmos_actors.security import Admission
-    from lmos_actors.transport import Connection, Network, Upgrade
+    from lmos_actors.transport import Connection, Listener, Network, Upgrade
 
     from .._viewer import View
     from ._board import RunsBoard
 
 HOST: Final = "127.0.0.1"
 KIND: Final = "runs"
+FAILURES: Final = 100
 
 
 @attrs.frozen
@@ -98,25 +100,28 @@ class RunsServer:
         self._viewers: dict[Viewer, None] = {}
         self._started = time()
         self._scope = trio.CancelScope()
+        self._listener: Listener | None = None
+        self.failures: deque[BaseException] = deque(maxlen=FAILURES)
+        """Exceptions that ended single connections: bugs of this package."""
         self.url = ""
-        """The address of the page, once it is served."""
+        """The address of the page, once it listens."""
 
-    async def serve(
-        self, port: int, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
-    ) -> None:
-        """Serve until `stop`; `port` 0 is one that is free. Raises OSError if it cannot listen there."""
-        listener = await self._network.listen(endpoint_of(f"ws://{HOST}:{port}"))
-        self.url = f"http://{HOST}:{listener.addresses[0][1]}/"
+    async def listen(self, port: int = 0) -> None:
+        """Listen at a port, 0 for one that is free. Raises ConfigError where that is taken."""
+        self._listener = await self._network.listen(endpoint_of(f"ws://{HOST}:{port}"))
+        self.url = f"http://{HOST}:{self._listener.addresses[0][1]}/"
+
+    async def serve(self) -> None:
+        """Serve until `stop`; call `listen` first."""
+        assert self._listener is not None
         door = FrontDoor(
-            listener,
+            self._listener,
             route=self.route,
             app=Page(_not_found, self._guard, lambda _: True),
-            on_failure=lambda error: None,
+            on_failure=self.failures.append,
         )
         with self._scope:
-            async with trio.open_nursery() as nursery:
-                await nursery.start(door.serve)
-                task_status.started()
+            await door.serve()
 
     def stop(self) -> None:
         """End serving, and all connections."""

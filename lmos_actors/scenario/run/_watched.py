@@ -10,14 +10,14 @@ Where the other end reads slowly, passing on blocks; that takes no virtual time.
 
 from __future__ import annotations
 
-from collections import Counter
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
+import attrs
 import msgspec
 import trio
 
-from lmos_actors.live.runs import CheckSeen, LinkNews, MessageOnLink, RunNews, StepSeen
+from lmos_actors.live.runs import MOST_NODES, CheckSeen, LinkNews, MessageOnLink, RunNews, StepSeen
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from lmos_actors.simulation import Line, TraceLog
 
     from .._guard import Guard
+    from ._network import RunNetwork
     from ._pace import PaceKeeper
     from ._run import Run
 
@@ -172,7 +173,7 @@ class _News:
                     self._checks[name] = status, met_at
                     news.checks.append(CheckSeen(name, status, met_at))
         if self._links is None and run.network is not None:
-            self._links = LinkWatch(run)
+            self._links = LinkWatch(run.network)
         if self._links is not None:
             news.links, news.on_way = self._links.take()
         return news
@@ -186,65 +187,105 @@ def _now() -> float:
 
 
 class LinkWatch:
-    """What the links of a network carry, counted and, of the last messages, by name."""
+    """What the links of a network carry, counted and, of the last messages, by name.
 
-    def __init__(self, run: Run) -> None:
-        network = run.network
-        assert network is not None
-        self._network = network
-        self._counts: dict[tuple[str, str], list[int]] = {}
-        self._held: Counter[tuple[str, str]] = Counter()
-        self._delays: dict[tuple[str, str], float] = {}
+    Of a network with many nodes, those of one population stand as one.
+    """
+
+    def __init__(self, network: RunNetwork) -> None:
+        self._links = network.links
+        self._folds = len(network.names.all()) > MOST_NODES
+        self._known: dict[Line, _LinkSeen] = {}
+        self._seen: dict[tuple[str, str], _LinkSeen] = {}
+        self._changed: dict[_LinkSeen, None] = {}
         self._on_way: list[MessageOnLink] = []
-        self._stood: dict[tuple[str, str], tuple[bool, float]] = {}
-        self._version = -1
+        self._version = 0
         network.watch(self._sent)
+
+    def _of(self, line: Line) -> _LinkSeen:
+        found = self._known.get(line)
+        if found is None:
+            ends = (_folded(line.source), _folded(line.target)) if self._folds else (line.source, line.target)
+            found = self._seen.get(ends)
+            if found is None:
+                found = self._seen[ends] = _LinkSeen(*ends)
+            self._known[line] = found
+            found.lines += 1
+        return found
 
     def _sent(
         self, line: Line, what: str, now: float, arrivals: tuple[float, ...] | None, was_held: bool
     ) -> None:
         """Note that a message is sent over a line; see `OnSent`."""
-        key = line.source, line.target
-        counts = self._counts.get(key)
-        if counts is None:
-            counts = self._counts[key] = [0, 0]
+        link = self._of(line)
+        self._changed[link] = None
         if was_held:
-            self._held[key] -= 1
+            link.held -= 1
         else:
-            counts[0] += 1
-        if not arrivals:
-            if arrivals is None:
-                self._held[key] += 1
-            else:
-                counts[1] += 1
-            return
-        self._delays[key] = arrivals[-1] - now
-        if len(self._on_way) < MOST_ON_WAY:
-            due = round(arrivals[0], 6)
-            self._on_way.append(MessageOnLink(line.source, line.target, what, round(now, 6), due))
+            link.sent += 1
+        if arrivals is None:
+            link.held += 1
+        elif not arrivals:
+            link.lost += 1
+        else:
+            link.delay, link.loss = arrivals[-1] - now, line.loss
+            if len(self._on_way) < MOST_ON_WAY:
+                due = round(arrivals[0], 6)
+                self._on_way.append(MessageOnLink(link.source, link.target, what, round(now, 6), due))
 
     def take(self) -> tuple[list[LinkNews], list[MessageOnLink]]:
         """Return what is new."""
+        if self._version != self._links.version:
+            self._version = self._links.version
+            self._look_at_cuts()
         on_way, self._on_way = self._on_way, []
-        counts, self._counts = self._counts, {}
-        delays, self._delays = self._delays, {}
-        links = self._network.links
-        stand: dict[tuple[str, str], tuple[bool, float]] = {}
-        is_same = self._version == links.version
-        self._version = links.version
-        for line in links:
-            key = line.source, line.target
-            if is_same and key not in counts:
-                continue
-            if line.version != links.version:
-                links.update(line)
-            stand[key] = line.is_cut, line.loss
-            if len(stand) >= MOST_LINKS:
-                break
-        changed = {key: each for key, each in stand.items() if key in counts or self._stood.get(key) != each}
-        self._stood |= changed
-        news: list[LinkNews] = []
-        for key, (is_cut, loss) in changed.items():
-            sent, lost = counts.get(key, (0, 0))
-            news.append(LinkNews(*key, sent, lost, self._held[key], is_cut, loss, delays.get(key)))
-        return news, on_way
+        changed = list(self._changed)
+        self._changed = dict.fromkeys(changed[MOST_LINKS:])
+        return [link.news() for link in changed[:MOST_LINKS]], on_way
+
+    def _look_at_cuts(self) -> None:
+        """Count the lines that are cut, after a fault has begun or ended."""
+        for link in self._seen.values():
+            link.cut = 0
+        for line in self._links:
+            if line.version != self._links.version:
+                self._links.update(line)
+            link = self._of(line)
+            link.cut += line.is_cut
+            link.loss = line.loss
+        self._changed |= dict.fromkeys(self._seen.values())
+
+
+@attrs.define(eq=False)
+class _LinkSeen:
+    """A link as it is shown, of one line or of several; `sent` and `lost` are those since the last news."""
+
+    source: str
+    target: str
+    sent: int = 0
+    lost: int = 0
+    held: int = 0
+    lines: int = 0
+    cut: int = 0
+    loss: float = 0.0
+    delay: float | None = None
+
+    def news(self) -> LinkNews:
+        """Return what is new of it."""
+        found = LinkNews(
+            self.source,
+            self.target,
+            self.sent,
+            self.lost,
+            self.held,
+            self.lines,
+            self.cut,
+            round(self.loss, 6),
+            None if self.delay is None else round(self.delay, 6),
+        )
+        self.sent = self.lost = 0
+        return found
+
+
+def _folded(node: str) -> str:
+    return node.partition("/")[0]
