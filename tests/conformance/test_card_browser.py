@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 import pytest
 
 from lmos_actors.conformance import card_html
+from tests.chromium import browser as browser, opened
 from tests.conformance.cards import HOSTILE, everything
-from tests.reports.browser import chromium, opened, running
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.reports.browser import Page
+    from tests.chromium import Page
 
 pytestmark = pytest.mark.browser
 
@@ -23,33 +22,30 @@ ALL = [each.id for each in everything().results]
 
 
 @pytest.mark.slow
-async def test_a_page_is_read_filtered_printed_and_runs_no_script_of_others(tmp_path: Path) -> None:
-    binary = chromium()
-    if binary is None:
-        assert os.environ.get("LMOS_ACTORS_BROWSER") != "required", "no browser"
-        pytest.skip("no browser")
+async def test_a_page_is_read_filtered_printed_and_runs_no_script_of_others(
+    browser: str, tmp_path: Path
+) -> None:
     file = tmp_path / "card.html"
     file.write_text(card_html(everything(HOSTILE)), encoding="utf-8")
-    with running(binary) as address:
-        async with opened(address) as page:
-            await page.open(file)
-            await filtered(page)
-            await page.open(file, "#read.timestamp")
-            await page.until("document.getElementById('read.timestamp').open")
-            await page.window(400, 800, dark=True)
-            assert await page.run("document.documentElement.scrollWidth <= 400")
-            await page.call("Emulation.setEmulatedMedia", media="print")
-            assert await page.run("document.getElementById('filters').offsetParent") is None
-            assert page.problems == []
-            assert page.requests == [file.as_uri()]
-        async with opened(address) as page:
-            await page.call("Emulation.setScriptExecutionDisabled", value=True)
-            await page.call("Page.navigate", url=file.as_uri())
-            await page.until(f"document.readyState === 'complete' && {SHOWN}.length")
-            assert await page.run(SHOWN) == ALL
-            assert await page.run("document.getElementById('filters').offsetParent") is None
-            await page.click("#read\\.timestamp summary")
-            await page.until("document.getElementById('read.timestamp').open")
+    async with opened(browser) as page:
+        await page.open(file)
+        await filtered(page)
+        await page.open(file, "#read.timestamp")
+        await page.until("document.getElementById('read.timestamp').open")
+        await page.window(400, 800, dark=True)
+        assert await page.run("document.documentElement.scrollWidth <= 400")
+        await page.call("Emulation.setEmulatedMedia", media="print")
+        assert await page.run("document.getElementById('filters').offsetParent") is None
+        assert page.problems == []
+        assert page.requests == [file.as_uri()]
+    async with opened(browser) as page:
+        await page.call("Emulation.setScriptExecutionDisabled", value=True)
+        await page.call("Page.navigate", url=file.as_uri())
+        await page.until(f"document.readyState === 'complete' && {SHOWN}.length")
+        assert await page.run(SHOWN) == ALL
+        assert await page.run("document.getElementById('filters').offsetParent") is None
+        await page.click("#read\\.timestamp summary")
+        await page.until("document.getElementById('read.timestamp').open")
 
 
 async def filtered(page: Page) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -15,10 +14,10 @@ from lmos_actors import Agent, ChildSpec, Secret, SupervisorSpec, action, open_n
 from lmos_actors.actors import slot_of
 from lmos_actors.security import Access, Basic, Bearer, Security
 from lmos_actors.supervision import BulkSpec
-from tests.reports.browser import Page, chromium, opened, running
+from tests.chromium import Page, browser as browser, opened
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+    from collections.abc import AsyncGenerator, AsyncIterator
 
     from lmos_actors import Node
 
@@ -74,22 +73,10 @@ def tree(agents: int) -> SupervisorSpec:
     return SupervisorSpec("root", [shop, many])
 
 
-@pytest.fixture(scope="module")
-def address() -> Iterator[str]:
-    """The browser: one for all tests of this file."""
-    binary = chromium()
-    if binary is None:
-        if os.environ.get("LMOS_ACTORS_BROWSER") == "required":
-            pytest.fail("there is no Chromium, and LMOS_ACTORS_BROWSER=required asks for one")
-        pytest.skip("no Chromium is installed")
-    with running(binary) as found:
-        yield found
-
-
 @pytest.fixture
-async def page(address: str) -> AsyncIterator[Page]:
+async def page(browser: str) -> AsyncIterator[Page]:
     """A tab that has nothing to complain of at the end, and has asked one server alone."""
-    async with opened(address) as tab:
+    async with opened(browser) as tab:
         yield tab
         # of a node that has ended a browser complains by itself
         assert [each for each in tab.problems if "ERR_CONNECTION" not in each] == []
@@ -390,8 +377,8 @@ async def typed(page: Page, selector: str, text: str) -> None:
     await page.call("Input.insertText", text=text)
 
 
-async def test_two_people_of_whom_one_only_looks(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with guarded(monkeypatch) as node, opened(address) as alice, opened(address) as bob:
+async def test_two_people_of_whom_one_only_looks(browser: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with guarded(monkeypatch) as node, opened(browser) as alice, opened(browser) as bob:
         await log_in(alice, node, "alice", "Token")
         await log_in(bob, node, "bob", "Name and password")
         for page, name, word in ((alice, "alice", ""), (bob, "bob", "may look")):
@@ -407,11 +394,11 @@ async def test_two_people_of_whom_one_only_looks(address: str, monkeypatch: pyte
         assert (alice.problems, bob.problems) == ([], [])
 
 
-async def test_an_operation_is_asked_once_more(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_operation_is_asked_once_more(browser: str, monkeypatch: pytest.MonkeyPatch) -> None:
     labels = (
         "[...document.querySelectorAll('.panel .tools button[data-what]')].map((each) => each.textContent)"
     )
-    async with guarded(monkeypatch) as node, opened(address) as alice, opened(address) as bob:
+    async with guarded(monkeypatch) as node, opened(browser) as alice, opened(browser) as bob:
         await log_in(alice, node, "alice", "Token")
         await log_in(bob, node, "bob", "Name and password")
         till = node.find(Till, "shop/till")
@@ -446,11 +433,11 @@ async def test_an_operation_is_asked_once_more(address: str, monkeypatch: pytest
         assert (alice.problems, bob.problems) == ([], [])
 
 
-async def test_an_approval_is_given_by_who_may(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_approval_is_given_by_who_may(browser: str, monkeypatch: pytest.MonkeyPatch) -> None:
     async with (
         guarded(monkeypatch) as node,
-        opened(address) as alice,
-        opened(address) as bob,
+        opened(browser) as alice,
+        opened(browser) as bob,
         trio.open_nursery() as nursery,
     ):
         clerk, done = await node.start(Clerk), trio.Event()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -28,12 +27,10 @@ from lmos_actors import (
 from lmos_actors.facades import ChatAgent, ChatTurn
 from lmos_actors.persistence import MemoryStore
 from lmos_actors.security import Access, Bearer, Security
+from tests.chromium import Page, browser as browser, opened
 from tests.facades.lives import Mortal
-from tests.reports.browser import Page, chromium, opened, running
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from lmos_actors import Node
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -111,21 +108,9 @@ class Parrot(ChatAgent):
 TREE = SupervisorSpec("root", [ChildSpec("weather", Weather), ChildSpec("parrot", Parrot)])
 
 
-@pytest.fixture(scope="module")
-def address() -> Iterator[str]:
-    """The browser: one for all tests of this file."""
-    binary = chromium()
-    if binary is None:
-        if os.environ.get("LMOS_ACTORS_BROWSER") == "required":
-            pytest.fail("there is no Chromium, and LMOS_ACTORS_BROWSER=required asks for one")
-        pytest.skip("no Chromium is installed")
-    with running(binary) as found:
-        yield found
-
-
 @pytest.fixture
-async def page(address: str) -> AsyncIterator[Page]:
-    async with opened(address) as tab:
+async def page(browser: str) -> AsyncIterator[Page]:
+    async with opened(browser) as tab:
         yield tab
         assert tab.problems == []
 

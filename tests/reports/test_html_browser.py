@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import random
 import time
 from functools import partial
@@ -24,12 +23,12 @@ from lmos_actors.reports import (
     StepResult,
     html_page,
 )
-from tests.reports.browser import Page, chromium, opened, running
+from tests.chromium import Page, browser as browser, opened
 from tests.reports.sample_results import HOSTILE, failed, line, result, run
 from tests.reports.test_html import unpacked
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator
     from pathlib import Path
 
     from lmos_actors.reports import RunResult
@@ -168,18 +167,6 @@ def story() -> FileResult:
 
 
 @pytest.fixture(scope="module")
-def address() -> Iterator[str]:
-    """The browser: one for all tests of this file."""
-    binary = chromium()
-    if binary is None:
-        if os.environ.get("LMOS_ACTORS_BROWSER") == "required":
-            pytest.fail("there is no Chromium, and LMOS_ACTORS_BROWSER=required asks for one")
-        pytest.skip("no Chromium is installed")
-    with running(binary) as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("pages")
     (made / "story.html").write_text(html_page([story()], title=f"Story {HOSTILE}"), encoding="utf-8")
@@ -191,9 +178,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-async def page(address: str) -> AsyncIterator[Page]:
+async def page(browser: str) -> AsyncIterator[Page]:
     """A tab that has nothing to complain of at the end, and that has fetched nothing but the file."""
-    async with opened(address) as tab:
+    async with opened(browser) as tab:
         yield tab
         assert tab.problems == []
         assert tab.requests

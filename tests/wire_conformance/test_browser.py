@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from lmos_actors import SupervisorSpec, open_node
-from tests.reports.browser import chromium, opened, running
+from tests.chromium import browser as browser, opened
 from tests.wire_conformance.examples import TURNS, agents, short
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 pytestmark = pytest.mark.browser
 
@@ -40,21 +36,10 @@ TALK = """
 """
 
 
-@pytest.fixture(scope="module")
-def address() -> Iterator[str]:
-    binary = chromium()
-    if binary is None:
-        if os.environ.get("LMOS_ACTORS_BROWSER") == "required":
-            pytest.fail("there is no Chromium, and LMOS_ACTORS_BROWSER=required asks for one")
-        pytest.skip("there is no Chromium")
-    with running(binary) as address:
-        yield address
-
-
-async def talk(address: str, offers: list[str], *, at_home: bool = True) -> dict[str, Any]:
+async def talk(browser: str, offers: list[str], *, at_home: bool = True) -> dict[str, Any]:
     """Have a page talk to a node: one that has come from there, or one that has come from nowhere."""
     tree = SupervisorSpec("root", agents())
-    async with open_node(tree, listen="ws://127.0.0.1:0") as node, opened(address) as page:
+    async with open_node(tree, listen="ws://127.0.0.1:0") as node, opened(browser) as page:
         if at_home:
             # not the page of links: its own policy lets it connect to nothing
             url = f"{node.urls[0].replace('ws', 'http', 1)}/.well-known/wot"
@@ -66,18 +51,18 @@ async def talk(address: str, offers: list[str], *, at_home: bool = True) -> dict
     return told
 
 
-async def test_a_page_reads_invokes_subscribes_and_cancels(address: str) -> None:
-    told = await talk(address, ["lmosprotocol"])
+async def test_a_page_reads_invokes_subscribes_and_cancels(browser: str) -> None:
+    told = await talk(browser, ["lmosprotocol"])
     assert (told["protocol"], told["code"], told["clean"]) == ("lmosprotocol", 1000, True)
     assert [short(message) for message in told["heard"]] == HEARD
 
 
-async def test_a_page_from_elsewhere_is_not_let_in(address: str) -> None:
-    told = await talk(address, ["lmosprotocol"], at_home=False)
+async def test_a_page_from_elsewhere_is_not_let_in(browser: str) -> None:
+    told = await talk(browser, ["lmosprotocol"], at_home=False)
     assert (told["protocol"], told["code"], told["heard"]) == ("", 1006, [])
 
 
 @pytest.mark.slow
-async def test_a_page_that_offers_nothing_we_speak_is_told_so(address: str) -> None:
-    told = await talk(address, ["soap"])
+async def test_a_page_that_offers_nothing_we_speak_is_told_so(browser: str) -> None:
+    told = await talk(browser, ["soap"])
     assert (told["protocol"], told["code"], told["heard"]) == ("", 1006, [])

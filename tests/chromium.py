@@ -1,4 +1,10 @@
-"""A headless Chromium, driven through its DevTools protocol over one WebSocket."""
+"""A headless Chromium, driven through its DevTools protocol over one WebSocket.
+
+A file of tests that drives it imports the fixture `browser`, and opens pages in tabs by `opened`. There is no
+library between: those that are kept download a browser or a driver of their own, and what is used of the
+protocol is a dozen methods. The tests are marked `browser`; where none is installed they are skipped, or fail
+with `LMOS_ACTORS_BROWSER=required`.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +19,7 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pytest
 import trio
 from trio_websocket import ConnectionClosed, connect_websocket_url
 
@@ -40,14 +47,26 @@ FLAGS = (
 )
 
 
-def chromium() -> str | None:
-    """Find the browser."""
-    return next(filter(None, map(shutil.which, NAMES)), None)
+def chromium() -> str:
+    """Return the path of the browser; where there is none, skip the test or, if one is required, fail it."""
+    found = next(filter(None, map(shutil.which, NAMES)), None)
+    if found is not None:
+        return found
+    if os.environ.get("LMOS_ACTORS_BROWSER") == "required":
+        pytest.fail("there is no Chromium, and LMOS_ACTORS_BROWSER=required asks for one")
+    pytest.skip("no Chromium is installed")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[str]:
+    """The address of a browser: one for all tests of a file."""
+    with running(chromium()) as address:
+        yield address
 
 
 @contextmanager
 def running(binary: str) -> Iterator[str]:
-    """Run a browser in a profile of its own; gives the address of its WebSocket."""
+    """Run a browser in a profile of its own; yield the address of its WebSocket."""
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
         process = subprocess.Popen(
             [binary, *FLAGS, f"--user-data-dir={profile}", "about:blank"],
@@ -188,7 +207,7 @@ class Page:
         )
 
     async def picture(self) -> bytes:
-        """Give the window as PNG."""
+        """Return the window as PNG."""
         return base64.b64decode((await self.call("Page.captureScreenshot", format="png"))["data"])
 
 
