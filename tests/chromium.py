@@ -16,12 +16,15 @@ import subprocess
 import tempfile
 import time
 from contextlib import asynccontextmanager, contextmanager
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import trio
 from trio_websocket import ConnectionClosed, connect_websocket_url
+
+from tests.web.foreign import installed
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -238,3 +241,20 @@ async def opened(address: str, beside: Page | None = None) -> AsyncIterator[Page
             await page.call("Target.closeTarget", targetId=target["targetId"])
         await connection.aclose()
         nursery.cancel_scope.cancel()
+
+
+@cache
+def axe() -> str:
+    """Return the script of axe-core, which tests/web/install.py installs; skip the test where it has not."""
+    return (installed() / "node_modules" / "axe-core" / "axe.min.js").read_text(encoding="utf-8")
+
+
+async def violations(page: Page) -> list[str]:
+    """Return what axe-core objects to in what a page shows now: rule, element and reason."""
+    script = axe()
+    if not await page.run("typeof window.axe === 'object'"):
+        await page.run(f"{script};1")
+    return await page.run(
+        "axe.run(document, {resultTypes: ['violations']}).then((found) => found.violations.flatMap((rule) =>"
+        " rule.nodes.map((node) => `${rule.id}: ${node.html.slice(0, 200)}: ${node.failureSummary}`)))"
+    )
