@@ -22,6 +22,7 @@ from lmos_actors import (
     open_node,
     prop,
 )
+from lmos_actors.actors import hold, release
 from lmos_actors.facades import ChatAgent, ChatTurn, open_chat, open_relay, register_on_relay
 from lmos_actors.supervision import BulkSpec
 from tests.facades.relays import Shown
@@ -128,7 +129,7 @@ async def lively(agents: int = 10, *, busy: bool = True) -> AsyncGenerator[Node]
             relay=True,
             omnia=True,
             directory=True,
-            register=True,
+            register=agents <= 1_000,  # describing 100,000 agents takes a minute
         ) as node,
         open_node() as other,
         client_of_relay(f"{node.urls[0]}/arc"),
@@ -143,8 +144,10 @@ async def lively(agents: int = 10, *, busy: bool = True) -> AsyncGenerator[Node]
             nursery.start_soon(node.find(Clerk, "clerk").invoke, Clerk.refund, order)
         nursery.start_soon(node.find(Loop, "loops/a").invoke, Loop.ask, "loops/b")
         mail = node.find(Sensor, "shop/back-office/mail")
+        hold(mail)
         await mail.tell(Sensor.fail)
         await mail.tell(Sensor.measure)  # a dead letter
+        release(mail)
         for _ in range(12):
             await node.find(Weather, "shop/store-room").tell(Weather.climb, 1e9)
         await crash(node)

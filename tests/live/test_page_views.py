@@ -52,11 +52,11 @@ async def seen(page: Page, node: Node, fragment: str = "") -> None:
 async def shown(page: Page, view: str) -> None:
     """Open a view, and wait until it has drawn what it has."""
     await page.run(f"document.getElementById({json.dumps(f'tab-{view}')}).click()")
-    await page.until("!/Asking…|counting…|^$/.test(document.querySelector('#view').textContent)", 60)
+    await page.until("!/Asking…|counting…/.test(document.querySelector('#view').textContent)", 60)
     await page.run("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
 
 
-@pytest.mark.parametrize("agents", [10, 1_000, pytest.param(100_000, marks=pytest.mark.matrix)])
+@pytest.mark.parametrize("agents", [10, 1_000, 100_000])
 async def test_every_view_opens_at_every_size(page: Page, agents: int) -> None:
     async with lively(agents) as node:
         views = await views_of(node)
@@ -88,6 +88,9 @@ async def test_axe_has_nothing_to_object_to(page: Page, width: int, dark: bool) 
         for view in await views_of(node):
             await shown(page, view)
             await check(view)
+        await shown(page, "flow")
+        await page.until("document.querySelectorAll('.diagram .row').length > 3")
+        await check("flow of messages")
         await shown(page, "tree")
         await page.run("document.querySelector('.find input').focus()")
         await page.call("Input.insertText", text="sensor")

@@ -23,7 +23,7 @@ from lmos_actors.reports import (
     StepResult,
     html_page,
 )
-from tests.chromium import Page, browser as browser, opened
+from tests.chromium import Page, browser as browser, opened, violations
 from tests.reports.sample_results import HOSTILE, failed, line, result, run
 from tests.reports.test_html import unpacked
 
@@ -197,6 +197,20 @@ async def shown(page: Page, folder: Path, view: str) -> None:
 async def drawn(page: Page) -> None:
     """Wait until what was asked for is in the picture."""
     await page.run("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("width", [390, 1280])
+async def test_axe_has_nothing_to_object_to(page: Page, folder: Path, width: int, dark: bool) -> None:
+    await page.window(width, 800, dark=dark)
+    found: list[str] = []
+    for view in VIEWS:
+        await shown(page, folder, view)
+        found += [f"{view}: {each}" for each in await violations(page)]
+    await page.open(folder / "story.html")
+    found += [f"all runs: {each}" for each in await violations(page)]
+    assert not found, "\n".join(found)
 
 
 async def press(page: Page, words: str) -> None:

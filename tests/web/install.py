@@ -1,7 +1,7 @@
 """Install software of others that tests use: `python tests/web/install.py FOLDER`.
 
-It is Web of Things libraries, for the tests beside this, and axe-core, which finds what keeps people from using
-a page.
+It is Web of Things libraries, for the tests beside this, and axe-core, which finds what keeps people
+from using a page.
 
 Needs Python, pip and the network; where there is no Node.js, one comes from a wheel. With
 `LMOS_ACTORS_CLIENTS=FOLDER` the tests use them. They are as their authors have published them; the lists in

@@ -8,6 +8,8 @@ const LABELS = { tree: 'Agents', agents: 'Agents', top: 'Busiest', flow: 'Messag
 const SAID_EVERY = 4_000; // milliseconds between two announcements
 const SPARKS = 60;
 
+const labelOf = (name) => LABELS[name] || NAMES[name] || words(name);
+
 class Page {
   constructor() {
     this.rates = new Rates();
@@ -26,7 +28,7 @@ class Page {
     this.totals = h('dl', { class: 'totals' });
     this.dot = h('span', { class: 'link connecting', role: 'img', 'aria-label': 'connecting' });
     this.who = h('span', { class: 'who', hidden: true });
-    this.notice = h('p', { class: 'notice offline', hidden: true });
+    this.notice = h('div', { class: 'notice offline', role: 'region', 'aria-label': 'Connection', hidden: true });
     this.tabs = h('div', { class: 'tabs', role: 'tablist', 'aria-label': 'Views of this node', onkeydown: (event) => this.step(event) });
     this.view = h('div', { role: 'tabpanel', id: 'view', class: 'view' });
     this.main = h('main', { class: 'work', id: 'main' }, this.view, this.panel.element);
@@ -245,7 +247,7 @@ class Page {
       this.shown = view;
       this.view.className = `view view-${view}`;
       this.view.setAttribute('aria-labelledby', `tab-${view}`);
-      if (fresh) this.view.replaceChildren(this.made(view).element);
+      if (fresh) this.view.replaceChildren(h('h2', { class: 'unseen' }, labelOf(view)), this.made(view).element);
       drawAll();
       this.made(view).begin();
     }
@@ -257,7 +259,7 @@ class Page {
     const names = this.names();
     if (this.tabs.dataset.names !== names.join()) {
       this.tabs.dataset.names = names.join();
-      this.tabs.replaceChildren(...names.map((name) => button(LABELS[name] || NAMES[name] || words(name), () => this.go({ view: name }), { role: 'tab', id: `tab-${name}`, 'aria-controls': 'view' })));
+      this.tabs.replaceChildren(...names.map((name) => button(labelOf(name), () => this.go({ view: name }), { role: 'tab', id: `tab-${name}`, 'aria-controls': 'view' })));
     }
     names.forEach((name, n) => {
       this.tabs.children[n].setAttribute('aria-selected', String(name === chosen));

@@ -120,6 +120,7 @@ class Diagram {
     const { clientWidth: width, clientHeight: height, scrollTop } = this.element;
     if (!width || !this.all) return;
     const listed = this.listed(), first = Math.floor(scrollTop / this.row), last = Math.min(first + Math.ceil(height / this.row) + 1, this.rows.length);
+    this.element.setAttribute('role', this.rows.length ? 'listbox' : 'group'); // an empty list is none
     this.choose(first, last);
     this.size();
     this.wide = Math.max(width - listed, 40);
@@ -131,7 +132,7 @@ class Diagram {
     this.picture.setAttribute('height', height);
     this.y = (row) => this.head + (row + 0.5) * this.row - scrollTop;
     const numbers = Array.from({ length: Math.max(last - first, 0) }, (_, n) => first + n);
-    this.list.replaceChildren(place(h('div', { class: 'rowhead' }, this.row < LEGIBLE ? 'time' : 'time, from → to, what'), { height: `${this.head}px`, 'line-height': `${this.head}px` }), ...this.entries(numbers));
+    this.list.replaceChildren(place(h('div', { class: 'rowhead', 'aria-hidden': 'true' }, this.row < LEGIBLE ? 'time' : 'time, from → to, what'), { height: `${this.head}px`, 'line-height': `${this.head}px` }), ...this.entries(numbers));
     this.picture.replaceChildren(...this.lifelines(first, last, height), ...numbers.map((row) => this.mark(row)), ...this.heads());
     if (this.picked >= first && this.picked < last) this.element.setAttribute('aria-activedescendant', `row-${this.picked}`); else this.element.removeAttribute('aria-activedescendant');
   }
