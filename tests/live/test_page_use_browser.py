@@ -206,11 +206,11 @@ async def test_a_form_for_an_action(page: Page) -> None:
         page.problems[:] = [each for each in page.problems if "status of 409" not in each]
 
 
-async def test_many_windows_of_one_person(address: str, page: Page) -> None:
+async def test_many_windows_of_one_person(browser: str, page: Page) -> None:
     """A browser has six connections for requests to a node, of all its windows."""
     async with open_node(TREE, listen="ws://127.0.0.1:0") as node, AsyncExitStack() as stack:
         windows = [page]
-        windows += [await stack.enter_async_context(opened(address, beside=page)) for _ in range(4)]
+        windows += [await stack.enter_async_context(opened(browser, beside=page)) for _ in range(4)]
         for window in windows:
             await opened_form(window, node, "forecast")
             await fill(window, "forecast", 0, "Rome")
