@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import AsyncGenerator, AsyncIterator
 from datetime import date, datetime
 from decimal import Decimal
@@ -16,11 +15,9 @@ import trio
 from msgspec import Meta, Struct
 
 from lmos_actors import Agent, ChildSpec, Property, SupervisorSpec, action, open_node, prop
-from tests.reports.browser import Page, chromium, opened, running
+from tests.chromium import Page, browser as browser, opened
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from lmos_actors import Node
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -163,21 +160,9 @@ CALLS: dict[str, tuple[list[str], Any]] = {
 """What is written into the fields of each action, and its answer."""
 
 
-@pytest.fixture(scope="module")
-def address() -> Iterator[str]:
-    """The browser: one for all tests of this file."""
-    binary = chromium()
-    if binary is None:
-        if os.environ.get("LMOS_ACTORS_BROWSER") == "required":
-            pytest.fail("there is no Chromium, and LMOS_ACTORS_BROWSER=required asks for one")
-        pytest.skip("no Chromium is installed")
-    with running(binary) as found:
-        yield found
-
-
 @pytest.fixture
-async def page(address: str) -> AsyncIterator[Page]:
-    async with opened(address) as tab:
+async def page(browser: str) -> AsyncIterator[Page]:
+    async with opened(browser) as tab:
         yield tab
         assert tab.problems == []
 
