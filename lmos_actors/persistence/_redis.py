@@ -47,6 +47,7 @@ import copy
 import os
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import msgspec
@@ -63,7 +64,7 @@ from lmos_actors.errors import (
 )
 
 from ._redis_address import RedisAddress
-from ._redis_connections import RedisConnections, ends_of, plain
+from ._redis_connections import RedisConnections, ends_of, plain, values_of
 from ._redis_failures import NO_REDIS, REPLICA, UnknownScript
 from ._redis_scripts import COMMIT, GET, JOIN, JOIN_AGAIN, SCAN, SEEN, VERSION, Script, check_version
 from ._store import Delete, DeleteRange, Expected, Put
@@ -87,9 +88,6 @@ FORGET_SECONDS: Final = 86_400
 
 FIRST_VALUE: Final = 5
 """Place of the first value among the arguments of the script of a commit."""
-
-KEYS_AT_ONCE: Final = 1_000
-"""Keys that are read by one call."""
 
 ANEW: Final = (
     "restore it, or name the server that has it; to begin anew with what is there, leave out id= in the URL, "
@@ -131,12 +129,7 @@ class RedisStore:
     async def get(self, space: str, keys: Sequence[str]) -> list[bytes | None]:
         """Return the values of keys; see `Store`."""
         self._check_open()
-        names, found = [key.encode() for key in keys], list[bytes | None]()
-        for start in range(0, len(names), KEYS_AT_ONCE):
-            found += await self._read(GET, space, *names[start : start + KEYS_AT_ONCE])
-        if not keys:
-            await trio.lowlevel.checkpoint()
-        return found
+        return await values_of(keys, partial(self._read, GET, space))
 
     async def scan(
         self, space: str, *, start: str = "", stop: str | None = None, limit: int

@@ -31,7 +31,7 @@ except ImportError:
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
 
     from lmos_actors.security import Reference
 
@@ -50,6 +50,9 @@ CONFIRM_SECONDS: Final = 10.0
 
 CONNECTIONS: Final = 4
 """Limit of connections of one store."""
+
+KEYS_AT_ONCE: Final = 1_000
+"""Keys that are read by one call."""
 
 logging.getLogger("coredis").addHandler(logging.NullHandler())  # what fails is raised, not printed
 
@@ -253,3 +256,15 @@ def plain(value: Any) -> Any:
 def ends_of(start: str, stop: str | None) -> tuple[bytes, bytes]:
     """Return the ends of a range of keys, as Redis writes them."""
     return b"[" + start.encode() if start else b"-", b"+" if stop is None else b"(" + stop.encode()
+
+
+async def values_of(
+    keys: Sequence[str], read: Callable[..., Awaitable[list[bytes | None]]]
+) -> list[bytes | None]:
+    """Return the values of keys; `read` returns those of a thousand at most, which are its arguments."""
+    found: list[bytes | None] = []
+    for start in range(0, len(keys), KEYS_AT_ONCE):
+        found += await read(*(key.encode() for key in keys[start : start + KEYS_AT_ONCE]))
+    if not keys:
+        await trio.lowlevel.checkpoint()
+    return found

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from lmos_actors.errors import StoreDamaged, StoreFailed, StoreForeign
 
 from ._redis_address import RedisAddress
-from ._redis_connections import RedisConnections, ends_of, plain
+from ._redis_connections import RedisConnections, ends_of, plain, values_of
 from ._redis_failures import NO_REDIS
 from ._redis_scripts import GET, SCAN, check_version
 
@@ -52,7 +53,7 @@ class RedisReader:
 
     async def get(self, space: str, keys: Sequence[str]) -> list[bytes | None]:
         """Return the values of keys; None where there is none. Raise StoreFailed."""
-        return await self._read(GET, space, *(key.encode() for key in keys))
+        return await values_of(keys, partial(self._read, GET, space))
 
     async def scan(
         self, space: str, *, start: str = "", stop: str | None = None, limit: int

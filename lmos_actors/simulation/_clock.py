@@ -27,7 +27,7 @@ from contextlib import contextmanager
 from functools import partial
 from heapq import heapify, heappop, heappush
 from time import monotonic
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import trio
 from trio.lowlevel import Abort, checkpoint_if_cancelled, current_task, reschedule, wait_task_rescheduled
@@ -71,9 +71,14 @@ class VirtualClock(trio.abc.Clock, TimerHeap):
     there are many, those of later are in lists by their hundredth of a second or so (pages), in no order;
     when the heap has none left that is earlier, the next page is put into it.
 
+    `autojump_threshold` is that of a `MockClock` whose time jumps at once: what looks for virtual time by it,
+    to leave no work to threads, finds it here too.
+
     `trio.testing.wait_all_tasks_blocked` does not work on this clock: `settle` takes its place. A run
     that waits for sockets, threads or processes has to keep a `hold` open meanwhile.
     """
+
+    autojump_threshold: Final = 0.0
 
     def __init__(self) -> None:
         super().__init__()

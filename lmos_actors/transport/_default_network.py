@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from math import inf
 from typing import TYPE_CHECKING, Final
 
 import trio
 
-from lmos_actors._core import current_environment
+from lmos_actors._core import time_jumps
 
 from ._memory import MemoryNetwork
 from ._tcp import TcpNetwork
@@ -22,9 +21,7 @@ _in_memory: Final[trio.lowlevel.RunVar[MemoryNetwork | None]] = trio.lowlevel.Ru
 
 def default_network() -> Network:
     """Return the network of this trio run: one in memory on virtual time, else the operating system's."""
-    clock, environment = trio.lowlevel.current_clock(), current_environment()
-    is_real = environment is None or environment.timers is None
-    if is_real and getattr(clock, "autojump_threshold", inf) == inf:
+    if not time_jumps():
         return TcpNetwork()
     network = _in_memory.get()
     if network is None:

@@ -19,7 +19,7 @@ from lmos_actors.errors import (
     StoreLost,
     StoreNewer,
 )
-from lmos_actors.persistence import AsyncStore, Put, open_writer, store_of
+from lmos_actors.persistence import AsyncStore, Put, open_writer, reader_of, store_of
 from tests.redis_server import RedisServer, needs_redis
 
 if TYPE_CHECKING:
@@ -157,6 +157,16 @@ async def test_a_writer_that_writes_nothing_says_that_it_is_there(
             while server.send("ZSCORE", "{lmos}:seen", "1") == b"$1\r\n1\r\n":  # noqa: ASYNC110
                 await trio.sleep(0.02)
     assert server.send("ZCARD", "{lmos}:seen") == b":0\r\n"
+
+
+async def test_a_reader_reads_any_number_of_keys(server: RedisServer) -> None:
+    async with open_writer(store_at(server)) as writer:
+        await writer.submit(PUT).wait()
+        reader = reader_of(server.url())
+        async with reader.opened():
+            for store in (writer, reader):
+                assert await store.get("s", []) == []
+                assert await store.get("s", ["a", *map(str, range(20_000))]) == [b"1"] + 20_000 * [None]
 
 
 async def test_a_late_commit_is_refused(server: RedisServer) -> None:

@@ -9,9 +9,10 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from lmos_actors import Agent, ConfigError, action, current_request, simulate
+from lmos_actors import Agent, ChildSpec, ConfigError, action, current_request, open_node, simulate
 from lmos_actors._core import current_environment
 from lmos_actors.errors import Deadlocked
+from lmos_actors.persistence import MemoryStore
 from lmos_actors.simulation import VirtualClock
 from lmos_actors.testing import SEED_VARIABLE, open_test_node, settle
 
@@ -143,6 +144,34 @@ def test_a_deadlock_ends_with_its_name(main, kind: int) -> None:
 async def test_the_fixture_gives_virtual_time(virtual_clock: VirtualClock) -> None:
     assert trio.lowlevel.current_clock() is virtual_clock
     assert len(await throw_dice()) == 1
+
+
+class Till(Agent, durable=True):
+    """Keeps what it has taken."""
+
+    taken: int = 0
+
+    @action
+    def take(self, amount: int) -> int:
+        self.taken += amount
+        return self.taken
+
+
+@pytest.mark.parametrize("clock", clocks(), ids=["ours", "MockClock"])
+def test_a_node_of_any_run_on_virtual_time_has_its_store_and_its_network(clock: trio.abc.Clock) -> None:
+    """Not just that of `open_test_node`: no thread and no socket is waited for."""
+
+    async def main() -> None:
+        store = MemoryStore()
+        for taken in (5, 10):
+            async with open_node(store=store, listen="ws://127.0.0.1:1") as node:
+                await node.start_child(ChildSpec("till", Till))
+                await trio.sleep(600)
+                till = await node.consume(Till, "ws://127.0.0.1:1/agents/till")
+                assert await till.invoke(Till.take, 5) == taken
+        assert 1200 <= trio.current_time() < 1300
+
+    trio.run(main, clock=clock)
 
 
 def test_outside_the_block_the_fixtures_clock_crashes_trio_rather_than_hang(
