@@ -82,6 +82,7 @@ class AgentView:
             **({} if below is None else {"children": size_of(below)}),
             **self._inside(slot),
             **_relations(slot),
+            **self._suspended(slot),
             **_durable(slot),
             **_class(slot),
         }
@@ -124,6 +125,11 @@ class AgentView:
         if isinstance(principal, str):
             found["principal"] = principal
         return found
+
+    def _suspended(self, slot: Slot) -> State:
+        """Return why an agent of this node does not run: another node runs it, or the store fails."""
+        keeping = self._rt.keeping
+        return {"suspended": keeping.why_suspended(slot)[0]} if slot.suspended and keeping is not None else {}
 
     def _last_crashes(self, slot: Slot) -> list[State]:
         """Return the last reports about the agent, the newest first."""
@@ -228,12 +234,14 @@ def _listeners(sinks: Any) -> State:
 
 
 def _durable(slot: Slot) -> State:
-    gate = slot.output_gate
+    gate, key = slot.output_gate, slot.spec.key
+    own = {} if key is None else {"key": key}
     if gate is None:
-        return {}
+        return {"durable": own} if own else {}
     at = {} if gate.kept_at is None else {"at": gate.kept_at}
+    epoch = {} if gate.state.epoch is None else {"epoch": gate.state.epoch}
     kept = {"restored": gate.restored, "kept": gate.state.has_state, "pending": not gate.empty}
-    return {"durable": {**kept, **at}}
+    return {"durable": {**own, **epoch, **kept, **at}}
 
 
 # ---- what a class offers
@@ -246,6 +254,8 @@ def _class(slot: Slot) -> State:
     if cls is None:
         return {"class": class_name(slot)}
     own: State = {"class": cls.__name__, "module": cls.__module__, "contract": contract_of(cls)}
+    if cls.__contract__.options.private:
+        own["private"] = True
     if agent is None or not agent.__contract__.behaviours:
         return own
     return {**own, "behaviour": agent.behaviour}

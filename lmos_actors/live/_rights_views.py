@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from itertools import islice
 from time import thread_time
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from msgspec import Meta, Struct
 
-from lmos_actors.actors import Slot
-from lmos_actors.bindings import public_name
-from lmos_actors.supervision import Pool, Supervisor, agents_of, place_at
+from lmos_actors.bindings import is_private, public_name
+from lmos_actors.supervision import agents_of
 
 from ._sight import Sight
 from ._tree_view import FIND_SECONDS, MOST_ROWS, row_of
@@ -18,7 +17,9 @@ from ._tree_view import FIND_SECONDS, MOST_ROWS, row_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from lmos_actors.actors import Runtime, Slot
     from lmos_actors.security import Admission, Verb
+    from lmos_actors.supervision import Supervisor
 
     from ._merge_patch import State
     from ._survey import Survey
@@ -44,34 +45,28 @@ class RightsView:
 
     def __init__(
         self,
-        root: Supervisor,
+        rt: Runtime,
         fitting: Callable[[str], list[str]],
         admission: Admission,
         arguments: RightsArguments,
     ) -> None:
-        self._root = root
+        self._rt = rt
         self._fitting = fitting
         self._admission = admission
         self._path = arguments.path
 
     def content(self) -> State:
-        """Return the public name and the rights; `there` is whether it is an agent or a pool.
+        """Return the public name and the rights; `there` is whether it is an agent or a pool that peers reach.
 
-        To those who may do nothing there, nothing is there.
+        To those who may not use it, nothing is there.
         """
         name, allows = public_name(self._path), self._admission.allows
-        may = [right for right in USES if allows(name, right)]
         operations = self._fitting(self._path) if allows(name, "operate") else []
-        if not may and not operations:
-            return {"name": name, "there": False, "may": [], "operations": []}
-        place = place_at(self._root, self._path)
-        is_pool = isinstance(place, Supervisor) and isinstance(place.loop.made_from, Pool)
-        return {
-            "name": name,
-            "there": isinstance(place, Slot) or is_pool,
-            "may": may,
-            "operations": operations,
-        }
+        resolver = self._rt.resolver
+        found: Any = None if resolver is None else resolver.at(self._path)
+        is_reached = found is not None and not is_private(found)
+        may = [right for right in USES if allows(name, right)] if is_reached else []
+        return {"name": name, "there": bool(may), "may": may, "operations": operations}
 
 
 class OwnAgentsView:

@@ -140,7 +140,7 @@ class LiveServer:
             "approvals": ViewKind("all", NoArguments, partial(ApprovalsView, root), "approve"),
             "chats": ViewKind("all", NoArguments, partial(ChatsView, root), "invoke"),
             "rights": ViewKind(
-                "all", RightsArguments, partial(RightsView, root, self._operations.fitting), by_viewer=True
+                "all", RightsArguments, partial(RightsView, rt, self._operations.fitting), by_viewer=True
             ),
             "agents": ViewKind(
                 "all", NoArguments, partial(OwnAgentsView, root, self._survey), by_viewer=True

@@ -472,3 +472,47 @@ async def test_a_member_of_a_pool_is_seen_by_those_who_see_the_pool(virtual_cloc
         async with watching(PLACE, network) as watcher:
             watcher.look("agent", path="pool/pool-1")
             await watcher.until(lambda: watcher.views.get("it"))
+
+
+class Recipe(Agent, private=True):
+    """An inner part of another agent."""
+
+    @action
+    def cook(self) -> None: ...
+
+
+async def test_a_private_agent_is_seen_and_not_used(virtual_clock: MockClock) -> None:
+    network = MemoryNetwork()
+    tree = SupervisorSpec("root", [ChildSpec("recipe", Recipe), Pool(Recipe, 2, name="pool")])
+    async with (
+        open_node(tree, listen=PLACE, network=network, security=SECURITY),
+        watching(PLACE, network) as watcher,
+    ):
+        watcher.look("agent", path="recipe")
+        assert (await watcher.until(lambda: watcher.views.get("it")))["private"]
+        for path in ("recipe", "pool", "pool/pool-1"):
+            watcher.look("rights", path, path=path)
+            rights = await watcher.until(lambda path=path: watcher.views.get(path))
+            assert (rights["there"], rights["may"]) == (False, [])
+            assert "restart" in rights["operations"]
+
+
+async def test_an_agent_that_another_node_runs() -> None:
+    network, store = MemoryNetwork(), MemoryStore(shared=True)
+    tree = SupervisorSpec("root", [ChildSpec("ledger", Ledger, key="l-1", standby=True)])
+    async with (
+        open_node(tree, listen=PLACE, network=network, security=SECURITY, store=store) as first,
+        open_node(tree, listen="ws://there", network=network, security=SECURITY, store=store),
+        watching(PLACE, network) as here,
+        watching("ws://there", network) as there,
+    ):
+        for watcher in (here, there):
+            watcher.look("agent", path="ledger")
+            await watcher.until(lambda watcher=watcher: watcher.views.get("it"))
+        assert here.views["it"]["durable"].items() >= {"key": "l-1", "epoch": 1}.items()
+        assert "suspended" not in here.views["it"]
+        assert there.views["it"]["durable"] == {"key": "l-1"}
+        assert "holds the lease of the key 'l-1'" in there.views["it"]["suspended"]
+        await first.root.terminate_child("ledger")
+        await there.until(lambda: there.views["it"]["durable"].get("epoch") == 2)
+        assert "suspended" not in there.views["it"]

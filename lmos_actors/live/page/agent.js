@@ -1,7 +1,7 @@
 // The panel beside a view: all that the node shows of one agent.
 
-const ORDER = ['fields', 'mailbox', 'runs', 'crashes', 'statistics', 'behaviour', 'tasks', 'timers', 'links', 'monitors', 'groups', 'listeners', 'durable', 'children', 'pool', 'contract'];
-const IN_HEAD = ['kind', 'name', 'class', 'module', 'status', 'state', 'life', 'path', 'held', 'running', 'strategy'];
+const ORDER = ['suspended', 'fields', 'mailbox', 'runs', 'crashes', 'statistics', 'behaviour', 'tasks', 'timers', 'links', 'monitors', 'groups', 'listeners', 'durable', 'children', 'pool', 'contract'];
+const IN_HEAD = ['kind', 'name', 'class', 'module', 'status', 'state', 'life', 'path', 'held', 'private', 'running', 'strategy'];
 const OWN = { crashes: drawCrashes, contract: drawContract, fields: (value) => h('div', { class: 'fields' }, Object.entries(value).map(([name, text]) => h('div', {}, h('code', { class: 'field' }, isolated(name)), drawField(text)))) };
 
 const drawField = (text) => (String(text).length > FOLDED || String(text).includes('\n') ? h('pre', { class: 'raw', tabindex: '0' }, String(text)) : h('code', {}, isolated(String(text))));
@@ -135,6 +135,7 @@ class Panel {
     this.facts.replaceChildren(...[
       row.status ? h('span', { class: `state ${statusClass(row.status)}` }, row.status) : null,
       row.state && row.state !== row.status ? h('span', { class: `state ${statusClass(row.state)}` }, row.state) : null,
+      row.private ? h('span', { class: 'quiet', title: 'It is for this node alone: no peer reaches it.' }, 'private') : null,
       row.held ? h('span', { class: 'state held' }, 'held') : null,
       row.class || row.strategy ? h('span', {}, isolated(row.class || words(row.strategy))) : null,
       row.running ? h('span', { class: 'quiet' }, `${row.running} running`) : null,

@@ -182,6 +182,7 @@ class Page {
     if (this.lost && !this.notice.hidden) this.offline();
     if (!this.hello) return;
     if (this.runs) { this.secondOfRuns(); return; }
+    if (!this.lost) goOn(this.main);
     const lives = Date.now() / 1000 - this.hello.started;
     put(this.about, `${this.hello.software} · up ${seconds(Math.max(0, Math.round(lives < 60 ? lives : lives - lives % 60)))}`);
     if (!this.below || this.lost) return;

@@ -29,12 +29,22 @@ function drawValue(name, value, open, depth = 0) {
 
 function drawNumber(name, value) {
   if (isVirtual && (BEGUN.has(name) || DUE.has(name) || TIMES.has(name))) return seconds(Number(value.toFixed(6)));
-  if (BEGUN.has(name) && value < 1e9) return seconds(round(Math.max(0, nodeNow() - value)));
-  if (DUE.has(name) && value < 1e9) return value > nodeNow() ? seconds(round(value - nodeNow())) : 'now';
+  if (BEGUN.has(name) && value < 1e9) return h('span', { 'data-begun': value, title: 'At least: it may have come before somebody looked.' }, ageOf(value));
+  if (DUE.has(name) && value < 1e9) return h('span', { 'data-due': value }, dueIn(value));
   if (TIMES.has(name) && value > 1e9) return h('time', { datetime: new Date(value * 1000).toISOString(), title: new Date(value * 1000).toLocaleString('en') }, clock(value));
   if (SECONDS.has(name) || name.endsWith('_seconds')) return seconds(Number(value.toPrecision(3)));
   if (/(^|_)bytes(_|$)/.test(name)) return bytes(value);
   return Number.isInteger(value) ? value.toLocaleString('en') : amount(value);
+}
+
+const ageOf = (begun) => `≥ ${seconds(round(Math.max(0, nodeNow() - begun)))}`;
+
+const dueIn = (due) => (due > nodeNow() ? seconds(round(due - nodeNow())) : 'now');
+
+// Ages go on although nothing comes from the node.
+function goOn(element) {
+  for (const one of element.querySelectorAll('[data-begun]')) put(one, ageOf(Number(one.dataset.begun)));
+  for (const one of element.querySelectorAll('[data-due]')) put(one, dueIn(Number(one.dataset.due)));
 }
 
 const round = (time) => (time < 10 ? Number(time.toFixed(1)) : Math.round(time));
