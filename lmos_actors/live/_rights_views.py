@@ -56,9 +56,9 @@ class RightsView:
         self._path = arguments.path
 
     def content(self) -> State:
-        """Return the public name and the rights; `there` is whether it is an agent or a pool that peers reach.
+        """Return the public name and the rights; `there` is whether the viewer may use what is there.
 
-        To those who may not use it, nothing is there.
+        That is an agent or a pool, unless it is private.
         """
         name, allows = public_name(self._path), self._admission.allows
         operations = self._fitting(self._path) if allows(name, "operate") else []

@@ -9,6 +9,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
+import trio
 
 from lmos_actors.errors import text_of
 from lmos_actors.supervision import place_at
@@ -75,6 +76,7 @@ def _client(each: Any) -> State:
         "waiting_bytes": counts.waiting_bytes,
         "held_bytes": each.connection.account.bytes,
         "draining": each.draining,
+        **_credit(each.session.tell_credit),
         **attrs.asdict(passed),
     }
 
@@ -85,11 +87,27 @@ def _peer(each: Any) -> State:
         "place": each.place,
         "connected": each.is_connected,
         "open": each.open_requests,
+        **_credit(each.tell_credit),
         "unsent": [
             {"for": kind, "agent": message.path, "affordance": message.affordance}
             for kind, message in unsent[:UNSENT]
         ],
         "more_unsent": len(unsent) > UNSENT,
+    }
+
+
+def _credit(found: tuple[Any, Any] | None) -> State:
+    """Return the credit of one-way messages: what is spent of the window."""
+    if found is None:
+        return {}
+    window, spent = found
+    return {
+        "credit": {
+            "messages": spent.items,
+            "of_messages": window.items,
+            "bytes": spent.bytes,
+            "of_bytes": window.bytes,
+        }
     }
 
 
@@ -141,11 +159,22 @@ def relay_view(relay: RelayServer | None, bridges: Sequence[Bridge]) -> State:
     found["hub"] = {
         **attrs.asdict(hub.statistics()),
         "members": [
-            {"agent": each.agent, "waiting_bytes": each.outbox.waiting_bytes, "dropped": each.outbox.dropped}
+            {
+                "agent": each.agent,
+                "waiting_bytes": each.outbox.waiting_bytes,
+                "dropped": each.outbox.dropped,
+                **_quota(each.quota(trio.current_time())),
+            }
             for each in members[:ROWS]
         ],
     }
     return found
+
+
+def _quota(left: Sequence[tuple[int, int, float]]) -> State:
+    """Return how many frames an agent on the relay may send at once, of how many in how many seconds."""
+    found = [{"frames": frames, "of_frames": most, "seconds": span} for frames, most, span in left]
+    return {"quota": found} if found else {}
 
 
 def omnia_view(server: OmniaServer) -> State:

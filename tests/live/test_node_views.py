@@ -66,13 +66,18 @@ async def test_connections_both_ways(virtual_clock: MockClock) -> None:
         echo = await other.consume(Echo, f"{PLACE}/agents/echo", thing="echo")
         nursery.start_soon(echo.invoke, Echo.wait)
         await trio.sleep(1)
+        for _ in range(3):  # behind the one that waits: they do not begin
+            await echo.tell(Echo.wait)
+        await trio.sleep(1)
         async with watching(PLACE, network) as watcher:
             assert {"connections", "directories"} <= set(watcher.hello["views"])
             assert not {"relay", "omnia", "groups"} & set(watcher.hello["views"])
             watcher.look("connections")
             view = await watcher.until(lambda: watcher.views.get("it"))
             (client,) = view["clients"]
-            assert (client["principal"], client["open"]) == ("eve", 1)
+            assert (client["principal"], client["open"]) == ("eve", 4)
+            assert client["credit"]["messages"] == 3 <= client["credit"]["of_messages"]
+            assert 0 < client["credit"]["bytes"] <= client["credit"]["of_bytes"]
             assert view["doors"][0]["url"] == PLACE
             assert view["doors"][0]["open"] == 2  # that, and the viewer
             assert view["memory"]["limit"] > 0
@@ -83,6 +88,7 @@ async def test_connections_both_ways(virtual_clock: MockClock) -> None:
             (peer,) = view["peers"]
             assert peer["connected"] is True
             assert peer["open"] == 1
+            assert peer["credit"] == client["credit"]
         nursery.cancel_scope.cancel()
 
 
@@ -123,7 +129,11 @@ async def test_a_relay_and_chat_clients() -> None:
             watcher.look("relay", "hub")
             watcher.look("omnia")
             await watcher.until(lambda: watcher.views.get("hub") and watcher.views.get("it"))
-            assert [each["agent"] for each in watcher.views["hub"]["hub"]["members"]] == ["weather-bot"]
+            (member,) = watcher.views["hub"]["hub"]["members"]
+            assert member["agent"] == "weather-bot"
+            quotas = [(each["of_frames"], each["seconds"]) for each in member["quota"]]
+            assert quotas == [(1_000, 60), (10_000, 3_600)]
+            assert all(each["frames"] == each["of_frames"] for each in member["quota"])
             (client,) = watcher.views["it"]["clients"]
             assert (client["agent"], client["turns"]) == ("host", 0)
 

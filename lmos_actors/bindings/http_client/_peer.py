@@ -367,6 +367,11 @@ class WebPeer:
         """The number of requests that wait for an answer or stand in line."""
         return len(self._carried) + len(self._tells.line)
 
+    @property
+    def tell_credit(self) -> tuple[lmos.Credit, lmos.Credit] | None:
+        """None: over HTTP each one-way message is a request of its own."""
+        return None
+
     def unsent(self) -> Iterator[tuple[UnsentKind, UnsentMessage]]:
         """Return what stands in line; see `Outbox` of the actors."""
         for request in self._tells.line:

@@ -164,6 +164,11 @@ class Peer:
         """The number of requests that wait for an answer or stand in line."""
         return 0 if self.connection is None else self.connection.open_requests
 
+    @property
+    def tell_credit(self) -> tuple[lmos.Credit, lmos.Credit] | None:
+        """The window of one-way messages and what is spent of it, None without a connection."""
+        return None if self.connection is None else self.connection.session.tell_credit
+
     def unsent(self) -> Iterator[tuple[UnsentKind, UnsentMessage]]:
         """Return what stands in line; see `Outbox` of the actors."""
         return iter(()) if self.connection is None else self.connection.unsent()

@@ -142,6 +142,11 @@ class RemotePeer(Protocol):
         """The number of requests that wait for an answer or stand in line."""
         ...
 
+    @property
+    def tell_credit(self) -> tuple[lmos.Credit, lmos.Credit] | None:
+        """The window of one-way messages and what is spent of it, None where there is none."""
+        ...
+
     def unsent(self) -> Iterator[tuple[UnsentKind, UnsentMessage]]:
         """Return what stands in line; see `Outbox`."""
         ...

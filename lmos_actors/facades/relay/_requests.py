@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from lmos_actors._core import Budget
     from lmos_actors.actors import ItemTarget, Runtime, TraceMembers, UnsentKind, UnsentMessage
     from lmos_actors.bindings import PendingRequest, SentTell, SharedListening
+    from lmos_actors.protocol import lmos
     from lmos_actors.protocol.relay import RelayMessage
 
     from ._sent import Question
@@ -151,6 +152,11 @@ class RelayRequests:
     def open_requests(self) -> int:
         """The number of requests that wait for an answer or stand in line."""
         return len(self._open) + len(self._line)
+
+    @property
+    def tell_credit(self) -> tuple[lmos.Credit, lmos.Credit] | None:
+        """None: the relay knows no credit."""
+        return None
 
     def unsent(self) -> Iterator[tuple[UnsentKind, UnsentMessage]]:
         """Return what stands in line."""

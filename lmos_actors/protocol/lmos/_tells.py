@@ -122,6 +122,9 @@ class _UsedCredit:
         self.messages -= 1
         self.bytes -= size
 
+    def as_credit(self) -> Credit:
+        return Credit(items=self.messages, bytes=self.bytes)
+
 
 def _is_half(used: _UsedCredit, window: Credit) -> bool:
     return 2 * used.messages >= window.items or 2 * used.bytes >= window.bytes
@@ -150,6 +153,11 @@ class SentTells:
 
     def __len__(self) -> int:
         return len(self._by_id)
+
+    @property
+    def spent(self) -> Credit:
+        """The credit of all open messages."""
+        return self._total.as_credit()
 
     def room(self, thing: str) -> bool:
         """Whether a message may be sent to a thing now; if not, ask `has_come` when to look again."""
@@ -257,6 +265,11 @@ class ReceivedTells:
         self._narrower: Credit | None = None  # the window that it has been asked for, and has not confirmed
         self.is_tight = False
         """Whether half of a window is used, so that a wider one would help."""
+
+    @property
+    def spent(self) -> Credit:
+        """The credit that the peer has spent, and has not been given back."""
+        return self._total.as_credit()
 
     # ---- the window
 

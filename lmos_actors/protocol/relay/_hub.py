@@ -412,6 +412,11 @@ class HubConnection:
             self.end(*TOO_SLOW)
         return self.outbox.frames(room)
 
+    def quota(self, at: float) -> list[tuple[int, int, float]]:
+        """Return for each rate how many frames may come at once, of how many in how many seconds."""
+        rates = zip(self.known.allowances, self._hub.options.rates, strict=True)
+        return [(max(0, int(each.refill(at))), most, seconds) for each, (most, seconds) in rates]
+
     def hears(self, sender: HubConnection) -> bool:
         """Return whether a broadcast of another agent comes here."""
         follows = self.known.follows

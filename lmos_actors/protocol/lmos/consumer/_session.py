@@ -270,6 +270,11 @@ class ConsumerSession:
         """
         return self._requests.tells.room(thing)
 
+    @property
+    def tell_credit(self) -> tuple[Credit, Credit]:
+        """The window of one-way messages to all things of the connection, and what is spent of it."""
+        return self._requests.tells.window, self._requests.tells.spent
+
     def query(self, pending: PendingRun) -> ConsumerRequest:
         """Ask where a run stands; the answer is a `RunStatus`.
 

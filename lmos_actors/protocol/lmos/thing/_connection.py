@@ -163,6 +163,11 @@ class ThingConnection:
         return tells
 
     @property
+    def tell_credit(self) -> tuple[Credit, Credit] | None:
+        """The window of one-way messages and what is spent of it, None while there has been none."""
+        return None if self._tells is None else (self._tells.window, self._tells.spent)
+
+    @property
     def waiting_tells(self) -> int:
         """The number of one-way messages that have neither begun nor been refused."""
         return 0 if self._tells is None else self._tells.waiting

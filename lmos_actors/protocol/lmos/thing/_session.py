@@ -19,6 +19,7 @@ from lmos_actors.errors import LocalProtocolError
 
 from .._limits import REQUEST
 from .._messages import (
+    Credit,
     Event,
     Gap,
     InvokeAction,
@@ -371,6 +372,11 @@ class ThingSession:
             return ()
         self._receiver.closing = True
         return self._connection.close(_none_kept if keep is None else keep)
+
+    @property
+    def tell_credit(self) -> tuple[Credit, Credit] | None:
+        """The window of the peer's one-way messages and what is spent of it, None while there was none."""
+        return self._connection.tell_credit
 
     def statistics(self) -> ThingStatistics:
         """Return a snapshot of the counters."""
