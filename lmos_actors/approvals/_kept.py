@@ -32,7 +32,7 @@ import trio
 
 from lmos_actors._core import schema_complaint
 from lmos_actors.errors import StoreDamaged, StoreFailed, WriteConflict
-from lmos_actors.persistence import Delete, Put, after
+from lmos_actors.persistence import Delete, Put, after, key_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from lmos_actors.persistence import StoreWriter, Ticket
 
 SPACE: Final = "approvals"
-SEPARATOR: Final = "\x00"
 PAGE: Final = 500
 
 MOST_WAITING: Final = 10_000
@@ -337,7 +336,7 @@ def _approval_in(store: str, key: str, value: bytes) -> Approval:
 
 
 def _key_of(approval: Approval) -> str:
-    return f"{approval.agent}{SEPARATOR}{approval.key}"
+    return key_of(approval.agent, approval.key)
 
 
 def _written(approval: Approval) -> bytes:

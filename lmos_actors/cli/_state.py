@@ -30,6 +30,7 @@ from lmos_actors.persistence import (
     SqliteStore,
     back_up,
     new_file,
+    range_of,
     records_of,
     server_store,
     turns_in,
@@ -53,9 +54,6 @@ FORMAT: Final = "state/v1"
 """The first line of an export names it."""
 
 IMPORTED_AT_ONCE: Final = 1_000
-
-SEPARATOR: Final = "\x00"
-"""Stands between the key of an agent and the number of a fact of its journal."""
 
 TEXT_SHOWN: Final = 60
 """Characters of a message that are printed."""
@@ -151,7 +149,7 @@ def list_turns(path: str, *, as_json: bool) -> int:
 
 def _parts_of(store: SqliteStore | ServerStore, space: str, key: str) -> str:
     """Return the records of a space whose keys are a key and a part, each in a line."""
-    start, stop = f"{key}{SEPARATOR}", f"{key}{chr(ord(SEPARATOR) + 1)}"
+    start, stop = range_of(key)
     records = store.scan(space, start=start, stop=stop, limit=SHOWN + 1)
     rows = [f"{_plain(each.removeprefix(start))}  {_in_a_line(value)}" for each, value in records[:SHOWN]]
     if len(records) > SHOWN:

@@ -34,7 +34,17 @@ import msgspec
 import trio
 
 from lmos_actors.errors import StoreDamaged, StoreFailed, WriteConflict
-from lmos_actors.persistence import Check, Delete, DeleteRange, Expected, Put, after
+from lmos_actors.persistence import (
+    Check,
+    Delete,
+    DeleteRange,
+    Expected,
+    Put,
+    after,
+    key_of,
+    parts_of,
+    range_of,
+)
 
 from ._embedding import Embedding, EmbeddingFailed, embedded, likeness, read, written
 from ._words import WordCounts, scores, words_of
@@ -53,10 +63,6 @@ ORDER: Final = "memory order"
 VECTORS: Final = "memory vectors"
 OWNERS: Final = "memory owners"
 AGENTS: Final = "memory agents"
-
-SEPARATOR: Final = "\x00"
-BEHIND: Final = "\x01"
-"""Comes after the separator: the end of a range of keys."""
 
 ID_DIGITS: Final = 20
 """Hexadecimal digits of an id."""
@@ -122,7 +128,7 @@ class KeptMemories:
         self._agent = agent
         self._durability: Durability = durability
         self._owner = owner_key(agent, identity)
-        self._start, self._stop = f"{self._owner}{SEPARATOR}", f"{self._owner}{BEHIND}"
+        self._start, self._stop = range_of(self._owner)
 
     # ---- changing
 
@@ -370,7 +376,7 @@ class KeptMemories:
 
 def owner_key(agent: str, identity: str) -> str:
     """Return the beginning of the keys of an identity at an agent, which no other two have."""
-    return f"{agent}{SEPARATOR}{quote(identity, safe='')}"
+    return key_of(agent, quote(identity, safe=""))
 
 
 def terms_of(space: str, key: str, value: bytes) -> tuple[str, ...]:
@@ -381,7 +387,7 @@ def terms_of(space: str, key: str, value: bytes) -> tuple[str, ...]:
         text = decoded("", KeptText, value).text
     except StoreDamaged:
         return ()
-    return _terms(key.rpartition(SEPARATOR)[0], words_of(text))
+    return _terms(key_of(*parts_of(key, 3)[:2]), words_of(text))
 
 
 def decoded(store: str, kind: type[T], value: bytes) -> T:

@@ -8,14 +8,12 @@ from urllib.parse import unquote
 import attrs
 import msgspec
 
-from lmos_actors.persistence import Delete, DeleteRange, Put, after, records_of
+from lmos_actors.persistence import Delete, DeleteRange, Put, after, parts_of, range_of, records_of
 
 from ._kept import (
     AGENTS,
-    BEHIND,
     ORDER,
     OWNERS,
-    SEPARATOR,
     TEXTS,
     VECTORS,
     Identities,
@@ -65,7 +63,7 @@ class MemoryOwner:
 def owners_in(store: ReadStore, agent: str | None, identity: str | None) -> Iterator[MemoryOwner]:
     """Yield who has memories: of one agent or all, of one identity or all. Raise StoreFailed."""
     for key, value in records_of(store, OWNERS):
-        where, _, who = key.partition(SEPARATOR)
+        where, who = parts_of(key, 2)
         found = MemoryOwner(where, unquote(who), decoded(store.name, Owner, value).texts)
         if agent in (None, found.agent) and identity in (None, found.identity):
             yield found
@@ -74,13 +72,14 @@ def owners_in(store: ReadStore, agent: str | None, identity: str | None) -> Iter
 def memories_in(store: ReadStore, owner: MemoryOwner) -> list[Memory]:
     """Return the memories of an owner, the newest first. Raise StoreFailed."""
     key = owner_key(owner.agent, owner.identity)
-    start, stop = f"{key}{SEPARATOR}", f"{key}{BEHIND}"
+    begin, stop = range_of(key)
+    start = begin
     found: list[tuple[int, Memory]] = []
     while page := store.scan(TEXTS, start=start, stop=stop, limit=READ_AT_ONCE):
         start = after(page[-1][0])
         for name, value in page:
             kept = decoded(store.name, KeptText, value)
-            found.append((kept.number, Memory(name[len(key) + 1 :], kept.text, kept.tags, kept.at)))
+            found.append((kept.number, Memory(name[len(begin) :], kept.text, kept.tags, kept.at)))
     return [memory for _, memory in sorted(found, key=lambda each: -each[0])]
 
 
@@ -91,9 +90,7 @@ def removal_of(store: ReadStore, owners: Sequence[MemoryOwner]) -> list[Write]:
     for owner in owners:
         key = owner_key(owner.agent, owner.identity)
         gone[owner.agent] = gone.get(owner.agent, 0) + 1
-        writes += [
-            DeleteRange(space, f"{key}{SEPARATOR}", f"{key}{BEHIND}") for space in (TEXTS, ORDER, VECTORS)
-        ]
+        writes += [DeleteRange(space, *range_of(key)) for space in (TEXTS, ORDER, VECTORS)]
         writes.append(Delete(OWNERS, key))
     for agent, value in zip(gone, store.get(AGENTS, list(gone)), strict=True):
         if value is None:

@@ -16,6 +16,7 @@ from ._identities import (
     NewIdentity as NewIdentity,
     Refused as Refused,
 )
+from ._keys import key_of as key_of, parts_of as parts_of, range_of as range_of
 from ._lock_file import LockFile as LockFile
 from ._memory import MemoryStore as MemoryStore
 from ._open_turns import TurnInProgress as TurnInProgress, turns_in as turns_in

@@ -55,8 +55,9 @@ from lmos_actors.errors import (
 )
 
 from ._answers import AgentAnswers, AnswerLookups
+from ._keys import parts_of
 from ._leases import POLL, SECONDS, WAIT, Lease, Leases
-from ._state_records import JOURNAL, SEPARATOR, SPACE, FactRecord, Found, StateRecord, fact_key, restored_from
+from ._state_records import JOURNAL, SPACE, FactRecord, Found, StateRecord, fact_key, restored_from
 from ._store import DeleteRange, Put
 from ._writer import HANGS
 
@@ -138,7 +139,7 @@ class AgentStates:
 
         def theirs(write: Write) -> bool:
             place = write.start if isinstance(write, DeleteRange) else write.key
-            return place.partition(SEPARATOR)[0] in keys
+            return parts_of(place, 2)[0] in keys
 
         self.writer.discard(theirs)
         for key, owner in self._owners.items():

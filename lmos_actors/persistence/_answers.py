@@ -27,6 +27,7 @@ import trio
 from lmos_actors.actors import KEPT_ANSWERS, KEPT_BYTES, KEPT_SECONDS, KeptAnswer
 from lmos_actors.errors import StoreFailed
 
+from ._keys import key_of
 from ._store import Delete, Put
 
 if TYPE_CHECKING:
@@ -45,7 +46,6 @@ ORDER: Final = "answer-order"
 COUNTS: Final = "answer-counts"
 """The spaces of the store."""
 
-SEPARATOR: Final = "\x00"
 LAST_NUMBER: Final = (1 << 64) - 1
 
 PAGE: Final = 64
@@ -106,7 +106,7 @@ class AgentAnswers:
 
     def place(self, name: str) -> str:
         """Return the key of an answer in the store."""
-        return f"{self._owner}{SEPARATOR}{name}"
+        return key_of(self._owner, name)
 
     def current(self, kept: bytes | None) -> KeptAnswer | None:
         """Return an answer as it was read; None for one that is too old, which the next one replaces."""
@@ -194,7 +194,7 @@ class AgentAnswers:
         return newer >= KEPT_ANSWERS or newer_bytes >= KEPT_BYTES or self._is_old(ordered.at)
 
     def _order_key(self, number: int) -> str:
-        return f"{self._owner}{SEPARATOR}{number:016x}"
+        return key_of(self._owner, f"{number:016x}")
 
 
 def _number(kept: bytes) -> int:

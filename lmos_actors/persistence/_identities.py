@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 import attrs
 import msgspec
 
+from ._keys import key_of, parts_of, range_of
 from ._store import Delete, Put, after
 
 if TYPE_CHECKING:
@@ -33,8 +34,6 @@ if TYPE_CHECKING:
 
 IDENTITIES: Final = "identities"
 INVITATIONS: Final = "invitations"
-SEPARATOR: Final = "\x00"
-BEHIND: Final = "\x01"
 PAGE: Final = 500
 TOKEN_BYTES: Final = 32
 PREFIX: Final = "tok_"
@@ -127,11 +126,11 @@ class Identities:
         self._expire()
 
     async def _records(self, space: str) -> list[tuple[str, bytes]]:
-        start, stop = f"{self._hub}{SEPARATOR}", f"{self._hub}{BEHIND}"
+        start, stop = range_of(self._hub)
         found: list[tuple[str, bytes]] = []
         while page := await self._writer.scan(space, start=start, stop=stop, limit=PAGE):
             start = after(page[-1][0])
-            found += [(key.split(SEPARATOR)[1], value) for key, value in page]
+            found += [(parts_of(key, 2)[1], value) for key, value in page]
         return found
 
     # ---- finding
@@ -284,7 +283,7 @@ class Identities:
         self._writer.submit([Delete(IDENTITIES, self._key(id))], "process")
 
     def _key(self, id: str) -> str:
-        return f"{self._hub}{SEPARATOR}{id}"
+        return key_of(self._hub, id)
 
 
 def _digest(token: str) -> str:

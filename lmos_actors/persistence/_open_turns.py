@@ -8,7 +8,8 @@ from urllib.parse import unquote
 import attrs
 import msgspec
 
-from ._sessions import BEHIND, SEPARATOR, STEPS, TURN_STEPS, TURNS, KeptTurn
+from ._keys import parts_of, range_of
+from ._sessions import STEPS, TURN_STEPS, TURNS, KeptTurn
 from ._store import records_of
 
 if TYPE_CHECKING:
@@ -40,8 +41,8 @@ def turns_in(store: Paged) -> Iterator[TurnInProgress]:
     Raise StoreFailed.
     """
     for key, value in records_of(store, TURNS):
-        agent, owner, session = (*key.split(SEPARATOR, 2), "", "")[:3]
-        start, stop = f"{key}{SEPARATOR}", f"{key}{BEHIND}"
+        agent, owner, session = parts_of(key, 3)
+        start, stop = range_of(key)
         steps = len(store.scan(STEPS, start=start, stop=stop, limit=TURN_STEPS))
         facts: dict[str, Any] = {"began": 0.0, "resumed": 0, "text": "", "wrong": "it cannot be read"}
         try:

@@ -32,6 +32,7 @@ import msgspec
 
 from lmos_actors.errors import StoreDamaged, StoreFailed
 
+from ._keys import SEPARATOR, key_of, parts_of, range_of
 from ._store import Delete, DeleteRange, Put, after
 
 if TYPE_CHECKING:
@@ -44,9 +45,6 @@ CHATS: Final = "chats"
 MESSAGES: Final = "chat messages"
 TURNS: Final = "chat turns"
 STEPS: Final = "chat steps"
-SEPARATOR: Final = "\x00"
-BEHIND: Final = "\x01"
-"""Comes after the separator: the end of a range of keys."""
 
 PAGE: Final = 500
 
@@ -180,7 +178,7 @@ class Sessions:
         """Read the heads and the turns in progress, and remove what has expired. Raise StoreFailed."""
         if self._writer.statistics().waiting:  # an earlier incarnation's, which no reading shows yet
             await self._writer.submit([]).wait()
-        start, stop = f"{self._agent}{SEPARATOR}", f"{self._agent}{BEHIND}"
+        start, stop = range_of(self._agent)
         found: list[tuple[float, tuple[str, str], SessionHead]] = []
         while page := await self._writer.scan(CHATS, start=start, stop=stop, limit=PAGE):
             start = after(page[-1][0])
@@ -193,11 +191,11 @@ class Sessions:
         self._expire()
 
     async def _load_turns(self) -> None:
-        start, stop = f"{self._agent}{SEPARATOR}", f"{self._agent}{BEHIND}"
+        start, stop = range_of(self._agent)
         while page := await self._writer.scan(TURNS, start=start, stop=stop, limit=PAGE):
             start = after(page[-1][0])
             for written, value in page:
-                _, owner, id = (*written.split(SEPARATOR, 2), "", "")[:3]
+                _, owner, id = parts_of(written, 3)
                 key = (owner, id)
                 if key in self._heads:
                     turn = self._turns[key] = _turn_of(unquote(owner), id, value)
@@ -381,7 +379,7 @@ class Sessions:
         except StoreFailed:
             turn.kept.resumed -= 1
             raise
-        start, stop = f"{self._head_key(key)}{SEPARATOR}", f"{self._head_key(key)}{BEHIND}"
+        start, stop = range_of(self._agent, *key)
         steps: list[Any] = []
         size = len(msgspec.json.encode(turn.kept))
         while page := await self._writer.scan(STEPS, start=start, stop=stop, limit=PAGE):
@@ -454,10 +452,7 @@ class Sessions:
 
     def _without_turn(self, key: tuple[str, str]) -> list[Write]:
         written = self._head_key(key)
-        return [
-            Delete(TURNS, written),
-            DeleteRange(STEPS, f"{written}{SEPARATOR}", f"{written}{BEHIND}"),
-        ]
+        return [Delete(TURNS, written), DeleteRange(STEPS, *range_of(written))]
 
     def _expire(self) -> None:
         """Remove the sessions whose time is up."""
@@ -475,10 +470,7 @@ class Sessions:
 
     def _drop(self, key: tuple[str, str]) -> Ticket:
         written = self._head_key(key)
-        writes: list[Write] = [
-            Delete(CHATS, written),
-            DeleteRange(MESSAGES, f"{written}{SEPARATOR}", f"{written}{BEHIND}"),
-        ]
+        writes: list[Write] = [Delete(CHATS, written), DeleteRange(MESSAGES, *range_of(written))]
         if key in self._turns:
             writes += self._without_turn(key)
         ticket = self._writer.submit(writes, self.options.durability)
@@ -490,10 +482,10 @@ class Sessions:
         return ticket
 
     def _head_key(self, key: tuple[str, str]) -> str:
-        return SEPARATOR.join((self._agent, *key))
+        return key_of(self._agent, *key)
 
     def _message_key(self, key: tuple[str, str], number: int) -> str:
-        return f"{self._head_key(key)}{SEPARATOR}{number:010}"
+        return key_of(self._agent, *key, f"{number:010}")
 
 
 def _written(owner: str) -> str:

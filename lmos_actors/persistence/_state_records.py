@@ -13,6 +13,8 @@ import msgspec
 from lmos_actors.actors import TimerRecord, check_kept_behaviour, place_of
 from lmos_actors.errors import StateMismatch
 
+from ._keys import key_of, parts_of
+
 if TYPE_CHECKING:
     from lmos_actors.actors import StateForm
 
@@ -24,7 +26,6 @@ SPACE: Final = "state"
 JOURNAL: Final = "journal"
 """The space that holds their facts: the key of the agent, a separator, and the number of the fact."""
 
-SEPARATOR: Final = "\x00"
 LAST_FACT: Final = (1 << 64) - 1
 PAGE: Final = 1_000
 """Facts that are read at once."""
@@ -101,7 +102,7 @@ async def _apply(writer: StoreWriter, key: str, form: StateForm, agent: Any, fou
         if page and not (found.journal and form.facts):
             raise StateMismatch(key, _why_no_journal(form))
         for name, value in page:
-            number = int(name.rpartition(SEPARATOR)[2], 16)
+            number = int(parts_of(name, 2)[1], 16)
             if number != found.last_fact + 1:
                 raise StateMismatch(key, f"fact {found.last_fact + 1} of its journal is missing")
             found.last_fact, found.facts = number, found.facts + 1
@@ -159,4 +160,4 @@ def _why_no_journal(form: StateForm) -> str:
 
 def fact_key(key: str, number: int) -> str:
     """Return the key of a fact in the store."""
-    return f"{key}{SEPARATOR}{number:016x}"
+    return key_of(key, f"{number:016x}")

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from lmos_actors.errors import ConfigError, StoreFailed, nearest
-from lmos_actors.persistence import Delete, Put, after
+from lmos_actors.persistence import Delete, Put, after, range_of
 from lmos_actors.protocol.relay.extensions import History, Presence, Receipts, Semantic, Voting
 
 if TYPE_CHECKING:
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from lmos_actors.protocol.relay import Hub, HubExtension
 
 SPACE: Final = "relay"
-SEPARATOR: Final = "\x00"
-BEHIND: Final = "\x01"
 PAGE: Final = 500
 
 EXTENSIONS: Final[Mapping[str, Callable[[], HubExtension]]] = {
@@ -92,10 +90,10 @@ class _Kept:
 async def start(hub: Hub, writer: StoreWriter, place: str) -> None:
     """Start the extensions of a hub with what they have kept. Raise StoreFailed."""
     for each in hub.extensions:
-        prefix = f"{place}{SEPARATOR}{each.name}"
-        start, stop = f"{prefix}{SEPARATOR}", f"{prefix}{BEHIND}"
+        prefix, stop = range_of(place, each.name)
+        start = prefix
         records: list[tuple[str, bytes]] = []
         while page := await writer.scan(SPACE, start=start, stop=stop, limit=PAGE):
             start = after(page[-1][0])
-            records += [(key[len(prefix) + 1 :], value) for key, value in page]
-        each.start(hub, _Kept(writer, f"{prefix}{SEPARATOR}"), records)
+            records += [(key[len(prefix) :], value) for key, value in page]
+        each.start(hub, _Kept(writer, prefix), records)
