@@ -95,7 +95,7 @@ HEADERS: Final = {
 }
 
 DOCUMENT: Final = """<!doctype html>
-<html lang="en" data-software="{software}">
+<html lang="en" data-software="{software}" data-looks="{looks}">
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
@@ -153,9 +153,16 @@ class Page:
         self._guard = guard
         self._may_look = may_look
         style, script = part_of(STYLES), "(() => {\n'use strict';\n" + part_of(SCRIPTS) + "})();\n"
-        document = DOCUMENT.format(software=software(), tag=_tag(style + script)[:12])
+        tag = _tag(style + script)[:12]
+        # whether this client may look stands in the document: then the page connects without asking before
+        self._documents = {
+            looks: _file(
+                DOCUMENT.format(software=software(), looks="yes" if looks else "no", tag=tag),
+                "text/html; charset=utf-8",
+            )
+            for looks in (False, True)
+        }
         self._files = {
-            ROOT: _file(document, "text/html; charset=utf-8"),
             STYLE: _file(style, "text/css; charset=utf-8"),
             SCRIPT: _file(script, "text/javascript; charset=utf-8"),
         }
@@ -199,8 +206,9 @@ class Page:
             return await method(request, admission)
         if request.method not in ("GET", "HEAD"):
             raise HttpError(405, headers={"allow": "GET, HEAD"})
-        found = self._files[path]
-        headers = {"etag": found.tag, "cache-control": "no-cache", "vary": "Accept"}
+        found = self._documents[self._may_look(admission)] if path == ROOT else self._files[path]
+        vary = "Accept, Authorization, Cookie" if path == ROOT else "Accept"
+        headers = {"etag": found.tag, "cache-control": "no-cache", "vary": vary}
         if has_tag(request.headers, "if-none-match", found.tag):
             return Response(None, 304, headers)
         return Response(found.text, 200, {"content-type": found.kind, **headers})

@@ -98,6 +98,21 @@ async def test_a_cookie_stands_for_the_credentials(autojump_clock: MockClock, se
         assert (await log_in(node, {"token": "token-b"})).json["looks"] is False
 
 
+async def test_the_page_says_whether_its_visitor_may_look(
+    autojump_clock: MockClock, secrets: Secrets
+) -> None:
+    async with guarded_node(people(secrets)) as node:
+        cookie, tags = await logged_in(node), set[str]()
+        bob = await logged_in(node, {"token": "token-b"})
+        for headers, word in (({}, "no"), ({"cookie": cookie}, "yes"), ({"cookie": bob}, "no")):
+            page = await ask(node, "/", accept="text/html", **headers)
+            assert f'data-looks="{word}"' in page.body.decode()
+            tags.add(page.headers["etag"])
+            kept = await ask(node, "/", accept="text/html", **{"if-none-match": page.headers["etag"]})
+            assert kept.status == (304 if word == "no" else 200)  # what is kept is not for another visitor
+        assert len(tags) == 2
+
+
 async def test_no_script_and_no_other_site_gets_the_cookie(
     autojump_clock: MockClock, secrets: Secrets
 ) -> None:

@@ -28,7 +28,7 @@ async def test_browsers_get_the_page_and_programs_what_they_got(autojump_clock: 
     async with guarded_node(None) as node:
         page = await ask(node, "/", accept=BROWSER)
         assert page.headers["content-type"] == "text/html; charset=utf-8"
-        assert page.headers["vary"] == "Accept"
+        assert page.headers["vary"] == "Accept, Authorization, Cookie"
         for accept in (
             {},
             {"accept": "*/*"},

@@ -309,6 +309,31 @@ CONTRAST = """(() => {
 })()"""
 
 
+FRAMES = """
+window.first = [];
+window.WebSocket = class extends WebSocket {
+  constructor(...options) {
+    super(...options);
+    const kept = (text) => window.first.push(Object.keys(JSON.parse(text).patches || {}));
+    this.addEventListener('message', ({data}) => kept(data));
+  }
+};"""
+
+
+async def test_rows_come_first_and_nothing_is_asked_before(page: Page) -> None:
+    async with served() as node:
+        await page.call("Page.addScriptToEvaluateOnNewDocument", source=FRAMES)
+        await seen(page, node)
+        paths = [url.partition("?")[0].removeprefix(url_of(node)) for url in page.requests]
+        assert sorted(path for path in paths if not path.startswith("data:")) == [
+            "",
+            "live/page.css",
+            "live/page.js",
+        ]
+        hello, rows = await page.until("window.first.length > 1 && window.first.slice(0, 2)")
+        assert (hello, "tree" in rows) == ([], True)
+
+
 # ---- connections that break
 
 

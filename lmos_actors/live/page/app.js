@@ -92,8 +92,9 @@ class Page {
     this.who.replaceChildren(h('bdi', {}, hello.viewer), ' ', h('span', { class: 'quiet' }, hello.rights.includes('operate') ? '' : hello.rights.includes('inspect') ? 'may look' : ''), ' ', button('Log out', () => this.logOut()));
     this.second();
     if (this.runs) this.runs.begin();
-    else if (hello.views.includes('tree')) this.wire.look('sums', 'tree', { open: [], from: 0, rows: 1 }, (state) => this.summed(state));
     this.show(true);
+    // after the rows, so that these come first
+    if (!this.runs && hello.views.includes('tree')) this.wire.look('sums', 'tree', { open: [], from: 0, rows: 1 }, (state) => this.summed(state));
     if (this.panel.path !== null) this.panel.begin();
     document.documentElement.dataset.ready = 'yes';
   }

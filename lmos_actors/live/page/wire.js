@@ -2,6 +2,16 @@
 
 const FIRST_WAIT = 500, LONGEST_WAIT = 15_000, CREDENTIALS_ENDED = 1008, LONGEST_DO = 60_000;
 
+// Opened before anything is drawn where the node has said, with the page, that this browser may look: it answers meanwhile.
+let early = document.documentElement.dataset.looks === 'yes' ? socketOfNode() : null;
+
+function socketOfNode() {
+  const place = new URL('live', document.baseURI);
+  place.protocol = place.protocol === 'https:' ? 'wss:' : 'ws:';
+  place.hash = '';
+  return new WebSocket(place, ['lmos-actors-live']);
+}
+
 // A merge patch (RFC 7396), carried out in place. Objects have no prototype: an agent may be named __proto__.
 function patched(state, patch) {
   if (patch === null || typeof patch !== 'object' || Array.isArray(patch)) return patch;
@@ -72,22 +82,22 @@ class Wire {
     this.timer = null;
     const turn = ++this.turn;
     this.on.link('connecting');
-    let session;
-    try {
-      session = await asked('GET');
-    } catch (problem) {
-      if (turn === this.turn) this.later();
-      return;
+    if (!early) {
+      let session;
+      try {
+        session = await asked('GET');
+      } catch (problem) {
+        if (turn === this.turn) this.later();
+        return;
+      }
+      if (turn !== this.turn) return;
+      if (!session.looks) {
+        this.on.login(session);
+        return;
+      }
     }
-    if (turn !== this.turn) return;
-    if (!session.looks) {
-      this.on.login(session);
-      return;
-    }
-    const place = new URL('live', document.baseURI);
-    place.protocol = place.protocol === 'https:' ? 'wss:' : 'ws:';
-    place.hash = '';
-    const socket = this.socket = new WebSocket(place, ['lmos-actors-live']);
+    const socket = this.socket = early || socketOfNode();
+    early = null;
     socket.onmessage = (event) => { if (socket === this.socket) this.take(JSON.parse(event.data)); };
     socket.onclose = (event) => { if (socket === this.socket) this.lost(event); };
   }
