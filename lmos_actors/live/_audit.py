@@ -75,7 +75,9 @@ class Audit:
         with suppress(StoreFailed):
             while page := await writer.scan(SPACE, start=start, limit=PAGE):
                 start = after(page[-1][0])
-                found += [msgspec.json.decode(value, type=AuditEntry) for _, value in page]
+                for _, value in page:
+                    with suppress(msgspec.DecodeError, UnicodeDecodeError):  # others may write there, too
+                        found.append(msgspec.json.decode(value, type=AuditEntry))
         for entry in sorted([*found, *self._entries.values()], key=_by_time):
             self._entries[entry.key] = entry
             self._entries.move_to_end(entry.key)

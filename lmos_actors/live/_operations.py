@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import attrs
 import trio
 
-from lmos_actors.actors import Ref, Slot, hold, release
+from lmos_actors.actors import Ref, Slot, hold, printable, release
 from lmos_actors.errors import LmosActorsError, NotFound, StopFailed, nearest
 from lmos_actors.supervision import Supervisor, place_at, supervisor_of
 
@@ -38,6 +38,9 @@ REMEMBERED: Final = 512
 
 AT_ONCE: Final = 32
 """Operations that are under way at once."""
+
+CHARACTERS: Final = 1_000
+"""Of the reason of a failure."""
 
 NODE_WIDE: Final = ("drain",)
 """Operations on the node as a whole; they take no path."""
@@ -162,8 +165,7 @@ class Operations:
         except NotFound as error:
             return Wrong("GONE", str(error), do.id)
         except LmosActorsError as error:
-            cause = f": {error.__cause__}" if error.__cause__ is not None else ""
-            return Wrong("FAILED", f"{error}{cause}"[:1000], do.id)
+            return Wrong("FAILED", printable(str(error)[:CHARACTERS]), do.id)
 
     # ---- each of them: its outcome in words
 
@@ -181,7 +183,7 @@ class Operations:
             try:
                 await above.terminate_child(place.label)
             except StopFailed as error:
-                raised = _raised(error)
+                raised = self._raised(error)
         await above.restart_child(place.label)
         return f"restarted{raised}"
 
@@ -192,7 +194,7 @@ class Operations:
         try:
             await above.terminate_child(place.label)
         except StopFailed as error:
-            return f"stopped{_raised(error)}"
+            return f"stopped{self._raised(error)}"
         return "stopped"
 
     async def _hold(self, path: str) -> str:
@@ -214,6 +216,14 @@ class Operations:
         release(Ref[Any](slot))
         return "released; the program itself holds it still" if slot.held else "released"
 
+    def _raised(self, error: StopFailed) -> str:
+        """Return what an agent has raised while it ended, as its crash report has it: without its secrets."""
+        cause = error.__cause__
+        reports = reversed(self._root.rt.crashes.reports)
+        report = next((each for each in reports if each.error is cause), None)
+        text = type(cause).__name__ if report is None or cause is None else report.short(cause)
+        return f", and raised while it ended: {text}"
+
     def _child(self, path: str) -> tuple[Supervisor, Slot | Supervisor]:
         """Return what is at a path, and the supervisor that has it as a child. Raises Refused, NotFound."""
         place = place_at(self._root, path)
@@ -233,7 +243,3 @@ class Operations:
         if not isinstance(place, Slot):
             raise Refused("INVALID", f"{path or 'the root'} is a supervisor: only an agent can be held")
         return place
-
-
-def _raised(error: StopFailed) -> str:
-    return f", and raised while it ended: {error.__cause__!r}"[:500]

@@ -96,7 +96,7 @@ class LiveServer:
 
     `url` is its first address, `guard` decides which viewers are let in; tasks run by `start_soon`. `drain`
     begins to drain the node, and `looks` are more views, of the node as a whole: functions that return their
-    contents. Neither blocks.
+    contents. Neither blocks. `failed` is called with what a view raises.
     """
 
     def __init__(
@@ -109,8 +109,10 @@ class LiveServer:
         start_soon: StartSoon,
         drain: Callable[[], None],
         looks: Mapping[str, Callable[[], State]],
+        failed: Callable[[BaseException], object],
     ) -> None:
         self._guard = guard
+        self._failed = failed
         self._url = url
         self._started = rt.entropy.now().timestamp()
         self._survey = Survey(root, start_soon)
@@ -195,7 +197,9 @@ class LiveServer:
             views=self._views(admission),
         )
         do = partial(self._do, admission)
-        viewer = Viewer(connection, hello, partial(self._open, admission), admission, do, self._pace)
+        viewer = Viewer(
+            connection, hello, partial(self._open, admission), admission, do, self._pace, self._failed
+        )
         self._viewers[viewer] = None
         self._done = trio.Event() if self._done.is_set() else self._done
         self._survey.begin()

@@ -8,6 +8,7 @@ viewers of a node take turns at a `Pace`, so that many of them, too, leave it mo
 
 from __future__ import annotations
 
+import json
 from contextlib import asynccontextmanager
 from math import inf
 from time import thread_time
@@ -49,6 +50,9 @@ MOST_BYTES: Final = 1 << 20
 
 BEHIND: Final = 64 << 10
 """Bytes that wait to be sent, from which on nothing more is read of a viewer."""
+
+CHECK: Final = 10.0
+"""Seconds after which the credentials of a viewer to which nothing is sent are looked at again."""
 
 POLICY_VIOLATION: Final = 1008
 
@@ -104,7 +108,8 @@ class Viewer:
     """The handler of one connection.
 
     `open` opens a view by its name, with arguments, and raises Refused; `do` carries an operation out, and
-    has its answer sent. `pace` is that of all viewers of the node.
+    has its answer sent. `pace` is that of all viewers of the node; `failed` is called with what
+    a view raises.
     """
 
     def __init__(
@@ -115,8 +120,10 @@ class Viewer:
         admission: Admission | None,
         do: Callable[[Do, Callable[[Done | Wrong], None]], None],
         pace: Pace,
+        failed: Callable[[BaseException], object],
     ) -> None:
         self._connection = connection
+        self._failed = failed
         self._pace = pace
         self._open = open
         self._admission = admission
@@ -208,24 +215,35 @@ class Viewer:
     async def _update(self) -> None:
         """Send what has changed, again and again."""
         while True:
-            while not self._looks:
-                await self._asked.wait()
-                self._asked = trio.Event()
-            while self._taken < self._number:
-                await self._free.wait()
-                self._free = trio.Event()
-            if self._admission is not None and not self._admission.valid(trio.current_time()):
+            waits = await self._wait_for_viewer()
+            if not self._is_admitted():
                 self.close(POLICY_VIOLATION, "the credentials are not valid any more")
                 return
+            if waits:
+                continue
             self._asked = trio.Event()
             patches, cost = await self._patches()
-            if patches:
+            if patches and self._is_admitted():
                 self._number += 1
                 self._send(Changes(self._number, trio.current_time(), patches))
             await trio.sleep(SOON)
             if not any(look.view.is_busy for look in self._looks.values()):
                 with trio.move_on_after(max(INTERVAL, cost / SHARE)):
                     await self._asked.wait()
+
+    async def _wait_for_viewer(self) -> bool:
+        """Wait until there is something to be sent, for a while; return whether there is nothing yet."""
+        with trio.move_on_after(CHECK):
+            while not self._looks:
+                await self._asked.wait()
+                self._asked = trio.Event()
+            while self._taken < self._number:
+                await self._free.wait()
+                self._free = trio.Event()
+        return not self._looks or self._taken < self._number
+
+    def _is_admitted(self) -> bool:
+        return self._admission is None or self._admission.valid(trio.current_time())
 
     async def _patches(self) -> tuple[dict[str, State], float]:
         """Make the views anew; return what has changed in each, and the seconds that this took."""
@@ -242,14 +260,32 @@ class Viewer:
         return {id: patch for id, (look, patch) in patches.items() if self._looks.get(id) is look}, cost
 
     def _patch(self, id: str, look: _Open) -> State:
-        """Make one view anew, and return what has changed in it."""
-        state = look.view.content()
-        patch = patch_between(look.sent, state)
-        if not patch:
+        """Make one view anew, and return what has changed in it; one that fails is closed."""
+        try:
+            state = look.view.content()
+            patch = patch_between(look.sent, state)
+            if not patch:
+                return {}
+            patch, size = _sendable(patch)
+        except Exception as error:
+            del self._looks[id]
+            text = f"the node has failed to make the view: {type(error).__name__}"
+            self._send(Wrong("FAILED", text, id))
+            self._failed(error)
             return {}
-        if len(_WRITE.encode(patch)) > MOST_BYTES:
+        if size > MOST_BYTES:
             del self._looks[id]
             self._send(Wrong("TOO_LARGE", f"the view has more than {MOST_BYTES} bytes", id))
             return {}
         look.sent = state
         return patch
+
+
+def _sendable(patch: State) -> tuple[State, int]:
+    """Return a patch that can be sent, and its bytes: JSON in UTF-8 has no lone surrogates."""
+    try:
+        return patch, len(_WRITE.encode(patch))
+    except UnicodeEncodeError:
+        text = json.dumps(patch, ensure_ascii=False)
+        clean = text.encode("utf-8", "replace")
+        return msgspec.json.decode(clean), len(clean)

@@ -291,6 +291,7 @@ class Connections:
             start_soon=self.start_soon,
             drain=self._begin_drain,
             looks=self._looks(root, server),
+            failed=self.note_failure,
         )
         server.join(live)
         return partial(live.route, route), live.page(app)

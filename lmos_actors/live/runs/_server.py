@@ -149,7 +149,7 @@ class RunsServer:
             operations=list(OPERATIONS),
             views=sorted(_KINDS),
         )
-        viewer = Viewer(connection, hello, self._open, admission, self._do, self._pace)
+        viewer = Viewer(connection, hello, self._open, admission, self._do, self._pace, self.failures.append)
         self._viewers[viewer] = None
         self._board.looked_at.set()
         try:
