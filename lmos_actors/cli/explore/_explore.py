@@ -69,7 +69,7 @@ def explore_file(file: str, options: ExploreOptions) -> int:
         pool = stack.enter_context(Pool())
         # what agents print in thousands of runs is for nobody
         pool.errors = stack.enter_context(open(os.devnull, "wb"))
-        pool.prepare()
+        pool.prepare(second=True)
         limit = options.time_limit or REAL_LIMIT
         found, code = load_files([file], options.settings, None, limit, wrong, access=RemoteAccess())
         if code:

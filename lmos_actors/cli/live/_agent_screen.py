@@ -8,7 +8,7 @@ import attrs
 from rich.console import Group
 from rich.text import Text
 
-from ._screens import clock, plain, table
+from ._screens import instant, plain, table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -69,6 +69,8 @@ class AgentScreen:
             return plain(self.missing(client), "bold red")
         if view["kind"] == "supervisor":
             return Group(plain(f"{view['name']} (supervisor)", "bold"), *_pairs(view))
+        if client.hello is not None and client.hello.kind == "runs":
+            return Group(*self._of_run(client, view))
         return Group(*self._agent(client, view))
 
     def data(self, client: LiveClient) -> list[State]:
@@ -89,13 +91,30 @@ class AgentScreen:
         yield from _section(title, (_message(each, client.time) for each in box["messages"]))
         yield from _section("Runs", _runs(view["runs"], client.time))
         yield from _section("Tasks", _stacks(view["tasks"]))
-        yield from _section("Crashes", map(_crash, view["crashes"]))
+        yield from _section("Crashes", (_crash(client, each) for each in view["crashes"]))
         if view["crashes"]:
             yield from (plain(f"    {line}", "dim") for line in view["crashes"][0]["text"].split("\n"))
 
+    def _of_run(self, client: LiveClient, view: State) -> Iterator[RenderableType]:
+        """Yield what is known of an agent of a run, by its log."""
+        yield plain(f"{self.path} ({view['class']}) {view['status']} #{view['life']}", "bold")
+        counts = ("handled", "running", "waiting")
+        yield plain(
+            "  ".join(f"{view[name]} {name}" for name in counts if view[name]) or "no messages so far", "dim"
+        )
+        yield from _section("Crashes", (_crash(client, each) for each in view["crashes"]))
+        yield from _section("Records", map(_record, reversed(view["records"])))
 
-def _crash(each: State) -> Text:
-    return plain(f"  {clock(each['time'])}  #{each['life']}  {each['reason']}  {each['where']}")
+
+def _record(each: State) -> Text:
+    rest = "  ".join(
+        f"{name}={value}" for name, value in each.items() if name not in ("n", "t", "kind", "agent")
+    )
+    return plain(f"  {each['n']}  {each['t']:.6f}  {each['kind']}  {rest}")
+
+
+def _crash(client: LiveClient, each: State) -> Text:
+    return plain(f"  {instant(client, each['time'])}  #{each['life']}  {each['reason']}  {each['where']}")
 
 
 def _pairs(view: State) -> Iterator[RenderableType]:

@@ -42,6 +42,12 @@ def clock(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat(sep=" ", timespec="seconds").replace("+00:00", "Z")
 
 
+def instant(client: LiveClient, seconds: float) -> str:
+    """Return when something was: the time of day, or in runs the seconds since that began."""
+    is_of_run = client.hello is not None and client.hello.kind == "runs"
+    return f"{seconds:.6f} s" if is_of_run else clock(seconds)
+
+
 def table(*columns: str, left: int = 1) -> Table:
     """Return a table whose columns after the first `left` ones are numbers."""
     made = Table(box=None, pad_edge=False, header_style="bold")
@@ -216,7 +222,7 @@ class DeadLettersScreen:
         view = client.views["lost"]
         total = view["total"]
         head = f"{total:,} dead letters" if total else "no dead letters"
-        return Group(Text(head, "bold"), *(_letter(view["rows"][number]) for number in numbers))
+        return Group(Text(head, "bold"), *(_letter(client, view["rows"][number]) for number in numbers))
 
     def _numbers(self, client: LiveClient) -> list[str]:
         return cast("list[str]", client.views["lost"]["order"])[: self.rows]
@@ -227,10 +233,10 @@ class DeadLettersScreen:
         return [{"number": int(number), **rows[number]} for number in reversed(self._numbers(client))]
 
 
-def _letter(row: State) -> Text:
+def _letter(client: LiveClient, row: State) -> Text:
     sender = f" from {row.get('from', 'user code')}"
     return Text.assemble(
-        (clock(row["time"]), "dim"),
+        (instant(client, row["time"]), "dim"),
         "  ",
         plain(f"{row['agent']} {row['affordance']}", "bold"),
         plain(f"{row['message']}{sender}: {row['reason']}"),

@@ -117,9 +117,9 @@ class Pool:
         idle = any(not seat.given for seat in self._seats if seat.second is second)
         return idle or sum(not seat.ready for seat in self._seats) < (os.cpu_count() or 1)
 
-    def prepare(self) -> None:
-        """Start the process that second runs will need, so that it is there when they are."""
-        self._start(second=True)
+    def prepare(self, *, second: bool) -> None:
+        """Start a process that runs will need, so that it is there when they are."""
+        self._start(second=second)
 
     def give(self, task: Task, order: RunOrder, *, beside: bool = True) -> None:
         """Assign a run to an idle process; without `beside` to any, behind the rest."""

@@ -125,7 +125,7 @@ def run_files(files: Sequence[str], options: RunOptions) -> int:
         stack.callback(show.close)
         pool = stack.enter_context(Pool())
         if options.determinism != "off":
-            pool.prepare()
+            pool.prepare(second=True)
         settings, limit, access = options.settings, options.time_limit or REAL_LIMIT, options.access
         found, code = load_files(files, settings, options.seeds, limit, wrong, access=access)
         if code:
@@ -190,6 +190,7 @@ class _Running:
             return
         from ._watch import Watching  # imports what serves
 
+        self._pool.prepare(second=False)
         self._watching = Watching(self.options.watch, self._pool)
         for planned in self._planned:
             cells = [planned.resolved.cells[number] for number in planned.cells]

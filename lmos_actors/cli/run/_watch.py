@@ -126,8 +126,8 @@ class Watching:
 
     def stay(self) -> None:
         """Go on serving until the command is interrupted, which then is no failure."""
-        print(f"all is done; {self._server.url} stays until Ctrl-C", file=sys.stderr, flush=True)
         with suppress(KeyboardInterrupt):
+            print(f"all is done; {self._server.url} stays until Ctrl-C", file=sys.stderr, flush=True)
             threading.Event().wait()
 
     def _take(self, lines: bytes, news: bytes) -> None:

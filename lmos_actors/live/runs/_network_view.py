@@ -45,7 +45,7 @@ class _Between:
 def network_of(head: RunHead, model: RunModel, speed: float | None) -> State:
     """Return the state; `speed` is how many seconds of the run go by in one."""
     of_node = head.node_of if head.nodes else _itself
-    counts, down = model.agents_by(of_node), _down(model, head, of_node)
+    counts, down = model.agents_by(of_node), Counter(map(of_node, model.tree.down))
     names = dict.fromkeys([*(model.nodes or counts), *_ends(model, of_node)])
     fold = _fold(names)
     nodes: dict[str, State] = {}
@@ -53,12 +53,12 @@ def network_of(head: RunHead, model: RunModel, speed: float | None) -> State:
     for name in names:
         node = nodes.setdefault(fold(name), {"status": "up", "agents": 0})
         node["agents"] += counts.get(name, 0)
-        if name in down:
-            node["down"] = node.get("down", 0) + 1
+        if down[name]:
+            node["down"] = node.get("down", 0) + down[name]
     for name, node in nodes.items():
         if members[name] > 1:
             node["members"] = members[name]
-        if node.get("down", 0) >= members[name]:
+        if not model.nodes.get(name, True) or node.get("down", 0) >= max(node["agents"], 1):
             node["status"] = "down"
     links = _links(model, of_node, fold)
     messages = list(_messages(model, of_node, speed))
@@ -92,12 +92,6 @@ def _fold(names: dict[str, None]) -> Callable[[str], str]:
             is_new = top not in known.values()
             known[name] = OTHERS if is_new and len(set(known.values())) >= MOST_NODES - 1 else top
     return lambda name: known.get(name, name.partition("/")[0])
-
-
-def _down(model: RunModel, head: RunHead, of_node: Callable[[str], str]) -> frozenset[str]:
-    if head.nodes:
-        return frozenset(name for name, is_up in model.nodes.items() if not is_up)
-    return frozenset(path for path, place in model.tree.agents.items() if place.status != "running")
 
 
 def _ends(model: RunModel, of_node: Callable[[str], str]) -> Iterator[str]:

@@ -76,6 +76,8 @@ class RunTree:
         self._class_of = class_of
         self.root = Place("", "", 0)
         self.agents: dict[str, Place] = {}
+        self.down: dict[str, None] = {}
+        """The paths of those that do not run."""
         self.left_out = 0
         """Records of agents beyond the most."""
         self.messages: OrderedDict[int | str, MessageOnWay] = OrderedDict()
@@ -108,6 +110,9 @@ class RunTree:
                 if kind == "started":
                     place.life = record.incarnation
                     place.running = 0
+                    self.down.pop(place.path, None)
+                else:
+                    self.down[place.path] = None
         return None
 
     def _sent(self, record: LogRecord) -> None:

@@ -34,6 +34,10 @@ class PaceOrder:
     is_paused: bool = False
 
 
+NOISE: Final = 1e-9
+"""Seconds by which sums of floats may be wrong."""
+
+
 class PaceKeeper:
     """Keeps the pace of one run; `set` and `step` are called from another thread.
 
@@ -103,7 +107,7 @@ class PaceKeeper:
                         self._wait(self._changed, min(BEAT, self._left(instant)))
 
     def _may_go(self, instant: float) -> bool:
-        return self._steps > 0 if self._order.is_paused else self._due() >= instant
+        return self._steps > 0 if self._order.is_paused else self._due() >= instant - NOISE
 
     def _let_go(self, instant: float) -> bool:
         """Let the run go on to an instant, if it may."""

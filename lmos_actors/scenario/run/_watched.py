@@ -79,7 +79,9 @@ class WatchedLog:
         self._guard = guard
         self._send = send
         self._pace = pace
-        self._at = -1.0
+        self._is_first = True
+        self._at = 0.0
+        """The instant that the run has reached, where it is held up by the pace."""
         self._left = LOOK
         self._due = monotonic() + EACH
 
@@ -87,6 +89,9 @@ class WatchedLog:
         """Take one record: once it is due, where the run is held up."""
         if self._pace is not None:
             self.reach(trio.current_time())
+        if self._is_first:
+            self._is_first = False
+            self._news.begin()
         self._log.record(kind, agent, fields)
         self._left -= 1
         if not self._left:
@@ -102,10 +107,10 @@ class WatchedLog:
         """Wait until the run may go on to an instant."""
         if self._pace is None or instant == self._at:
             return
-        self._at = instant
         if not self._pace.is_due(instant):
             self.pass_on(waits=True)
             self._pace.hold_up(instant, self._guard, self._beat)
+        self._at = instant
 
     def _beat(self, at: float) -> None:
         self._send(b"", _WRITE.encode(RunNews(at=round(at, 6), waits=True)))
@@ -115,7 +120,8 @@ class WatchedLog:
         if unless_young and monotonic() < self._due:
             return
         self._log.flush()
-        self._send(b"", _WRITE.encode(self._news.take(waits=waits)))
+        at = self._at if self._pace is not None or not trio.lowlevel.in_trio_run() else trio.current_time()
+        self._send(b"", _WRITE.encode(self._news.take(round(at, 6), waits=waits)))
         self._due = monotonic() + EACH
 
 
@@ -151,9 +157,15 @@ class _News:
         self._checks: dict[str, tuple[str, float | None]] = {}
         self._links: LinkWatch | None = None
 
-    def take(self, *, waits: bool) -> RunNews:
+    def begin(self) -> None:
+        """Begin to watch the links of the network, if there is one."""
+        if self._run.network is not None:
+            self._links = LinkWatch(self._run.network)
+
+    def take(self, at: float, *, waits: bool) -> RunNews:
+        """Return it; `at` is the instant of the run."""
         run = self._run
-        news = RunNews(at=_now(), waits=waits, steps_done=run.step_log.done, steps_total=run.step_log.total)
+        news = RunNews(at=at, waits=waits, steps_done=run.step_log.done, steps_total=run.step_log.total)
         news.steps = [
             StepSeen(number, line.what, line.place, _STATUS[line.ok], line.begin, line.end)
             for number, line in self._steps.take(MOST_STEPS)
@@ -172,18 +184,12 @@ class _News:
                 if self._checks.get(name) != (status, met_at):
                     self._checks[name] = status, met_at
                     news.checks.append(CheckSeen(name, status, met_at))
-        if self._links is None and run.network is not None:
-            self._links = LinkWatch(run.network)
         if self._links is not None:
             news.links, news.on_way = self._links.take()
         return news
 
 
 _STATUS: Final = {None: "running", True: "passed", False: "failed"}
-
-
-def _now() -> float:
-    return round(trio.current_time(), 6) if trio.lowlevel.in_trio_run() else 0.0
 
 
 class LinkWatch:

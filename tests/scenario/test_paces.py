@@ -1,0 +1,164 @@
+"""The pace of a run that somebody watches, on a clock that the test moves, and runs in processes."""
+
+from __future__ import annotations
+
+import json
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import pytest
+
+from lmos_actors.reports import RunResult
+from lmos_actors.scenario import Guard
+from lmos_actors.scenario.format import load_scenario
+from lmos_actors.scenario.run import PaceKeeper, PaceOrder, RunOrder, Worker, WorkerMessage, run_cell
+from tests.scenario.project import CAST, Project, story
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+@attrs.define
+class Clock:
+    """Real time as the keeper has it: it goes on by what is waited for; `during` is called in each wait."""
+
+    now: float = 100.0
+    during: Callable[[], None] = lambda: None
+
+    def __call__(self) -> float:
+        return self.now
+
+    def wait(self, _condition: threading.Condition, seconds: float) -> None:
+        self.during()
+        self.now += seconds
+
+
+def held_up(keeper: PaceKeeper, instant: float, beats: list[float] | None = None) -> None:
+    """Go on to an instant as a run does."""
+    with Guard(60.0, lambda why, where: None) as guard:
+        keeper.hold_up(instant, guard, [].append if beats is None else beats.append)
+
+
+def test_time_goes_by_at_the_pace() -> None:
+    clock = Clock()
+    keeper = PaceKeeper(PaceOrder(speed=2.0), now=clock, wait=clock.wait)
+    beats: list[float] = []
+    assert not keeper.is_due(3.0)
+    held_up(keeper, 3.0, beats)
+    assert clock.now == pytest.approx(101.5)
+    assert beats == sorted(beats)
+    assert beats[-1] <= 3.0
+    assert keeper.is_due(3.0)
+    keeper.set(PaceOrder(speed=0.5))
+    held_up(keeper, 4.0)
+    assert clock.now == pytest.approx(103.5)
+    keeper.set(PaceOrder(speed=None))
+    assert keeper.is_due(1e9)
+
+
+def test_a_run_that_is_behind_does_not_hurry_to_make_it_good() -> None:
+    clock = Clock()
+    keeper = PaceKeeper(PaceOrder(speed=1.0), now=clock, wait=clock.wait)
+    clock.now += 50.0
+    assert keeper.is_due(1.0)
+    held_up(keeper, 2.0)
+    assert clock.now == pytest.approx(151.0)
+
+
+def test_paused_it_goes_on_by_steps() -> None:
+    clock = Clock()
+    keeper = PaceKeeper(PaceOrder(is_paused=True), now=clock, wait=clock.wait)
+    waits: list[float] = []
+
+    def during() -> None:
+        waits.append(clock.now)
+        if len(waits) == 5:
+            keeper.step()
+
+    clock.during = during
+    held_up(keeper, 7.0)
+    assert len(waits) == 5
+    assert keeper.is_due(7.0)
+    assert not keeper.is_due(7.5)
+
+
+def test_a_pause_between_two_instants_keeps_the_place() -> None:
+    clock = Clock()
+    keeper = PaceKeeper(PaceOrder(speed=1.0), now=clock, wait=clock.wait)
+
+    def during() -> None:
+        if clock.now == pytest.approx(104.0):
+            keeper.set(PaceOrder(speed=1.0, is_paused=True))
+        if clock.now == pytest.approx(110.0):
+            keeper.set(PaceOrder(speed=1.0))
+
+    clock.during = during
+    held_up(keeper, 10.0)
+    assert clock.now == pytest.approx(116.0)
+
+
+def test_time_for_which_a_run_is_held_up_is_not_of_its_limit() -> None:
+    keeper = PaceKeeper(PaceOrder(speed=1.0))
+    with Guard(0.1, lambda why, where: None) as guard:
+        with guard.handling_interrupts():
+            keeper.hold_up(0.4, guard, lambda at: None)
+        assert not guard.fired
+
+
+NETWORK: dict[str, Any] = {
+    "agents": {
+        "actor": {"from": "agent", "use": "cast.py:Actor"},
+        "pointing": {
+            "from": "agent",
+            "use": "cast.py:Pointing",
+            "args": {"to": "$(agents.actor)", "need": 1},
+        },
+    },
+    "network": {"default": {"latency": "20ms"}},
+    "measure": {"every": "10ms", "series": {"level": {"agg": "max", "of": "actor", "expr": "state.level"}}},
+}
+ASK = {"do": "invoke", "target": "pointing", "action": "ask", "input": {"text": "hello"}}
+WRITE = {"do": "write", "target": "actor", "property": "level", "value": 3}
+
+
+def test_a_run_that_is_watched_has_the_log_of_one_that_is_not(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    project.write("cast.py", CAST)
+    file = project.write("story.yaml", story(ASK, WRITE, ASK, **NETWORK))
+    resolved = load_scenario(str(tmp_path / file))
+    alone = run_cell(resolved, resolved.cells[0], 1)
+    assert alone.ok, alone.failures
+    inbox: SimpleQueue[WorkerMessage] = SimpleQueue()
+    passed_on: list[tuple[bytes, bytes]] = []
+    worker = Worker("1", inbox, watched=lambda lines, news: passed_on.append((lines, news)))
+    order = RunOrder(
+        file=str(tmp_path / file),
+        settings={},
+        seeds=None,
+        cell=0,
+        label=resolved.cells[0].label,
+        trial=1,
+        real_limit=20.0,
+        pace=PaceOrder(speed=None),
+    )
+    worker.begin(order)
+    try:
+        result = next(
+            what for what in iter(lambda: inbox.get(timeout=40).what, None) if isinstance(what, RunResult)
+        )
+    finally:
+        worker.end()
+    assert result.digest == alone.digest
+    assert b"".join(lines for lines, _ in passed_on).decode().splitlines() == list(alone.log)
+    news = [json.loads(each) for _, each in passed_on if each]
+    assert sum(len(each.get("series", {}).get("level", ())) for each in news) == len(alone.series[0].times)
+    links = [link for each in news for link in each.get("links", ())]
+    assert {(link[0], link[1]) for link in links} == {("pointing", "actor"), ("actor", "pointing")}
+    assert [message[:3] for each in news for message in each.get("on_way", ())][:1] == [
+        ["pointing", "actor", "note"]
+    ]
+    ended = {step[0]: step[3] for each in news for step in each.get("steps", ())}
+    assert ended == {0: "passed", 1: "passed", 2: "passed"}
