@@ -237,9 +237,10 @@ def sim(
     from ..run._folders import files_in
     from ..run._run import run_files
 
+    options = given.options(outward, speed, until)
     if speed not in (None, "max") and not given.watch:
         raise ConfigError("takes --watch: nobody sees how fast time goes without", "--speed")
-    return run_files(files_in(files), given.options(outward, speed, until))
+    return run_files(files_in(files), options)
 
 
 @app.command(sort_key=10, group=STORIES, usage="Usage: lmos-actors validate [OPTIONS] FILES|FOLDERS...")
