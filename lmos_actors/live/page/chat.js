@@ -1,7 +1,12 @@
 // Conversations with chat agents. An answer is shown as it comes, as text whatever it contains. A connection that breaks
 // in a turn does not lose it: the history says what became of it, once no turn of the session is in progress.
 
-const MOST_FILE = 256 * 1024, PICTURES = /^image\/(png|jpeg|gif|webp)$/, ASK_AGAIN = 1_000;
+const MOST_FILE = 256 * 1024, MOST_MEDIUM = 16 * 1024 * 1024, PICTURES = /^image\/(png|jpeg|gif|webp)$/, ASK_AGAIN = 1_000;
+
+const REASONS = {
+  SESSION_EXPIRED: () => 'The node does not have this conversation any more: begin a new one.',
+  TOOL_ERROR: (text) => `${text}. (This page carries out no tools for an agent: one that asks its client for them needs another client.)`,
+};
 
 const newSession = () => `page-${newId()}`;
 
@@ -146,7 +151,9 @@ class ChatView {
     } catch (problem) {
       if (turn.control.signal.aborted) this.tell(content === null ? 'Not waited for.' : 'Cancelled: nothing of this turn is kept.');
       else {
-        this.tell(problem.code === 'SESSION_EXPIRED' ? 'The node does not have this conversation any more: begin a new one.' : problem.message, 'bad');
+        const why = REASONS[problem.code] ? REASONS[problem.code](problem.message) : problem.message;
+        this.tell(why, 'bad');
+        if (turn.bubble) turn.bubble.element.append(h('p', { class: 'bad' }, isolated(`No answer: ${why}`)));
         if (problem.code === 'SESSION_EXPIRED') { this.session = null; this.page.keep('chat', { path: this.path, session: null }); }
       }
       if (content && !this.words.value) this.words.value = content;
@@ -190,7 +197,7 @@ class ChatView {
   }
 
   bubble(role, text, parts = [], failed = null) {
-    const words = h('div', { class: 'words', dir: 'auto' }, text), extra = h('div', { class: 'extra' }, parts.map(drawPart)), tools = new Map();
+    const words = h('div', { class: 'words', dir: 'auto' }, text), extra = h('div', { class: 'extra' }, parts.map(drawPart)), tools = new Map(), media = new Map();
     const element = h('article', { class: `bubble ${role === 'user' ? 'user' : 'agent'}` }, h('h2', { class: 'speaker quiet' }, role === 'user' ? 'You' : 'Agent'), extra, words,
       failed ? h('p', { class: 'bad' }, isolated(`No answer: ${failed.code}: ${failed.message}`)) : null);
     // Takes an item of the answer; returns whether it was the last one.
@@ -198,12 +205,22 @@ class ChatView {
       if (item.type === 'chunk') { words.append(item.text || ''); extra.append(...(item.parts || []).map(drawPart)); }
       else if (item.type === 'tool_call') { const made = drawTool(item); tools.set(item.id, made); extra.append(made.element); }
       else if (item.type === 'tool_result' && tools.has(item.id)) tools.get(item.id).ended(item);
-      else if (item.type === 'media' && item.is_last) extra.append(h('p', { class: 'quiet' }, isolated(`a medium: ${item.mime_type || item.media_id}`)));
+      else if (item.type === 'media') extra.append(...this.heard(media, item));
       else if (item.type === 'done') { put(words, item.text || ''); if (item.is_cut) extra.append(h('p', { class: 'quiet' }, 'It was too long, and is not whole.')); }
       shown();
       return item.type === 'done';
     };
     return { element, take };
+  }
+
+  // Takes a piece of a medium; returns what is shown of it, once it is whole.
+  heard(media, { media_id: id, mime_type: mime, data, is_last: isLast }) {
+    if (!media.has(id)) media.set(id, { mime: mime || 'application/octet-stream', pieces: [], size: 0 });
+    const one = media.get(id);
+    if (data) { const piece = fromBase64(data); one.size += piece.length; if (one.size <= MOST_MEDIUM) one.pieces.push(piece); else one.pieces = []; }
+    if (!isLast) return [];
+    media.delete(id);
+    return [one.size > MOST_MEDIUM ? h('p', { class: 'quiet' }, isolated(`${one.mime}: ${bytes(one.size)} are too many for this page`)) : drawMedium(one.mime, one.pieces, one.mime)];
   }
 
   // Scrolls to the end, unless somebody reads further above.
@@ -241,12 +258,29 @@ function drawPart(part) {
   const { media } = part;
   if (!media) return h('p', { class: 'words', dir: 'auto' }, part.text || '');
   const named = `${media.filename || part.type} (${media.mime_type})`;
-  if (media.data && PICTURES.test(media.mime_type)) return h('img', { class: 'picture', src: `data:${media.mime_type};base64,${media.data}`, alt: named });
-  return h('p', { class: 'quiet' }, isolated(named)); // what is elsewhere is not loaded
+  if (media.data) try { return drawMedium(media.mime_type, [fromBase64(media.data)], named, media.filename); } catch (broken) { /* no base64 */ }
+  return h('p', { class: 'quiet' }, isolated(`${named}${media.url ? ` at ${cut(media.url, 300)}` : ''}, not loaded`));
 }
 
+// A picture is shown, sound and film are played, all else can only be saved: a document of others is never one of this node.
+function drawMedium(mime, pieces, named, filename = 'file') {
+  const place = (type) => URL.createObjectURL(new Blob(pieces, { type }));
+  const shown = (tag, options) => { const made = h(tag, options); urls.register(made, made.src); return made; };
+  if (PICTURES.test(mime)) return shown('img', { class: 'picture', src: place(mime), alt: named });
+  const kind = mime.split('/')[0];
+  if (['audio', 'video'].includes(kind) && document.createElement(kind).canPlayType(mime)) return shown(kind, { class: 'picture', controls: true, preload: 'metadata', src: place(mime), 'aria-label': named });
+  return h('p', {}, isolated(named), ' ', button('Save', () => {
+    const url = place('application/octet-stream');
+    h('a', { href: url, download: filename }).click();
+    setTimeout(() => URL.revokeObjectURL(url), 10_000);
+  }, { class: 'copy' }));
+}
+
+// What no element shows any more is let go.
+const urls = new FinalizationRegistry((url) => URL.revokeObjectURL(url));
+
 function drawTool(item) {
-  const state = h('span', { class: 'state starting' }, 'runs'), result = h('pre', { class: 'raw', hidden: true });
+  const state = h('span', { class: 'state starting' }, item.by_client ? 'for a client: this page carries no tools out' : 'runs'), result = h('pre', { class: 'raw', hidden: true });
   const element = h('details', { class: 'tool' }, h('summary', {}, 'Tool ', h('code', {}, isolated(item.name)), ' ', state), h('pre', { class: 'raw' }, cut(JSON.stringify(item.arguments || {}, null, 2), MOST_TEXT)), result);
   const ended = ({ result: value, error }) => {
     put(state, error ? 'failed' : 'done');

@@ -76,6 +76,11 @@ async function followed(name, action, answer, signal, progress) {
   }
 }
 
+function fromBase64(text) {
+  const raw = atob(text.replaceAll('-', '+').replaceAll('_', '/'));
+  return Uint8Array.from(raw, (sign) => sign.charCodeAt(0));
+}
+
 function asBase64(buffer) {
   const read = new Uint8Array(buffer);
   let text = '';
