@@ -18,7 +18,7 @@ import attrs
 import trio
 
 from lmos_actors.actors import Ref, Slot, hold, printable, release
-from lmos_actors.errors import LmosActorsError, NotFound, StopFailed, nearest
+from lmos_actors.errors import LmosActorsError, NotFound, StopFailed, WrongState, nearest
 from lmos_actors.supervision import Supervisor, place_at, supervisor_of
 
 from ._messages import Done, Refused, Wrong
@@ -184,7 +184,12 @@ class Operations:
                 await above.terminate_child(place.label)
             except StopFailed as error:
                 raised = self._raised(error)
-        await above.restart_child(place.label)
+        try:
+            await above.restart_child(place.label)
+        except WrongState:
+            if place.status not in ("running", "starting"):
+                raise
+            return "restarted, by another operation meanwhile"
         return f"restarted{raised}"
 
     async def _stop(self, path: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
+from random import Random
 from typing import TYPE_CHECKING
 
 import pytest
@@ -42,6 +43,19 @@ class Desk(Agent):
 
     def started(self) -> None:
         self.nursery.start_soon(self.start_child, ChildSpec("clerk", Echo))
+
+
+class Slow(Agent):
+    """Takes long to begin and to end."""
+
+    @asynccontextmanager
+    async def lifespan(self) -> AsyncGenerator[None]:
+        await trio.sleep(1)
+        try:
+            yield
+        finally:
+            with trio.CancelScope(shield=True):
+                await trio.sleep(2)
 
 
 class Sore(Agent):
@@ -120,6 +134,55 @@ async def test_supervisors_and_what_hangs_are_restarted(virtual_clock: MockClock
         nursery.start_soon(hang)
         await trio.sleep(1)
         for path in ("shop", "pool", "many", "echo"):
+            assert await outcome(watcher, "restart", path) == "restarted"
+
+
+SLOW_TREE = SupervisorSpec(
+    "root",
+    [
+        ChildSpec("slow", Slow),
+        SupervisorSpec("shop", [ChildSpec("till", Slow), ChildSpec("once", Slow, restart="temporary")]),
+        BulkSpec("many", member=ChildSpec("m", Slow), count=2),
+        Pool(Slow, 2, name="pool"),
+    ],
+)
+
+
+async def test_two_restarts_at_once(virtual_clock: MockClock) -> None:
+    network = MemoryNetwork()
+    async with (
+        open_node(SLOW_TREE, listen=PLACE, network=network, security=SECURITY),
+        watching(PLACE, network) as watcher,
+    ):
+        for id in ("one", "other"):
+            watcher.do("restart", "slow", id)
+        await watcher.until(lambda: len(watcher.done) == 2)
+        outcomes = sorted(each["outcome"] for each in watcher.done)
+        assert outcomes == ["restarted", "restarted, by another operation meanwhile"]
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_operations_on_what_is_being_stopped_are_all_answered(
+    virtual_clock: MockClock, seed: int
+) -> None:
+    network, random = MemoryNetwork(), Random(seed)
+    paths = ("slow", "shop", "shop/till", "shop/once", "many", "many/1", "pool", "pool/pool-1")
+    async with (
+        open_node(SLOW_TREE, listen=PLACE, network=network, security=SECURITY),
+        watching(PLACE, network) as watcher,
+    ):
+        asked = 0
+        for _ in range(30):
+            for _ in range(random.randint(1, 4)):
+                asked += 1
+                what = random.choice(("restart", "restart", "stop", "hold", "release"))
+                watcher.do(what, random.choice(paths), f"{asked}")
+            await trio.sleep(random.choice((0, 0.5, 1, 3, 10)))
+        await watcher.until(lambda: len(watcher.done) + len(watcher.errors) == asked)
+        codes = {each["code"] for each in watcher.errors}
+        assert codes <= {"GONE", "INVALID", "TEMPORARY", "FAILED", "NOT_OURS"}
+        for path in ("slow", "shop"):  # they can still be operated
+            assert await outcome(watcher, "stop", path) in ("stopped", "stopped already")
             assert await outcome(watcher, "restart", path) == "restarted"
 
 

@@ -5,7 +5,7 @@ const OPERATIONS = {
   restart: { label: 'Restart', about: 'It is stopped, within its time for that, and started again. What it keeps in memory alone is lost.', danger: true },
   start: { label: 'Start', as: 'restart', about: 'It was stopped, and is started again.' },
   stop: { label: 'Stop', about: 'It is stopped, and stays in the tree: it can be started again, unless it is temporary.', danger: true },
-  hold: { label: 'Hold', about: 'It goes on taking messages in and begins none, over restarts too, until it is released.' },
+  hold: { label: 'Hold', about: 'It is paused: it goes on taking messages in and begins none, over restarts too, until it is released.' },
   release: { label: 'Release', about: 'It goes on with what waits.' },
   drain: { label: 'Drain the node', about: 'It takes no more requests and connections, answers those that are open, and its agents go on. This page loses its connection, too.', danger: true },
 };
