@@ -30,7 +30,7 @@ class NetworkView {
     this.fold = h('details', { class: 'aslist', ontoggle: () => this.list() }, h('summary', {}, 'All links as a list'), this.table);
     this.stage = drawn(h('div', { class: 'stagebox' }, this.picture), () => this.resized());
     this.note = h('p', { class: 'notice', hidden: true });
-    this.element = h('div', { class: 'networkview' }, h('div', { class: 'networkmain' }, h('div', { class: 'over' }, this.caption, this.legend), this.note, this.stage), h('div', { class: 'networkside' }, this.about, this.events, this.fold));
+    this.element = h('div', { class: 'networkview' }, h('div', { class: 'networkmain' }, h('div', { class: 'over' }, this.caption, this.legend), this.note, this.stage), h('div', { class: 'networkside' }, h('h2', { class: 'heard' }, 'Network'), this.about, this.events, this.fold));
   }
 
   clear() { Object.assign(this, { state: {}, nodes: new Map(), pairs: new Map(), tokens: new Set(), known: new Map(), counts: new Map(), laid: '', laidAt: 0, time: 0, isFirst: true }); }
@@ -99,7 +99,7 @@ class NetworkView {
   get isWordy() { return this.pairs.size <= WORDY && this.size[0] > 80 * this.pairs.size ** 0.5 + 260; }
 
   madeNode(name) {
-    const halo = svg('circle', { class: 'halo' }), body = svg('circle', { class: 'body' }), cross = svg('path', { class: 'cross' }), inner = svg('text', { class: 'inner' }), label = svg('text', { class: 'name' }), title = svg('title'), state = svg('text', { class: 'nodestate' });
+    const halo = svg('circle', { class: 'halo' }), body = svg('circle', { class: 'body' }), cross = svg('path', { class: 'cross' }), inner = svg('text', { class: 'inner', 'aria-hidden': 'true' }), label = svg('text', { class: 'name', 'aria-hidden': 'true' }), title = svg('title'), state = svg('text', { class: 'nodestate', 'aria-hidden': 'true' });
     const element = svg('g', { class: 'node', role: 'button', tabindex: '-1', 'aria-pressed': 'false' }, title, halo, body, cross, inner, label, state);
     element.dataset.name = name;
     this.dots.append(element);
@@ -196,7 +196,7 @@ class NetworkView {
     put(node.inner, isDown ? '' : state.members ? `×${short(state.members)}` : many_ ? (isShort ? shortName : '') : state.agents > 1 ? short(state.agents) : '');
     node.inner.setAttribute('y', 4);
     put(node.label, isShort && this.picked !== node.name ? '' : cut(node.name, many_ ? 14 : 26));
-    put(node.title, node.name);
+    put(node.title, isShort ? node.name : '');
     node.label.setAttribute('y', radius + 15);
     put(node.state, isDown ? 'down' : '');
     node.state.setAttribute('y', radius + 28);
@@ -271,10 +271,11 @@ class NetworkView {
     if (key === this.pickedKey || this.about.matches(':has(button:active)')) return;
     this.pickedKey = key;
     const had = this.about.contains(document.activeElement) ? document.activeElement.textContent : null, { page, picked } = this, isAgent = this.state.of === 'agents' && !state.members;
-    this.about.replaceChildren(h('h3', {}, isolated(picked), ' ', h('span', { class: `state ${state.status === 'up' ? 'running' : 'crashed'}` }, state.status)),
+    this.about.replaceChildren();
+    fill(this.about, {}, [h('h3', {}, isolated(picked), ' ', h('span', { class: `state ${state.status === 'up' ? 'running' : 'crashed'}` }, state.status)),
       h('p', { class: 'tools' }, isAgent ? button('The agent', () => page.openAgent(picked)) : null, isAgent ? button('Its messages', () => page.follow(picked)) : null, button('Close', () => { this.pick(null); this.focus(); })),
       state.members || state.agents > 1 ? h('p', { class: 'quiet' }, many(state.members || state.agents, 'agent')) : null,
-      h('div', { class: 'wide', tabindex: '0', role: 'group', 'aria-label': 'Its links' }, linkTable(own.slice(0, 60), false)));
+      h('div', { class: 'wide', tabindex: '0', role: 'group', 'aria-label': 'Its links' }, linkTable(own.slice(0, 60), false))]);
     if (had !== null) { const again = [...this.about.querySelectorAll('button')].find((one) => one.textContent === had); if (again) again.focus({ preventScroll: true }); }
   }
 
@@ -380,10 +381,12 @@ function linkWords({ from, to, cut: isCut, delay, loss, sent, lost, under_way: u
 }
 
 function linkTable(links, whole) {
-  const heads = ['From', 'To', 'Link', 'Sent', 'Lost', 'Under way', 'Delay', 'Loss'];
-  return h('table', { class: whole ? 'links whole' : 'links' }, h('thead', {}, h('tr', {}, heads.map((head, n) => h('th', { scope: 'col', class: n > 2 ? 'number' : null }, head)))),
-    h('tbody', {}, links.map((link) => h('tr', {}, h('td', {}, isolated(link.from)), h('td', {}, isolated(link.to)), h('td', { class: link.cut ? 'bad' : 'quiet' }, link.cut ? '✕ cut' : 'open'),
-      ['sent', 'lost', 'under_way'].map((name) => h('td', { class: `number${name === 'lost' && link.lost ? ' bad' : ''}` }, (link[name] || 0).toLocaleString('en'))), h('td', { class: 'number' }, link.delay ? seconds(Number(link.delay.toPrecision(2))) : ''), h('td', { class: 'number' }, link.loss ? `${amount(link.loss * 100)} %` : '')))));
+  const columns = [['Sent', ({ sent }) => (sent || 0).toLocaleString('en')], ['Lost', ({ lost }) => (lost || 0).toLocaleString('en')], ['Under way', (link) => (link.under_way || 0).toLocaleString('en')]];
+  if (links.some((link) => link.delay)) columns.push(['Delay', ({ delay }) => (delay ? seconds(Number(delay.toPrecision(2))) : '')]);
+  if (links.some((link) => link.loss)) columns.push(['Loss', ({ loss }) => (loss ? `${amount(loss * 100)} %` : '')]);
+  return h('table', { class: whole ? 'links whole' : 'links' }, h('thead', {}, h('tr', {}, h('th', { scope: 'col' }, 'Link'), columns.map(([head]) => h('th', { scope: 'col', class: 'number' }, head)))),
+    h('tbody', {}, links.map((link) => h('tr', {}, h('td', {}, isolated(link.from), h('span', { class: 'quiet' }, ' → '), isolated(link.to), link.cut ? h('strong', { class: 'bad' }, ' ✕ cut') : null),
+      columns.map(([head, write]) => h('td', { class: `number${head === 'Lost' && link.lost ? ' bad' : ''}` }, write(link)))))));
 }
 
 // Places in a square from -1 to 1: two beside each other, those of which nearly all are linked in a circle, others so

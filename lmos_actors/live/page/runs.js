@@ -82,7 +82,7 @@ class Runs {
     rows.forEach((id, n) => {
       let item = this.list.children[n];
       if (!item) this.list.append(item = this.line());
-      const row = state.rows[id], { sign, word, style } = verdict(row.status), line = item.firstChild, [mark, name, rest] = line.children;
+      const row = state.rows[id], { sign, word, style } = verdict(row.status), line = item.firstChild, [mark, name, said, rest] = line.children;
       const label = [files > 1 ? row.name : '', row.label || row.name, row.trial > 1 ? `trial ${row.trial}` : ''].filter(Boolean).join(' ');
       line.dataset.run = id;
       line.className = `runline ${style}`;
@@ -91,13 +91,13 @@ class Runs {
       line.title = `${row.name} ${label}: ${word}`;
       put(mark, sign);
       put(name, label);
+      put(said, word);
       put(rest, row.status === 'running' ? share(row) : isOver(row.status) && row.time ? seconds(round(row.time)) : word);
-      line.setAttribute('aria-label', `${label}: ${word}`);
     });
   }
 
   line() {
-    const line = button([h('span', { class: 'sign', 'aria-hidden': 'true' }), h('bdi', { class: 'label' }), h('span', { class: 'quiet rest', 'aria-hidden': 'true' })], () => this.choose(line.dataset.run));
+    const line = button([h('span', { class: 'sign', 'aria-hidden': 'true' }), h('bdi', { class: 'label' }), h('span', { class: 'heard' }), h('span', { class: 'quiet rest', 'aria-hidden': 'true' })], () => this.choose(line.dataset.run));
     return h('li', {}, line);
   }
 
@@ -150,7 +150,7 @@ class Runs {
     this.speed.title = run.is_real ? 'This run takes place in real time: it cannot be paused.' : speedWords(run.speed);
     this.speed.hidden = over;
     this.verdict.hidden = !over && !run.paused && run.status !== 'waiting';
-    this.verdict.replaceChildren(over ? badge(run.status) : h('span', { class: 'badge none' }, run.paused ? '⏸ paused' : 'not begun'));
+    this.verdict.replaceChildren(over ? badge(run.status) : h('span', { class: 'badge none' }, run.paused ? 'paused' : 'not begun'));
     this.bar.classList.toggle('over', over);
     this.paces.hidden = over;
     const failed = (run.failures || [])[0];
@@ -286,7 +286,7 @@ class StoryView {
     const heads = { failures: 'What went wrong', log: 'Last records' };
     this.sections = new Sections(this.body, ['failures', 'checks', 'steps', 'faults', 'log'], () => {}, (name, content) => h('section', {}, h('h3', {}, heads[name] || words(name)), content), own);
     this.note = h('p', { class: 'quiet' }, 'Asking…');
-    this.element = h('div', { class: 'listview' }, this.note, this.body);
+    this.element = h('div', { class: 'listview' }, h('h2', { class: 'heard' }, 'Story'), this.note, this.body);
   }
 
   begin() { if (this.page.runs.run) this.draw(this.page.runs.run, this.page.runs.run); }
@@ -314,7 +314,7 @@ class SeriesView {
     Object.assign(this, { page, charts: new Map(), key: '' });
     this.note = h('p', { class: 'quiet' }, 'Asking…');
     this.list = h('div', { class: 'charts several' });
-    this.element = h('div', { class: 'listview seriesview' }, this.note, this.list);
+    this.element = h('div', { class: 'listview seriesview' }, h('h2', { class: 'heard' }, 'Series'), this.note, this.list);
   }
 
   begin() {
