@@ -18,7 +18,7 @@ class FlowView {
     this.split = h('div', { class: 'split' }, this.diagram.element, this.side);
     this.table = h('div', { class: 'edges wide', tabindex: '0', role: 'group', 'aria-label': 'Who sends to whom' });
     this.element = h('div', { class: 'flowview' },
-      h('form', { class: 'filters', onsubmit: (event) => event.preventDefault() }, field('path', 'Agents at and below', { placeholder: 'all of the node' }), field('trace', 'Trace', { inputmode: 'numeric', placeholder: 'number' }), field('action', 'Action, property, event', {}),
+      h('form', { class: 'filters', onsubmit: (event) => event.preventDefault() }, field('path', 'Agents at and below', { placeholder: page.runs ? 'all of the run' : 'all of the node' }), field('trace', 'Trace', { inputmode: 'numeric', placeholder: 'number' }), field('action', 'Action, property, event', {}),
         h('div', { class: 'tools' }, this.hold, button('Clear', () => { this.held.clear(); this.show(); }), button('Save', () => this.save(), { title: 'The records as a log, one JSON object a line' }), button('−', () => this.diagram.zoom(-1), { 'aria-label': 'Zoom out' }), button('+', () => this.diagram.zoom(1), { 'aria-label': 'Zoom in' }), this.note)),
       this.table, this.split);
   }
@@ -63,7 +63,7 @@ class FlowView {
     if (this.paused) return;
     const records = [...this.held.values()].sort((one, other) => one.n - other.n);
     this.lines = records.map((record) => JSON.stringify(record));
-    const begun = records.length ? records[0].t : 0;
+    const begun = records.length && !this.page.runs ? records[0].t : 0; // those of a run count from its begin
     this.log = this.diagram.log = new Log(records.map((record) => JSON.stringify({ ...record, t: record.t - begun })).join('\n'), [], true);
     this.diagram.show(this.log.records, true);
     put(this.note, `${many(records.length, 'record')}${this.left ? `, ${many(this.left, 'message')} left out under load` : ''}`);

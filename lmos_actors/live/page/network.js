@@ -7,6 +7,8 @@
 const CIRCLE = 0.6; // share of all possible links from which on nodes stand in a circle
 const PULSE = 0.7, NEWS = 0.25; // seconds of real time
 const MOST_TOKENS = 240, MOST_PAIRS = 700, WORDY = 10, MOST_SIGNS = 40, MOST_LISTED = 200;
+const LOSSY = 0.05; // share of messages that a link loses, from which on it stands out
+const MOST_DOTS = 100; // agents that are drawn in a node
 const BEFORE_CUT = 0.43; // nothing crosses what is cut
 const APART_BY = 0.22, SETTLED = 0.001;
 
@@ -30,7 +32,7 @@ class NetworkView {
     this.fold = h('details', { class: 'aslist', ontoggle: () => this.list() }, h('summary', {}, 'All links as a list'), this.table);
     this.stage = drawn(h('div', { class: 'stagebox' }, this.picture), () => this.resized());
     this.note = h('p', { class: 'notice', hidden: true });
-    this.element = h('div', { class: 'networkview' }, h('div', { class: 'networkmain' }, h('div', { class: 'over' }, this.caption, this.legend), this.note, this.stage), h('div', { class: 'networkside' }, h('h2', { class: 'heard' }, 'Network'), this.about, this.events, this.fold));
+    this.element = h('div', { class: 'networkview' }, h('div', { class: 'networkmain' }, h('div', { class: 'headline' }, this.caption, this.legend), this.note, this.stage), h('div', { class: 'networkside' }, h('h2', { class: 'heard' }, 'Network'), this.about, this.events, this.fold));
   }
 
   clear() { Object.assign(this, { state: {}, nodes: new Map(), pairs: new Map(), tokens: new Set(), known: new Map(), counts: new Map(), laid: '', laidAt: 0, time: 0, isFirst: true }); }
@@ -64,13 +66,14 @@ class NetworkView {
 
   draw(state) {
     this.state = state;
-    this.note.hidden = true;
+    this.note.hidden = !state.gone;
+    put(this.note, state.gone ? 'Of this run the network is not kept any more.' : '');
     const nodes = state.nodes || {}, links = Object.values(state.links || {});
     for (const name of Object.keys(nodes)) if (!this.nodes.has(name)) this.nodes.set(name, this.madeNode(name));
     for (const [name, node] of this.nodes) if (!Object.hasOwn(nodes, name)) { node.element.remove(); this.nodes.delete(name); }
     const pairs = new Map();
     for (const link of links) {
-      if (!this.nodes.has(link.from) || !this.nodes.has(link.to) || link.from === link.to) continue;
+      if (!this.nodes.has(link.from) || !this.nodes.has(link.to)) continue;
       const key = pairOf(link.from, link.to), pair = pairs.get(key) || pairs.set(key, { ends: key.split('\u0000'), ways: [] }).get(key);
       pair.ways.push(link);
     }
@@ -99,15 +102,15 @@ class NetworkView {
   get isWordy() { return this.pairs.size <= WORDY && this.size[0] > 80 * this.pairs.size ** 0.5 + 260; }
 
   madeNode(name) {
-    const halo = svg('circle', { class: 'halo' }), body = svg('circle', { class: 'body' }), cross = svg('path', { class: 'cross' }), inner = svg('text', { class: 'inner', 'aria-hidden': 'true' }), label = svg('text', { class: 'name', 'aria-hidden': 'true' }), title = svg('title'), state = svg('text', { class: 'nodestate', 'aria-hidden': 'true' });
-    const element = svg('g', { class: 'node', role: 'button', tabindex: '-1', 'aria-pressed': 'false' }, title, halo, body, cross, inner, label, state);
+    const halo = svg('circle', { class: 'halo' }), body = svg('circle', { class: 'body' }), cross = svg('path', { class: 'cross' }), crowd_ = svg('g', { class: 'crowd' }), inner = svg('text', { class: 'inner', 'aria-hidden': 'true' }), label = svg('text', { class: 'name', 'aria-hidden': 'true' }), title = svg('title'), state = svg('text', { class: 'nodestate', 'aria-hidden': 'true' });
+    const element = svg('g', { class: 'node', role: 'button', tabindex: '-1', 'aria-pressed': 'false' }, title, halo, body, crowd_, cross, inner, label, state);
     element.dataset.name = name;
     this.dots.append(element);
-    return { name, element, halo, body, cross, inner, label, title, state, x: null, y: null, to: [0, 0], heat: 0, radius: 18 };
+    return { name, element, halo, body, cross, inner, label, title, state, crowd: crowd_, x: null, y: null, to: [0, 0], heat: 0, radius: 18 };
   }
 
   madePair(key, ends) {
-    const line = svg('line', {}), hit = svg('title', {}), element = svg('g', { class: 'pair' }, hit, line), sign = svg('g', { class: 'sign' }), pair = { key, ends, ways: [], line, title: hit, element, sign, rate: 0 };
+    const line = svg(ends[0] === ends[1] ? 'circle' : 'line', { class: 'line' }), hit = svg('title', {}), element = svg('g', { class: 'pair' }, hit, line), sign = svg('g', { class: 'sign' }), pair = { key, ends, ways: [], line, title: hit, element, sign, rate: 0 };
     this.lines.append(element);
     this.signs.append(sign);
     this.pairs.set(key, pair);
@@ -159,7 +162,7 @@ class NetworkView {
     const names = [...this.nodes.keys()], key = `${names.join()}|${this.pairs.size}`, now = performance.now();
     if (key !== this.laid && (now - this.laidAt > 1000 || this.laidNames !== names.join())) {
       Object.assign(this, { laid: key, laidAt: now, laidNames: names.join() });
-      const joined = [...this.pairs.values()].map((pair) => pair.ends);
+      const joined = [...this.pairs.values()].map((pair) => pair.ends).filter(([one, other]) => one !== other);
       this.base = places(names, joined, (name) => { const node = this.nodes.get(name); return node.base || null; });
       for (const name of names) this.nodes.get(name).base = this.base.get(name);
     }
@@ -183,22 +186,24 @@ class NetworkView {
 
   dressNode(node, state = {}) {
     const isDown = state.status !== 'up', ways = [...this.pairs.values()].filter((pair) => pair.ends.includes(node.name)).flatMap((pair) => pair.ways), cuts = ways.filter((way) => way.cut).length;
-    const many_ = this.nodes.size > 24, radius = node.radius = (many_ ? 11 : 19) + Math.min(many_ ? 4 : 9, Math.log2(1 + (state.members || state.agents || 1)) * 1.6);
+    const many_ = this.nodes.size > 24, inside = state.members || state.agents || 1, isRoomy = this.nodes.size <= 8 && this.size[0] > 480;
+    const radius = node.radius = many_ ? 11 + Math.min(4, Math.log2(inside)) : isRoomy ? 24 + Math.min(36, Math.sqrt(inside) * 5) : 19 + Math.min(9, Math.log2(1 + inside) * 1.6), isDotted = isRoomy && inside > 1 && !isDown;
     const shortName = node.name.slice(this.prefix.length), isShort = many_ && !isDown && shortName.length < 4; // of very many only what tells them apart
     const key = [isDown, state.agents, state.members, cuts, radius, shortName, this.picked === node.name].join();
     if (node.key === key) return;
     node.key = key;
     node.element.setAttribute('class', `node${isDown ? ' down' : ''}${cuts ? ' cutoff' : ''}${this.picked === node.name ? ' chosen' : ''}`);
     node.element.setAttribute('aria-pressed', String(this.picked === node.name));
-    node.element.setAttribute('aria-label', `${node.name}, ${isDown ? 'down' : 'up'}${state.agents > 1 ? `, ${many(state.agents, 'agent')}` : ''}${cuts ? `, ${many(cuts, 'direction')} cut` : ''}`);
+    node.element.setAttribute('aria-label', `${node.name} ${isDown ? 'down' : 'up'}${state.agents > 1 ? `, ${many(state.agents, 'agent')}` : ''}${cuts ? `, ${many(cuts, 'direction')} cut` : ''}`);
     for (const circle of [node.body, node.halo]) circle.setAttribute('r', circle === node.halo ? radius + 7 : radius);
     node.cross.setAttribute('d', isDown ? `M${-radius * 0.4} ${-radius * 0.4}L${radius * 0.4} ${radius * 0.4}M${-radius * 0.4} ${radius * 0.4}L${radius * 0.4} ${-radius * 0.4}` : '');
-    put(node.inner, isDown ? '' : state.members ? `×${short(state.members)}` : many_ ? (isShort ? shortName : '') : state.agents > 1 ? short(state.agents) : '');
+    put(node.inner, isDown || isDotted ? '' : state.members ? `×${short(state.members)}` : many_ ? (isShort ? shortName : '') : state.agents > 1 ? short(state.agents) : '');
     node.inner.setAttribute('y', 4);
-    put(node.label, isShort && this.picked !== node.name ? '' : cut(node.name, many_ ? 14 : 26));
+    node.crowd.replaceChildren(...(isDotted ? crowd(Math.min(inside, MOST_DOTS), radius) : []));
+    put(node.label, isShort && this.picked !== node.name ? '' : `${cut(node.name, many_ ? 14 : 26)}${isDotted ? ` ×${short(inside)}` : ''}`);
     put(node.title, isShort ? node.name : '');
     node.label.setAttribute('y', radius + 15);
-    put(node.state, isDown ? 'down' : '');
+    put(node.state, isDown ? ' down' : '');
     node.state.setAttribute('y', radius + 28);
   }
 
@@ -208,7 +213,7 @@ class NetworkView {
     const loss = Math.max(0, ...pair.ways.map((way) => way.loss || 0)), delay = Math.max(0, ...pair.ways.map((way) => way.delay || 0)), own = this.picked === one || this.picked === other;
     const under = pair.ways.reduce((sum, way) => sum + (way.under_way || 0), 0);
     pair.whole = whole;
-    pair.element.setAttribute('class', `pair${whole ? ' cut' : cuts.length ? ' cutone' : ''}${loss ? ' lossy' : ''}${own ? ' own' : ''}${pair.rate < 0.05 ? ' idle' : ''}`);
+    pair.element.setAttribute('class', `pair${whole ? ' cut' : cuts.length ? ' cutone' : ''}${loss >= LOSSY ? ' lossy' : ''}${own ? ' own' : ''}${pair.rate < 0.05 ? ' idle' : ''}`);
     pair.line.setAttribute('stroke-width', (whole ? 1.6 : 1.2 + Math.min(3.2, Math.log2(1 + pair.rate))).toFixed(1));
     const text = [whole ? 'cut' : cuts.length ? `cut: ${cuts[0].from} to ${cuts[0].to}` : '', loss && (few || own || this.pairs.size <= 36) ? `${amount(loss * 100)} % lost` : '', !whole && delay && (few || own) ? seconds(Number(delay.toPrecision(2))) : '', STILL.matches && under ? `${under} under way` : ''].filter(Boolean);
     const key = `${cuts.length} ${text.join()}`;
@@ -217,7 +222,7 @@ class NetworkView {
       pair.signed = key;
       const shown = cuts.length && signs >= MOST_SIGNS ? [] : [
         cuts.length ? svg('circle', { r: 8, class: 'signback' }) : null, cuts.length ? svg('path', { class: 'cutsign', d: 'M-5 -5L5 5M-5 5L5 -5' }) : null,
-        ...text.filter((words) => !(words === 'cut' && (this.pairs.size > WORDY * 2 || this.size[0] < 520))).map((words, n) => svg('text', { class: `tag${words.startsWith('cut') ? ' bad' : words.endsWith('lost') ? ' fault' : ''}`, y: (cuts.length ? 21 : 4) + n * 13 }, words))].filter(Boolean);
+        ...text.filter((words) => !(words === 'cut' && (this.pairs.size > WORDY * 2 || this.size[0] < 520))).map((words, n) => svg('text', { class: `tag${words.startsWith('cut') ? ' bad' : words.endsWith('lost') && loss >= LOSSY ? ' fault' : ''}`, y: (cuts.length ? 21 : 4) + n * 13 }, words))].filter(Boolean);
       pair.sign.replaceChildren(...shown);
     }
     return cuts.length ? 1 : 0;
@@ -232,15 +237,15 @@ class NetworkView {
     this.caption.setAttribute('aria-live', 'off'); // the numbers change all the time: the faults are said, not they
     if (this.said !== text) this.caption.replaceChildren(...parts.flatMap((part, n) => (n ? [' · ', part] : [part])));
     this.said = text;
-    const faults = (this.page.runs.run && this.page.runs.run.faults) || [], key = JSON.stringify(faults);
+    const faults = [...((this.page.runs.run && this.page.runs.run.faults) || [])].sort((one, other) => other.at - one.at), key = JSON.stringify(faults);
     this.events.hidden = !faults.length;
     if (this.struckKey !== key) {
       const fresh = faults.filter((fault) => !(this.struckIds || []).includes(`${fault.id} ${fault.healed === undefined}`));
-      if (this.struckIds && fresh.length) { const last = fresh[fresh.length - 1]; this.page.say(last.healed === undefined ? `Fault: ${last.what}${last.targets && last.targets.length ? ` on ${few(last.targets)}` : ''}.` : `Healed: ${last.what}.`); }
+      if (this.struckIds && fresh.length) { const [last] = fresh; this.page.say(last.healed === undefined ? `Fault: ${last.what}${last.targets && last.targets.length ? ` on ${few(last.targets)}` : ''}.` : `Healed: ${last.what}.`); }
       this.struckIds = faults.map((fault) => `${fault.id} ${fault.healed === undefined}`);
       this.struckKey = key;
-      this.faults.replaceChildren(...[...faults].reverse().slice(0, 40).map(({ id, what, targets, at, healed }) => h('li', { class: healed === undefined ? 'active' : '' }, h('span', { class: 'sign', 'aria-hidden': 'true' }, healed === undefined ? SIGNS.fault : SIGNS.healed),
-        h('span', {}, h('strong', {}, isolated(what)), id && id !== what ? [' ', isolated(id)] : null, targets && targets.length ? h('span', { class: 'quiet' }, isolated(` ${few(targets)}`)) : null, h('span', { class: 'quiet when' }, ` ${seconds(round(at))}${healed === undefined ? ', goes on' : healed > at ? ` to ${seconds(round(healed))}` : ''}`)))));
+      this.faults.replaceChildren(...faults.slice(0, 40).map(({ id, what, targets, at, healed }) => h('li', { class: healed === undefined ? 'active' : '' }, h('span', { class: 'sign', 'aria-hidden': 'true' }, healed === undefined ? SIGNS.fault : SIGNS.healed),
+        h('span', {}, h('strong', {}, isolated(what)), idOf({ id, what }) ? [' ', isolated(id)] : null, targets && targets.length ? h('span', { class: 'quiet' }, isolated(` ${few(targets)}`)) : null, h('span', { class: 'quiet when' }, ` ${seconds(round(at))}${healed === undefined ? ', goes on' : healed > at ? ` to ${seconds(round(healed))}` : ''}`)))));
     }
     this.drawPicked();
   }
@@ -338,6 +343,12 @@ class NetworkView {
     for (const pair of this.pairs.values()) {
       const [one, other] = pair.ends.map((name) => this.nodes.get(name));
       if (!one || !other) continue;
+      if (one === other) {
+        const [x, y, wide] = loopOf(one);
+        for (const [name, value] of [['cx', x], ['cy', y], ['r', wide]]) pair.line.setAttribute(name, value.toFixed(1));
+        pair.sign.setAttribute('transform', `translate(${x.toFixed(1)} ${(y - wide).toFixed(1)})`);
+        continue;
+      }
       const [ax, ay] = one.place, [bx, by] = other.place, long = Math.hypot(bx - ax, by - ay) || 1, ux = (bx - ax) / long, uy = (by - ay) / long;
       for (const [name, value] of [['x1', ax + ux * one.radius], ['y1', ay + uy * one.radius], ['x2', bx - ux * other.radius], ['y2', by - uy * other.radius]]) pair.line.setAttribute(name, value.toFixed(1));
       pair.sign.setAttribute('transform', `translate(${((ax + bx) / 2).toFixed(1)} ${((ay + by) / 2).toFixed(1)})`);
@@ -359,10 +370,16 @@ class NetworkView {
         continue;
       }
       going = going || !token.exact || !frozen;
+      token.element.setAttribute('opacity', part < 0 ? '0' : '1');
+      if (one === other) {
+        const [x, y, wide] = loopOf(one), angle = Math.PI * (0.5 + 2 * (0.1 + 0.8 * Math.min(Math.max(part, 0), most)));
+        token.element.setAttribute('transform', `translate(${(x + wide * Math.cos(angle)).toFixed(1)} ${(y + wide * Math.sin(angle)).toFixed(1)})`);
+        continue;
+      }
       const [ax, ay] = one.place, [bx, by] = other.place, long = Math.hypot(bx - ax, by - ay) || 1, ux = (bx - ax) / long, uy = (by - ay) / long;
-      const along = one.radius + (long - one.radius - other.radius) * Math.min(Math.max(part, 0), most);
-      token.element.setAttribute('opacity', part < 0 ? '0' : token.lost && part > most ? (2 - 2 * part).toFixed(2) : '1');
-      token.element.setAttribute('transform', `translate(${(ax + ux * along - uy * 5).toFixed(1)} ${(ay + uy * along + ux * 5).toFixed(1)})`);
+      const beside = this.nodes.size <= 3 ? 9 : 5, along = one.radius + (long - one.radius - other.radius) * Math.min(Math.max(part, 0), most);
+      if (token.lost && part > most) token.element.setAttribute('opacity', (2 - 2 * part).toFixed(2));
+      token.element.setAttribute('transform', `translate(${(ax + ux * along - uy * beside).toFixed(1)} ${(ay + uy * along + ux * beside).toFixed(1)})`);
     }
     return going && this.tokens.size > 0;
   }
@@ -372,6 +389,18 @@ class NetworkView {
 function sharedPrefix(names) {
   const first = names[0] || '', prefix = first.slice(0, first.lastIndexOf('/') + 1);
   return names.every((name) => name.startsWith(prefix)) ? prefix : '';
+}
+
+// The loop of what the agents of one node, or of one kind, send each other: its middle, and how wide it is.
+const loopOf = ({ place: [x, y], radius }) => [x, y - radius - 8, Math.max(14, radius * 0.55)];
+
+// The agents of one node, as seeds stand in a flower.
+function crowd(count, radius) {
+  const wide = radius * 0.72;
+  return Array.from({ length: count }, (_, n) => {
+    const far = wide * Math.sqrt((n + 0.5) / count), angle = n * 2.39996;
+    return svg('circle', { cx: (far * Math.cos(angle)).toFixed(1), cy: (far * Math.sin(angle)).toFixed(1), r: Math.max(1.6, Math.min(5, radius / (2.4 + Math.sqrt(count)))).toFixed(1) });
+  });
 }
 
 const weight = (pair) => pair.ways.reduce((sum, way) => sum + (way.sent || 0) + (way.cut ? 1e9 : 0), 0);

@@ -13,8 +13,11 @@ const isOver = (status) => !BUSY.has(status) && status !== 'waiting';
 
 const truthOf = (status) => (status === 'passed' ? true : status === 'failed' ? false : null);
 
+// The name that a fault has in its file, if it has one.
+const idOf = ({ id, what }) => (!id || id === what || /^timeline\.\d+$/.test(id) ? '' : id);
+
 // The faults of a run, as charts and reports have them.
-const asFaults = (faults) => (faults || []).map(({ id, what, targets, at, healed }) => ({ kind: what, id: id === what ? '' : id, targets: targets || [], restarted: [], begin: at, end: healed === undefined ? null : healed }));
+const asFaults = (faults) => (faults || []).map(({ id, what, targets, at, healed }) => ({ kind: what, id: idOf({ id, what }), targets: targets || [], restarted: [], begin: at, end: healed === undefined ? null : healed }));
 
 class Runs {
   constructor(page) {
@@ -54,7 +57,7 @@ class Runs {
   now() {
     const { run } = this;
     if (!run) return 0;
-    if (run.paused || run.speed === 'max' || !BUSY.has(run.status) || this.page.lost) return run.time;
+    if (run.paused || !run.records || run.speed === 'max' || !BUSY.has(run.status) || this.page.lost) return run.time;
     const since = Math.min((performance.now() - this.at) / 1000, run.waits ? 2 : AHEAD_OF_NEWS);
     return Math.min(run.time + since * (run.is_real ? 1 : run.speed), run.until === undefined ? Infinity : Math.max(run.until, run.time));
   }
@@ -109,6 +112,7 @@ class Runs {
     const before = this.run ? this.run.id : null;
     this.run = run;
     if ('time' in changed || 'paused' in changed || 'speed' in changed || 'status' in changed) this.at = performance.now();
+    if (run.gone) { this.gone(); return; }
     if (run.id === undefined) return;
     if (before !== null && before !== run.id) this.anew(before);
     this.announce(run);
@@ -118,6 +122,19 @@ class Runs {
     this.drawStrip();
     this.beat();
     if (this.page.shown === 'run') this.page.made('run').draw(run, changed);
+  }
+
+  // Of runs long ago only what became of them is kept.
+  gone() {
+    const id = this.page.where().run, row = (this.all.rows || {})[id] || {};
+    this.run = { id, status: row.status || 'waiting', time: row.time || 0, seconds: row.seconds, failures: row.failures || [], steps: [], checks: [], faults: [], records: 0, speed: 1 };
+    this.page.named(row.name || 'A run', row.label);
+    this.drawPace(this.run);
+    this.drawTicks(this.run);
+    this.drawStrip();
+    this.beat();
+    this.drawRuns(this.all);
+    if (this.page.shown === 'run') this.page.made('run').draw(this.run, this.run);
   }
 
   // Another run is shown from now on.
@@ -149,8 +166,9 @@ class Runs {
     put(this.speed, run.is_real ? 'real time' : run.speed === 'max' ? 'max' : `${amount(run.speed)}×`);
     this.speed.title = run.is_real ? 'This run takes place in real time: it cannot be paused.' : speedWords(run.speed);
     this.speed.hidden = over;
-    this.verdict.hidden = !over && !run.paused && run.status !== 'waiting';
-    this.verdict.replaceChildren(over ? badge(run.status) : h('span', { class: 'badge none' }, run.paused ? 'paused' : 'not begun'));
+    const state = run.status === 'waiting' ? 'not begun' : run.paused ? 'paused' : run.records ? '' : 'starting…';
+    this.verdict.hidden = !over && !state;
+    this.verdict.replaceChildren(over ? badge(run.status) : h('span', { class: 'badge none' }, state));
     this.bar.classList.toggle('over', over);
     this.paces.hidden = over;
     const failed = (run.failures || [])[0];
@@ -305,7 +323,7 @@ class StoryView {
 
 function faultTable(faults) {
   return table(['', 'Fault', 'On', 'Begin', 'Took'], faults, ({ id, what, targets, at, healed }) => h('tr', {}, h('td', {}, h('span', { class: 'truth', 'aria-hidden': 'true' }, SIGNS.fault)),
-    h('td', {}, isolated(what), id && id !== what ? h('span', { class: 'quiet' }, isolated(` ${id}`)) : null), h('td', {}, isolated(few(targets || []))), h('td', { class: 'number' }, seconds(at)), h('td', { class: 'number' }, healed === undefined ? 'still' : seconds(Number((healed - at).toFixed(6))))));
+    h('td', {}, isolated(what), idOf({ id, what }) ? h('span', { class: 'quiet' }, isolated(` ${id}`)) : null), h('td', {}, isolated(few(targets || []))), h('td', { class: 'number' }, seconds(at)), h('td', { class: 'number' }, healed === undefined ? 'still' : seconds(Number((healed - at).toFixed(6))))));
 }
 
 // The measured series of a run, which grow while it goes on.
