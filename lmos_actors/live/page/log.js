@@ -68,7 +68,8 @@ class Log {
     kept.isTalk = kind === 'item' && kept.said !== '' && !this.isText && ofModel(kept.name, kind, said) !== null;
     kept.reason = record.reason === undefined ? '' : String(record.reason);
     if (kind === 'network') Object.assign(kept, { what: record.what, to: record.to, bytes: record.bytes });
-    if (record.sides || record.between) kept.whom = (record.sides || [record.between]).map((side) => side.join(', ')).join(' from ');
+    const whom = record.sides || (record.between && [record.between]), names = (side) => (Array.isArray(side) ? side.join(', ') : side); // or text
+    if (whom) kept.whom = Array.isArray(whom) ? whom.map(names).join(' from ') : whom;
     if (kept.name === 'restart' && (kind === 'fault' || kind === 'healed')) kept.on = this.nodes.get(agent) || new Set([agent]);
     kept.from = record.from === null ? 'unknown' : record.from;
     this.records.push(kept);

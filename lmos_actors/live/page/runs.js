@@ -21,7 +21,7 @@ const asFaults = (faults) => (faults || []).map(({ id, what, targets, at, healed
 
 class Runs {
   constructor(page) {
-    Object.assign(this, { page, run: null, all: {}, at: 0, told: '', records: null });
+    Object.assign(this, { page, run: null, id: null, all: {}, at: 0, told: '', records: null });
     this.turn = button('Pause', () => this.press('turn'), { class: 'main', 'data-what': 'turn' });
     const [step, slower, faster] = ['step', 'slower', 'faster'].map((what) => button(PACES[what], () => this.press(what), { 'data-what': what }));
     this.buttons = { step, slower, faster };
@@ -109,12 +109,12 @@ class Runs {
   // ---- the run that is shown
 
   drawRun(run, changed) {
-    const before = this.run ? this.run.id : null;
-    this.run = run;
+    this.run = run; // always the same object, in which things change
     if ('time' in changed || 'paused' in changed || 'speed' in changed || 'status' in changed) this.at = performance.now();
     if (run.gone) { this.gone(); return; }
     if (run.id === undefined) return;
-    if (before !== null && before !== run.id) this.anew(before);
+    if (this.id !== null && this.id !== run.id) this.anew();
+    this.id = run.id;
     this.announce(run);
     this.page.named(`${run.name || run.file}`, `${run.label || ''}${run.trial > 1 ? ` trial ${run.trial}` : ''}`);
     this.drawPace(run);
@@ -127,6 +127,8 @@ class Runs {
   // Of runs long ago only what became of them is kept.
   gone() {
     const id = this.page.where().run, row = (this.all.rows || {})[id] || {};
+    if (this.id !== id) this.anew();
+    this.id = id;
     this.run = { id, status: row.status || 'waiting', time: row.time || 0, seconds: row.seconds, failures: row.failures || [], steps: [], checks: [], faults: [], records: 0, speed: 1 };
     this.page.named(row.name || 'A run', row.label);
     this.drawPace(this.run);
@@ -209,7 +211,7 @@ class Runs {
   beat() {
     const { run } = this;
     if (!run || run.time === undefined) return;
-    const time = this.now(), digits = this.end < 1 ? 4 : run.paused ? 3 : 1;
+    const time = this.now(), digits = run.paused && !isOver(run.status) ? 6 : this.end < 1 ? 4 : 1; // steps are as small as delays are
     put(this.clock, clockWords(time, digits));
     put(this.until, isOver(run.status) ? 'in all' : run.until === undefined ? '' : `of ${seconds(run.until)}`);
     if (this.head) this.head.setAttribute('transform', `translate(${this.x(time).toFixed(1)} 0)`);
