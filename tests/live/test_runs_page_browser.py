@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
 from contextlib import asynccontextmanager
@@ -12,11 +11,11 @@ from typing import TYPE_CHECKING
 import pytest
 import trio
 
+from tests.chromium import Page, browser as browser, opened, violations
 from tests.live.test_page_browser import CONTRAST
-from tests.reports.browser import Page, chromium, opened, running
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+    from collections.abc import AsyncGenerator, AsyncIterator
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -43,22 +42,10 @@ VISIBLE = (
 )
 
 
-@pytest.fixture(scope="module")
-def address() -> Iterator[str]:
-    """The browser: one for all tests of this file."""
-    binary = chromium()
-    if binary is None:
-        if os.environ.get("LMOS_ACTORS_BROWSER") == "required":
-            pytest.fail("there is no Chromium, and LMOS_ACTORS_BROWSER=required asks for one")
-        pytest.skip("no Chromium is installed")
-    with running(binary) as found:
-        yield found
-
-
 @pytest.fixture
-async def page(address: str) -> AsyncIterator[Page]:
+async def page(browser: str) -> AsyncIterator[Page]:
     """A tab that has nothing to complain of at the end, and has asked one server alone."""
-    async with opened(address) as tab:
+    async with opened(browser) as tab:
         yield tab
         assert [each for each in tab.problems if "ERR_CONNECTION" not in each] == []
         asked = [url for url in tab.requests if not url.startswith("data:")]
@@ -223,6 +210,15 @@ async def test_nodes_are_reached_by_keys(page: Page) -> None:
         await page.until("document.querySelector('.picked').hidden")
 
 
+VIEWS = ("network", "series", "run", "flow", "tree")
+
+
+async def shown(page: Page, view: str) -> None:
+    await page.run(f"location.hash = '#view={view}'")
+    await page.until(f"document.querySelector('#tab-{view}').getAttribute('aria-selected') === 'true'")
+    await page.until("!/Asking…|^$/.test(document.querySelector('#view').textContent)")
+
+
 @pytest.mark.parametrize("width", [390, 1280, 2560])
 @pytest.mark.parametrize("dark", [False, True])
 async def test_it_fits_at_every_width(page: Page, width: int, dark: bool) -> None:
@@ -230,12 +226,27 @@ async def test_it_fits_at_every_width(page: Page, width: int, dark: bool) -> Non
         await page.window(width, 800, dark=dark)
         await begun(page, url)
         await page.until(f"{TIME} > 5", BEGUN)
-        for view in ("network", "series", "run", "flow", "tree"):
-            await page.run(f"location.hash = '#view={view}'")
-            await page.until(
-                f"document.querySelector('#tab-{view}').getAttribute('aria-selected') === 'true'"
-            )
-            await page.until("!/Asking…|^$/.test(document.querySelector('#view').textContent)")
+        for view in VIEWS:
+            await shown(page, view)
             assert await page.run("document.documentElement.scrollWidth") == width
             assert await page.run("document.documentElement.scrollHeight") == 800
             assert await page.run(CONTRAST) == []
+
+
+@pytest.mark.parametrize(("width", "dark"), [(1280, False), (390, True)])
+async def test_axe_has_nothing_to_object_to(page: Page, width: int, dark: bool) -> None:
+    found: list[str] = []
+    async with watched(*ELECTION, "--seeds", "1,2", "--speed", "max") as url:
+        await page.window(width, 800, dark=dark)
+        await begun(page, url)
+        await page.run(
+            "document.querySelector('.node').dispatchEvent(new MouseEvent('click', {bubbles: true}))"
+        )
+        await page.until("!document.querySelector('.picked').hidden")
+        await page.run("document.querySelector('.aslist').open = true")
+        found += [f"picked: {each}" for each in await violations(page)]
+        await page.until(f'JSON.stringify({RUNS}) === \'["passed","passed"]\'', BEGUN)
+        for view in VIEWS:
+            await shown(page, view)
+            found += [f"{view}: {each}" for each in await violations(page)]
+    assert not found, "\n".join(found)

@@ -27,7 +27,7 @@ const NUMBERS = new Set(['Steps', 'Checks', 'Virtual', 'Real', 'At', 'Begin', 'T
 function table(heads, items, row) {
   const [body, more] = portions(items, row);
   const line = h('tr', {}, heads.map((head) => h('th', { scope: 'col', class: NUMBERS.has(head) ? 'number' : null }, head || h('span', { class: 'unseen' }, 'Verdict'))));
-  return [h('div', { class: 'wide' }, h('table', {}, h('thead', {}, line), body)), more];
+  return [h('div', { class: 'wide', tabindex: '0', role: 'group', 'aria-label': heads.filter(Boolean)[0] || 'Table' }, h('table', {}, h('thead', {}, line), body)), more];
 }
 
 function failure({ place: where, what, expected, saw }) {
