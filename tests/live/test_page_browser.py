@@ -499,6 +499,18 @@ async def test_an_approval_is_given_by_who_may(browser: str, monkeypatch: pytest
         assert alice.problems == []
 
 
+async def test_ages_go_on_while_nothing_changes(page: Page) -> None:
+    async with served(allow_operations=True) as node, trio.open_nursery() as nursery:
+        clerk = await node.start(Clerk)
+        nursery.start_soon(clerk.invoke, Clerk.refund, "x")
+        await seen(page, node, "#view=tree&agent=clerk")
+        age = "document.querySelector('.panel [data-begun]')"
+        await page.until(f"{age} && {age}.textContent.startsWith('≥ ')")
+        await page.run(f"window.first = {age}")
+        await page.until("parseFloat(first.textContent.slice(2)) >= 2 && first.isConnected")
+        nursery.cancel_scope.cancel()
+
+
 async def test_an_approval_by_a_form_sends_its_answer(page: Page) -> None:
     form = {
         "type": "object",
