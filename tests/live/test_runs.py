@@ -137,7 +137,9 @@ async def test_a_log_shows_the_agents_of_its_run_as_a_node_would(
 
 
 async def test_steps_series_and_links_come_beside_the_log(virtual_clock: MockClock) -> None:
-    board = board_of("1", nodes=("here", "there"), node_of=lambda path: "there" if path == "b" else "here")
+    board = board_of(
+        "1", nodes=lambda: ("here", "there"), node_of=lambda path: "there" if path == "b" else "here"
+    )
     fault = {"n": 3, "t": 1.0, "kind": "fault", "agent": "network", "fault": "partition", "id": "cut"}
     board.take_lines(
         lines(

@@ -161,7 +161,7 @@ def _head_of(id: str, file: str, cell: Cell, trial: int) -> RunHead:
         trial=trial,
         is_real=is_real(scenario.world),
         until=float(scenario.stop.at) if isinstance(scenario, Simulation) else None,
-        nodes=() if names is None else tuple(names.all()),
+        nodes=None if names is None else names.all,
         node_of=_itself if names is None else names.of_path,
         class_of=class_of,
     )

@@ -54,7 +54,7 @@ class Pace:
 class RunHead:
     """What is known of a run before it begins.
 
-    `nodes` are those of its network, () without one; `node_of` returns that of the agent at a path, and
+    `nodes` returns those of its network, None without one; `node_of` returns that of the agent at a path, and
     `class_of` the name of its class, "" where that is not known.
     """
 
@@ -65,7 +65,7 @@ class RunHead:
     trial: int = 1
     is_real: bool = False
     until: float | None = None
-    nodes: tuple[str, ...] = ()
+    nodes: Callable[[], Sequence[str]] | None = None
     node_of: Callable[[str], str] = lambda path: path
     class_of: Callable[[str], str] = lambda path: ""
 
@@ -131,7 +131,7 @@ class RunsBoard:
         with self.lock:
             run = self.current = self.runs[id]
             run.status, run.began = "running", monotonic()
-            run.model = RunModel(run.head.class_of, run.head.nodes)
+            run.model = RunModel(run.head.class_of, run.head.nodes() if run.head.nodes is not None else ())
             kept = [each for each in self.runs.values() if each.model is not None]
             for each in kept[:-MODELS]:
                 each.model = None

@@ -44,21 +44,18 @@ class _Between:
 
 def network_of(head: RunHead, model: RunModel, speed: float | None) -> State:
     """Return the state; `speed` is how many seconds of the run go by in one."""
-    of_node = head.node_of if head.nodes else _itself
-    counts, down = model.agents_by(of_node), Counter(map(of_node, model.tree.down))
-    names = dict.fromkeys([*(model.nodes or counts), *_ends(model, of_node)])
-    fold = _fold(names)
-    nodes: dict[str, State] = {}
-    members = Counter(map(fold, names))
-    for name in names:
-        node = nodes.setdefault(fold(name), {"status": "up", "agents": 0})
-        node["agents"] += counts.get(name, 0)
-        if down[name]:
-            node["down"] = node.get("down", 0) + down[name]
+    of_node = head.node_of if head.nodes is not None else _itself
+    model.counts.update(model.tree.order, of_node)
+    counts = model.counts
+    sides = dict.fromkeys(_ends(model, of_node))
+    ends = [end for end in sides if end not in counts.agents and end not in counts.populations]
+    fold = _fold(model, ends)
+    nodes = _nodes(model, ends, fold)
+    down = Counter(fold(of_node(path)) for path in model.tree.down)
     for name, node in nodes.items():
-        if members[name] > 1:
-            node["members"] = members[name]
-        if not model.nodes.get(name, True) or node.get("down", 0) >= max(node["agents"], 1):
+        if down[name]:
+            node["down"] = down[name]
+        if not model.nodes.get(name, True) or down[name] >= max(node["agents"], 1):
             node["status"] = "down"
     links = _links(model, of_node, fold)
     messages = list(_messages(model, of_node, speed))
@@ -68,7 +65,7 @@ def network_of(head: RunHead, model: RunModel, speed: float | None) -> State:
             between.under_way += 1
     shown = sorted(links.values(), key=lambda each: -each.sent)[:MOST_LINKS]
     state: State = {
-        "of": "nodes" if head.nodes else "agents",
+        "of": "nodes" if head.nodes is not None else "agents",
         "nodes": nodes,
         "links": {f"{each.source}>{each.target}": _shown(each) for each in shown},
         "under_way": [_message(fold, *each) for each in messages[:MOST_MESSAGES]],
@@ -81,17 +78,37 @@ def _itself(path: str) -> str:
     return path
 
 
-def _fold(names: dict[str, None]) -> Callable[[str], str]:
+def _fold(model: RunModel, ends: list[str]) -> Callable[[str], str]:
     """Return under which name a node is shown."""
-    if len(names) <= MOST_NODES:
+    counts = model.counts
+    if len(counts.agents) + len(ends) <= MOST_NODES:
         return _itself
-    known: dict[str, str] = {}
-    for name in names:
+    names = [*counts.populations, *(end.partition("/")[0] for end in ends)]
+    shown = frozenset(list(dict.fromkeys(names))[: MOST_NODES - 1])
+
+    def fold(name: str) -> str:
         top = name.partition("/")[0]
-        if name not in known:
-            is_new = top not in known.values()
-            known[name] = OTHERS if is_new and len(set(known.values())) >= MOST_NODES - 1 else top
-    return lambda name: known.get(name, name.partition("/")[0])
+        return top if top in shown else OTHERS
+
+    return fold
+
+
+def _nodes(model: RunModel, ends: list[str], fold: Callable[[str], str]) -> dict[str, State]:
+    counts = model.counts
+    if fold is _itself:
+        own = {name: (agents, 1) for name, agents in counts.agents.items()}
+    else:
+        own = {name: (agents, members) for name, (agents, members) in counts.populations.items()}
+    nodes: dict[str, State] = {}
+    members: Counter[str] = Counter()
+    for name, (agents, several) in [*own.items(), *((end, (0, 1)) for end in ends)]:
+        node = nodes.setdefault(fold(name), {"status": "up", "agents": 0})
+        node["agents"] += agents
+        members[fold(name)] += several
+    for name, several in members.items():
+        if several > 1:
+            nodes[name]["members"] = several
+    return nodes
 
 
 def _ends(model: RunModel, of_node: Callable[[str], str]) -> Iterator[str]:

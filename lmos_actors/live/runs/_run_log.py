@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgspec
 from msgspec import Struct, field
+
+LONG_LINE: Final = 4_000
+"""Characters from which on a line is kept with its long members cut."""
+
+LONG_MEMBER: Final = 500
 
 
 class LogRecord(Struct, gc=False):
@@ -40,9 +45,20 @@ def records_in(lines: str) -> list[LogRecord]:
     for line in lines.split("\n"):
         record = _read(line)
         if record is not None and record.n:
-            record.line = line
+            record.line = line if len(line) <= LONG_LINE else _shortened(line)
             found.append(record)
     return found
+
+
+def _shortened(line: str) -> str:
+    """Return a line with its long members cut, and turned into text."""
+    members = {name: _short(value) for name, value in fields_of(line).items()}
+    return msgspec.json.encode(members).decode()
+
+
+def _short(value: Any) -> Any:
+    text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    return value if len(text) <= LONG_MEMBER else f"{text[:LONG_MEMBER]}…"
 
 
 def _read(line: str) -> LogRecord | None:
@@ -65,4 +81,4 @@ def fields_of(line: str) -> dict[str, Any]:
         found = _READ_ANY.decode(line)
     except msgspec.DecodeError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return cast("dict[str, Any]", found) if isinstance(found, dict) else {}

@@ -7,7 +7,6 @@ seen. Steps, checks and samples are in no log; the process that runs sends them 
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
@@ -18,9 +17,10 @@ from ._run_tree import RunTree
 from ._series import SeriesKept
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from .._merge_patch import State
+    from ._run_tree import Place
 
 MOST_RECORDS: Final = 5_000
 MOST_STEPS: Final = 100
@@ -135,10 +135,36 @@ class Edge:
     failed: int = 0
 
 
-class RunModel:
-    """The state of one run. `class_of` returns the class of an agent, `node_of` its node of the network."""
+class NodeCounts:
+    """How many agents each node has, and each population of nodes."""
 
-    def __init__(self, class_of: Callable[[str], str], nodes: tuple[str, ...]) -> None:
+    def __init__(self, nodes: Sequence[str]) -> None:
+        self.agents: dict[str, int] = {}
+        self.populations: dict[str, list[int]] = {}
+        """Their agents, and their nodes."""
+        self._counted = 0
+        for node in nodes:
+            self._add(node, 0)
+
+    def update(self, order: Sequence[Place], node_of: Callable[[str], str]) -> None:
+        """Count the agents that have come; `node_of` is always the same."""
+        for place in order[self._counted :]:
+            self._add(node_of(place.path), 1)
+        self._counted = len(order)
+
+    def _add(self, node: str, agents: int) -> None:
+        population = self.populations.setdefault(node.partition("/")[0], [0, 0])
+        if node not in self.agents:
+            self.agents[node] = 0
+            population[1] += 1
+        self.agents[node] += agents
+        population[0] += agents
+
+
+class RunModel:
+    """The state of one run. `class_of` returns the class of an agent; `nodes` are those of the network."""
+
+    def __init__(self, class_of: Callable[[str], str], nodes: Sequence[str]) -> None:
         self.time = 0.0
         self.waits = False
         self.recorded = 0
@@ -161,16 +187,7 @@ class RunModel:
         self.on_way: deque[tuple[int, MessageOnLink]] = deque(maxlen=MOST_ON_WAY)
         self._on_way_count = 0
         self.series: dict[str, SeriesKept] = {}
-        self._counts: dict[str, int] = {}
-        self._counted = 0
-
-    def agents_by(self, node_of: Callable[[str], str]) -> dict[str, int]:
-        """Return how many agents each node has; `node_of` is always the same."""
-        for path in islice(self.tree.agents, self._counted, None):
-            node = node_of(path)
-            self._counts[node] = self._counts.get(node, 0) + 1
-        self._counted = len(self.tree.agents)
-        return self._counts
+        self.counts = NodeCounts(nodes)
 
     # ---- the log
 

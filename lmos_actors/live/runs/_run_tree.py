@@ -6,7 +6,7 @@ records come; sums over a large tree are made when somebody looks, and kept for 
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from heapq import nlargest
 from time import monotonic, thread_time
 from typing import TYPE_CHECKING, Any, Final
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from .._merge_patch import State
     from ._run_log import LogRecord
@@ -39,11 +39,13 @@ ENDS: Final = frozenset({"answered", "refused", "dropped", "cancelled"})
 
 @attrs.define(eq=False)
 class Place:
-    """An agent, or what is above some: then `below` are its children by their names."""
+    """An agent, or what is above some: then `below` are its children by their names, and in their order."""
 
     path: str
     name: str
     depth: int
+    index: int = 0
+    """Its number among the children of what is above it."""
     cls: str = ""
     is_agent: bool = False
     status: str = "running"
@@ -52,6 +54,7 @@ class Place:
     running: int = 0
     handled: int = 0
     below: dict[str, Place] = attrs.field(factory=dict[str, "Place"])
+    children: list[Place] = attrs.field(factory=list["Place"])
     sums: State = attrs.field(factory=dict[str, Any])
     handled_before: int = 0
     rate: float = 0.0
@@ -76,6 +79,8 @@ class RunTree:
         self._class_of = class_of
         self.root = Place("", "", 0)
         self.agents: dict[str, Place] = {}
+        self.order: list[Place] = []
+        """The same in the order of their first records."""
         self.down: dict[str, None] = {}
         """The paths of those that do not run."""
         self.left_out = 0
@@ -147,11 +152,13 @@ class RunTree:
             below = at.below.get(name)
             if below is None:
                 above = f"{at.path}/" if at.path else ""
-                below = at.below[name] = Place(f"{above}{name}", name, number)
+                below = at.below[name] = Place(f"{above}{name}", name, number, len(at.children))
+                at.children.append(below)
             at = below
         at.is_agent = True
         at.cls = self._class_of(path)
         self.agents[path] = at
+        self.order.append(at)
         return at
 
     def at(self, path: str) -> Place | None:
@@ -251,32 +258,54 @@ def tree_rows(
 ) -> State:
     """Return the rows of the view `tree`, as of a node."""
     tree.survey(now)
-    is_open = frozenset(opened) | frozenset(_above(sought) if sought else ())
-    rows: dict[str, State] = {}
-    more: State = {}
-    number = 0
-    stack: deque[Iterator[Place]] = deque([iter([tree.root])])
-    while stack:
-        place = next(stack[-1], None)
-        if place is None:
-            stack.pop()
-            continue
-        shows_below = bool(place.below) and (not place.path or place.path in is_open)
-        if first <= number < first + most:
-            rows[place.path] = {**row_of(place), "level": place.depth}
-            if shows_below:
-                rows[place.path]["open"] = True
-        if place.path == sought:
-            more["at"] = number
-        number += 1
-        if shows_below:
-            stack.append(iter(place.below.values()))
-    return {"total": number, "from": first, "order": list(rows), "rows": rows, **more}
+    window = _Window(tree, first, most, sought)
+    window.show([tree.root], [tree.root, *filter(None, map(tree.at, opened)), *_above(tree, sought)])
+    found: State = {"total": window.number, "from": first, "order": list(window.rows), "rows": window.rows}
+    return found if window.at is None else {**found, "at": window.at}
 
 
-def _above(path: str) -> list[str]:
-    names = path.split("/")
-    return ["/".join(names[:count]) for count in range(1, len(names))]
+def _above(tree: RunTree, sought: str | None) -> list[Place]:
+    """Return what is above the place that is sought: it is gone to as if it were open."""
+    names = sought.split("/") if sought else []
+    places = (tree.at("/".join(names[:count])) for count in range(1, len(names)))
+    return [place for place in places if place is not None]
+
+
+class _Window:
+    """The rows of a tree that are on a screen, `number` all of them; what is closed costs nothing."""
+
+    def __init__(self, tree: RunTree, first: int, most: int, sought: str | None) -> None:
+        self.rows: dict[str, State] = {}
+        self.number = 0
+        self.at: int | None = None
+        self._first, self._last = first, first + most
+        self._sought = None if sought is None else tree.at(sought)
+
+    def show(self, places: list[Place], opened: list[Place]) -> None:
+        """Show places of one level, and what is below those that are open."""
+        depth = places[0].depth if places else 0
+        of_level = {place.index: place for place in opened if place.depth == depth and place.children}
+        of_level = {index: place for index, place in of_level.items() if places[index : index + 1] == [place]}
+        begin = 0
+        for index in sorted(of_level):
+            self._add(places, begin, index + 1)
+            place, begin = of_level[index], index + 1
+            if place.path in self.rows:
+                self.rows[place.path]["open"] = True
+            self.show(place.children, opened)
+        self._add(places, begin, len(places))
+
+    def _add(self, places: list[Place], begin: int, end: int) -> None:
+        """Add the rows of some neighbours that have nothing open between them."""
+        number = self.number
+        sought = self._sought
+        if sought is not None and begin <= sought.index < end and places[sought.index] is sought:
+            self.at = number + sought.index - begin
+        low = begin + max(0, self._first - number)
+        high = min(end, begin + max(0, self._last - number))
+        for place in places[low:high]:
+            self.rows[place.path] = {**row_of(place), "level": place.depth}
+        self.number = number + end - begin
 
 
 def top_rows(tree: RunTree, now: float, by: str, most: int) -> State:

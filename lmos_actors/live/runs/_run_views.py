@@ -13,7 +13,7 @@ from .._messages import Refused
 from .._tree_view import FindArguments, TopArguments, TreeArguments
 from ._network_view import network_of
 from ._run_log import OWN, fields_of
-from ._run_tree import row_of, top_rows, tree_rows
+from ._run_tree import Place, row_of, top_rows, tree_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 SHOWN_RUNS: Final = 300
 SHOWN_LINES: Final = 20
 SHOWN_RECORDS: Final = 50
-SEARCHED: Final = 200_000
+STEP: Final = 10_000
+"""Agents that are searched at once."""
+
 VALUE: Final = 300
 """Characters of a value that are shown."""
 
@@ -247,14 +249,37 @@ def top_state(_board: RunsBoard, _run: WatchedRun, model: RunModel, arguments: R
     return top_rows(model.tree, model.time, arguments.by, arguments.rows)
 
 
-def find_state(_board: RunsBoard, _run: WatchedRun, model: RunModel, arguments: RunFindArguments) -> State:
-    """Return the view `find`."""
-    text = arguments.text.casefold()
-    agents = model.tree.agents.values()
-    found = (place for place in agents if text in place.path.casefold() or text in place.cls.casefold())
-    rows = {place.path: row_of(place) for place in islice(found, arguments.rows)}
-    is_whole = len(rows) < arguments.rows
-    return {"order": list(rows), "rows": rows, "searched": len(agents), "complete": is_whole}
+class FindInRunView:
+    """The agents of a run that match a text, found step by step."""
+
+    def __init__(self, board: RunsBoard, arguments: RunFindArguments) -> None:
+        self._text = arguments.text.casefold()
+        self._most = arguments.rows
+        self._model: RunModel | None = None
+        self._found: list[Place] = []
+        self._searched = 0
+        self._view = RunView(board, self._state, arguments)
+        self.is_busy = True
+        """Whether there is more to be searched."""
+
+    def content(self) -> State:
+        """Search on, and return the rows of the matches."""
+        return self._view.content()
+
+    def _state(self, _board: RunsBoard, _run: WatchedRun, model: RunModel, _arguments: object) -> State:
+        if model is not self._model:  # another run is under way
+            self._model, self._found, self._searched = model, [], 0
+        some = model.tree.order[self._searched : self._searched + STEP]
+        self._searched += len(some)
+        self._found += filter(self._matches, some) if len(self._found) < self._most else ()
+        is_whole = self._searched >= len(model.tree.order)
+        self.is_busy = not is_whole and len(self._found) < self._most
+        rows = {place.path: row_of(place) for place in self._found[: self._most]}
+        complete = is_whole and len(self._found) < self._most
+        return {"order": list(rows), "rows": rows, "searched": self._searched, "complete": complete}
+
+    def _matches(self, place: Place) -> bool:
+        return self._text in place.path.casefold() or self._text in place.cls.casefold()
 
 
 def flow_state(_board: RunsBoard, _run: WatchedRun, model: RunModel, arguments: RunFlowArguments) -> State:
@@ -334,7 +359,7 @@ def agent_state(_board: RunsBoard, run: WatchedRun, model: RunModel, arguments: 
     state = {**row_of(place), "path": place.path}
     if not place.is_agent:
         return state
-    if run.head.nodes:
+    if run.head.nodes is not None:
         state["node"] = run.head.node_of(place.path)
     records = [record for record in reversed(model.records) if record.agent == place.path]
     state["records"] = [shown_record(record) for record in records[:SHOWN_RECORDS]]

@@ -31,6 +31,7 @@ from .._viewer import Pace as ViewPace, Viewer
 from ._board import OPERATIONS
 from ._run_views import (
     BoardView,
+    FindInRunView,
     RunAgentArguments,
     RunArguments,
     RunCrashesArguments,
@@ -41,7 +42,6 @@ from ._run_views import (
     RunView,
     agent_state,
     crashes_state,
-    find_state,
     flow_state,
     letters_state,
     network_state,
@@ -80,7 +80,7 @@ _KINDS: Final = {
     "network": _Kind(RunArguments, lambda board, given: RunView(board, network_state, given)),
     "series": _Kind(RunArguments, lambda board, given: RunView(board, series_state, given)),
     "tree": _Kind(RunTreeArguments, lambda board, given: RunView(board, tree_state, given)),
-    "find": _Kind(RunFindArguments, lambda board, given: RunView(board, find_state, given)),
+    "find": _Kind(RunFindArguments, FindInRunView),
     "top": _Kind(RunTopArguments, lambda board, given: RunView(board, top_state, given)),
     "flow": _Kind(RunFlowArguments, lambda board, given: RunView(board, flow_state, given)),
     "agent": _Kind(RunAgentArguments, lambda board, given: RunView(board, agent_state, given)),
