@@ -15,7 +15,7 @@ import trio
 
 from lmos_actors import ChildSpec, SupervisorSpec, open_node
 from lmos_actors.facades import ChatAgent, ChatMedia, ChatPart, ChatTurn
-from tests.chromium import Page, browser as browser, opened
+from tests.chromium import Page, browser as browser, opened, violations
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator
@@ -136,6 +136,14 @@ async def test_media_in_an_answer_are_shown_played_or_saved(page: Page) -> None:
         await page.call("Page.reload")  # what is kept is shown again
         await page.until(f"document.querySelector('html[data-ready]') && {widths} === '7'")
         assert await page.run("window.bad") is None
+
+
+async def test_axe_has_nothing_to_object_to_in_media(page: Page) -> None:
+    async with open_node(TREE, listen="ws://127.0.0.1:0") as node:
+        await chatting(page, node)
+        await say(page, "send")
+        await page.until(f"{READY} && {WORDS}.at(-1) === 'done'")
+        assert await violations(page) == []
 
 
 async def test_a_file_goes_with_a_message(page: Page, tmp_path: Path) -> None:

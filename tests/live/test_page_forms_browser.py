@@ -15,7 +15,7 @@ import trio
 from msgspec import Meta, Struct
 
 from lmos_actors import Agent, ChildSpec, Property, SupervisorSpec, action, open_node, prop
-from tests.chromium import Page, browser as browser, opened
+from tests.chromium import Page, browser as browser, opened, violations
 
 if TYPE_CHECKING:
     from lmos_actors import Node
@@ -279,6 +279,17 @@ async def test_what_does_not_fit_is_said_before_anything_is_sent(page: Page) -> 
             state = f"document.querySelector('[data-action={name}] [role=status]').textContent"
             await page.until(f"{state}.startsWith({json.dumps(said)})")
         assert len(page.requests) == before
+
+
+@pytest.mark.parametrize(("width", "dark"), [(1280, False), (390, True)])
+async def test_axe_has_nothing_to_object_to(page: Page, width: int, dark: bool) -> None:
+    await page.window(width, 800, dark=dark)
+    async with open_node(TREE, listen="ws://127.0.0.1:0") as node:
+        await shown(page, node)
+        await fill(page, "bounds", ["6"])
+        await page.run("document.querySelector('[data-action=bounds] form').requestSubmit()")
+        await page.run("document.querySelectorAll('.panel details').forEach((e) => { e.open = true; })")
+        assert await violations(page) == []
 
 
 async def test_properties_of_every_kind(page: Page) -> None:

@@ -9,7 +9,7 @@ import pytest
 import trio
 
 from lmos_actors import ChildSpec, open_node
-from tests.chromium import Page, browser as browser, opened
+from tests.chromium import Page, browser as browser, opened, violations
 from tests.live.test_own_rights import SECURITY, TREE, Till
 
 if TYPE_CHECKING:
@@ -68,6 +68,13 @@ async def test_who_may_look_into_some_agents(page: Page) -> None:
         assert await page.run(TABS) == "Agents,Chat,Approvals"
         await page.run("location.hash = '#view=tree&agent=vault'")
         await page.until("document.querySelector('.panel').textContent.includes('takes the right inspect')")
+
+
+async def test_axe_has_nothing_to_object_to(page: Page) -> None:
+    async with open_node(TREE, listen="ws://127.0.0.1:0", security=SECURITY) as node:
+        await ready(page, node, "ann")
+        await page.until("document.querySelector('#view td button') !== null")
+        assert await violations(page) == []
 
 
 async def test_who_decides_alone(page: Page) -> None:
