@@ -86,7 +86,7 @@ _NO_WAIT: Final = (NEW, DONE, HELD_BACK)
 """Phases in which an answer is there or comes without a turn, a run or a seat."""
 
 _WAITS: Final = (Envelope, Gathering, InputStream)
-"""What a task has in its `custom_sleep_data` while it waits for an agent."""
+"""The `custom_sleep_data` of a task that waits for an agent."""
 
 
 @attrs.frozen(eq=False)

@@ -85,7 +85,7 @@ class Approvals(Agent, mailbox=MailboxOptions(size=MOST_ASKED)):
     """
 
     waiting: Property[int] = prop(default=0)
-    """How many wait for a decision, whoever may make it."""
+    """The number of approvals that wait for a decision."""
 
     @asynccontextmanager
     async def lifespan(self) -> AsyncGenerator[None]:

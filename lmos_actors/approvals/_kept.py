@@ -156,7 +156,7 @@ class KeptApprovals:
 
     @property
     def waiting(self) -> int:
-        """How many wait for a decision."""
+        """The number of approvals that wait for a decision."""
         return len(self._by_id) - len(self._decided)
 
     def find(self, id: str) -> Entry | None:

@@ -47,7 +47,7 @@ class ProviderKey:
 
     @property
     def reference(self) -> str | None:
-        """Where it is kept, such as `env:NAME`."""
+        """The source of the secret, such as `env:NAME`."""
         return None if self._source is None else str(self._source.reference)
 
     @property

@@ -52,7 +52,7 @@ class Model(Agent, mailbox=MailboxOptions(size=MAX_REQUESTS)):
     """Whether it asks a provider over the network, which is not there on virtual time."""
 
     provider_name: ClassVar[str] = ""
-    """What spans call the provider; empty: the name of the class."""
+    """The name of the provider in spans; empty: the name of the class."""
 
     concurrency: int = CONCURRENCY
     requests_per_minute: int | None = None

@@ -1,4 +1,4 @@
-"""How a node offers its agents to MCP clients."""
+"""The options of offering a node's agents to MCP clients."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lmos_actors.errors import ConfigError
 
 @attrs.frozen(kw_only=True)
 class McpOptions:
-    """How a node offers its agents to MCP clients.
+    """The options of offering a node's agents to MCP clients.
 
     `name` is what the server is called in the handshake, `instructions` words for the model of a client.
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator
 
 Outcome: TypeAlias = "tuple[Literal['accept', 'decline', 'cancel'], dict[str, Any] | None]"
-"""What a server gets for its question: what was done with it, and the answer."""
+"""The answer to a question of a server: what was done with the question, and the content."""
 
 MOST_OPEN: Final = 4
 """Questions of one server at a time."""

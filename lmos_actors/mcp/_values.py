@@ -72,7 +72,7 @@ class McpMessage(Struct, frozen=True, omit_defaults=True):
 
 
 class McpProgress(Struct, frozen=True, omit_defaults=True):
-    """How far a call is: `progress` of `total`, in the server's own measure."""
+    """The progress of a call: `progress` of `total`, in the server's own measure."""
 
     progress: float
     total: float | None = None

@@ -91,7 +91,7 @@ class KeptText(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Owner(msgspec.Struct, frozen=True):
-    """How many texts an identity has at an agent, their words in all, and the last number of the order."""
+    """The numbers of an identity's texts at an agent and of their words, and the last of the order."""
 
     texts: int = 0
     words: int = 0
@@ -99,7 +99,7 @@ class Owner(msgspec.Struct, frozen=True):
 
 
 class Identities(msgspec.Struct, frozen=True):
-    """How many identities have memories at an agent."""
+    """The number of identities that have memories at an agent."""
 
     identities: int = 0
 

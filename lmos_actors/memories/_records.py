@@ -1,4 +1,4 @@
-"""Where memories are kept: in the store of a node, or in the memory of one that has none.
+"""The records of memories: in the store of a node, or in the process if the node has no store.
 
 Both are used in the same way. What the tasks of one node share is here, too: the locks by which changes of
 one identity come one after another, and the embeddings that fail.
@@ -113,7 +113,7 @@ class ProcessRecords:
 
 
 class NodeMemories:
-    """What the memories of one node share."""
+    """The state that the memories of one node share."""
 
     def __init__(self, records: Records) -> None:
         self.records = records

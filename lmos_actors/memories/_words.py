@@ -25,10 +25,10 @@ MOST_ASKED: Final = 64
 """Different words of a question that count, the first ones."""
 
 SATURATION: Final = 1.2
-"""How soon it no longer counts that a word is in a text once more: the `k1` of BM25."""
+"""The saturation of repeated words in a text: the `k1` of BM25."""
 
 BY_LENGTH: Final = 0.75
-"""How much the length of a text counts: the `b` of BM25."""
+"""The weight of the length of a text: the `b` of BM25."""
 
 _SIGNS: Final = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"  # Thai, Lao, Myanmar, Khmer
@@ -56,7 +56,7 @@ def asked_of(query: str) -> list[str]:
 
 
 class WordCounts:
-    """How often the words of a question are in one text, and how many words it has in all."""
+    """The counts of a question's words in one text, and the number of all its words."""
 
     __slots__ = ("counts", "length")
 

@@ -39,7 +39,7 @@ TOKEN_BYTES: Final = 32
 PREFIX: Final = "tok_"
 
 RENEWALS: Final = 720
-"""How often at most the time of the last use is written while an identity is kept: each hour of 30 days."""
+"""The most writes of the time of the last use while an identity is kept: one an hour for 30 days."""
 
 _ID: Final = re.compile(r"[a-z0-9][a-z0-9-]{1,62}[a-z0-9]")
 

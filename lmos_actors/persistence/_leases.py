@@ -64,7 +64,7 @@ RENEWAL: Final = SECONDS / 3
 """Seconds between two renewals."""
 
 DRIFT: Final = 0.02
-"""How much faster or slower than the others a clock may go, as a part of its time."""
+"""The greatest deviation of a clock's rate from that of the others, as a fraction."""
 
 WAIT: Final = 1.5 * SECONDS
 """Seconds for which a start waits for the lease: enough to see that its holder is gone."""
@@ -86,7 +86,7 @@ class Grant(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
 
 
 class Term(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How long a grant lasts."""
+    """The seconds for which a grant lasts."""
 
     epoch: int
     number: int
@@ -103,7 +103,7 @@ class Lease:
         self.key = key
         self.epoch = epoch
         self.check = check
-        """What every commit of the agent depends on."""
+        """The check that is part of every commit of the agent."""
         self.is_shared = leases.are_shared
         self.is_overdue = False
         """Whether it has ended as it was not renewed: nobody else has been granted it, as far as is known."""

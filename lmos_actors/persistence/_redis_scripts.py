@@ -141,7 +141,7 @@ if ARGV[1] ~= '' then
 end
 local values = KEYS[1] .. ':v:' .. ARGV[4]
 """
-"""How each reading begins. ARGV: the writer, its token, its last confirmed commit, the space; the writer
+"""The beginning of each read. ARGV: the writer, its token, its last confirmed commit, the space; the writer
 is "" for a look. Returns 0 and what was found where commits are missing, else 1 and what is read."""
 
 _GET: Final = """

@@ -96,7 +96,7 @@ _KINDS: Final[dict[int, type[StoreFailed]]] = {
     sqlite3.SQLITE_CANTOPEN: StoreInaccessible,
     sqlite3.SQLITE_PERM: StoreInaccessible,
 }
-"""What an error code of SQLite means; an extended one, or else its last byte, the primary one."""
+"""The meanings of SQLite's error codes: of extended ones, or else of their last byte, the primary code."""
 
 
 class SqliteStore:

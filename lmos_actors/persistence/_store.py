@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
 Durability: TypeAlias = Literal["process", "power"]
-"""What a commit survives: the end of the process, also by SIGKILL; or a power failure, too."""
+"""The failure that a commit survives: the end of the process, also by SIGKILL; or a power failure, too."""
 
 MAX_KEY: Final = 16 << 10
 """Bytes of a key, and of the name of a space."""
@@ -168,10 +168,10 @@ class AsyncStore(Protocol):
 
 
 class Matching(msgspec.Struct, frozen=True):
-    """What an index has of a range of keys."""
+    """The content of an index for a range of keys."""
 
     indexed: int
-    """How many keys of the range have terms in the index: of fewer than there are, it is not complete."""
+    """The number of keys of the range with terms in the index; if the range has more, it is incomplete."""
     keys: list[str]
     """Those with one of the terms that were looked for, in no order."""
 

@@ -41,7 +41,7 @@ AllowList: TypeAlias = "Literal['anyone', 'authenticated'] | tuple[str, ...]"
 """
 
 RELAYED: Final = "relay:"
-"""How the names of agents on a relay begin, as principals: `relay:HOST/ID`. It is the relay's word."""
+"""The prefix of principals that are agents on a relay, `relay:HOST/ID`, as the relay names them."""
 
 MAX_REMEMBERED_NAMES: Final = 4096  # agents whose compiled rules are remembered
 LONGEST_NAME: Final = 256  # characters; longer names are matched each time

@@ -1,4 +1,4 @@
-"""Security files: YAML or TOML with a closed set of keys; errors give the place and never repeat a secret.
+"""Security files: YAML or TOML with a closed set of keys; errors name the place and never repeat a secret.
 
 A separate module, as it imports the YAML reader, which a node without a security file does not need.
 """

@@ -470,7 +470,7 @@ class Admission:
 
     @property
     def proof(self) -> Proof | None:
-        """What it rests on; None for an anonymous client."""
+        """The credential that it rests on; None for an anonymous client."""
         return self._proof
 
     @property

@@ -22,7 +22,7 @@ Verb: TypeAlias = Literal["read", "write", "invoke", "subscribe", "inspect", "op
 """
 
 PERSONAL: Final[tuple[Verb, ...]] = ("inspect", "operate", "approve")
-"""The rights of those who run a system. No client has them unless a list names it."""
+"""The rights of operators. No client has them unless a list names it."""
 
 VERBS: Final[tuple[Verb, ...]] = ("read", "write", "invoke", "subscribe", *PERSONAL)
 

@@ -52,7 +52,7 @@ LONGEST: Final = 1_460
 """Bytes of data in one segment, as over Ethernet."""
 
 HIGH_BIT: Final = 0x80
-"""What is changed of a byte of text, so that it is none: see `corrupted`."""
+"""The bits that are changed in a byte of text, so that it is none: see `corrupted`."""
 
 
 class Draw(Protocol):
@@ -116,7 +116,7 @@ class Line:
     faults: tuple[LinkFault, ...] = ()
     loss: float = 0.0
     retries: int = 0
-    """How often the last message that was sent in order was lost before it got through."""
+    """The number of losses of the last message that was sent in order, before it got through."""
     is_overtaken: bool = False
     """Whether the last datagram is to be overtaken, and arrives later than it would have."""
 

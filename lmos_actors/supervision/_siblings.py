@@ -100,7 +100,7 @@ class Sibling:
 
     @property
     def ups(self) -> int:
-        """How many supervisors up the path begins."""
+        """The number of supervisors by which the path goes up first."""
         return _leading(self.path.split("/"))
 
     @property

@@ -393,7 +393,7 @@ def _check_type(value: object, path: str, *types: type) -> None:
 
 
 _SEPARATORS: Final = re.compile("[/.]+")
-"""What stands between the names of a path, and of a URL: `cellar/bell` is served at `/agents/cellar.bell`."""
+"""Separators between the names of a path or a URL: `cellar/bell` is served at `/agents/cellar.bell`."""
 
 _UNSENDABLE: Final = re.compile("[\\x00-\\x1f\\x7f-\\x9f\\ud800-\\udfff]")
 """Control characters, and halves of characters, which have no place in a line of a log or in a URL."""

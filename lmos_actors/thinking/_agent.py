@@ -108,7 +108,7 @@ class Kept(msgspec.Struct, omit_defaults=True):
 
 
 class ThinkingAgent(ChatAgent):
-    """A chat agent that answers with a language model. Its docstring is what the model is told.
+    """A chat agent that answers with a language model. Its docstring is the system prompt.
 
     Every field may also stand in the body of a subclass, as `tools = (Weather, look_up)`. On a node with a
     store a turn goes on after the end of its process; `resumes = False` in the body of a subclass is without.
@@ -140,7 +140,7 @@ class ThinkingAgent(ChatAgent):
     max_tokens: int | None = None
     temperature: float | None = None
     cut_off: str = CUT_OFF
-    """What the user reads at the end of an answer that was cut off, as it was too long; empty: nothing."""
+    """The text at the end of an answer that was cut off, as it was too long; empty: none."""
 
     spent: Property[Spent] = prop(
         default=Spent(), read_only=True, doc="What all turns have used since the agent has started."
@@ -173,7 +173,7 @@ class ThinkingAgent(ChatAgent):
     # ---- to override
 
     def instructions_for(self, turn: ChatTurn) -> str:
-        """Return what the model is told in this turn: `instructions`, or the docstring of the class."""
+        """Return the instructions of this turn: `instructions`, or the docstring of the class."""
         ours = type(self).__mro__
         docs = (vars(each).get("__doc__") for each in ours[: ours.index(ThinkingAgent)])
         return self.instructions or next((cleandoc(doc) for doc in docs if doc), "")

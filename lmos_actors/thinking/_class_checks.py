@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 NEARNESS: Final = 0.8
-"""How like a field a name must be to be taken for it: `tool` and `instruction` are, `model_name` is not."""
+"""The least similarity of a name to the field that it is taken for: `tool` has it, `model_name` has not."""
 
 _FIELD: Final[Any] = type(attrs.field())  # pyright: ignore[reportUnknownVariableType]
 

@@ -49,7 +49,7 @@ HANDED_OVER: Final = "handed_over"
 """The member of the metadata of a message to an agent that a conversation was handed over to."""
 
 MOST_IN_A_ROW: Final = 4
-"""How often a message is handed on: two that hand over to each other would go on for ever."""
+"""The most hand-overs of a message: two agents that hand over to each other would go on for ever."""
 
 
 @attrs.frozen
@@ -62,7 +62,7 @@ class HandOver:
 
     @property
     def tool(self) -> Tool:
-        """What the model gets of it; it is not called as others are."""
+        """The description for the model; this tool is not called as others are."""
         return attrs.evolve(_offered, name=self.name, description=self.description)
 
 
@@ -206,7 +206,7 @@ def depth_of(turn: ChatTurn) -> int:
 
 
 def note_of(turn: ChatTurn) -> str:
-    """Return what the agent that has handed a conversation over says of it, for the model; empty: nothing."""
+    """Return the text for the model by the agent that has handed a conversation over; empty: none."""
     said: Any = turn.metadata.get(HANDED_OVER)
     reason: Any = said.get("reason") if isinstance(said, dict) else None  # pyright: ignore
     return f"[Handed over to you: {reason}]" if reason and isinstance(reason, str) else ""

@@ -34,7 +34,7 @@ class SaidStep(Struct, frozen=True, tag="said", forbid_unknown_fields=True, omit
 
 
 class SummaryStep(Struct, frozen=True, tag="summary", forbid_unknown_fields=True, omit_defaults=True):
-    """What is older was summarized; the fields are those of a session's memory."""
+    """The summary of older messages; the fields are those of a session's memory."""
 
     summary: str
     until: float
@@ -50,7 +50,7 @@ class PassingStep(Struct, frozen=True, tag="passing", forbid_unknown_fields=True
     last: float | None = None
     """When the last message was said there before, 0 for a new session; None if that is not known."""
     count: int = 0
-    """How many messages were there before."""
+    """The number of messages before it."""
     spent: Spent = Spent()
 
 
@@ -67,7 +67,7 @@ Step: TypeAlias = SaidStep | SummaryStep | PassingStep | BackStep
 
 @attrs.define
 class Recorded:
-    """What earlier lives of an agent have done in a turn."""
+    """The steps of a turn that earlier incarnations of an agent have taken."""
 
     messages: list[Message] = attrs.field(factory=list[Message])
     """Those behind the message of the user; the last ones may be requests for tools without a result."""

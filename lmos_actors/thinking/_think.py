@@ -60,7 +60,7 @@ else:
     T = TypeVar("T")
 
 LAST_CALL: Final = "You cannot call tools any more. Answer now, with what you know."
-"""What stands behind the instructions of the last request that the budget allows."""
+"""The text behind the instructions of the last request that the budget allows."""
 
 SHORTER: Final = "Your answer was cut off, as it was too long: be shorter. "
 """Stands before what is wrong with an answer that was cut off."""

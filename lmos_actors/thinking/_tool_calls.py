@@ -62,7 +62,7 @@ MOST_CRASHES: Final = 2
 """Crashes of an agent in one turn; then it is not called again in that turn."""
 
 NOT_AGAIN: Final = "not called: its agent has crashed in this turn, which is a bug in it"
-"""What the model gets of a call after a crash."""
+"""The result of a call, for the model, after a crash."""
 
 _LOG: Final = logging.getLogger("lmos_actors")
 

@@ -58,7 +58,7 @@ LONGEST_NAME: Final = 64
 """Characters of the name of a tool: providers take no more."""
 
 REPEATS: Final = 2
-"""How often a request is made again that has not begun."""
+"""The most repetitions of a request that has not begun."""
 
 RESTART_SECONDS: Final = 10.0
 """Seconds in which an agent that is restarting is waited for."""
@@ -71,7 +71,7 @@ _LOG: Final = logging.getLogger("lmos_actors")
 _OTHERS: Final = re.compile(r"[^a-zA-Z0-9_-]")
 
 _NO_NOTE: Final = "Sent as it is, also beyond 2^53."
-"""What schemas say of integers, for readers with doubles; models would take it for a hint."""
+"""The bounds of integers in schemas, which are for readers with doubles; models would take them for hints."""
 
 
 @attrs.frozen

@@ -1,4 +1,4 @@
-"""The network of those who are given none."""
+"""The network of nodes that name none."""
 
 from __future__ import annotations
 

@@ -173,7 +173,7 @@ def why_cut(error: Exception, *, secure: bool) -> str:
 
 
 def has_detail(content_type: str) -> bool:
-    """Return whether the body of a refusal may give a reason in one line."""
+    """Return whether the body of a refusal may be a reason in one line."""
     return _kind(content_type) in (_PLAIN, _PROBLEM)
 
 

@@ -152,7 +152,7 @@ class Crashes:
     def __init__(self, *, log: bool) -> None:
         self.reports: deque[CrashReport] = deque(maxlen=REPORTS)
         self.count = 0
-        """How many reports there have been."""
+        """The number of reports so far."""
         self.feeds: list[Feed[CrashReport]] = []
         self._log = _Log() if log else None
 

@@ -57,7 +57,7 @@ class Contract:
     def __init__(self, title: str, doc: str | None) -> None:
         self.title = title
         self.doc = inspect.cleandoc(doc or "")
-        """What the class says of its agents; empty where that is its bases' alone."""
+        """The class's own description of its agents; empty where only its bases have one."""
         self.table: dict[str, Operation] = {}
         self.properties: dict[str, Property[Any]] = {}
         self.actions: dict[

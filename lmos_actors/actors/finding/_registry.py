@@ -262,7 +262,7 @@ def near_agents(rt: Runtime, wanted: AgentQuery) -> Iterator[tuple[Any, type[Any
 
 
 def is_wanted(cls: type, wanted: AgentQuery) -> bool:
-    """Return whether what agents of a class say of themselves is what is looked for."""
+    """Return whether the description of a class's agents matches the search."""
     contract: Contract | None = getattr(cls, "__contract__", None)
     if contract is None:
         return False

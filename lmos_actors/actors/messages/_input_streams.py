@@ -59,7 +59,7 @@ _IN_USE: Final[dict[int, Any]] = {}
 
 
 class ItemTarget(Protocol):
-    """Where the items of a source go. Nothing here blocks or raises."""
+    """The receiver of the items of a source. Nothing here blocks or raises."""
 
     def has_room(self) -> bool:
         """Return whether an item may come now; if not, `Source.go_on` is called once it may."""

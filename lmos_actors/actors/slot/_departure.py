@@ -72,7 +72,7 @@ class Departure:
 
     @property
     def title(self) -> str:
-        """What it sends, and where."""
+        """The message and its receiver, as text."""
         return f"send {self._key.lstrip('=')} to {getattr(self._link, 'path', 'an agent')}"
 
     def fire(self) -> None:

@@ -87,7 +87,7 @@ class Monitor(InternalTurn):
         super().__init__(turn)
         self._watcher = watcher
         self.watched = watched
-        """What it is about: a slot, or a link to an agent elsewhere."""
+        """The agent that is watched: a slot, or a link to an agent elsewhere."""
         self._sinks: SinkTable | None = None
         self._downs: deque[Down] = deque()
         self._waiting = False

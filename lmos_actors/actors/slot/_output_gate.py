@@ -479,7 +479,7 @@ class Push:
         self._sinks.push(self._key, self._value, self._copy, self._listeners)
 
     def drop(self, why: str) -> None:
-        """See `Output`: listeners are told of a new incarnation, not of what never was."""
+        """See `Output`: listeners hear of a new incarnation, and of nothing that was not kept."""
 
 
 class ToOne:

@@ -462,7 +462,7 @@ class Slot:
 
     @property
     def restarts(self) -> int:
-        """How often it has begun again, but for those times when it had been lost with its machine."""
+        """The number of restarts, without those after it was lost with its machine."""
         lost = 0 if self.extra is None else self.extra.lives_lost
         return max(0, self.incarnation - 1 - lost)
 

@@ -80,7 +80,7 @@ class TaskLink:
         self._down: Down | None = None
         self._tied = True
         self.name = _name_of_task()
-        """What the block is of, for those who look."""
+        """The description of the block, for inspection."""
         slot.join(self)
 
     def part(self, peer: Any) -> None:

@@ -53,7 +53,7 @@ INPUT: Final = b"lmos-input"
 
 JSON_LINES: Final = (LINES, "application/jsonl")
 BREAK: Final = b"!"
-"""How a line begins by which a client breaks its stream off: before the reason, a text as JSON."""
+"""The beginning of the line by which a client breaks its stream off; the reason follows, a text as JSON."""
 
 
 class Exchange(Protocol):

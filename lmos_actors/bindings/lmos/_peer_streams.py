@@ -71,7 +71,7 @@ def held_back(requests: Iterable[PendingRequest]) -> Iterator[tuple[Literal["cre
 
 
 class StreamTarget:
-    """Where the items of a source go: one input stream of one request; see `ItemTarget`."""
+    """The receiver of the items of a source: one input stream of one request; see `ItemTarget`."""
 
     __slots__ = ("_connection", "_name", "_request")
 

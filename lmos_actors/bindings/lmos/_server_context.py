@@ -86,7 +86,7 @@ class ServerContext:
         self.waiting_tells = WaitingTells(budget)
         """The one-way messages that wait, over all connections."""
         self.later: dict[Operation, bool] = {}
-        """What `answers_later` has found, by operation."""
+        """The results of `answers_later`, by operation."""
         self._on_failure = on_failure
         self._on_settled = on_settled
 

@@ -33,7 +33,7 @@ HEAD_SECONDS: Final = 60.0
 
 LINGER_SECONDS: Final = 1.0
 LINGER_BYTES: Final = 1 << 20
-"""What is read and forgotten after a refusal, and for how long."""
+"""The bytes that are read and dropped after a refusal, at most."""
 
 DESCRIPTIONS: Final = (b"application/td+json", b"application/json", b"application/ld+json")
 

@@ -30,7 +30,7 @@ HELD: Final = 64
 """Messages that are kept until one shows the protocol."""
 
 AGENT: Final = "agent"
-"""What a chat agent is called whose address names none."""
+"""The name of a chat agent whose address names none."""
 
 
 class _Protocol(Protocol):

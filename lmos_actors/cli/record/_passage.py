@@ -54,7 +54,7 @@ CREDENTIALS: Final = (b"authorization", b"cookie", b"proxy-authorization")
 
 @attrs.define
 class Outcomes:
-    """How many WebSockets and requests there were, and how they ended."""
+    """The numbers of WebSockets and requests, and of how they ended."""
 
     sockets: int = 0
     requests: int = 0

@@ -36,7 +36,7 @@ TARGETS: Final = 256
 """Targets of a message that are written."""
 
 UNTYPED: Final = "message"
-"""What the type of a message without one is called."""
+"""The name for the type of a message without one."""
 
 QUESTION: Final = "question"
 ANSWER: Final = "answer"

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ._log import RecordingFile
 
 USER: Final = "user"
-"""What the recorded client is called."""
+"""The name of the recorded client."""
 
 SHOWN: Final = 20
 """Things without a description that are named."""

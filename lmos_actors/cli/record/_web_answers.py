@@ -80,7 +80,7 @@ def _path_of(url: str) -> str:
 
 
 def take_status(transcript: Transcript, run: Run, status: Any) -> None:
-    """Write what an ActionStatus says of a run that is not over."""
+    """Write the state of a run that is not over, from an ActionStatus."""
     data, thing, redaction = mapped(status), run.thing, transcript.redaction
     state = lmos.canonical_status(str(data.get("status")))
     if run.is_over:

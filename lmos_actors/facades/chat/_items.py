@@ -111,7 +111,7 @@ ChatItem: TypeAlias = TurnBegan | TextChunk | MediaPiece | ToolCalled | ToolRetu
 
 
 class SoundFormat(Struct, frozen=True):
-    """How sound is coded. `pcm` has samples of 16 bits, little-endian; `sample_rate` is in Hz."""
+    """The coding of sound. `pcm` has samples of 16 bits, little-endian; `sample_rate` is in Hz."""
 
     codec: str = "pcm"
     sample_rate: int = 16_000

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from ._turn import ChatTurn
 
 MOST_RESUMPTIONS: Final = 3
-"""How often a turn is resumed by lives of the agent that have ended soon after that."""
+"""The most resumptions of a turn by incarnations of the agent that end soon afterwards."""
 
 STEADY_SECONDS: Final = 60.0
 """Seconds after which a resumption does not count any more."""

@@ -109,7 +109,7 @@ class _Form:
     renamed: Mapping[str, str]
     """The names of arguments as others know them, by those in Python, where these differ."""
     secrecy: Any
-    """What of its result is secret."""
+    """The secret parts of its result."""
 
 
 @lru_cache(maxsize=1_000)

@@ -133,7 +133,7 @@ class ChatTurn:
         self.session = session
         self.text = text
         self.principal = principal
-        """Who says it, by the access list: a session and metadata are what its caller says they are."""
+        """The caller, by the access list; session and metadata are only the caller's own claims."""
         self.parts = tuple(parts)
         self.metadata = dict(metadata or {})
         self._history, self._memories = history, memories

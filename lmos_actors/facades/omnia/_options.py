@@ -1,4 +1,4 @@
-"""How a node speaks Omnia's chat protocol."""
+"""The options of Omnia's chat protocol at a node."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import attrs
 
 @attrs.frozen(kw_only=True)
 class OmniaOptions:
-    """How a node speaks Omnia's chat protocol.
+    """The options of Omnia's chat protocol at a node.
 
     `only`: LMOS is not served, so `/ws` without an agent is a mistake. `strict_sessions`: the id of an
     unknown session is refused with SESSION_EXPIRED; else a new session begins, and its id is announced.

@@ -91,7 +91,7 @@ class OutgoingCall:
         self.session = session
         """The id of the conversation; None until the agent has named one."""
         self.format = format
-        """What is sent; the agent's own from the item on that says so."""
+        """The format of the sound that is sent; the agent's own from the item that names it."""
         self._seconds = resume_seconds
         self._dial = dial
         self._line: Line | None = None

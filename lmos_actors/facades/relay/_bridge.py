@@ -150,7 +150,7 @@ class Bridge:
 
     @property
     def answering(self) -> int:
-        """How many questions are being answered."""
+        """The number of questions that are being answered."""
         return self._answering
 
     def settled(self) -> None:

@@ -44,7 +44,7 @@ _ABOUT: Final[tuple[tuple[type[LmosActorsError], str, tuple[str, ...]], ...]] = 
     (AgentDied, FAILED, ("started",)),
     (ActionCancelled, "cancelled", ("reason",)),
 )
-"""The errors that are told by a code, and their members that go out."""
+"""The errors that a code names, and those of their members that are sent."""
 
 _HIDDEN: Final[dict[type[LmosActorsError], str]] = {
     AgentUnavailable: "it is not available now",

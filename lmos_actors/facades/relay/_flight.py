@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ._sent import Sent
 
 LEFT: Final = 256
-"""What has been sent, is unanswered, and nobody waits for."""
+"""The messages that were sent, are unanswered, and nobody waits for."""
 
 PAUSE_SECONDS: Final = 2.0
 """Seconds for which nothing is sent once the relay refuses more: it repeats that once a second at most."""

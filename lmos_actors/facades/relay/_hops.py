@@ -1,4 +1,4 @@
-"""How many agents a question has come through: what ends loops between agents of two relays.
+"""The number of agents that a question has passed through; a limit on it ends loops between two relays.
 
 An agent that is asked on one relay may ask another on a second one, and that the first again. Each question
 counts the hops before it, and one that has come through too many is answered with an error.

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 EVENTS: Final = 1_024
 EVENT_BYTES: Final = 4 << 20
-"""What waits for a reader."""
+"""The messages that wait for a reader."""
 
 
 class Inbox:

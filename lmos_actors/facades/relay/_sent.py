@@ -118,7 +118,7 @@ class Sent:
     question: Question | None = None
     receipt: str = ""
     echo: Any = None
-    """What comes back: the type and the payload."""
+    """The reply: its type and its payload."""
     acknowledgement: str = ""
     """The type of the answer to a command."""
     is_command: bool = False

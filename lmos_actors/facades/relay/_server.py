@@ -70,7 +70,7 @@ class RelayServer:
         return HTTP_PATHS
 
     async def identify(self, id: str) -> NewIdentity | Refused:
-        """Register an agent, whoever may register: its identity, or why not. Raise StoreFailed.
+        """Register an agent, and return its identity, or the reason for a refusal. Raise StoreFailed.
 
         For a program that has the hub; raises RuntimeError while it is not there.
         """

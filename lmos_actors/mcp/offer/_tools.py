@@ -1,4 +1,4 @@
-"""What the agents of one class offer to MCP clients: its actions, and writing of its properties, as tools.
+"""The tools that the agents of one class are for MCP clients: its actions, and writing of its properties.
 
 A tool takes an object, and its structured result is one, which the protocol demands up to 2025-11-25. So an
 input or an output that is no object is the one member of one: `input` or its own name, `result`, or `items`
@@ -32,7 +32,7 @@ VALUE: Final = "value"
 
 _OPEN: Final[dict[str, Any]] = {"type": "object"}
 _NOTE: Final = "Sent as it is, also beyond 2^53."
-"""What schemas say of integers, for readers with doubles; models would take it for a hint."""
+"""The bounds of integers in schemas, which are for readers with doubles; models would take them for hints."""
 
 _TEXT: Final[dict[str, Any]] = {"type": "string"}
 _CHAT_INPUT: Final[dict[str, Any]] = {

@@ -53,7 +53,7 @@ class Subscriber:
         self.admission = admission
         self.wants_tools, self.wants_resources = tools, resources
         self.uris: dict[str, Admission | None] = {}
-        """What it has subscribed to, each with what the client could do that asked for it."""
+        """Subscribed resources, each with the capabilities of the client that asked for it."""
         self._changed: dict[str, None] = {}
         self._agents_changed = False
         self._is_over = False

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from ._messages import AudioFormat, ClientMessage, ServerMessage
 
 Stage: TypeAlias = Literal["none", "unsent", "sent", "begun"]
-"""How far a turn is: there is none; its message waits here; it has been sent; frames of it have come."""
+"""The progress of a turn: there is none; its message waits here; it has been sent; frames of it have come."""
 
 End: TypeAlias = Literal["done", "failed", "refused"]
 """The end of a turn: an answer, an error; or it was refused before it began, so it may be asked for again."""
@@ -89,7 +89,7 @@ class ClientConnection:
         self.session_id = session_id
         """The session of the next message; None for a new one."""
         self.stage: Stage = "none"
-        """How far the turn in progress is."""
+        """The progress of the turn."""
         self.unread = 0
         """Frames that could not be read, or whose type is not known."""
         self._tools = frozenset(tools)

@@ -230,7 +230,7 @@ class ErrorFrame(ServerFrame, tag="error", frozen=True):
 
 
 class UploadTicket(_Value, frozen=True):
-    """Where to PUT a file, until when, and how it is named from then on."""
+    """The URL to PUT a file at, the time until which it is valid, and the name of the file from then on."""
 
     upload_id: str
     upload_url: str
@@ -279,7 +279,7 @@ class Interrupt(ServerFrame, tag="interrupt", frozen=True):
 
 
 class AudioFormat(_Value, frozen=True):
-    """How sound is coded. `sample_rate` in Hz."""
+    """The coding of sound. `sample_rate` in Hz."""
 
     codec: str = ""
     sample_rate: int | None = None
@@ -287,7 +287,7 @@ class AudioFormat(_Value, frozen=True):
 
 
 class SessionConfig(ServerFrame, tag="session_config", frozen=True):
-    """How sound is coded in a call."""
+    """The coding of sound in a call."""
 
     session_config: AudioFormat
 

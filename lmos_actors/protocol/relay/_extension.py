@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ._frames import Members
 
 Records: TypeAlias = Sequence[tuple[str, bytes]]
-"""What an extension has kept: keys and values, in the order of the keys."""
+"""The records that an extension has kept: keys and values, in the order of the keys."""
 
 
 Outcome: TypeAlias = Literal["passed", "command", "refused"]

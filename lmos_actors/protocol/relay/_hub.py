@@ -164,7 +164,7 @@ class Hub:
     ) -> None:
         self.options = options
         self.extensions = tuple(extensions)
-        """What the hub does beyond passing messages on."""
+        """The extensions: all that the hub does beyond passing messages on."""
         self.now = now
         """Returns Unix time in milliseconds."""
         self.on_change: Callable[[], object] = lambda: None

@@ -44,7 +44,7 @@ NOTHING: Final = Raw(b"null")
 """The answer of a rule that says nothing."""
 
 LOST: Final = (ActionFailed, OutcomeUnknown, ConnectFailed)
-"""What becomes of an answer that does not arrive: the asker has the same news from the hub."""
+"""The errors of an answer that does not arrive: the asker gets the same from the hub."""
 
 PASSED_OVER: Final = (ANSWER, "cancel")
 """The types of messages that need no rule: they belong to what has been said before."""

@@ -1,4 +1,4 @@
-"""How a run failed: a name for it, by which two failures are the same, and a sentence for people."""
+"""The failure of a run: a name, by which two failures are the same, and a sentence for people."""
 
 from __future__ import annotations
 

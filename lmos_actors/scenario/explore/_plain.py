@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ._space import ScheduledFault
 
 Data: TypeAlias = "dict[str, Any]"
-"""What a file has, as plain data."""
+"""The content of a file as plain data."""
 
 DRAWN_ID: Final = "drawn_"
 """The begin of the ids of drawn faults."""

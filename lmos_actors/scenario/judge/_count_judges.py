@@ -77,7 +77,7 @@ class CountJudge(Judge):
         self._at_end: dict[Slot, int] = {}
         """The numbers of agents that were killed with their node of the network, and are not back."""
         self._unseen = 0
-        """How much the counters of such agents went on while they unwound and began again."""
+        """The growth of the counters of such agents while they unwound and began again."""
 
     def node_ends(self, slots: Collection[Slot] | None = None) -> None:
         if self._counter in _GAUGES:

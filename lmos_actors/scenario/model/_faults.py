@@ -77,7 +77,7 @@ class ClockSkew(Faulty, frozen=True, kw_only=True, tag="clock_skew"):
 
 
 ProviderStatus: TypeAlias = Literal[429, 500, "cut", "slow", "malformed"]
-"""How a provider fails; see `Provider`."""
+"""The ways in which a provider fails; see `Provider`."""
 
 
 class Provider(Faulty, frozen=True, kw_only=True, tag="provider"):
@@ -179,7 +179,7 @@ class LossyLinks(OnLinks, frozen=True, kw_only=True, tag="loss"):
 
 
 How: TypeAlias = Literal["reset", "half_open", "hang"]
-"""How connections end; see `Disconnect`."""
+"""The ways in which connections end; see `Disconnect`."""
 
 
 INSTANT: tuple[How, ...] = ("reset", "half_open")

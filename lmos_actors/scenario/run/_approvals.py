@@ -36,9 +36,10 @@ MOST: Final = 10_000
 
 @attrs.define
 class RunApprovals:
-    """What the agents of one run ask people. `find` returns the agent `approvals`, None if there is none.
+    """The approvals that the agents of one run ask people for.
 
-    `far` returns those of the processes in which the agent at a path is, None where agents are in none.
+    `find` returns the agent `approvals`, None if there is none. `far` returns those of the processes in which
+    the agent at a path is, None where agents are in none.
     """
 
     find: Callable[[], Slot | None]

@@ -18,7 +18,7 @@ MOST_NAMED: Final = 10
 
 
 class StruckFault(Protocol):
-    """What the log says of a fault of links."""
+    """The entry of a fault of links in the log."""
 
     kind: str
     key: str

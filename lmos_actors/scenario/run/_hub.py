@@ -148,7 +148,7 @@ class RunHub:
         lines: Callable[[str], LineNetwork | None],
     ) -> None:
         self.heard: list[dict[str, Any]] = []
-        """What `user` has heard."""
+        """The messages that `user` has heard."""
         self.names = names_on_hub(cell)
         self._has_user = _has_user(cell)
         self._open: dict[_Saying, None] = {}

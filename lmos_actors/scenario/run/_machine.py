@@ -55,7 +55,7 @@ class Machine:
         self.disk: SimulatedDisk | None = None
         """The disk, where agents of the file are durable."""
         self.deaths = 0
-        """How often the node was killed."""
+        """The number of times that the node was killed."""
         self.is_down = False
         """Whether steps cannot use the node: it was killed, or its agents are being started again."""
         self.has_node = False

@@ -1,4 +1,4 @@
-"""What a file says of its links, as rules and faults of lines between nodes; no messages, no time.
+"""The links of a file, as rules and faults of lines between nodes; no messages, no time.
 
 The same in every world that has a network: simulated, or real between processes.
 """

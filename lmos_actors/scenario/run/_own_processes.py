@@ -49,7 +49,7 @@ MOST_LINES: Final = 1_000
 
 @attrs.define(eq=False)
 class _Served:
-    """What a process has said."""
+    """The output of a process."""
 
     process: LocalProcess
     input: trio.abc.AsyncResource
@@ -59,7 +59,7 @@ class _Served:
     ready: trio.Event = attrs.Factory(trio.Event)
     ended: trio.Event = attrs.Factory(trio.Event)
     how: str = ""
-    """How it ended."""
+    """The way it ended."""
     last_words: str = ""
     has_begun: bool = False
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ..model import Provider
 
 LATE: Final = Duration(5.0)
-"""How late a piece of an answer is, by default."""
+"""The default delay of a piece of an answer."""
 
 GENERATE: Final = "generate"
 

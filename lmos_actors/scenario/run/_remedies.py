@@ -1,4 +1,4 @@
-"""What helps where an agent elsewhere refuses, in the words of the file."""
+"""The remedies where an agent elsewhere refuses, in the words of the file."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ class Run:
             lambda self: RunApprovals(self._find_approvals, self._far_approvals), takes_self=True
         ),
     )
-    """What agents ask people."""
+    """The approvals that agents ask people for."""
     _agents: RunAgents | None = None
     _places: dict[tuple[DataPath, bool], str] = attrs.Factory(dict[Any, str])
 
@@ -95,7 +95,7 @@ class Run:
 
     @property
     def deaths(self) -> int:
-        """How often its node was killed."""
+        """The number of times that its node was killed."""
         return 0 if self.machine is None else self.machine.deaths
 
     def _find_approvals(self) -> Slot | None:

@@ -1,4 +1,4 @@
-"""What scenario and deployment files have in common: agents, their classes, their tree; deployment files.
+"""The parts that scenario and deployment files share: agents, their classes, their tree; deployment files.
 
 A process of a group reads its file with this, and with nothing of stories.
 """

@@ -45,7 +45,7 @@ class DeploymentFile:
 
     @property
     def parts(self) -> Mapping[str, tuple[Document, DataPath]]:
-        """Where the parts are that a scenario file has from it; its nodes are the groups."""
+        """The places of the parts that a scenario file takes from it; its nodes are the groups."""
         return {key: (self.document, (at,)) for key, at in PARTS.items()}
 
 

@@ -50,11 +50,11 @@ class NodeValidator:
         self._parts = parts
         self._nodes = [node for node in mapped(names.cell.data.get(parts.key)) if node != USER]
         self._members: dict[str, tuple[str, DataPath]] = {}
-        """What stands in nodes, as the tree has it: the node, and the place in the file."""
+        """The members of nodes, as the tree has them: the node, and the place in the file."""
         self._above: dict[str, str] = {}
         """The supervisor of agents and supervisors, other than the root, by the names of the file's tree."""
         self._places: dict[str, DataPath] = {}
-        """Where supervisors are in the file."""
+        """The places of supervisors in the file."""
         self._by_name: dict[str, str] = {}
         """The paths of supervisors of a tree of the project, by all their names."""
         tree = names.made.get(("tree",))

@@ -58,7 +58,7 @@ class Connecting:
         self.failure: ConnectFailed | None = None
         """Why the last attempt has failed; None before that."""
         self.failures = 0
-        """How many attempts have failed."""
+        """The number of attempts that have failed."""
         self.retry_at: float | None = None
         """The instant of the next attempt, None while one is under way, or there is to be none."""
         self._retry: Any = None  # the timer of that

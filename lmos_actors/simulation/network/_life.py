@@ -47,7 +47,7 @@ class Life:
         now = trio.current_time()
         self.carrier = Carrier(network, source, target)
         self.serving: Serving | None = None
-        """What takes requests at the other end, once one has come."""
+        """The receiver of requests at the other end, once one has come."""
         self._beats = Heartbeats((now, now if served_since is None else served_since))
         self._lost = lost
         self._ended = [False, False]

@@ -50,7 +50,7 @@ class ItemSender(Protocol):
 
 
 class Items:
-    """Where the items of a source go: one input stream of one request; see `ItemTarget`."""
+    """The receiver of the items of a source: one input stream of one request; see `ItemTarget`."""
 
     __slots__ = ("_name", "_peer", "_request")
 

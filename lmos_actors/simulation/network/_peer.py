@@ -64,7 +64,7 @@ class NetworkParts:
         """`trio.current_time`, for what happens with each message: it takes a third of the time."""
         self.counts: Counter[str] = Counter()
         self.ends: Counter[str] = Counter()
-        """How often each node has ended; a node that was never ended is not in it."""
+        """The number of times that each node has ended; without nodes that never did."""
         self.away: dict[str, None] = {}
         """The nodes that have ended, and have not begun again."""
         self.on_sent: OnSent | None = None

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 _HERE: Final[DataPath] = ("explore",)
 _SECOND: Final = Duration(1.0)
 _LEAST: Final = {"factor": 1.0, "share": 0.0}
-"""What a number has to be above, by its key."""
+"""The bounds that numbers have to be above, by their keys."""
 _LEAST_RATE: Final = 0.001
 _MOST_RATE: Final = 1000.0
 

@@ -183,7 +183,7 @@ class _Sides:
         self._side_of: dict[str, int] = {}
         """The side of each node that is named, and of each population that is as a whole."""
         self._picked: dict[str, int] = {}
-        """How many of a population are picked."""
+        """The number of members of a population that are picked."""
 
     def check(self, sides: Sequence[Any]) -> None:
         """Check them."""

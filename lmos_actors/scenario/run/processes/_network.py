@@ -1,4 +1,4 @@
-"""The network of processes: what the file says of links is done to real connections.
+"""The network of processes: the links of the file, applied to real connections.
 
 Each group has a gateway, through which its processes reach all others (`lmos_actors.deployment`), and so has
 `user`, where the file names it. All of them share the lines of one `Links`: those of a simulated network,
