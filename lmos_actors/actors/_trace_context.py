@@ -175,8 +175,11 @@ def current_mark(rt: Runtime) -> Mark | None:
 
 
 def next_mark(rt: Runtime, number: int) -> Mark:
-    """Return the mark of a message that the code that runs now sends, and that has this number."""
-    return _mark_within(rt, current_mark(rt), number)
+    """Return the mark of a message that the code that runs now sends, and that has this number.
+
+    Where spans are recorded the message is in the span of that code, as without an instrument.
+    """
+    return _mark_within(rt, handed_mark(rt), number)
 
 
 def _mark_within(rt: Runtime, outer: Mark | None, number: int) -> Mark:

@@ -129,8 +129,8 @@ async def watching(
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(carry)
-        await watcher.until(lambda: watcher.hello)
         try:
+            await watcher.until(lambda: watcher.hello)
             yield watcher
         finally:  # closed in order even then: a test that fails says why, and not that the world stands still
             connection.close()

@@ -17,7 +17,7 @@ from trio.lowlevel import checkpoint_if_cancelled, enable_ki_protection
 
 from lmos_actors.errors import AgentError, InvalidInput
 
-from .._trace_context import current_mark, next_mark
+from .._trace_context import current_mark, handed_mark, next_mark
 from ..messages._gates import BUSY, QUIET
 from ..messages._mailbox import QUEUED, Ask, Tell
 from ..messages._operation import ASKING, CHECKED, named
@@ -103,7 +103,7 @@ class TracedSlot(Slot):
     def own(self, op: Operation, args: tuple[Any, ...]) -> SelfMessage:
         """As `Slot.own`, in the trace of what runs now."""
         made = super().own(op, args)
-        made.trace = current_mark(self.rt)
+        made.trace = handed_mark(self.rt)
         return made
 
     def post(self, envelope: Envelope) -> None:
