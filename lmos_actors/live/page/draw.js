@@ -87,6 +87,8 @@ function drawList(name, items, open, depth) {
 
 // A list within a list is a way from one to the next, as a circle of the waiting graph.
 function drawChain(name, items, open) {
+  if (items.length && items.every((item) => isState(item) && item.waiter && item.text)) // who waits for the next, and why
+    return [drawChain(name, [...items, items[0]].map((item) => item.waiter), open), items.map((item) => h('p', { class: 'quiet' }, isolated(item.text)))];
   return items.flatMap((item, n) => [n ? h('span', { class: 'quiet' }, ' → ') : null, typeof item === 'string' ? agentLink(item, open) : drawValue(name, item, open, DEEPEST)]);
 }
 

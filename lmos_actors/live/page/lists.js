@@ -7,7 +7,7 @@ const ABOUT = {
   'dead letters': 'Messages that reached no agent: why, and where.',
   crashes: 'The last crashes, as the log has them.',
 };
-const EMPTY = { agents: 'There is none at this time.', waiting: 'No agent waits for another.', 'dead letters': 'Every message has reached its agent.', crashes: 'Nothing has crashed.' };
+const EMPTY = { audit: 'No operation has been asked for.', agents: 'There is none at this time.', waiting: 'No agent waits for another.', 'dead letters': 'Every message has reached its agent.', crashes: 'Nothing has crashed.' };
 const FIRST = ['facts', 'circles', 'edges', 'letters', 'reports', 'rows'];
 
 class ListView {

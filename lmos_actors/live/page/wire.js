@@ -36,7 +36,7 @@ const isState = (value) => typeof value === 'object' && value !== null && !Array
 // `login(session, words)` where somebody has to log in, `tick()` after changes.
 class Wire {
   constructor(on) {
-    Object.assign(this, { on, looks: new Map(), doing: new Map(), socket: null, hello: null, wait: FIRST_WAIT, due: 0, timer: null, unread: 0, time: 0, at: 0, turn: 0, common: {} });
+    Object.assign(this, { on, looks: new Map(), doing: new Map(), socket: null, hello: null, wait: FIRST_WAIT, due: 0, timer: null, unread: 0, time: 0, at: 0, turn: 0, opened: 0, common: {} });
     document.addEventListener('visibilitychange', () => this.seen());
     addEventListener('online', () => { if (this.timer) this.connect(); });
   }
@@ -51,13 +51,21 @@ class Wire {
   look(id, view, args, draw, refused) {
     const known = this.looks.get(id);
     const same = known && known.view === view;
-    this.looks.set(id, { view, args, draw, refused, state: same ? known.state : Object.create(null) });
-    if (known && !same) this.send({ type: 'leave', id });
-    this.send({ type: 'look', id, view, arguments: { ...args, ...this.common } });
+    // the node knows a view that is opened anew by another id: what is under way of the one before is not of this one
+    const key = same ? known.key : `${id}-${this.opened += 1}`;
+    this.looks.set(id, { key, view, args, draw, refused, state: same ? known.state : Object.create(null) });
+    if (known && !same) this.send({ type: 'leave', id: known.key });
+    this.send({ type: 'look', id: key, view, arguments: { ...args, ...this.common } });
   }
 
   leave(id) {
-    if (this.looks.delete(id)) this.send({ type: 'leave', id });
+    const known = this.looks.get(id);
+    if (this.looks.delete(id)) this.send({ type: 'leave', id: known.key });
+  }
+
+  lookOf(key) {
+    for (const look of this.looks.values()) if (look.key === key) return look;
+    return null;
   }
 
   // Has the node carry out an operation: a promise of its outcome in words.
@@ -144,11 +152,11 @@ class Wire {
       case 'changes':
         this.time = message.time;
         this.at = performance.now();
-        for (const id of Object.keys(message.patches)) {
-          const look = this.looks.get(id);
+        for (const [key, patch] of Object.entries(message.patches)) {
+          const look = this.lookOf(key);
           if (!look) continue;
-          look.state = patched(look.state, message.patches[id]);
-          look.draw(look.state, message.patches[id]);
+          look.state = patched(look.state, patch);
+          look.draw(look.state, patch);
         }
         this.on.tick();
         this.unread = message.number;
@@ -157,7 +165,7 @@ class Wire {
       case 'done': this.answered(message.id, ({ done }) => done(message.outcome)); break;
       case 'error': {
         this.answered(message.id, ({ failed }) => failed(new Error(message.message)));
-        const look = this.looks.get(message.id);
+        const look = this.lookOf(message.id);
         if (look && look.refused) look.refused(message);
         break;
       }
