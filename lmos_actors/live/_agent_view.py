@@ -147,7 +147,7 @@ def _supervisor(supervisor: Supervisor) -> State:
     pool = loop.made_from
     return {
         "kind": "supervisor",
-        **({"pool": pool.by} if isinstance(pool, Pool) else {}),
+        **({"pool": pool.by, **_members(pool)} if isinstance(pool, Pool) else {}),
         "name": supervisor.label,
         "status": "running" if supervisor.is_root else supervisor.status,
         "life": supervisor.incarnation,
@@ -158,6 +158,12 @@ def _supervisor(supervisor: Supervisor) -> State:
         "restarts": loop.restarts,
         "failed_starts": loop.failed_starts,
     }
+
+
+def _members(pool: Pool[Any]) -> State:
+    """Return what the members of a pool are, as far as that can be seen without making one."""
+    cls: Any = agent_class(pool.member(1))
+    return {} if cls is None else {"class": cls.__name__, "contract": contract_of(cls)}
 
 
 def _messages(slot: Slot) -> Iterator[tuple[str, Any]]:

@@ -1,7 +1,8 @@
 """The view `chats`: the chat agents of the node, of those that the viewer may talk to.
 
 They are found as a search is, step by step, as there may be very many agents; and anew when the view is
-opened again. A chat agent is known by its actions, not by its class: that stands above this file.
+opened again. A chat agent is known by its actions, not by its class: that stands above this file. Private
+ones are for their node alone.
 """
 
 from __future__ import annotations
@@ -57,7 +58,8 @@ class ChatsView:
             return
         talks = self._classes.get(cls)
         if talks is None:
-            talks = self._classes[cls] = cls.__contract__.actions.keys() >= ACTIONS
+            is_reached = not cls.__contract__.options.private
+            talks = self._classes[cls] = is_reached and cls.__contract__.actions.keys() >= ACTIONS
         if talks and self._invokes(slot.path):
             self._found.append((slot, cls))
 

@@ -490,6 +490,9 @@ async def test_a_private_agent_is_seen_and_not_used(virtual_clock: MockClock) ->
     ):
         watcher.look("agent", path="recipe")
         assert (await watcher.until(lambda: watcher.views.get("it")))["private"]
+        watcher.look("agent", "members", path="pool")
+        members = await watcher.until(lambda: watcher.views.get("members"))
+        assert (members["class"], list(members["contract"]["actions"])) == ("Recipe", ["cook"])
         for path in ("recipe", "pool", "pool/pool-1"):
             watcher.look("rights", path, path=path)
             rights = await watcher.until(lambda path=path: watcher.views.get(path))

@@ -31,12 +31,17 @@ class Parrot(ChatAgent):
         return turn.text
 
 
+class Inner(Parrot, private=True):
+    """Talks to agents of its node alone."""
+
+
 TREE = SupervisorSpec(
     "root",
     [
         ChildSpec("echo", Echo),
         SupervisorSpec("desk", [ChildSpec("parrot", Parrot)]),
         ChildSpec("private", Parrot),
+        ChildSpec("inner", Inner),
         Pool(Echo, 2, name="many"),
     ],
 )

@@ -160,8 +160,8 @@ class Panel {
 
 // The numbers of a supervisor in one section.
 function asOne(state) {
-  const { pool, ...rest } = state;
-  return { supervision: Object.fromEntries(Object.entries(rest).filter(([name]) => !IN_HEAD.includes(name))), ...(pool ? { pool } : {}) };
+  const { pool, contract, ...rest } = state;
+  return { supervision: Object.fromEntries(Object.entries(rest).filter(([name]) => !IN_HEAD.includes(name))), ...(pool ? { pool } : {}), ...(contract ? { contract } : {}) };
 }
 
 // What a row of the tree shows, for places of which the node shows no more.
