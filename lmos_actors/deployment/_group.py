@@ -50,6 +50,9 @@ _EXCERPT: Final = re.compile(r"\s+[0-9]*\s*\|")
 LAST_WORDS: Final = 0.05
 """Seconds in which the last words of a process that has ended may still come."""
 
+MOST_URL: Final = 300
+"""Most characters of the address of a page."""
+
 MOST_WORDS: Final = 500
 """Most characters that are kept of them."""
 
@@ -71,6 +74,8 @@ class Replica(Agent, private=True):
     process: Process | None = attrs.field(default=None, init=False)
     knows: tuple[str, ...] = attrs.field(default=(), init=False)
     """What its process was told of where the directories of other groups are."""
+    version: str = attrs.field(default="", init=False)
+    """The version of the plan by which its process was started."""
     asked: bool = attrs.field(default=False, init=False)
     """Whether it was asked to end: its supervisor is about to stop the agent."""
     why: str = attrs.field(default="", init=False)
@@ -115,6 +120,7 @@ class Replica(Agent, private=True):
         group = self.of
         await group.wait_needs()
         words, self.knows = group.arguments_of(self.number), group.whereabouts()
+        self.version = group.plan.version
         order = Order(
             name=self.name,
             arguments=words,
@@ -233,6 +239,8 @@ class Replica(Agent, private=True):
                     self.of.listens(self, url.removesuffix("/ws"))
             case "listening" if isinstance(event.get("url"), str):
                 self.of.listens(self, event["url"].removesuffix("/ws"))
+            case "page" if isinstance(event.get("url"), str):
+                self.of.shows(self, event["url"])
             case "store" if isinstance(event.get("id"), str):
                 self.of.uses_store(self.number, event["id"])
             case "ready" if not self.asked:
@@ -280,6 +288,8 @@ class Member:
     since: str = ""
     pid: int | None = None
     urls: tuple[str, ...] = ()
+    page: str = ""
+    version: str = ""
     generation: int = 0
     restarts: int = 0
     why: str = ""
@@ -297,6 +307,8 @@ class Member:
             restarts=self.restarts,
             since=self.since,
             why=self.why,
+            page=self.page,
+            version=self.version,
         )
 
 
@@ -343,11 +355,11 @@ class Group:
         member = self.members.setdefault(replica.number, Member())
         if state == "waiting":
             member.generation += 1
-            member.replica, member.pid, member.urls = replica, None, ()
+            member.replica, member.pid, member.urls, member.page = replica, None, (), ""
         elif member.replica is not replica:
             return  # it has ended, and what it has said before is read now
         if state == "starting":
-            member.pid = pid
+            member.pid, member.version = pid, replica.version
         self._set(replica.number, member, state)
 
     def has_ended(self, replica: Replica, why: str) -> None:
@@ -355,7 +367,7 @@ class Group:
         member = self.members.get(replica.number)
         if member is None or member.replica is not replica:
             return
-        member.pid, member.urls, member.replica, member.why = None, (), None, why
+        member.pid, member.urls, member.page, member.replica, member.why = None, (), "", None, why
         if why:
             member.restarts += 1
         self._set(replica.number, member, "restarting" if why else "stopped")
@@ -369,6 +381,13 @@ class Group:
             self.address = url.replace("ws", "http", 1)
         if url not in member.urls:
             member.urls = (*member.urls, url)
+
+    def shows(self, replica: Replica, url: str) -> None:
+        """Note the address of the page of a process. It has printed that, so it may be anything."""
+        member = self.members.get(replica.number)
+        is_page = url.startswith(("http://", "https://")) and len(url) <= MOST_URL
+        if member is not None and member.replica is replica and is_page:
+            member.page = url
 
     def uses_store(self, number: int, id: str) -> None:
         """Note the store in a server that a process has opened."""
@@ -510,4 +529,5 @@ class Group:
             wanted=self.plan.replicas,
             replicas=tuple(member.status(number) for number, member in sorted(self.members.items())),
             rollout=self.rollout,
+            version=self.plan.version,
         )

@@ -85,6 +85,8 @@ class Launcher:
         self.ending = trio.Event()
         """Set once somebody has asked it to end, by `end`."""
         self.doing = ""
+        self.page = ""
+        """The address of its page for browsers, if it has one."""
         self._place = place
         self._notice = notice
         self._read = read
@@ -149,6 +151,7 @@ class Launcher:
             groups=tuple(group.status() for group in self.groups.values()),
             lines_lost=self.logs.lost,
             why_lost=self.logs.why_lost,
+            page=self.page,
         )
 
     async def wait_ready(self) -> None:
@@ -230,6 +233,22 @@ class Launcher:
         await self._wait_ready(group, self._numbers(group))
         group.is_whole = True
         yield f"{group.plan.name}: ready"
+
+    async def restart_one(self, group: Group, number: int) -> AsyncGenerator[str]:
+        """Stop one process of a group and start it anew. Yields what has been done."""
+        name = f"{group.plan.name}/{number}"
+        with trio.CancelScope(shield=True):
+            await self.stop_all(group, [number])
+            self._check_goes_on()
+            await self._supervisor(group).restart_child(str(number))
+        yield f"{name}: stopped, and started again"
+        await self._wait_ready(group, [number])
+        yield f"{name}: ready"
+
+    async def drain(self, group: Group, number: int | None = None) -> AsyncGenerator[str]:
+        """Stop one process of a group, or all; `restart` or `up` starts them again. Yields what was done."""
+        await self.stop_all(group, None if number is None else [number])
+        yield f"{group.plan.name}{'' if number is None else f'/{number}'}: stopped"
 
     async def start(self, group: Group) -> AsyncGenerator[str]:
         """Start those processes of a group that were stopped. Yields what has been done."""
@@ -451,7 +470,7 @@ class Launcher:
             with trio.CancelScope(shield=True):
                 await self._remove_group(name)
             yield f"{name}: stopped"
-        self.plan = attrs.evolve(plan, strategy=self.plan.strategy)  # that of the supervisor that runs
+        self.plan = attrs.evolve(plan, strategy=self.plan.strategy, page=self.plan.page)  # as they run
 
     def _set_limits(self, plan: LaunchPlan) -> None:
         """Set the limits of the supervisors to those of a plan. Raises NotFound for one that begins anew."""

@@ -8,17 +8,18 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from lmos_actors.actors import Agent, action
-from lmos_actors.node import open_node
+from lmos_actors.node import Node, NodeOptions, open_stages
 from lmos_actors.supervision import ChildSpec, SupervisorSpec
 
 from ._launcher import Launcher  # noqa: TC001 - a field of the agent
+from ._launcher_operations import operations_of
 from ._log_files import LogLine
 from ._status import LauncherStatus  # noqa: TC001 - the contract of the agent has it
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, Callable
 
-    from lmos_actors.node import Node
+    from lmos_actors.live import AuditEntry
     from lmos_actors.transport import Network
 
 ADDRESS: Final = "ws://127.0.0.1:1"
@@ -71,9 +72,9 @@ class LauncherAgent(Agent):
     async def drain(self, group: str) -> AsyncIterator[str]:
         """Stop the processes of a group in order; `restart` or `up` starts them again."""
         found = self.launcher.group(group)
-        async with self.launcher.at_work(f"drain {group}"):
-            await self.launcher.stop_all(found)
-            yield f"{group}: stopped"  # noqa: ASYNC119
+        async with aclosing(self.launcher.drain(found)) as texts, self.launcher.at_work(f"drain {group}"):
+            async for text in texts:
+                yield text  # noqa: ASYNC119
 
     @action
     async def changes(self, settings: dict[str, str]) -> list[str]:
@@ -129,13 +130,24 @@ def launcher_tree(launcher: Launcher) -> SupervisorSpec:
 
 
 @asynccontextmanager
-async def open_launcher(launcher: Launcher, network: Network) -> AsyncGenerator[Node]:
+async def open_launcher(
+    launcher: Launcher,
+    network: Network,
+    page: NodeOptions | None = None,
+    noted: Callable[[AuditEntry], None] = lambda entry: None,
+) -> AsyncGenerator[Node]:
     """Start the groups of a launcher, and stop them in order at the end of the block.
 
-    Over `network` it is controlled. Raises RestartIntensityExceeded when groups fail too often, ConfigError
-    where it cannot be controlled.
+    Over `network` it is controlled. With `page` people look at it in browsers, at that address, until all has
+    stopped; what they have done is called `noted` with. Raises RestartIntensityExceeded when groups fail too
+    often, ConfigError where it cannot be controlled, or has no page.
     """
-    async with open_node(launcher_tree(launcher), listen=ADDRESS, network=network) as node:
+    options = NodeOptions(listen=ADDRESS, network=network, page=False)
+    async with open_stages(launcher_tree(launcher), options) as stages:
+        node = Node(stages)
         launcher.opened(node)
+        if page is not None:
+            own = operations_of(launcher)
+            launcher.page = await stages.connections.open_page(page, stages.root, own, noted)
         yield node
         await launcher.stop()

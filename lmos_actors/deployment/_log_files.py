@@ -7,13 +7,14 @@ that a flood of one process slows that process, and neither the launcher nor the
 from __future__ import annotations
 
 import os
-from collections import defaultdict, deque
+from collections import defaultdict
 from contextlib import contextmanager, suppress
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import attrs
 import trio
+
+from ._recent_lines import RecentLines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator
@@ -27,12 +28,6 @@ MOST_FILE: Final = 4 << 20
 
 KEPT: Final = 3
 """Files that are kept of one process, the one that is written to among them."""
-
-NEWEST: Final = 20
-"""Lines of each process that are in memory, too."""
-
-SHORT: Final = 500
-"""Characters of such a line."""
 
 WAITING: Final = 1 << 20
 """Characters of lines that wait for one who follows; then lines are left out, and counted."""
@@ -60,8 +55,7 @@ class LogFiles:
         """How many lines could not be written, of all processes."""
         self.why_lost = ""
         """Why the last of them could not be written."""
-        self.newest: defaultdict[str, deque[str]] = defaultdict(partial(deque[str], maxlen=NEWEST))
-        """The last lines of each process, cut to `SHORT` characters."""
+        self.recent = RecentLines()
         self._warn = warn
         self._lost_of: dict[str, int] = {}  # since it could be written last
         self._sizes: dict[str, int] = {}
@@ -75,7 +69,7 @@ class LogFiles:
 
     async def write(self, process: str, lines: list[str]) -> None:
         """Keep some lines, and hand them to those who follow. A full disk loses them, and nothing else."""
-        self.newest[process].extend(line[:SHORT] for line in lines[-NEWEST:])
+        self.recent.add(process, lines)
         data = "".join(f"{line}\n" for line in lines).encode("utf-8", "backslashreplace")
         async with self._locks[process]:  # its standard output and its errors come from two tasks
             before = self._lost_of.get(process, 0)

@@ -58,6 +58,11 @@ class GroupPlan:
     """A digest of all that a process of it is made of: if it changes, its processes are replaced."""
 
     @property
+    def version(self) -> str:
+        """The beginning of that, for people."""
+        return self.content[:8]
+
+    @property
     def shutdown(self) -> float:
         """Seconds from the request to end until a process is killed."""
         return self.drain + HARD_END
@@ -73,6 +78,8 @@ class LaunchPlan:
     strategy: Literal["one_for_one", "one_for_all", "rest_for_one"] = "one_for_one"
     max_restarts: int = 3
     max_seconds: float = 600.0
+    page: str = ""
+    """All that is said of its page, as a text that differs where something does."""
 
     def group(self, name: str) -> GroupPlan:
         """Return a group. Raises KeyError."""
@@ -147,7 +154,9 @@ def changes_between(old: LaunchPlan, new: LaunchPlan, stopped: Collection[str] =
         ),
         removed=tuple(name for name in before if name not in {group.name for group in new.groups}),
         limits=tuple(limits),
-        at_next_start=() if old.strategy == new.strategy else ("launcher.strategy",),
+        at_next_start=tuple(
+            f"launcher.{key}" for key in ("strategy", "page") if getattr(old, key) != getattr(new, key)
+        ),
     )
 
 

@@ -26,6 +26,10 @@ class ReplicaStatus(msgspec.Struct, frozen=True, kw_only=True):
     since: str
     why: str = ""
     """Why the one before it ended, if it ended by itself."""
+    page: str = ""
+    """The address of its page for browsers, where it has one."""
+    version: str = ""
+    """`version` of its group as it was when this process was started."""
 
 
 class RolloutStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,6 +49,8 @@ class GroupStatus(msgspec.Struct, frozen=True, kw_only=True):
     wanted: int
     replicas: tuple[ReplicaStatus, ...]
     rollout: RolloutStatus | None = None
+    version: str = ""
+    """A digest of all that a process of it is made of, by the file as it is applied now."""
 
 
 class LauncherStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,3 +66,5 @@ class LauncherStatus(msgspec.Struct, frozen=True, kw_only=True):
     lines_lost: int = 0
     """How many lines of processes could not be written to their files: `why_lost` says why the last one."""
     why_lost: str = ""
+    page: str = ""
+    """The address of the page of the deployment, where it has one."""

@@ -21,6 +21,8 @@ from lmos_actors.errors import StoreFailed
 from ._node_views import decisions
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from lmos_actors.actors import Runtime
     from lmos_actors.supervision import Supervisor
 
@@ -54,11 +56,17 @@ class AuditEntry(msgspec.Struct, kw_only=True):
 
 
 class Audit:
-    """The audit log of one node; `node` is its name among those that share its store."""
+    """The audit log of one node; `node` is its name among those that share its store.
 
-    def __init__(self, rt: Runtime, node: str) -> None:
+    `noted` is called with each operation that has ended; it must not block.
+    """
+
+    def __init__(
+        self, rt: Runtime, node: str, noted: Callable[[AuditEntry], None] = lambda entry: None
+    ) -> None:
         self._rt = rt
         self.node = node
+        self._noted = noted
         self._entries: OrderedDict[str, AuditEntry] = OrderedDict()
         self._refused: deque[AuditEntry] = deque(maxlen=REFUSALS)
         self._is_loaded = rt.keeping is None
@@ -96,6 +104,7 @@ class Audit:
         entry.state, entry.outcome = state, outcome[:CHARACTERS]
         entry.ended = self._now()
         self._keep(entry)
+        self._noted(entry)
 
     def refuse(self, who: str, what: str, path: str, why: str) -> None:
         """Note that somebody has asked for what he may not do."""

@@ -88,6 +88,15 @@ class Done(Struct, tag_field="type", tag="done"):
     outcome: str
 
 
+class Progress(Struct, tag_field="type", tag="progress"):
+    """An operation that takes long has come so far; `text` is in words. Its outcome follows."""
+
+    id: str
+    what: str
+    path: str
+    text: str
+
+
 class Wrong(Struct, tag_field="type", tag="error", omit_defaults=True):
     """A message of the viewer was wrong; `id` names the look that it was about."""
 
@@ -104,4 +113,4 @@ class Refused(Exception):
         self.code, self.message = code, message
 
 
-FromNode: TypeAlias = Hello | Changes | Done | Wrong
+FromNode: TypeAlias = Hello | Changes | Progress | Done | Wrong

@@ -1,8 +1,7 @@
-"""Views whose content is made elsewhere: of the network, by the node; of approvals and of a deployment."""
+"""Views whose content is made elsewhere: of the network, by the node; of approvals."""
 
 from __future__ import annotations
 
-from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -22,13 +21,7 @@ if TYPE_CHECKING:
 APPROVALS: Final = "approvals"
 """The path of the agent that keeps approvals."""
 
-LAUNCHER: Final = "control/launcher"
-"""The path of the agent that launches a deployment, on the node of `up`."""
-
 MOST_APPROVALS: Final = 300
-PROCESSES: Final = 50
-"""Of a deployment whose last lines are shown."""
-
 MOST_FORMS: Final = 256 << 10
 """Bytes of the forms of all questions that are shown."""
 
@@ -97,29 +90,6 @@ def _kept(root: Supervisor) -> tuple[Any, ...]:
     agent: Any = place.agent if isinstance(place, Slot) else None
     # no import of its class, which loads the stores
     return agent.kept() if hasattr(agent, "kept") else ()
-
-
-def has_groups(root: Supervisor) -> bool:
-    """Return whether the node is that of a launcher."""
-    return _launcher(root) is not None
-
-
-def groups_view(root: Supervisor) -> State:
-    """Return the groups and processes of the deployment that this node has launched; {} for any other."""
-    launcher = _launcher(root)
-    if launcher is None:
-        return {}
-    plain = msgspec.to_builtins(launcher.status())
-    found: State = _without_null(plain)
-    newest: dict[str, Any] = launcher.logs.newest
-    return {**found, "lines": {process: list(lines) for process, lines in islice(newest.items(), PROCESSES)}}
-
-
-def _launcher(root: Supervisor) -> Any:
-    place = place_at(root, LAUNCHER)
-    agent: Any = place.agent if isinstance(place, Slot) else None
-    # by its name, as its class stands above this file; an agent of a user may have that path, too
-    return agent.launcher if type(agent).__name__ == "LauncherAgent" else None
 
 
 def _without_null(value: Any) -> Any:

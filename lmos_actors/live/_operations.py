@@ -6,13 +6,15 @@ that had no answer, gets the answer of the first, and nothing is done twice.
 
 A hold of an operator counts once, and is undone by an operator: how often a scenario or a program holds the
 agent beside that is its own affair. It belongs to the place in the tree and lasts over restarts.
+
+The node of a launcher has operations of its own in place of these: what its tree shows are processes.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 import attrs
 import trio
@@ -21,17 +23,31 @@ from lmos_actors.actors import Ref, Slot, hold, printable, release
 from lmos_actors.errors import LmosActorsError, NotFound, StopFailed, WrongState, nearest
 from lmos_actors.supervision import Supervisor, place_at, supervisor_of
 
-from ._messages import Done, Refused, Wrong
+from ._messages import Done, Progress, Refused, Wrong
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Mapping
 
     from ._audit import Audit, AuditEntry
     from ._messages import Do
     from ._survey import StartSoon
 
     Answer = Done | Wrong
-    Reply = Callable[[Answer], None]
+    Reply = Callable[[Answer | Progress], None]
+
+Operation: TypeAlias = "Callable[[str, Callable[[str], None]], Awaitable[str]]"
+"""Carries an operation out at a path: returns the outcome in words, and before says how far it has come.
+
+Raises Refused, NotFound and other LmosActorsErrors."""
+
+
+@attrs.frozen
+class OwnOperations:
+    """The operations of a node that has others than those on agents: by name, and those that fit a path."""
+
+    kinds: Mapping[str, Operation]
+    fitting: Callable[[str], list[str]]
+
 
 REMEMBERED: Final = 512
 """Operations whose answers are kept for viewers that ask again."""
@@ -56,10 +72,18 @@ class _Asked:
 
 
 class Operations:
-    """The operations of one node. `drain` begins to drain it, and never blocks."""
+    """The operations of one node. `drain` begins to drain it, and never blocks.
+
+    `own` are those of this node in place of the usual ones.
+    """
 
     def __init__(
-        self, root: Supervisor, audit: Audit, start_soon: StartSoon, drain: Callable[[], None]
+        self,
+        root: Supervisor,
+        audit: Audit,
+        start_soon: StartSoon,
+        drain: Callable[[], None],
+        own: OwnOperations | None = None,
     ) -> None:
         self._root = root
         self._audit = audit
@@ -68,20 +92,25 @@ class Operations:
         self._asked: OrderedDict[tuple[str, str], _Asked] = OrderedDict()
         self._under_way = 0
         self._held: dict[Slot, None] = {}
-        self._kinds: dict[str, Callable[[str], Awaitable[str]]] = {
+        usual: dict[str, Operation] = {
             "restart": self._restart,
             "stop": self._stop,
             "hold": self._hold,
             "release": self._release,
         }
+        self._own = own
+        self._kinds = usual if own is None else dict(own.kinds)
+        self._node_wide = NODE_WIDE if own is None else ()
 
     @property
     def names(self) -> list[str]:
         """The operations that there are."""
-        return sorted((*self._kinds, *NODE_WIDE))
+        return sorted((*self._kinds, *self._node_wide))
 
     def fitting(self, path: str) -> list[str]:
         """Return the operations that make sense at a path now, in the order in which they are offered."""
+        if self._own is not None:
+            return self._own.fitting(path)
         place = place_at(self._root, path)
         if place is None:
             return []
@@ -141,7 +170,7 @@ class Operations:
         do = asked.do
         answer: Answer = Wrong("ENDED", "the node has ended meanwhile", do.id)
         try:
-            answer = await self._outcome(do)
+            answer = await self._outcome(do, partial(self._has_come, asked))
         finally:
             self._under_way -= 1
             asked.answer = answer
@@ -154,12 +183,19 @@ class Operations:
             if is_done and do.what == "drain":
                 self._drain()
 
-    async def _outcome(self, do: Do) -> Answer:
+    @staticmethod
+    def _has_come(asked: _Asked, text: str) -> None:
+        """Say how far an operation has come to those who wait for its answer."""
+        do = asked.do
+        for reply in asked.waiting:
+            reply(Progress(do.id, do.what, do.path, text))
+
+    async def _outcome(self, do: Do, say: Callable[[str], None]) -> Answer:
         await trio.lowlevel.checkpoint()
         try:
-            if do.what in NODE_WIDE:
+            if do.what in self._node_wide:
                 return Done(do.id, do.what, do.path, "draining")
-            return Done(do.id, do.what, do.path, await self._kinds[do.what](do.path))
+            return Done(do.id, do.what, do.path, await self._kinds[do.what](do.path, say))
         except Refused as refused:
             return Wrong(refused.code, refused.message, do.id)
         except NotFound as error:
@@ -169,7 +205,7 @@ class Operations:
 
     # ---- each of them: its outcome in words
 
-    async def _restart(self, path: str) -> str:
+    async def _restart(self, path: str, _say: Callable[[str], None]) -> str:
         above, place = self._child(path)
         spec: Any = place.spec
         if isinstance(place, Slot) and spec.restart == "temporary":
@@ -192,7 +228,7 @@ class Operations:
             return "restarted, by another operation meanwhile"
         return f"restarted{raised}"
 
-    async def _stop(self, path: str) -> str:
+    async def _stop(self, path: str, _say: Callable[[str], None]) -> str:
         above, place = self._child(path)
         if place.status == "stopped":
             return "stopped already"
@@ -202,7 +238,7 @@ class Operations:
             return f"stopped{self._raised(error)}"
         return "stopped"
 
-    async def _hold(self, path: str) -> str:
+    async def _hold(self, path: str, _say: Callable[[str], None]) -> str:
         slot = self._slot(path)
         self._held = {each: None for each in self._held if not each.gone}
         if slot in self._held:
@@ -211,7 +247,7 @@ class Operations:
         self._held[slot] = None
         return "held"
 
-    async def _release(self, path: str) -> str:
+    async def _release(self, path: str, _say: Callable[[str], None]) -> str:
         slot = self._slot(path)
         if slot not in self._held:
             if slot.held:

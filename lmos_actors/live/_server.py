@@ -28,8 +28,9 @@ from ._audit import Audit, AuditView
 from ._chats_view import ChatsView
 from ._crash_text import CrashRows
 from ._flow import Flow, FlowArguments, FlowView
-from ._messages import SUBPROTOCOL, Do, Done, Hello, Refused, Wrong
-from ._node_views import ApprovalsView, MadeView, groups_view, has_groups
+from ._groups_view import GroupsView, LogsArguments, LogsView, has_groups
+from ._messages import SUBPROTOCOL, Do, FromNode, Hello, Refused, Wrong
+from ._node_views import ApprovalsView, MadeView
 from ._operations import NODE_WIDE, Operations
 from ._page import Page, software
 from ._rights_views import OwnAgentsView, RightsArguments, RightsView
@@ -53,7 +54,9 @@ if TYPE_CHECKING:
     from lmos_actors.supervision import Supervisor
     from lmos_actors.transport import App, Connection, Upgrade
 
+    from ._audit import AuditEntry
     from ._merge_patch import State
+    from ._operations import OwnOperations
     from ._survey import StartSoon
     from ._viewer import View
 
@@ -79,12 +82,13 @@ class ViewKind:
     """A kind of view: who may open it, its arguments, and what makes one.
 
     `scope`: those who see the `tree`; those with the right `inspect` for the `node` as a whole, or for the
-    `agent` at the path among the arguments; or `all`, as the view itself shows only what its viewer may see.
+    `agent` at the path among the arguments, or for `some` agent; or `all`, as the view itself shows only what
+    its viewer may see.
     `sight` is the right that such a view is made with, as it shows what is inside some agents; `by_viewer`:
     it is made with the viewer's admission.
     """
 
-    scope: Literal["tree", "node", "agent", "all"]
+    scope: Literal["tree", "node", "agent", "some", "all"]
     arguments: type[Any]
     make: Callable[..., View]
     sight: Verb | None = None
@@ -96,7 +100,8 @@ class LiveServer:
 
     `url` is its first address, `guard` decides which viewers are let in; tasks run by `start_soon`. `drain`
     begins to drain the node, and `looks` are more views, of the node as a whole: functions that return their
-    contents. Neither blocks. `failed` is called with what a view raises.
+    contents. Neither blocks. `failed` is called with what a view raises. `own` are operations in place of
+    those of agents, and `noted` is called with each operation that has ended.
     """
 
     def __init__(
@@ -110,6 +115,8 @@ class LiveServer:
         drain: Callable[[], None],
         looks: Mapping[str, Callable[[], State]],
         failed: Callable[[BaseException], object],
+        own: OwnOperations | None = None,
+        noted: Callable[[AuditEntry], None] = lambda entry: None,
     ) -> None:
         self._guard = guard
         self._failed = failed
@@ -122,8 +129,8 @@ class LiveServer:
         self._done = trio.Event()
         self._done.set()
         self._root, self._start_soon = root, start_soon
-        self._audit = Audit(rt, url)
-        self._operations = Operations(root, self._audit, start_soon, drain)
+        self._audit = Audit(rt, url, noted)
+        self._operations = Operations(root, self._audit, start_soon, drain, own)
         self._kinds = self._all_kinds(rt, root, looks)
 
     def _all_kinds(
@@ -147,7 +154,13 @@ class LiveServer:
             "agents": ViewKind(
                 "all", NoArguments, partial(OwnAgentsView, root, self._survey), by_viewer=True
             ),
-            "groups": ViewKind("node", NoArguments, partial(MadeView, partial(groups_view, root))),
+            "groups": ViewKind(
+                "all",
+                NoArguments,
+                partial(GroupsView, root, self._sees_tree, self._operations.fitting),
+                by_viewer=True,
+            ),
+            "logs": ViewKind("some", LogsArguments, partial(LogsView, root), "inspect"),
             "audit": ViewKind("node", NoArguments, partial(AuditView, root, self._audit), "inspect"),
             "crashes": ViewKind("node", CrashesArguments, partial(CrashesView, rt, rows), "inspect"),
             "flow": ViewKind(
@@ -238,10 +251,12 @@ class LiveServer:
         """Return whether a view may be opened; `about`: that of this agent."""
         if kind.scope == "all":
             return True
+        if kind.scope == "some":
+            return admission.has_somewhere("inspect")
         return self._sees_tree(admission) if kind.scope == "tree" else admission.allows(about, "inspect")
 
     def _views(self, admission: Admission) -> list[str]:
-        """Return the views that a viewer may open; `groups` where there are some.
+        """Return the views that a viewer may open; `groups` and `logs` where there are some.
 
         `agent` is among them where it can be opened for some agent, and `agents` for those who find these
         by no tree.
@@ -254,6 +269,7 @@ class LiveServer:
             del shown["agents"]
         if not has_groups(self._root):
             shown.pop("groups", None)
+            shown.pop("logs", None)
         return sorted(shown)
 
     def _why_not(self, right: str, about: str) -> str:
@@ -268,7 +284,7 @@ class LiveServer:
 
     # ---- operations
 
-    def _do(self, admission: Admission, do: Do, reply: Callable[[Done | Wrong], None]) -> None:
+    def _do(self, admission: Admission, do: Do, reply: Callable[[FromNode], None]) -> None:
         """Carry an operation out for a viewer; see `Operations`."""
         if not admission.valid(trio.current_time()):
             reply(Wrong("FORBIDDEN", "the credentials are not valid any more", do.id))

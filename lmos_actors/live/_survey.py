@@ -21,10 +21,11 @@ if TYPE_CHECKING:
 
     from lmos_actors.actors import Slot
 
-    class StartSoon(Protocol):
-        """Starts a task of the node."""
 
-        def __call__(self, fn: Callable[[], Awaitable[None]], /, *, name: str) -> None: ...
+class StartSoon(Protocol):
+    """Starts a task of the node."""
+
+    def __call__(self, fn: Callable[[], Awaitable[None]], /, *, name: str) -> None: ...
 
 
 STEP: Final = 1_000

@@ -21,7 +21,7 @@ import trio
 from lmos_actors.bindings import principal_of
 
 from ._merge_patch import patch_between
-from ._messages import Changes, Do, Done, FromNode, FromViewer, Leave, Look, Refused, Taken, Wrong
+from ._messages import Changes, Do, FromNode, FromViewer, Leave, Look, Refused, Taken, Wrong
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
@@ -118,7 +118,7 @@ class Viewer:
         hello: FromNode,
         open: Callable[[str, dict[str, Any]], View],
         admission: Admission | None,
-        do: Callable[[Do, Callable[[Done | Wrong], None]], None],
+        do: Callable[[Do, Callable[[FromNode], None]], None],
         pace: Pace,
         failed: Callable[[BaseException], object],
     ) -> None:

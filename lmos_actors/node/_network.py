@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from lmos_actors.discovery import Registered
     from lmos_actors.facades.omnia import OmniaServer
     from lmos_actors.facades.relay import Bridge, RelayBridge, RelayServer
+    from lmos_actors.live import AuditEntry, OwnOperations
     from lmos_actors.mcp.offer import McpEndpoint
     from lmos_actors.observe import Metrics
     from lmos_actors.protocol.lmos import SessionOptions
@@ -314,6 +315,43 @@ class Connections:
         if facade is not None:
             found["omnia"] = lambda: omnia_view(facade)
         return found
+
+    async def open_page(
+        self,
+        options: NodeOptions,
+        root: Supervisor,
+        own: OwnOperations,
+        noted: Callable[[AuditEntry], None],
+    ) -> str:
+        """Serve the page of a node that listens at an address of its own, until the node has ended.
+
+        See `page_door`. Return its address for browsers. Raises ConfigError.
+        """
+        from lmos_actors.transport import default_network
+
+        from ._page_door import page_door
+
+        network = default_network() if options.network is None else options.network
+        made = await page_door(
+            options,
+            network,
+            self._rt,
+            root,
+            own=own,
+            noted=noted,
+            start_soon=self.start_soon,
+            report=self._report,
+            on_failure=self.note_failure,
+            on_refusal=self._refused.warn,
+            budget=self.budget,
+        )
+        self._listeners.append(made.listener)
+        assert self._server is not None  # the node listens
+        self._server.join(made.live)
+        self._doors.append(made.door)
+        self._open[made.door] = None
+        self.start_soon(self._serve, made.door, name=f"front door of the page at {made.url}")
+        return made.url
 
     def with_hub(self, tree: SupervisorSpec) -> SupervisorSpec:
         """Return the tree with the hub of an AgentRelay, if the node has one, as its first child."""

@@ -18,6 +18,7 @@ from .model import (
     Compare as Compare,
     Deployment as Deployment,
     Group as Group,
+    LauncherPage as LauncherPage,
     Remote as Remote,
     Scenario as Scenario,
     Simulation as Simulation,

@@ -46,6 +46,8 @@ def up(
     new_stores: Switch = False,
     dry_run: Switch = False,
     quiet: Switch = False,
+    allow_operations: Switch = False,
+    no_page: Switch = False,
     set_: Variables = None,
     state: State = None,
     json: JsonLines = False,
@@ -58,6 +60,8 @@ def up(
 
     lmos-actors up desk.yaml --on ray
 
+    lmos-actors up desk.yaml --allow-operations
+
     Then, elsewhere: lmos-actors status; lmos-actors restart --rolling weather; lmos-actors down
 
     Groups start in the order in which they need each other. A process that ends is started again, until \
@@ -67,6 +71,10 @@ dies, the processes drain and end by themselves.
     Where it runs already, `up` says what has changed in the file, and does it: groups that are new start, \
 those that have changed are replaced one process after another, or are as they were if the new ones do not \
 become ready.
+
+    It prints the address of a page for browsers, which shows the groups, their processes and the pages \
+of these. There is more to see and to do for those whom `launcher.page` of the file lets log in, or, without \
+that, on this machine with --allow-operations.
 
     Ctrl-C or SIGTERM stops in order: groups drain in reverse order. A second one ends all at once.
 
@@ -91,6 +99,11 @@ Else the processes that need it do not start.
         Print what would be started or changed, and in which order, and do nothing.
     quiet
         Print nothing of what processes print: `logs` has it.
+    allow_operations
+        Show what processes print, and let groups be restarted, rolled and stopped, on the page, for all on \
+this machine. With `security` of `launcher.page` its lists say who may.
+    no_page
+        Serve no page for browsers.
     """
     from ..deploy._up import UpRequest, run_up
 
@@ -106,6 +119,8 @@ Else the processes that need it do not start.
             dry_run=dry_run,
             quiet=quiet,
             json=json,
+            no_page=no_page,
+            allow_operations=allow_operations,
         )
     )
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from lmos_actors.deployment import Follower, LauncherStatus, RolloutStatus
+    from lmos_actors.live import AuditEntry
 
 COLOURS: Final = (36, 32, 33, 35, 34, 96, 92, 93, 95, 94)
 """The codes of the colours of groups, one after another."""
@@ -82,6 +83,16 @@ class Console:
         counts = f"{len(status.groups)} groups, {processes} processes"
         text = f"ready: {counts}, launcher {status.launcher_pid}, Ctrl-C stops"
         self._say(text, "ready", launcher_pid=status.launcher_pid)
+
+    def page(self, url: str) -> None:
+        """Print the address for browsers."""
+        self._say(f"page at {url}", "page", url=url)
+
+    def operated(self, entry: AuditEntry) -> None:
+        """Print what somebody has had done at the page."""
+        text = f"{entry.who or 'somebody'} at the page: {entry.what} {entry.path}: {entry.outcome}"
+        members = {name: getattr(entry, name) for name in ("who", "what", "path", "state", "outcome")}
+        self._say(printable(text), "operation", **members)
 
     def said(self, text: str) -> None:
         """Print what the launcher does by itself."""

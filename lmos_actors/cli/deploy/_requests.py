@@ -158,6 +158,8 @@ def print_status(status: LauncherStatus, *, json: bool) -> None:
     steps = (f": {group.rollout}" for group in status.groups if group.rollout is not None)
     doing = f", {status.doing}{next(steps, '')}" if status.doing else ""
     print(f"{status.name}: launcher {status.launcher_pid}, since {status.since}{doing}")
+    if status.page:
+        print(f"page: {status.page}")
     rows = [("PROCESS", "STATE", "PID", "STARTS", "RESTARTS", "SINCE", "")]
     for group in status.groups:
         if not group.replicas:

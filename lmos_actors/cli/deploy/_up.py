@@ -45,12 +45,15 @@ from lmos_actors.errors import (
     TransportError,
     group_of,
 )
-from lmos_actors.scenario import MOST_REPLICAS, launch_plan, load_deployment
+from lmos_actors.node import NodeOptions
+from lmos_actors.scenario import MOST_REPLICAS, LauncherPage, launch_plan, load_deployment
 from lmos_actors.supervision import Backoff
 from lmos_actors.transport import raise_descriptor_limit
 
 from .._importing import complain, importing, print_notes
 from .._signals import signals
+from ..options._connection import in_shell
+from ..options._serving import SecurityOptions
 from ..serve._serve import SAME_SIGNAL
 from ._console import Console
 from ._requests import apply, wait_ready
@@ -93,6 +96,8 @@ class UpRequest:
     dry_run: bool = False
     quiet: bool = False
     json: bool = False
+    no_page: bool = False
+    allow_operations: bool = False
 
 
 def run_up(request: UpRequest) -> int:
@@ -106,13 +111,13 @@ def run_up(request: UpRequest) -> int:
     print_notes(loaded.notes)
     controls = controls_of(request.file, request.state)
     if controls.is_running():
-        if request.new_stores:
-            raise ConfigError(
-                "goes with the start of a deployment: end this one by `down` first", "--new-stores"
-            )
+        for option, is_given in _at_start_alone(request).items():
+            if is_given:
+                raise ConfigError("goes with the start of a deployment: end this one by `down` first", option)
         return apply(controls, request.settings, dry_run=request.dry_run)
     try:
         controls.check_alone()
+        page = _page_of(loaded, request)
         if request.dry_run:
             print("\n".join(_shown(launch_plan(loaded.deployment, controls.file))))
             return OK
@@ -128,11 +133,59 @@ def run_up(request: UpRequest) -> int:
         read = partial(_read, controls, reload=request.reload)
         console = Console(json=request.json, quiet=request.quiet)
         place = _place_of(request, controls, loaded)
-        running = _Up(read(request.settings), controls, console, read, place, reload=request.reload)
+        plan = read(request.settings)
+        running = _Up(plan, controls, console, read, place, page, reload=request.reload)
         return _run(running)
     finally:
         controls.remove()
         lock.release()
+
+
+def _at_start_alone(request: UpRequest) -> dict[str, bool]:
+    """Return the options that go with the start of a deployment, and whether they were given."""
+    return {
+        "--new-stores": request.new_stores,
+        "--no-page": request.no_page,
+        "--allow-operations": request.allow_operations,
+    }
+
+
+def _page_of(loaded: DeploymentFile, request: UpRequest) -> NodeOptions | None:
+    """Return where its page is, and who is let in there; None where it has none. Raises ConfigError."""
+    said = loaded.deployment.launcher.page
+    if request.no_page or said is False:
+        if request.allow_operations:
+            raise ConfigError("is for people at its page, and it has none", "--allow-operations")
+        return None
+    page = LauncherPage() if said is True else said
+    if request.allow_operations and not page.allow_operations:
+        if page.security is not None or page.client_ca is not None:
+            raise ConfigError(
+                'the lists "operate" of the security file of its page say who may', "--allow-operations"
+            )
+        if page.public_url is not None:
+            raise ConfigError(
+                'is for people on this machine, and behind "public_url" a proxy is for others',
+                "--allow-operations",
+            )
+    folder = Path(request.file).resolve().parent
+    cert, key, client_ca, security = (
+        None if each is None else str(folder / each)
+        for each in (page.cert, page.key, page.client_ca, page.security)
+    )
+    guarded = SecurityOptions(
+        cert=cert,
+        key=key,
+        client_ca=client_ca,
+        security=security,
+        insecure=page.insecure,
+        allow_operations=page.allow_operations or request.allow_operations,
+    )
+    where = {"listen": page.listen, "public_url": page.public_url}
+    try:
+        return NodeOptions(**{**guarded.options([page.listen]), **where, "page": True})
+    except ConfigError as error:
+        raise ConfigError(in_shell(error.message), "launcher.page") from None
 
 
 def _forget(controls: Controls) -> None:
@@ -238,6 +291,7 @@ class _Up:
         console: Console,
         read: Callable[[Mapping[str, str]], LaunchPlan],
         place: Place,
+        page: NodeOptions | None,
         *,
         reload: bool,
     ) -> None:
@@ -247,6 +301,7 @@ class _Up:
         self.console = console
         self._logs = LogFiles(controls.logs, console.warned)
         self._place = place
+        self._page = page
         self._launcher = Launcher(
             plan,
             self._place,
@@ -291,8 +346,11 @@ class _Up:
             await self._wait_left()
         if self._launcher.ending.is_set():
             return
-        async with open_launcher(self._launcher, UnixNetwork(self._controls.socket)) as node:
+        network, noted = UnixNetwork(self._controls.socket), self.console.operated
+        async with open_launcher(self._launcher, network, self._page, noted) as node:
             self._node = node
+            if self._launcher.page:
+                self.console.page(self._launcher.page)
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._say_ready)
                 if self._reload:
@@ -387,7 +445,7 @@ def _log_of_its_own(path: Path) -> BinaryIO:
 def _in_background(request: UpRequest, controls: Controls, log: BinaryIO) -> subprocess.Popen[bytes]:
     words = ["up", controls.file, "--json", "--quiet"]  # what it prints goes to a file that has no bounds
     words += ["--reload"] if request.reload else []
-    words += ["--new-stores"] if request.new_stores else []
+    words += [option for option, is_given in _at_start_alone(request).items() if is_given]
     words += ["--on", request.on] if request.on is not None else []
     words += [word for key, value in request.settings.items() for word in ("--set", f"{key}={value}")]
     words += ["--state", str(controls.folder)] if request.state is not None else []

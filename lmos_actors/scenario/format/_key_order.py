@@ -33,7 +33,7 @@ WORDS: Final[tuple[str, ...]] = (
     "metrics", "tracing", "omnia", "only", "strict_sessions", "uploads", "mcp", "env", "cwd",
     "limits", "descriptors", "memory", "processors", "ready", "drain", "spread", "update", "order", "batch",
     "pause",
-    "strategy", "max_restarts", "max_seconds",
+    "strategy", "max_restarts", "max_seconds", "page",
     "auto_shutdown", "root", "children", "store", "latency", "when", "any", "rules", "unmatched", "times",
     "every", "until",
     "for",

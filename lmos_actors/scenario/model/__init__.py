@@ -96,6 +96,7 @@ from ._deployment import (
     Drain as Drain,
     Group as Group,
     Launcher as Launcher,
+    LauncherPage as LauncherPage,
     Limits as Limits,
     Omnia as Omnia,
     Update as Update,

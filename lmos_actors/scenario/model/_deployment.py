@@ -103,12 +103,32 @@ class Group(Closed, frozen=True, kw_only=True):
     backoff: Backoff | UnsetType = UNSET
 
 
+class LauncherPage(Closed, frozen=True, kw_only=True):
+    """The page of a deployment for browsers: its address, and who is let in.
+
+    Paths are relative to the folder of the file.
+    """
+
+    listen: Name = "ws://127.0.0.1:0"
+    public_url: Name | None = None
+    cert: Name | None = None
+    key: Name | None = None
+    client_ca: Name | None = None
+    security: Name | None = None
+    insecure: bool = False
+    allow_operations: bool = False
+
+
 class Launcher(Closed, frozen=True, kw_only=True):
-    """The supervisor of the groups: what the end of one means for others, and how often it may happen."""
+    """The supervisor of the groups: what the end of one means for others, and how often it may happen.
+
+    `page` is the page on which people look at it.
+    """
 
     strategy: Strategy = "one_for_one"
     max_restarts: Count = 3
     max_seconds: Duration = Duration(600.0)
+    page: LauncherPage | bool = True
 
 
 class Deployment(Closed, frozen=True, kw_only=True, tag_field="lmos", tag="deployment/v1"):

@@ -5,7 +5,7 @@ Nothing is opened: a certificate, a security file or a port may be of another ma
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from lmos_actors.errors import ConfigError
 from lmos_actors.files import did_you_mean
@@ -14,7 +14,7 @@ from lmos_actors.security import is_loopback
 from lmos_actors.supervision import ChildSpec
 from lmos_actors.transport import endpoint_of
 
-from ..model import AgentEntry, Group, filled_for, needs_of, texts_of
+from ..model import AgentEntry, Group, LauncherPage, filled_for, needs_of, texts_of
 from ._launch_plan import owned_by
 from ._node_validator import GROUPS, NodeValidator
 
@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from lmos_actors.files import DataPath
 
     from ._cell_names import CellNames
+
+
+PAGE: Final = ("launcher", "page")
+"""Where the page of a deployment is described."""
 
 
 class GroupValidator:
@@ -49,8 +53,13 @@ class GroupValidator:
             for key in ("register", "lookup"):
                 self._check_directories(name, group, key, here)
             self._check_addresses(group, here)
+            self._check_store(group, here)
             self._check_protection(group, here)
             self._check_update(group, here)
+        page = self.names.made.get(PAGE)
+        if isinstance(page, LauncherPage):
+            self._check_addresses(page, PAGE)
+            self._check_protection(page, PAGE)
         self._check_circles()
         self._check_shared()
         self._check_keys()
@@ -135,7 +144,7 @@ class GroupValidator:
 
     # ---- addresses, stores, updates
 
-    def _check_addresses(self, group: Group, here: DataPath) -> None:
+    def _check_addresses(self, group: Group | LauncherPage, here: DataPath) -> None:
         for index, url in enumerate(texts_of(group.listen)):
             path = (*here, "listen", index) if isinstance(group.listen, tuple) else (*here, "listen")
             try:
@@ -145,13 +154,15 @@ class GroupValidator:
                 continue
             if endpoint.secure and group.cert is None:
                 self._report(path, f'"{url}" needs a certificate: "cert", and "key" if it is in another file')
+
+    def _check_store(self, group: Group, here: DataPath) -> None:
         if group.store is not None:
             try:
                 store_of(filled_for(group.store, 1))
             except ConfigError as error:
                 self._report((*here, "store"), error.message)
 
-    def _check_protection(self, group: Group, here: DataPath) -> None:
+    def _check_protection(self, group: Group | LauncherPage, here: DataPath) -> None:
         for key in ("key", "client_ca"):
             if group.cert is None and getattr(group, key) is not None:
                 self._report((*here, key), f'"{key}" goes with "cert"', key=True)
@@ -171,7 +182,7 @@ class GroupValidator:
                 )
                 self._report((*here, "listen"), why)
 
-    def _check_operations(self, group: Group, here: DataPath) -> None:
+    def _check_operations(self, group: Group | LauncherPage, here: DataPath) -> None:
         for key, why in (
             ("security", 'the lists "approve" of its "security" say who decides'),
             (

@@ -35,6 +35,7 @@ def launch_plan(deployment: Deployment, file: str, words: tuple[str, ...] = ()) 
         strategy=launcher.strategy,
         max_restarts=launcher.max_restarts,
         max_seconds=float(launcher.max_seconds),
+        page=repr(launcher.page),
     )
 
 

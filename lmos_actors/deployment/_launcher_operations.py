@@ -1,0 +1,103 @@
+"""The operations on a deployment that its page offers: what commands do, asked by a person in a browser.
+
+    restart  groups/weather      all processes of a group at once, as `restart weather`
+    restart  groups/weather/1    one process
+    roll     groups/weather      one after another, as `restart --rolling weather`
+    stop     groups/weather      as `drain weather`; a restart starts them again
+    stop     groups/weather/1    one process
+
+They take their turn with the requests of commands, one at a time, and each step that has begun is finished.
+They stand in place of the operations on agents: an agent here is a process of a group, and to stop it past
+its launcher would have the launcher take all of the group for stopped.
+"""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Final
+
+from lmos_actors.errors import ActionFailed, NotFound
+from lmos_actors.live import OwnOperations, Refused
+
+from ._launcher import GROUPS
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable
+
+    from ._group import Group
+    from ._launcher import Launcher
+
+    Say = Callable[[str], None]
+
+MOST_DIGITS: Final = 9
+"""Digits of the number of a process."""
+
+
+def operations_of(launcher: Launcher) -> OwnOperations:
+    """Return the operations on the groups of a launcher."""
+
+    async def restart(path: str, say: Say) -> str:
+        group, number = _place(launcher, path)
+        if number is None:
+            return await _carried_out(
+                launcher, f"restart {group.plan.name}", lambda: launcher.restart(group), say
+            )
+        doing = f"restart {group.plan.name}/{number}"
+        return await _carried_out(launcher, doing, lambda: launcher.restart_one(group, number), say)
+
+    async def roll(path: str, say: Say) -> str:
+        group, number = _place(launcher, path)
+        if number is not None:
+            raise Refused("INVALID", f"{path} is one process: restart it, or roll its group")
+        doing = f"restart --rolling {group.plan.name}"
+        return await _carried_out(launcher, doing, lambda: launcher.restart_rolling(group), say)
+
+    async def stop(path: str, say: Say) -> str:
+        group, number = _place(launcher, path)
+        name = group.plan.name if number is None else f"{group.plan.name}/{number}"
+        return await _carried_out(launcher, f"drain {name}", lambda: launcher.drain(group, number), say)
+
+    def fitting(path: str) -> list[str]:
+        try:
+            group, number = _place(launcher, path)
+        except (Refused, NotFound):
+            return []
+        members = group.members
+        there = members.values() if number is None else [members[number]]
+        is_stopped = all(member.state == "stopped" for member in there)
+        return ["restart"] if is_stopped else ["restart", *(["roll"] if number is None else []), "stop"]
+
+    return OwnOperations({"restart": restart, "roll": roll, "stop": stop}, fitting)
+
+
+def _place(launcher: Launcher, path: str) -> tuple[Group, int | None]:
+    """Return the group of a path, and the number of the process, if it is one. Raises Refused, NotFound."""
+    top, *names = path.split("/")
+    if top != GROUPS or not 1 <= len(names) <= 2:
+        text = f"name a group or a process of one: {GROUPS}/NAME, or {GROUPS}/NAME/NUMBER"
+        raise Refused("INVALID", text)
+    group = launcher.groups.get(names[0])
+    if group is None:
+        raise NotFound("group", names[0])
+    if len(names) == 1:
+        return group, None
+    number = int(names[1]) if names[1].isdecimal() and len(names[1]) <= MOST_DIGITS else 0
+    if str(number) != names[1] or number not in group.members:
+        raise NotFound("process", f"{names[0]}/{names[1]}")
+    return group, number
+
+
+async def _carried_out(
+    launcher: Launcher, doing: str, begin: Callable[[], AsyncGenerator[str]], say: Say
+) -> str:
+    """Do something once what was asked before is done; return all that was done. Raises Refused."""
+    say(f"waits for: {launcher.doing}" if launcher.doing else "has begun")
+    done: list[str] = []
+    try:
+        async with launcher.at_work(doing), aclosing(begin()) as texts:
+            async for text in texts:
+                done.append(text)
+                say(text)
+    except ActionFailed as error:
+        raise Refused("FAILED", "; ".join([*done, str(error.output)])) from None
+    return "; ".join(done) or "there was no process to be replaced"

@@ -1,0 +1,107 @@
+"""The last lines of all processes of a launcher, in memory, for its page.
+
+Of each process a few are kept, however much others print, and of all together the last ones as they came.
+Lines that `serve` prints for its launcher are not among them, and neither are colours.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections import OrderedDict, deque
+from heapq import nlargest
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from lmos_actors._core import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+OF_EACH: Final = 20
+"""Lines that are kept of each process."""
+
+OF_ALL: Final = 1_000
+"""Lines that are kept of all of them together."""
+
+MOST_PROCESSES: Final = 2_000
+"""Processes of which lines are kept; of more, those that have printed nothing for longest are let go."""
+
+SHORT: Final = 500
+"""Characters of a line."""
+
+EVENT: Final = '{"event"'
+"""The beginning of a line that is for the launcher."""
+
+_COLOUR: Final = re.compile(r"\x1b\[[0-9;:]*[A-Za-z]")
+
+
+@attrs.frozen
+class RecentLine:
+    """One line: its number among all of this launcher, when it came (Unix time), and the process."""
+
+    number: int
+    time: float
+    process: str
+    text: str
+
+
+class RecentLines:
+    """The last lines of all processes. Memory is bounded, and nothing here blocks."""
+
+    def __init__(self) -> None:
+        self._number = 0
+        self._of_each: OrderedDict[str, deque[RecentLine]] = OrderedDict()
+        self._of_all: deque[RecentLine] = deque(maxlen=OF_ALL)
+
+    def add(self, process: str, lines: list[str]) -> None:
+        """Take lines of a process, in their order."""
+        now = time.time()
+        begin, self._number = self._number, self._number + len(lines)
+        skipped = max(len(lines) - OF_ALL, 0)  # of a flood only the last ones are looked at
+        for number, line in enumerate(islice(lines, skipped, None), start=begin + skipped + 1):
+            if line.startswith(EVENT):
+                continue
+            text = printable(_COLOUR.sub("", line[: 2 * SHORT]).replace("\t", "    "))[:SHORT]
+            kept = RecentLine(number, now, process, text)
+            self._of_all.append(kept)
+            self._own(process).append(kept)
+
+    def _own(self, process: str) -> deque[RecentLine]:
+        found = self._of_each.get(process)
+        if found is None:
+            found = self._of_each[process] = deque(maxlen=OF_EACH)
+            if len(self._of_each) > MOST_PROCESSES:
+                self._of_each.popitem(last=False)
+        self._of_each.move_to_end(process)
+        return found
+
+    def last(self, count: int, of: str, sees: Callable[[str], bool]) -> list[RecentLine]:
+        """Return the last lines of one process, of the processes of a group, or of all, the oldest first.
+
+        Those of processes that `sees` does not hold for are left out.
+        """
+
+        def is_wanted(line: RecentLine) -> bool:
+            process = line.process
+            return (not of or process == of or process.startswith(f"{of}/")) and sees(process)
+
+        newest = list(islice(filter(is_wanted, reversed(self._of_all)), count))
+        if len(newest) < count:  # what others have pushed out
+            every = {line.number: line for line in chain(self._each(of), newest) if is_wanted(line)}
+            newest = nlargest(count, every.values(), key=_number)
+        return newest[::-1]
+
+    def _each(self, of: str) -> Iterator[RecentLine]:
+        if of in self._of_each:
+            yield from self._of_each[of]
+            return
+        for process, lines in self._of_each.items():
+            if not of or process.startswith(f"{of}/"):
+                yield from lines
+
+
+def _number(line: RecentLine) -> int:
+    return line.number

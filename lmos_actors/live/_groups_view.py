@@ -1,0 +1,158 @@
+"""The views of a deployment, on the node of its launcher: groups and their processes, and what these print.
+
+Who sees the tree of the node sees the states of all groups, and who has a right over some sees those. What
+processes print takes the right `inspect`, for the process by its place in the tree, such as
+`groups.weather.1`: so does why one has ended, as that has its last words.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import msgspec
+from msgspec import Meta, Struct
+
+from lmos_actors.actors import Slot
+from lmos_actors.supervision import place_at
+
+from ._sight import Sight
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lmos_actors.security import Admission
+    from lmos_actors.supervision import Supervisor
+
+    from ._merge_patch import State
+    from ._trouble_views import NoArguments
+
+LAUNCHER: Final = "control/launcher"
+"""The path of the agent that launches a deployment, on the node of `up`."""
+
+GROUPS: Final = "groups"
+"""The path of the supervisor of its groups."""
+
+PROCESSES: Final = 300
+LINES: Final = 300
+
+HEAD: Final[tuple[str, ...]] = ("name", "launcher_pid", "since", "doing", "lines_lost")
+
+
+class LogsArguments(Struct, forbid_unknown_fields=True):
+    """Whose lines: of a process as `weather/1`, of a group, or of all; and how many."""
+
+    process: Annotated[str, Meta(max_length=300)] = ""
+    rows: Annotated[int, Meta(ge=1, le=LINES)] = 200
+
+
+class GroupsView:
+    """The groups of a deployment and their processes, as one viewer may see them.
+
+    All of them where `sees_all` holds for the viewer, else those over which it has a right. `fitting` returns
+    the operations that fit a path.
+    """
+
+    is_busy = False
+
+    def __init__(
+        self,
+        root: Supervisor,
+        sees_all: Callable[[Admission], bool],
+        fitting: Callable[[str], list[str]],
+        admission: Admission,
+        _arguments: NoArguments,
+    ) -> None:
+        self._root = root
+        self._fitting = fitting
+        self._sees_all = sees_all(admission)
+        self._sees = Sight(admission, "inspect")
+        self._operates = Sight(admission, "operate")
+
+    def content(self) -> State:
+        """Return them by their names, each group before its processes; {} where nothing was launched."""
+        launcher = _launcher(self._root)
+        if launcher is None:
+            return {}
+        status: State = msgspec.to_builtins(launcher.status())
+        rows: dict[str, State] = {}
+        processes = 0
+        for group in islice(status["groups"], PROCESSES):
+            name, replicas = group["name"], group["replicas"]
+            if not self._may_see(name):
+                continue
+            rows[name] = {**_group(group, replicas), **self._operations(name)}
+            for replica in islice(replicas, max(PROCESSES - processes, 0)):
+                label = f"{name}/{replica['number']}"
+                row = _process(replica, sees=self._sees(f"{GROUPS}/{label}"))
+                rows[label] = {**row, **self._operations(label)}
+            processes += len(replicas)
+        head = {key: status[key] for key in HEAD if key in status}
+        why_lost = {"why_lost": status["why_lost"]} if status.get("why_lost") and self._sees("") else {}
+        return {**head, **why_lost, "order": list(rows), "rows": rows, "processes": processes}
+
+    def _may_see(self, group: str) -> bool:
+        path = f"{GROUPS}/{group}"
+        return self._sees_all or self._sees(path) or self._operates(path)
+
+    def _operations(self, label: str) -> State:
+        path = f"{GROUPS}/{label}"
+        return {"operations": self._fitting(path)} if self._operates(path) else {}
+
+
+def _group(group: State, replicas: list[State]) -> State:
+    rollout = group.get("rollout")
+    return {
+        "kind": "group",
+        "wanted": group.get("wanted", len(replicas)),
+        "processes": len(replicas),
+        "ready": sum(each["state"] == "ready" for each in replicas),
+        "restarts": sum(each.get("restarts", 0) for each in replicas),
+        **({"version": group["version"]} if group.get("version") else {}),
+        **({} if rollout is None else {"rollout": rollout}),
+    }
+
+
+def _process(replica: State, *, sees: bool) -> State:
+    left_out = {"number"} if sees else {"number", "why"}
+    members = {name: value for name, value in replica.items() if name not in left_out}
+    return {"kind": "process", **{name: value for name, value in members.items() if value not in (None, "")}}
+
+
+class LogsView:
+    """The last lines that processes have printed, and those that come."""
+
+    is_busy = False
+
+    def __init__(self, root: Supervisor, sees: Sight, arguments: LogsArguments) -> None:
+        self._root = root
+        self._sees = sees
+        self._arguments = arguments
+
+    def content(self) -> State:
+        """Return the lines by their numbers, which grow with time."""
+        launcher = _launcher(self._root)
+        if launcher is None:
+            return {"rows": {}}
+        wanted = self._arguments
+        lines = launcher.logs.recent.last(wanted.rows, wanted.process, self._may_see)
+        rows = {
+            str(line.number): {"time": line.time, "process": line.process, "text": line.text}
+            for line in lines
+        }
+        return {"rows": rows}
+
+    def _may_see(self, process: str) -> bool:
+        return self._sees(f"{GROUPS}/{process}")
+
+
+def has_groups(root: Supervisor) -> bool:
+    """Return whether the node is that of a launcher."""
+    return _launcher(root) is not None
+
+
+def _launcher(root: Supervisor) -> Any:
+    place = place_at(root, LAUNCHER)
+    agent: Any = place.agent if isinstance(place, Slot) else None
+    # by its name, as its class stands above this file; an agent of a user may have that path, too
+    return agent.launcher if type(agent).__name__ == "LauncherAgent" else None
