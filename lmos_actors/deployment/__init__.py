@@ -46,6 +46,7 @@ from ._plan import (
     in_order as in_order,
 )
 from ._ray_place import RayPlace as RayPlace, RayProcess as RayProcess
+from ._recent_lines import RecentLines as RecentLines
 from ._reload import reload_changed as reload_changed
 from ._status import (
     GroupStatus as GroupStatus,

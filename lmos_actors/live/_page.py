@@ -60,6 +60,7 @@ SCRIPTS: Final = (
     "chat.js",
     "agent.js",
     "approvals.js",
+    "groups.js",
     "log.js",
     "diagram.js",
     "flow.js",

@@ -38,7 +38,8 @@ class RightsArguments(Struct, forbid_unknown_fields=True):
 class RightsView:
     """The rights of the viewer over one place, by access lists: its uses over HTTP, operations on it.
 
-    `fitting` returns the operations that make sense at a path, as it stands.
+    `fitting` returns the operations that make sense at a path, as it stands; `serves` is whether agents are
+    used at the address of the page.
     """
 
     is_busy = False
@@ -47,11 +48,13 @@ class RightsView:
         self,
         rt: Runtime,
         fitting: Callable[[str], list[str]],
+        serves: bool,
         admission: Admission,
         arguments: RightsArguments,
     ) -> None:
         self._rt = rt
         self._fitting = fitting
+        self._serves = serves
         self._admission = admission
         self._path = arguments.path
 
@@ -63,7 +66,7 @@ class RightsView:
         name, allows = public_name(self._path), self._admission.allows
         operations = self._fitting(self._path) if allows(name, "operate") else []
         resolver = self._rt.resolver
-        found: Any = None if resolver is None else resolver.at(self._path)
+        found: Any = None if resolver is None or not self._serves else resolver.at(self._path)
         is_reached = found is not None and not is_private(found)
         may = [right for right in USES if allows(name, right)] if is_reached else []
         return {"name": name, "there": bool(may), "may": may, "operations": operations}

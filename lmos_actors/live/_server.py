@@ -131,6 +131,7 @@ class LiveServer:
         self._root, self._start_soon = root, start_soon
         self._audit = Audit(rt, url, noted)
         self._operations = Operations(root, self._audit, start_soon, drain, own)
+        self._serves_agents = own is None
         self._kinds = self._all_kinds(rt, root, looks)
 
     def _all_kinds(
@@ -149,7 +150,10 @@ class LiveServer:
             "approvals": ViewKind("all", NoArguments, partial(ApprovalsView, root), "approve"),
             "chats": ViewKind("all", NoArguments, partial(ChatsView, root), "invoke"),
             "rights": ViewKind(
-                "all", RightsArguments, partial(RightsView, rt, self._operations.fitting), by_viewer=True
+                "all",
+                RightsArguments,
+                partial(RightsView, rt, self._operations.fitting, self._serves_agents),
+                by_viewer=True,
             ),
             "agents": ViewKind(
                 "all", NoArguments, partial(OwnAgentsView, root, self._survey), by_viewer=True
@@ -256,10 +260,10 @@ class LiveServer:
         return self._sees_tree(admission) if kind.scope == "tree" else admission.allows(about, "inspect")
 
     def _views(self, admission: Admission) -> list[str]:
-        """Return the views that a viewer may open; `groups` and `logs` where there are some.
+        """Return the views that a viewer may open: `groups` and `logs` where there are some.
 
-        `agent` is among them where it can be opened for some agent, and `agents` for those who find these
-        by no tree.
+        Those for users of agents are not among them where none is used at this address. `agent` is among them
+        where it can be opened for some agent, and `agents` for those who find these by no tree.
         """
         shown = {name: kind for name, kind in self._kinds.items() if self._may_see(admission, kind)}
         if admission.has_somewhere("inspect"):
@@ -270,6 +274,8 @@ class LiveServer:
         if not has_groups(self._root):
             shown.pop("groups", None)
             shown.pop("logs", None)
+        if not self._serves_agents:
+            del shown["chats"], shown["approvals"]
         return sorted(shown)
 
     def _why_not(self, right: str, about: str) -> str:

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
     from lmos_actors import Ref
     from lmos_actors.deployment import Order, RolloutStatus
+    from lmos_actors.live import AuditEntry
+    from lmos_actors.node import NodeOptions
 
 KILL = -9
 NOISE = b"noise and noise\n" * 400
@@ -47,6 +49,10 @@ class Script:
     """How long it drains, None if it does not heed SIGTERM."""
     drained: int = 0
     url: str = ""
+    page: str = ""
+    """The address of its page, as it prints that."""
+    prints: tuple[str, ...] = ()
+    """Lines that it prints once it is ready."""
     floods: int = 0
     """How many pieces it prints, as soon as it is ready."""
     starting: float = 0.0
@@ -133,6 +139,10 @@ class FakeProcess:
             await trio.sleep(self.script.ready)
             if self.script.url:
                 await self.say("listening", url=f"{self.script.url}/ws")
+            if self.script.page:
+                await self.say("page", url=self.script.page)
+            for line in self.script.prints:
+                await self._pieces[0].send(f"{line}\n".encode())
             await self.say("ready")
             self.place.note(f"ready {self.name}")
 
@@ -204,6 +214,7 @@ class NoFiles(LogFiles):
     """Logs that are handed to those who follow, and kept nowhere."""
 
     async def write(self, process: str, lines: list[str]) -> None:
+        self.recent.add(process, lines)
         for follower in tuple(self._followers):
             await follower.put(process, lines)
         await trio.lowlevel.checkpoint()
@@ -232,6 +243,8 @@ class World:
     """The states of processes as they came: `0 weather/1 waiting`."""
     said: list[str]
     """What the launcher has said of what it does by itself."""
+    operated: list[AuditEntry]
+    """The operations that have ended, which people have asked for at its page."""
 
     def states(self) -> dict[str, str]:
         """Return the state of each process."""
@@ -263,11 +276,12 @@ async def deployed(
     scripts: Mapping[str, list[Script]] | None = None,
     usual: Script | None = None,
     seen: list[str] | None = None,
+    page: NodeOptions | None = None,
     **options: Any,
 ) -> AsyncGenerator[World]:
     """Run a launcher of groups at a scripted place; processes that are left at the end are a mistake.
 
-    `seen` is the list that the states of processes go to.
+    `seen` is the list that the states of processes go to, `page` where its page is.
     """
     failure: Exception | None = None
     async with trio.open_nursery() as nursery:
@@ -282,8 +296,10 @@ async def deployed(
         plan = plan_of(*groups, **options)
         launcher = Launcher(plan, place, NoFiles(Path("nowhere")), notice, say=said.append)
         try:
-            async with open_launcher(launcher, MemoryNetwork()) as node:
-                yield World(place, launcher, node.find(LauncherAgent, "control/launcher"), states, said)
+            operated: list[AuditEntry] = []
+            async with open_launcher(launcher, MemoryNetwork(), page, operated.append) as node:
+                ref = node.find(LauncherAgent, "control/launcher")
+                yield World(place, launcher, ref, states, said, operated)
         except Exception as error:  # raised below, and not as a group of one
             failure = error
         running = place.running()

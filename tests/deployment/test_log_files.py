@@ -9,7 +9,7 @@ import pytest
 import trio
 from hypothesis import given, strategies as st
 
-from lmos_actors.deployment import LineSplitter, LogFiles, LogLine
+from lmos_actors.deployment import LineSplitter, LogFiles, LogLine, RecentLines
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -82,7 +82,7 @@ async def test_the_last_lines_are_kept_over_rotations(tmp_path: Path) -> None:
     assert [line.split()[0] for line in last[1::2]] == [str(number) for number in range(count - 75, count)]
     assert [logs.last("weather/1", each) for each in (0, -3, 1)] == [[], [], [f"{count - 1} after"]]
     assert logs.last("weather/2", 5) == []
-    newest = list(logs.newest["weather/1"])
+    newest = [line.text for line in logs.recent.last(20, "weather/1", lambda process: True)]
     assert (len(newest), newest[-1]) == (20, f"{count - 1} after")
     assert max(map(len, newest)) == 500
 
@@ -207,3 +207,53 @@ async def test_those_who_follow_take_what_there_is_and_end_once_the_logs_are_clo
         assert await follower.lines() == [LogLine("a/1", "one")]
         assert await follower.lines() == []
         assert await follower.lines() == []
+
+
+# ---- the last lines, in memory
+
+
+def everything(process: str) -> bool:
+    """See all processes."""
+    return True
+
+
+def test_a_process_that_floods_pushes_out_nothing_of_the_others() -> None:
+    recent = RecentLines()
+    recent.add("front/1", [f"said {n}" for n in range(30)])
+    recent.add("weather/1", ["before"])
+    for _ in range(5):
+        recent.add("weather/10", ["flood"] * 5_000)
+    assert [line.text for line in recent.last(300, "front/1", everything)] == [
+        f"said {n}" for n in range(10, 30)
+    ]
+    assert [line.text for line in recent.last(300, "weather/1", everything)] == ["before"]
+    assert len(recent.last(5_000, "weather", everything)) == 1_001
+    last = recent.last(3, "", everything)
+    assert [line.number for line in last] == [25_029, 25_030, 25_031]
+
+
+def test_the_last_lines_are_in_the_order_in_which_they_came() -> None:
+    recent = RecentLines()
+    for number in range(2_000):
+        recent.add(f"{'ab'[number % 2]}/1", [str(number)])
+    texts = [line.text for line in recent.last(40, "", everything)]
+    assert texts == [str(number) for number in range(1_960, 2_000)]
+    of_one = recent.last(40, "", lambda process: process == "a/1")
+    assert [line.text for line in of_one] == [str(number) for number in range(1_920, 2_000, 2)]
+
+
+def test_lines_are_without_colours_and_without_what_a_terminal_obeys() -> None:
+    recent = RecentLines()
+    recent.add(
+        "a/1", ["\x1b[1;31mred\x1b[0m\tend", "bell\a\x1b]0;title\a", '{"event": "ready"}', "x" * 5_000]
+    )
+    texts = [line.text for line in recent.last(9, "a", everything)]
+    assert texts == ["red    end", "bell\\x07\\x1b]0;title\\x07", "x" * 500]
+
+
+def test_of_very_many_processes_the_last_that_printed_are_kept() -> None:
+    recent = RecentLines()
+    for number in range(5_000):
+        recent.add(f"a/{number}", ["one"])
+    assert recent.last(9, "a/10", everything) == []
+    assert len(recent.last(9, "a/3500", everything)) == 1

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator  # noqa: TC003 -- types of agents are read
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import trio
@@ -12,7 +11,6 @@ import trio
 from lmos_actors import Agent, ChildSpec, SupervisorSpec, action, open_node
 from lmos_actors.actors import slot_of
 from lmos_actors.approvals import Approvals
-from lmos_actors.deployment import LogFiles
 from lmos_actors.facades import ChatAgent, ChatTurn, open_chat, open_relay, register_on_relay
 from lmos_actors.security import Access, BearerToken, Credentials, Security
 from lmos_actors.transport import MemoryNetwork, TcpNetwork
@@ -217,32 +215,10 @@ async def ask_with_a_form(node: Node) -> None:
     await slot.rt.approvals.ask_once(slot, "Which size?", None, FORM, 60.0, None)
 
 
-class LauncherAgent(Agent):
-    """Stands where the launcher of a deployment stands."""
-
-    launcher: Any
-
-
 class Other(Agent):
     """Has a field of that name."""
 
     launcher: Any
-
-
-class Launcher:
-    """Says how its processes are."""
-
-    def __init__(self) -> None:
-        self.logs = LogFiles(Path("none"))
-        self.logs.newest["web/1"].extend(f"line {n}" for n in range(25))
-
-    def status(self) -> dict[str, Any]:
-        replica = {"number": 1, "state": "ready", "pid": None, "urls": (), "why": ""}
-        return {
-            "name": "shop",
-            "doing": "",
-            "groups": [{"name": "web", "replicas": [replica], "rollout": None}],
-        }
 
 
 async def test_another_agent_at_that_place_launches_nothing(virtual_clock: MockClock) -> None:
@@ -258,19 +234,3 @@ async def test_another_agent_at_that_place_launches_nothing(virtual_clock: MockC
         watcher.look("tree", "tree")
         await watcher.until(lambda: watcher.views.get("tree"))
         assert watcher.errors == []
-
-
-async def test_the_groups_of_a_deployment(virtual_clock: MockClock) -> None:
-    network = MemoryNetwork()
-    agent = ChildSpec("launcher", partial(LauncherAgent, launcher=Launcher()))
-    tree = SupervisorSpec("root", [SupervisorSpec("control", [agent])])
-    async with (
-        open_node(tree, listen=PLACE, network=network, security=SECURITY),
-        watching(PLACE, network) as watcher,
-    ):
-        assert "groups" in watcher.hello["views"]
-        watcher.look("groups")
-        view = await watcher.until(lambda: watcher.views.get("it"))
-        replica = {"number": 1, "state": "ready", "urls": [], "why": ""}
-        assert view["groups"] == [{"name": "web", "replicas": [replica]}]
-        assert view["lines"] == {"web/1": [f"line {n}" for n in range(5, 25)]}

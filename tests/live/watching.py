@@ -57,6 +57,7 @@ class Watcher:
         self.errors: list[dict[str, Any]] = []
         self.changes: list[dict[str, Any]] = []
         self.done: list[dict[str, Any]] = []
+        self.progress: list[dict[str, Any]] = []
         self.end: Any = None
         """How the connection has ended."""
         self._out: list[bytes] = []
@@ -96,6 +97,8 @@ class Watcher:
                 self.errors.append(message)
             case "done":
                 self.done.append(message)
+            case "progress":
+                self.progress.append(message)
             case "changes":
                 self.changes.append(message)
                 for id, patch in message["patches"].items():

@@ -1,9 +1,9 @@
 // The page of a node: what is looked at, kept in the address, and what is told to those who do not see it.
 
-const APART = new Set(['tree', 'find', 'top', 'agent', 'agents', 'flow', 'rights']);
-const STARTS = ['network', 'tree', 'agents', 'approvals']; // one of them everybody has
+const APART = new Set(['tree', 'find', 'top', 'agent', 'agents', 'flow', 'rights', 'groups', 'logs']);
+const STARTS = ['network', 'groups', 'tree', 'agents', 'approvals']; // one of them everybody has
 const OF_RUNS = ['network', 'series', 'run', 'flow', 'tree', 'top', 'crashes', 'dead letters'];
-const MADE = { tree: TreeView, top: TopView, flow: FlowView, crashes: CrashView, approvals: ApprovalView, chats: ChatView, network: NetworkView, series: SeriesView, run: StoryView };
+const MADE = { tree: TreeView, top: TopView, flow: FlowView, crashes: CrashView, approvals: ApprovalView, groups: GroupsView, chats: ChatView, network: NetworkView, series: SeriesView, run: StoryView };
 const LABELS = { tree: 'Agents', agents: 'Agents', top: 'Busiest', flow: 'Messages', network: 'Network', series: 'Series', run: 'Story' };
 const SAID_EVERY = 4_000; // milliseconds between two announcements
 const SPARKS = 60;
@@ -220,7 +220,7 @@ class Page {
     const views = this.hello ? this.hello.views : [];
     if (this.runs) return OF_RUNS.filter((name) => views.includes(name));
     const known = Object.keys(NAMES), rank = (name) => (known.includes(name) ? known.indexOf(name) : known.length);
-    return [...['tree', 'agents', 'top', 'flow'].filter((name) => views.includes(name)), ...views.filter((name) => !APART.has(name)).sort((one, other) => rank(one) - rank(other))];
+    return [...['groups', 'tree', 'agents', 'top', 'flow'].filter((name) => views.includes(name)), ...views.filter((name) => !APART.has(name)).sort((one, other) => rank(one) - rank(other))];
   }
 
   go(change) {

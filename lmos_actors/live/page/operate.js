@@ -7,6 +7,7 @@ const OPERATIONS = {
   stop: { label: 'Stop', about: 'It is stopped, and stays in the tree: it can be started again, unless it is temporary.', danger: true },
   hold: { label: 'Hold', about: 'It is paused: it goes on taking messages in and begins none, over restarts too, until it is released.' },
   release: { label: 'Release', about: 'It goes on with what waits.' },
+  roll: { label: 'Roll', about: 'Its processes are replaced one after another: the next one follows once the new one is ready.' },
   drain: { label: 'Drain the node', about: 'It takes no more requests and connections, answers those that are open, and its agents go on. This page loses its connection, too.', danger: true },
 };
 
@@ -15,11 +16,12 @@ function operationButtons(page, path, may, told) {
   return may.filter((what) => OPERATIONS[what]).map((what) => button(OPERATIONS[what].label, () => operate(page, what, path, told), { 'data-what': what }));
 }
 
-async function operate(page, what, path, told) {
-  const { label, about, danger } = OPERATIONS[what];
-  if (!await confirmed(label, path && what !== 'drain' ? h('bdi', {}, cut(path, 200)) : null, h('p', {}, about), danger)) return;
+// `own` are other words for the place, and for what is done to it.
+async function operate(page, what, path, told, own = {}) {
+  const { label, about, danger } = OPERATIONS[what], name = own.name || path;
+  if (!await confirmed(label, name && what !== 'drain' ? h('bdi', {}, cut(name, 200)) : null, h('p', {}, own.about || about), danger)) return;
   try {
-    told(`${OPERATIONS[what].label}: ${await page.wire.do(OPERATIONS[what].as || what, path)}.`, false);
+    told(`${label}: ${await page.wire.do(OPERATIONS[what].as || what, path, (text) => told(`${label}: ${text}…`, false))}.`, false);
   } catch (problem) {
     told(problem.message, true);
   }

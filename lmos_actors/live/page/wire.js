@@ -68,13 +68,13 @@ class Wire {
     return null;
   }
 
-  // Has the node carry out an operation: a promise of its outcome in words.
-  do(what, path) {
+  // Has the node carry out an operation: a promise of its outcome in words. `said` is called with how far it has come.
+  do(what, path, said = () => {}) {
     const id = newId();
     return new Promise((done, failed) => {
       if (!this.hello) { failed(new Error('The node does not answer.')); return; }
-      this.doing.set(id, { done, failed });
-      setTimeout(() => this.answered(id, (one) => one.failed(new Error('The node has not answered: whether it was done is not known. The view shows it.'))), LONGEST_DO);
+      const late = setTimeout(() => this.answered(id, (one) => one.failed(new Error('The node has not answered: whether it was done is not known. The view shows it.'))), LONGEST_DO);
+      this.doing.set(id, { done, failed, said, late });
       this.send({ type: 'do', id, what, path });
     });
   }
@@ -162,6 +162,11 @@ class Wire {
         this.unread = message.number;
         this.seen();
         break;
+      case 'progress': { // one that says how far it has come may take its time
+        const waiting = this.doing.get(message.id);
+        if (waiting) { clearTimeout(waiting.late); waiting.said(message.text); }
+        break;
+      }
       case 'done': this.answered(message.id, ({ done }) => done(message.outcome)); break;
       case 'error': {
         this.answered(message.id, ({ failed }) => failed(new Error(message.message)));
