@@ -564,6 +564,7 @@ DEPLOYED = {
         name: getattr(_model_deployment, name)
         for name in ("Group", "Drain", "Limits", "Update", "Omnia", "Launcher")
     },
+    "Page": _model_deployment.LauncherPage,
 }
 """The structs of deployment files, by the headings of their sections."""
 

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from lmos_actors.actors import Agent, action
-from lmos_actors.node import Node, NodeOptions, open_stages
+from lmos_actors.node import Node, NodeOptions, open_page, open_stages
 from lmos_actors.supervision import ChildSpec, SupervisorSpec
 
 from ._launcher import Launcher  # noqa: TC001 - a field of the agent
@@ -148,6 +148,6 @@ async def open_launcher(
         launcher.opened(node)
         if page is not None:
             own = operations_of(launcher)
-            launcher.page = await stages.connections.open_page(page, stages.root, own, noted)
+            launcher.page = await open_page(stages, page, own, noted)
         yield node
         await launcher.stop()

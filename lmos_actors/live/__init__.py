@@ -8,4 +8,3 @@ from ._client import LiveClient as LiveClient, open_live as open_live
 from ._messages import Refused as Refused, Wrong as Wrong
 from ._operations import Operation as Operation, OwnOperations as OwnOperations
 from ._server import LiveServer as LiveServer
-from ._survey import StartSoon as StartSoon

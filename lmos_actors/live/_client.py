@@ -13,7 +13,19 @@ from lmos_actors.errors import ConfigError, ConnectFailed, LmosActorsError
 from lmos_actors.transport import ConnectionOptions, connect, default_network
 
 from ._merge_patch import patched
-from ._messages import SUBPROTOCOL, Changes, Do, Done, FromNode, FromViewer, Hello, Look, Taken, Wrong
+from ._messages import (
+    SUBPROTOCOL,
+    Changes,
+    Do,
+    Done,
+    FromNode,
+    FromViewer,
+    Hello,
+    Look,
+    Progress,
+    Taken,
+    Wrong,
+)
 from ._server import PATH
 
 if TYPE_CHECKING:
@@ -59,6 +71,7 @@ class LiveClient:
         self.views: dict[str, State] = {}
         self.errors: list[Wrong] = []
         self.done: list[Done] = []
+        self.progress: list[Progress] = []
         self.time = 0.0
         """The instant of the last changes, by the clock of the node."""
 
@@ -115,6 +128,8 @@ class LiveClient:
                 self.errors.append(message)
             case Done():
                 self.done.append(message)
+            case Progress():
+                self.progress.append(message)
         self._wake()
 
     def binary(self, data: bytes) -> None:

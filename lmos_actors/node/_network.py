@@ -19,7 +19,7 @@ from trio.lowlevel import enable_ki_protection
 from lmos_actors._core import TOTAL, Budget, BudgetStatistics, ShieldedNursery
 
 from ._mcp import endpoint_of_node
-from ._options import urls_at
+from ._options import urls_at, without_none
 from ._page_views import sessions_of
 from ._traffic import BoundedWarnings, traffic_of
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from lmos_actors.discovery import Registered
     from lmos_actors.facades.omnia import OmniaServer
     from lmos_actors.facades.relay import Bridge, RelayBridge, RelayServer
-    from lmos_actors.live import AuditEntry, OwnOperations
+    from lmos_actors.live import LiveServer
     from lmos_actors.mcp.offer import McpEndpoint
     from lmos_actors.observe import Metrics
     from lmos_actors.protocol.lmos import SessionOptions
@@ -67,10 +67,6 @@ class MoreRoutes(Protocol):
     def __call__(
         self, server: LmosServer, bases: Sequence[str], security: Security, /
     ) -> list[BaseRoute]: ...
-
-
-def _no_routes(_server: LmosServer, _bases: Sequence[str], _security: Security, /) -> list[BaseRoute]:
-    return []
 
 
 class Connections:
@@ -112,7 +108,7 @@ class Connections:
         self._context_of_bridges: tuple[LmosServer, Exposure, Guard] | None = None
         self.relay: RelayServer | None = None
         """The hub of an AgentRelay, if this node has one."""
-        self.more_routes: MoreRoutes = _no_routes
+        self.more_routes: MoreRoutes = lambda server, bases, security, /: []
         """Returns HTTP routes to serve beside the agents."""
         self.storage_agents: tuple[str, ...] = ()
         self.shared_token: SharedToken | None = None
@@ -244,7 +240,7 @@ class Connections:
                 on_refusal=self._refused.warn,
                 now=self._rt.entropy.now,
                 budget=self.budget,
-                **_without_none(options=options.door, connection=options.connection),
+                **without_none(options=options.door, connection=options.connection),
             )
             self._doors.append(door)
 
@@ -316,42 +312,13 @@ class Connections:
             found["omnia"] = lambda: omnia_view(facade)
         return found
 
-    async def open_page(
-        self,
-        options: NodeOptions,
-        root: Supervisor,
-        own: OwnOperations,
-        noted: Callable[[AuditEntry], None],
-    ) -> str:
-        """Serve the page of a node that listens at an address of its own, until the node has ended.
-
-        See `page_door`. Return its address for browsers. Raises ConfigError.
-        """
-        from lmos_actors.transport import default_network
-
-        from ._page_door import page_door
-
-        network = default_network() if options.network is None else options.network
-        made = await page_door(
-            options,
-            network,
-            self._rt,
-            root,
-            own=own,
-            noted=noted,
-            start_soon=self.start_soon,
-            report=self._report,
-            on_failure=self.note_failure,
-            on_refusal=self._refused.warn,
-            budget=self.budget,
-        )
-        self._listeners.append(made.listener)
-        assert self._server is not None  # the node listens
-        self._server.join(made.live)
-        self._doors.append(made.door)
-        self._open[made.door] = None
-        self.start_soon(self._serve, made.door, name=f"front door of the page at {made.url}")
-        return made.url
+    def add_door(self, door: FrontDoor, listener: Listener, live: LiveServer) -> None:
+        """Serve the live view at one more door until the end of a node that listens."""
+        assert self._server is not None  # it listens
+        self._server.join(live)
+        self._doors, self._listeners = [*self._doors, door], [*self._listeners, listener]
+        self._open[door] = None
+        self.start_soon(self._serve, door, name="front door of the page")
 
     def with_hub(self, tree: SupervisorSpec) -> SupervisorSpec:
         """Return the tree with the hub of an AgentRelay, if the node has one, as its first child."""
@@ -630,7 +597,3 @@ class Connections:
         """Close all connections at once, without draining."""
         self._before_stop_scope.cancel("the node is ended at once")
         self._goodbye_scope.cancel("the node is ended at once")
-
-
-def _without_none(**options: Any) -> dict[str, Any]:
-    return {name: value for name, value in options.items() if value is not None}

@@ -314,3 +314,8 @@ def urls_at(endpoint: Endpoint, listener: Listener, *, named: bool) -> list[str]
         host = socket.gethostname()
     ports = dict.fromkeys(port for _, port in listener.addresses)
     return [attrs.evolve(endpoint, host=host, port=port, target="").url for port in ports]
+
+
+def without_none(**options: Any) -> dict[str, Any]:
+    """Return those of some options that were given."""
+    return {name: value for name, value in options.items() if value is not None}

@@ -175,6 +175,16 @@ async def test_who_may_look_and_not_operate_is_offered_nothing() -> None:
         assert (await answered(watcher, "stop", "groups/weather/1"))["code"] == "FORBIDDEN"
 
 
+@on_virtual_time
+async def test_an_address_that_is_none_of_a_page_is_no_link() -> None:
+    odd = ("javascript:alert(1)", "data:text/html,x", "//evil.example/", f"http://{'a' * 300}/")
+    scripts = {f"weather/{number}": [Script(page=url)] for number, url in enumerate(odd, start=1)}
+    async with looked_at(group("weather", len(odd)), scripts=scripts) as (_, watcher, _):
+        watcher.look("groups")
+        view = await watcher.until(lambda: watcher.views.get("it"))
+        assert not any("page" in row for row in view["rows"].values())
+
+
 # ---- what is done
 
 

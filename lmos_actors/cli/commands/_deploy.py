@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import asdict, dataclass
 from pathlib import Path  # noqa: TC003 - the application reads the types
 from typing import Annotated, Final, Literal, TypeAlias
 
@@ -35,6 +36,23 @@ State: TypeAlias = Annotated[
 Groups: TypeAlias = Annotated[list[str] | None, Parameter(name="GROUP", negative=())]
 
 
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class ShownOptions:
+    """The options for what a deployment shows of itself: on a terminal, and on its page."""
+
+    quiet: Switch = False
+    """Print nothing of what processes print: `logs` has it."""
+    allow_operations: Switch = False
+    """Show what processes print, and let groups be restarted, rolled and stopped, on the page, for all on \
+this machine. With `security` of `launcher.page` its lists say who may."""
+    no_page: Switch = False
+    """Serve no page for browsers."""
+
+
+_SHOWN = ShownOptions()
+
+
 @app.command(sort_key=0, group=DEPLOYED)
 def up(
     file: Annotated[str, Parameter(name="FILE")],
@@ -45,9 +63,7 @@ def up(
     reload: Switch = False,
     new_stores: Switch = False,
     dry_run: Switch = False,
-    quiet: Switch = False,
-    allow_operations: Switch = False,
-    no_page: Switch = False,
+    shown: ShownOptions = _SHOWN,
     set_: Variables = None,
     state: State = None,
     json: JsonLines = False,
@@ -97,13 +113,6 @@ belongs, or `ray://HOST:10001`. It needs the extra ray.
 Else the processes that need it do not start.
     dry_run
         Print what would be started or changed, and in which order, and do nothing.
-    quiet
-        Print nothing of what processes print: `logs` has it.
-    allow_operations
-        Show what processes print, and let groups be restarted, rolled and stopped, on the page, for all on \
-this machine. With `security` of `launcher.page` its lists say who may.
-    no_page
-        Serve no page for browsers.
     """
     from ..deploy._up import UpRequest, run_up
 
@@ -117,10 +126,8 @@ this machine. With `security` of `launcher.page` its lists say who may.
             reload=reload,
             new_stores=new_stores,
             dry_run=dry_run,
-            quiet=quiet,
             json=json,
-            no_page=no_page,
-            allow_operations=allow_operations,
+            **asdict(shown),
         )
     )
 

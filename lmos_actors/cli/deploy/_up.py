@@ -14,7 +14,7 @@ from math import inf
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from time import sleep
-from typing import TYPE_CHECKING, BinaryIO, Final, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, cast
 
 import attrs
 import trio
@@ -98,6 +98,7 @@ class UpRequest:
     json: bool = False
     no_page: bool = False
     allow_operations: bool = False
+    """For people at its page on this machine, where the file asks nobody to log in."""
 
 
 def run_up(request: UpRequest) -> int:
@@ -181,9 +182,9 @@ def _page_of(loaded: DeploymentFile, request: UpRequest) -> NodeOptions | None:
         insecure=page.insecure,
         allow_operations=page.allow_operations or request.allow_operations,
     )
-    where = {"listen": page.listen, "public_url": page.public_url}
+    where: dict[str, Any] = {"listen": page.listen, "public_url": page.public_url, "page": True}
     try:
-        return NodeOptions(**{**guarded.options([page.listen]), **where, "page": True})
+        return NodeOptions(**{**guarded.options([page.listen]), **where})
     except ConfigError as error:
         raise ConfigError(in_shell(error.message), "launcher.page") from None
 
