@@ -64,7 +64,7 @@ class GroupsView {
 
   line(name, kind) {
     const isGroup = kind === 'group', cells = Object.fromEntries(['state', 'since', 'pid', 'starts', 'restarts', 'address', 'tools'].map((key) => [key, h('td', { class: `${key}${['pid', 'starts', 'restarts'].includes(key) ? ' number' : ''}` })]));
-    const choose = button(isolated(isGroup ? name : name.slice(name.lastIndexOf('/') + 1)), () => this.choose(name), { class: 'plain', 'aria-label': `Lines of ${name}`, title: name });
+    const choose = button(isolated(isGroup ? name : name.slice(name.lastIndexOf('/') + 1)), () => this.choose(name), { class: 'plain', 'aria-label': `${isGroup ? name : name.slice(name.lastIndexOf('/') + 1)}: lines of ${name}`, title: name });
     const element = h('tr', { class: kind, 'data-name': name }, h('th', { scope: 'row' }, choose), Object.values(cells));
     const row = { element, choose, began: null, since: cells.since, shown: '' };
     row.fill = (fresh, group) => {
@@ -145,6 +145,6 @@ class GroupsView {
 function addresses(name, row) {
   const place = /^https?:\/\/[^/?#]+\/$/.test(row.page || '') ? row.page : null;
   if (!place) return [h('span', { class: 'quiet' }, isolated((row.urls || []).join(' ')))];
-  const away = (address, text, label) => h('a', { href: address, target: '_blank', rel: 'noopener noreferrer', 'aria-label': label }, text);
-  return [away(place, place.replace(/^\w+:\/\/|\/$/g, ''), `Page of ${name}`), ' ', away(`${place}#view=approvals`, 'approvals', `What ${name} asks people`)];
+  const away = (address, text, label) => h('a', { href: address, target: '_blank', rel: 'noopener noreferrer', 'aria-label': `${text}: ${label}` }, text);
+  return [away(place, place.replace(/^\w+:\/\/|\/$/g, ''), `the page of ${name}`), ' ', away(`${place}#view=approvals`, 'approvals', `what ${name} asks people`)];
 }

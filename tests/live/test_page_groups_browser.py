@@ -1,0 +1,160 @@
+"""The page of a deployment in a real browser: groups, what processes print, operations asked once; log-in."""
+
+from __future__ import annotations
+
+import json
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lmos_actors.node import NodeOptions
+from lmos_actors.security import Access, Bearer, Security
+from tests.chromium import Page, browser as browser, opened, violations
+from tests.deployment.places import Script, World, deployed, group
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, AsyncIterator
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+HOSTILE = "<img src=x onerror=bad=1>"
+QUICK = Script(
+    ready=0.05, drains=0.05, url="ws://10.0.0.7:8123", page="http://10.0.0.7:8123/", prints=("up",)
+)
+ODD = Script(ready=0.05, drains=0.05, page="javascript:bad=1//", prints=(HOSTILE, "\x1b[31mred\x1b[0m"))
+DIES = Script(ready=0.05, drains=0.05, ends=0.2, says=f"ValueError: {HOSTILE}")
+
+ROWS = (
+    "Object.fromEntries([...document.querySelectorAll('.processes tbody tr')].map((row) => "
+    "[row.dataset.name, row]))"
+)
+LINES = "[...document.querySelectorAll('.oneline .text')].map((line) => line.textContent)"
+TOLD = "document.querySelector('.told').textContent"
+
+
+@pytest.fixture
+async def page(browser: str) -> AsyncIterator[Page]:
+    """A tab that has nothing to complain of at the end, and has asked one server alone."""
+    async with opened(browser) as tab:
+        yield tab
+        assert tab.problems == []
+        assert len({url.split("/")[2] for url in tab.requests if not url.startswith("data:")}) == 1
+
+
+@asynccontextmanager
+async def shown(
+    page: Page, *groups: Any, security: Security | None = None, **options: Any
+) -> AsyncGenerator[World]:
+    """Run a launcher of groups at a scripted place, and open its page."""
+    allowed = options.pop("allowed", security is None)
+    at = NodeOptions(listen="ws://127.0.0.1:0", security=security, allow_operations=allowed, page=True)
+    async with deployed(*groups, page=at, usual=options.pop("usual", QUICK), **options) as world:
+        await world.launcher.wait_ready()
+        await page.visit(world.launcher.page)
+        if security is None:
+            await page.until(f"Object.keys({ROWS}).length")
+        yield world
+
+
+def button_of(row: str, what: str) -> str:
+    return f"{ROWS}[{json.dumps(row)}].querySelector('[data-what={what}]')"
+
+
+def text_of(row: str) -> str:
+    return f"{ROWS}[{json.dumps(row)}].textContent"
+
+
+async def test_groups_are_rolled_and_stopped_once_it_was_asked(page: Page) -> None:
+    async with shown(page, group("weather", 2), group("front")) as world:
+        assert await page.run(f"Object.keys({ROWS})") == [
+            "weather",
+            "weather/1",
+            "weather/2",
+            "front",
+            "front/1",
+        ]
+        assert "2 of 2 ready" in await page.run(text_of("weather"))
+        link = await page.run(
+            f"(({{href, rel, target}}) => [href, rel, target])({ROWS}['weather/1'].querySelector('a'))"
+        )
+        assert link == ["http://10.0.0.7:8123/", "noopener noreferrer", "_blank"]
+        world.place.take()
+        await page.run(f"{button_of('weather', 'roll')}.click()")
+        assert "Roll weather?" in await page.run("document.querySelector('dialog').textContent")
+        await page.key("Escape")
+        await page.until("!document.querySelector('dialog')")
+        assert world.place.take() == []
+        await page.run(f"{button_of('weather', 'roll')}.click()")
+        await page.run("document.querySelector('dialog button.main').click()")
+        await page.until(f"{TOLD} === 'Roll: weather: 1 replaced by 1; weather: 2 replaced by 2.'")
+        await page.until(f"/ready.*2.*0/.test({text_of('weather/2')})")
+        await page.run(f"{button_of('front/1', 'stop')}.click()")
+        await page.run("document.querySelector('dialog button.main').click()")
+        await page.until(f"{text_of('front/1')}.includes('stopped')")
+        await page.until(f"{button_of('front/1', 'start')} !== null")
+        await page.run("document.getElementById('tab-audit').click()")
+        await page.until("/roll.*groups.weather/s.test(document.querySelector('#view').textContent)")
+
+
+async def test_lines_grow_and_follow_the_one_that_is_chosen(page: Page) -> None:
+    async with shown(page, group("weather", 2), group("front")) as world:
+        await page.until(f"{LINES}.length === 3")
+        await world.launcher.logs.write("weather/2", [f"line {n}" for n in range(60)])
+        await page.until(f"{LINES}.includes('line 59')")
+        end = "(({scrollTop, clientHeight, scrollHeight}) => scrollHeight - scrollTop - clientHeight < 2)"
+        assert await page.run(f"{end}(document.querySelector('.printed'))")
+        await page.run("document.querySelector('.printed').scrollTop = 0")
+        await world.launcher.logs.write("weather/2", ["one more"])
+        await page.until(f"{LINES}.includes('one more')")
+        assert await page.run("document.querySelector('.printed').scrollTop") == 0
+        await page.run(f"{ROWS}['front'].querySelector('th button').click()")
+        await page.until(f"{LINES}.join() === 'up'")
+        assert "front" in await page.run("document.querySelector('.linehead h3').textContent")
+
+
+async def test_what_processes_print_is_text(page: Page) -> None:
+    scripts = {"weather/1": [DIES, ODD]}
+    async with shown(page, group("weather"), scripts=scripts, usual=ODD):
+        await page.until(f"{LINES}.includes('red')")
+        await page.until(f"{text_of('weather/1')}.includes({json.dumps(HOSTILE)})")
+        assert HOSTILE in await page.run(LINES)
+        assert await page.run("typeof bad === 'undefined' && !document.querySelector('#view img, #view a')")
+
+
+async def test_without_operations_states_alone_are_shown(page: Page) -> None:
+    async with shown(page, group("weather"), allowed=False):
+        assert "ready" in await page.run(text_of("weather/1"))
+        assert await page.run("document.querySelectorAll('.processes .tools button').length") == 0
+        assert "--allow-operations" in await page.run("document.querySelector('.printed').textContent")
+        tabs = await page.run("[...document.querySelectorAll('[role=tab]')].map((tab) => tab.textContent)")
+        assert tabs == ["Groups", "Agents", "Busiest"]
+
+
+async def test_people_log_in_and_see_what_is_theirs(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANN", "secret-of-ann")
+    lists = {"groups.weather*": Access(inspect=("ann",), operate=("ann",)), "*": Access()}
+    security = Security(schemes=(Bearer({"ann": "env:ANN"}),), access=lists)
+    async with shown(page, group("weather"), group("front"), security=security) as world:
+        await page.until("document.documentElement.dataset.ready === 'login'")
+        assert "weather" not in await page.run("document.body.textContent")
+        await page.run("document.querySelector('#login-token').value = 'secret-of-ann'")
+        await page.run("document.querySelector('.login form').requestSubmit()")
+        await page.until(f"Object.keys({ROWS}).length")
+        assert await page.run(f"Object.keys({ROWS})") == ["weather", "weather/1"]
+        await page.until(f"{LINES}.join() === 'up'")
+        await page.run(f"{button_of('weather/1', 'restart')}.click()")
+        await page.run("document.querySelector('dialog button.main').click()")
+        await page.until(f"{TOLD} === 'Restart: weather/1: stopped, and started again; weather/1: ready.'")
+        assert [(each.who, each.path) for each in world.operated] == [("ann", "groups/weather/1")]
+        assert not any("secret" in url for url in page.requests)
+
+
+@pytest.mark.parametrize(("width", "dark"), [(1280, False), (390, True)])
+async def test_axe_has_nothing_to_object_to(page: Page, width: int, dark: bool) -> None:
+    scripts = {"weather/1": [DIES, QUICK]}
+    await page.window(width, 800, dark=dark)
+    async with shown(page, group("weather", 2), group("front"), scripts=scripts):
+        await page.until(f"{text_of('weather/1')}.includes('ValueError')")
+        assert await violations(page) == []
+        assert await page.run("document.documentElement.scrollWidth <= innerWidth")
