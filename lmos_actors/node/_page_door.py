@@ -62,6 +62,7 @@ async def open_page(
         start_soon=connections.start_soon,
         drain=_nothing,
         looks={},
+        failed=connections.note_failure,
         own=own,
         noted=noted,
     )
