@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator  # noqa: TC003 -- types of agents are read
 from contextlib import asynccontextmanager, suppress
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import trio
@@ -23,10 +24,10 @@ from lmos_actors import (
     prop,
 )
 from lmos_actors.actors import hold, release
+from lmos_actors.deployment import GroupStatus, LauncherStatus, LogFiles, ReplicaStatus
 from lmos_actors.facades import ChatAgent, ChatTurn, open_chat, open_relay, register_on_relay
 from lmos_actors.supervision import BulkSpec
 from tests.facades.relays import Shown
-from tests.live.test_node_views import Launcher, LauncherAgent
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -35,6 +36,31 @@ if TYPE_CHECKING:
 
 FIXED = 13
 """Agents of that node besides those of the one large supervisor."""
+
+
+class Launcher:
+    """Says how the processes of a deployment are."""
+
+    def __init__(self) -> None:
+        self.logs = LogFiles(Path("none"))
+        self.logs.recent.add("web/1", [f"line {n}" for n in range(25)])
+
+    def status(self) -> LauncherStatus:
+        """Return the state of one process."""
+        since = "2026-11-28T03:34:13.479+00:00"
+        replica = ReplicaStatus(
+            number=1, state="ready", pid=4711, generation=1, urls=(), restarts=0, since=since
+        )
+        web = GroupStatus(name="web", wanted=1, replicas=(replica,))
+        return LauncherStatus(
+            name="shop", file="shop.yaml", launcher_pid=4710, since=since, doing="", groups=(web,)
+        )
+
+
+class LauncherAgent(Agent):
+    """Stands where the launcher of a deployment stands."""
+
+    launcher: Any
 
 
 class Sensor(Agent):

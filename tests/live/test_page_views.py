@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
-PARTS = frozenset({"find", "agent", "rights"})
+PARTS = frozenset({"find", "agent", "rights", "logs"})
 """Views that are parts of others: each has no tab of its own."""
 
 WIDTHS = ((1280, False), (390, True), (390, False), (1280, True))
