@@ -31,6 +31,7 @@ from mcp_types import INTERNAL_ERROR, ErrorData, JSONRPCError, jsonrpc_message_a
 
 from ._connection import is_answer
 from ._failures import McpServerLost
+from ._line_buffer import LineBuffer
 
 if TYPE_CHECKING:
     from ._connection import Connection
@@ -175,8 +176,7 @@ class _Lines:
         self._most = most
         self._connection = connection
         self._stderr = stderr
-        self._buffer = bytearray()
-        self._searched = 0
+        self._buffer = LineBuffer()
 
     async def __aenter__(self) -> _Lines:
         return self
@@ -207,18 +207,12 @@ class _Lines:
 
     async def _next_line(self) -> bytes | None:
         """Return the next line, or what stands for one that is too long; None at the end."""
-        while True:
-            end = self._buffer.find(b"\n", self._searched)
-            if end >= 0:
-                line = bytes(self._buffer[:end])
-                del self._buffer[: end + 1]
-                self._searched = 0
-                return line
-            self._searched = len(self._buffer)
-            if self._searched > self._most:
+        while (line := self._buffer.next_line()) is None:
+            if len(self._buffer) > self._most:
                 return await self._skipped_line()
             if not await self._read():
                 return None
+        return line
 
     async def _read(self) -> bool:
         try:
@@ -228,24 +222,20 @@ class _Lines:
         if not piece:
             await self._ended()
             return False
-        self._buffer += piece
+        self._buffer.feed(piece)
         return True
 
     async def _skipped_line(self) -> bytes | None:
         """Read over a line; return the failure of the request that it answers, or an empty line."""
-        head, skipped = bytes(self._buffer[:ENDS]), 0
-        while (end := self._buffer.find(b"\n")) < 0:
-            skipped += len(self._buffer) - ENDS
-            del self._buffer[:-ENDS]
+        head, skipped = self._buffer.beginning(ENDS), 0
+        while (line := self._buffer.next_line()) is None:
+            skipped += self._buffer.drop(kept=ENDS)
             if skipped > MOST_SKIPPED:
                 self._connection.lose("sends a message without an end")
                 return None
             if not await self._read():
                 return None
-        tail = bytes(self._buffer[max(0, end - ENDS) : end])
-        del self._buffer[: end + 1]
-        self._searched = 0
-        found = _ID_FIRST.match(head) or _ID_LAST.search(tail)
+        found = _ID_FIRST.match(head) or _ID_LAST.search(line[-ENDS:])
         if found is None:
             self._connection.rubbish += 1
             return b""

@@ -22,6 +22,7 @@ from mcp_types import (
     jsonrpc_message_adapter,
 )
 
+from .._line_buffer import LineBuffer
 from ._exchange import Exchange
 
 if TYPE_CHECKING:
@@ -133,8 +134,7 @@ class _Reader:
         self._stream = stream
         self._writer = writer
         self._exchange = exchange
-        self._buffer = bytearray()
-        self._searched = 0
+        self._buffer = LineBuffer()
 
     async def __aenter__(self) -> _Reader:
         return self
@@ -194,26 +194,18 @@ class _Reader:
 
     async def _next_line(self) -> bytes | None:
         """Return the next line, empty for one that is too long; None at the end."""
-        while (end := self._buffer.find(b"\n", self._searched)) < 0:
-            self._searched = len(self._buffer)
-            if self._searched > MOST_LINE:
+        while (line := self._buffer.next_line()) is None:
+            if len(self._buffer) > MOST_LINE:
                 return await self._skipped_line()
             if not await self._read():
                 return None
-        return self._cut(end)
-
-    def _cut(self, end: int) -> bytes:
-        line = bytes(self._buffer[:end])
-        del self._buffer[: end + 1]
-        self._searched = 0
         return line
 
     async def _skipped_line(self) -> bytes | None:
-        while (end := self._buffer.find(b"\n")) < 0:
-            self._buffer.clear()
+        while self._buffer.next_line() is None:
+            self._buffer.drop()
             if not await self._read():
                 return None
-        self._cut(end)
         await self._writer.complain(INVALID_REQUEST, f"a message has at most {MOST_LINE} bytes")
         return b""
 
@@ -222,5 +214,5 @@ class _Reader:
             piece = await self._stream.receive_some(PIECE)
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             return False
-        self._buffer += piece
+        self._buffer.feed(piece)
         return bool(piece)
