@@ -26,13 +26,11 @@ class NetworkView {
     this.caption = h('p', { class: 'caption', role: 'status' });
     this.legend = h('p', { class: 'legend' }, h('i', { class: 'key is-link' }), 'link ', h('i', { class: 'key is-cut' }), 'cut ', h('i', { class: 'key is-message' }), 'message ', h('i', { class: 'key is-lost' }, '✕'), 'lost');
     this.about = h('section', { class: 'picked', hidden: true, 'aria-label': 'The chosen node' });
-    this.faults = h('ul', { class: 'faultlist' });
-    this.events = h('section', { 'aria-label': 'Faults' }, h('h3', {}, 'Faults'), this.faults);
     this.table = h('div', {});
     this.fold = h('details', { class: 'aslist', ontoggle: () => this.list() }, h('summary', {}, 'All links as a list'), this.table);
     this.stage = drawn(h('div', { class: 'stagebox' }, this.picture), () => this.resized());
     this.note = h('p', { class: 'notice', hidden: true });
-    this.element = h('div', { class: 'networkview' }, h('div', { class: 'networkmain' }, h('div', { class: 'headline' }, this.caption, this.legend), this.note, this.stage), h('div', { class: 'networkside' }, h('h2', { class: 'heard' }, 'Network'), this.about, this.events, this.fold));
+    this.element = h('div', { class: 'networkview' }, h('h2', { class: 'heard' }, 'Network'), h('div', { class: 'headline' }, this.caption, this.legend), this.note, h('div', { class: 'scene' }, this.stage, this.about), this.fold);
   }
 
   clear() { Object.assign(this, { state: {}, nodes: new Map(), pairs: new Map(), tokens: new Set(), known: new Map(), counts: new Map(), laid: '', laidAt: 0, time: 0, isFirst: true }); }
@@ -215,14 +213,13 @@ class NetworkView {
     pair.whole = whole;
     pair.element.setAttribute('class', `pair${whole ? ' cut' : cuts.length ? ' cutone' : ''}${loss >= LOSSY ? ' lossy' : ''}${own ? ' own' : ''}${pair.rate < 0.05 ? ' idle' : ''}`);
     pair.line.setAttribute('stroke-width', (whole ? 1.6 : 1.2 + Math.min(3.2, Math.log2(1 + pair.rate))).toFixed(1));
-    const text = [whole ? 'cut' : cuts.length ? `cut: ${cuts[0].from} to ${cuts[0].to}` : '', loss && (few || own || this.pairs.size <= 36) ? `${amount(loss * 100)} % lost` : '', !whole && delay && (few || own) ? seconds(Number(delay.toPrecision(2))) : '', STILL.matches && under ? `${under} under way` : ''].filter(Boolean);
-    const key = `${cuts.length} ${text.join()}`;
+    const wordy = few || own, text = [whole ? 'cut' : cuts.length ? `cut: ${cuts[0].from} to ${cuts[0].to}` : '', loss && (wordy || this.pairs.size <= 36) ? `${amount(loss * 100)} % lost` : '', !whole && delay && wordy ? seconds(Number(delay.toPrecision(2))) : '', STILL.matches && under ? `${under} under way` : ''].filter((words) => words && !(words === 'cut' && (this.pairs.size > WORDY * 2 || this.size[0] < 520))).join(' · ');
+    const key = `${cuts.length} ${text} ${loss >= LOSSY}`;
     put(pair.title, pair.ways.map((way) => linkWords(way)).join('\n'));
     if (pair.signed !== key) {
       pair.signed = key;
-      const shown = cuts.length && signs >= MOST_SIGNS ? [] : [
-        cuts.length ? svg('circle', { r: 8, class: 'signback' }) : null, cuts.length ? svg('path', { class: 'cutsign', d: 'M-5 -5L5 5M-5 5L5 -5' }) : null,
-        ...text.filter((words) => !(words === 'cut' && (this.pairs.size > WORDY * 2 || this.size[0] < 520))).map((words, n) => svg('text', { class: `tag${words.startsWith('cut') ? ' bad' : words.endsWith('lost') && loss >= LOSSY ? ' fault' : ''}`, y: (cuts.length ? 21 : 4) + n * 13 }, words))].filter(Boolean);
+      pair.tag = text ? tagOf(text, cuts.length ? 'bad' : loss >= LOSSY ? 'fault' : '') : null;
+      const shown = cuts.length && signs >= MOST_SIGNS ? [] : [cuts.length ? svg('circle', { r: 8, class: 'signback' }) : null, cuts.length ? svg('path', { class: 'cutsign', d: 'M-5 -5L5 5M-5 5L5 -5' }) : null, pair.tag].filter(Boolean);
       pair.sign.replaceChildren(...shown);
     }
     return cuts.length ? 1 : 0;
@@ -231,22 +228,12 @@ class NetworkView {
   words(links) {
     const nodes = Object.values(this.state.nodes || {}), down = nodes.filter((node) => node.status !== 'up').length, cuts = links.filter((link) => link.cut).length, under = links.reduce((sum, link) => sum + (link.under_way || 0), 0);
     const sent = links.reduce((sum, link) => sum + (link.sent || 0), 0), lost = links.reduce((sum, link) => sum + (link.lost || 0), 0), kind = this.state.of === 'agents' ? 'agent' : 'node';
-    const parts = [many(nodes.reduce((sum, node) => sum + (kind === 'agent' ? node.members || 1 : 1), 0), kind), down ? h('strong', { class: 'bad' }, `${down} down`) : null, cuts ? h('strong', { class: 'bad' }, `${many(cuts, 'link')} cut`) : null, `${short(sent)} sent`, lost ? h('span', { class: 'bad' }, `${short(lost)} lost`) : null, `${short(under)} under way`, this.left ? `${this.left} more links are not drawn` : null].filter(Boolean);
+    const parts = [many(nodes.reduce((sum, node) => sum + (kind === 'agent' ? node.members || 1 : 1), 0), kind), down ? h('strong', { class: 'bad' }, `${down} down`) : null, cuts ? h('strong', { class: 'bad' }, `${many(cuts, 'link')} cut`) : null, `${short(sent)} sent`, lost ? h('span', { class: 'bad' }, `${short(lost)} lost`) : null, `${short(under)} under way`, this.left ? `${this.left} more links are not drawn` : null, ...inForce(this.page.runs.run).slice(0, 4).map((fault) => h('span', { class: 'chip' }, h('span', { 'aria-hidden': 'true' }, `${SIGNS.fault} `), isolated(faultWords(fault))))].filter(Boolean);
     const text = parts.map((part) => part.textContent || part).join(', ');
     this.picture.setAttribute('aria-label', `Network: ${text}`);
     this.caption.setAttribute('aria-live', 'off'); // the numbers change all the time: the faults are said, not they
-    if (this.said !== text) this.caption.replaceChildren(...parts.flatMap((part, n) => (n ? [' · ', part] : [part])));
+    if (this.said !== text) this.caption.replaceChildren(...parts.flatMap((part, n) => (n ? [part.className === 'chip' ? ' ' : ' · ', part] : [part])));
     this.said = text;
-    const faults = [...((this.page.runs.run && this.page.runs.run.faults) || [])].sort((one, other) => other.at - one.at), key = JSON.stringify(faults);
-    this.events.hidden = !faults.length;
-    if (this.struckKey !== key) {
-      const fresh = faults.filter((fault) => !(this.struckIds || []).includes(`${fault.id} ${fault.healed === undefined}`));
-      if (this.struckIds && fresh.length) { const [last] = fresh; this.page.say(last.healed === undefined ? `Fault: ${last.what}${last.targets && last.targets.length ? ` on ${few(last.targets)}` : ''}.` : `Healed: ${last.what}.`); }
-      this.struckIds = faults.map((fault) => `${fault.id} ${fault.healed === undefined}`);
-      this.struckKey = key;
-      this.faults.replaceChildren(...faults.slice(0, 40).map(({ id, what, targets, at, healed }) => h('li', { class: healed === undefined ? 'active' : '' }, h('span', { class: 'sign', 'aria-hidden': 'true' }, healed === undefined ? SIGNS.fault : SIGNS.healed),
-        h('span', {}, h('strong', {}, isolated(what)), idOf({ id, what }) ? [' ', isolated(id)] : null, targets && targets.length ? h('span', { class: 'quiet' }, isolated(` ${few(targets)}`)) : null, h('span', { class: 'quiet when' }, ` ${seconds(round(at))}${healed === undefined ? ', goes on' : healed > at ? ` to ${seconds(round(healed))}` : ''}`)))));
-    }
     this.drawPicked();
   }
 
@@ -254,7 +241,7 @@ class NetworkView {
     if (!this.fold.open || (this.listedAt && performance.now() - this.listedAt < 1000)) return;
     this.listedAt = performance.now();
     const all = Object.values(this.state.links || {}), rows = all.slice(0, MOST_LISTED), had = this.table.firstChild, top = had ? had.scrollTop : 0;
-    this.table.replaceChildren(h('div', { class: 'wide', tabindex: '0', role: 'group', 'aria-label': 'Links' }, linkTable(rows, true)), all.length > rows.length ? h('p', { class: 'quiet' }, `The first ${MOST_LISTED} of ${all.length}.`) : '');
+    this.table.replaceChildren(h('div', { class: 'wide', tabindex: '0', role: 'group', 'aria-label': 'Links' }, linkTable(rows, null)), all.length > rows.length ? h('p', { class: 'quiet' }, `The first ${MOST_LISTED} of ${all.length}.`) : '');
     this.table.firstChild.scrollTop = top;
   }
 
@@ -272,6 +259,7 @@ class NetworkView {
     const state = this.picked === null ? null : (this.state.nodes || {})[this.picked];
     this.about.hidden = !state;
     if (!state) return;
+    this.about.classList.toggle('left', (this.nodes.get(this.picked) || { to: [0] }).to[0] > 0.1); // it covers no node that it is about
     const own = Object.values(this.state.links || {}).filter((link) => link.from === this.picked || link.to === this.picked), key = JSON.stringify([state, own]);
     if (key === this.pickedKey || this.about.matches(':has(button:active)')) return;
     this.pickedKey = key;
@@ -280,7 +268,7 @@ class NetworkView {
     fill(this.about, {}, [h('h3', {}, isolated(picked), ' ', h('span', { class: `state ${state.status === 'up' ? 'running' : 'crashed'}` }, state.status)),
       h('p', { class: 'tools' }, isAgent ? button('The agent', () => page.openAgent(picked)) : null, isAgent ? button('Its messages', () => page.follow(picked)) : null, button('Close', () => { this.pick(null); this.focus(); })),
       state.members || state.agents > 1 ? h('p', { class: 'quiet' }, many(state.members || state.agents, 'agent')) : null,
-      h('div', { class: 'wide', tabindex: '0', role: 'group', 'aria-label': 'Its links' }, linkTable(own.slice(0, 60), false))]);
+      own.length ? h('div', { class: 'wide', tabindex: '0', role: 'group', 'aria-label': 'Its links' }, linkTable(own.slice(0, 60), picked)) : h('p', { class: 'quiet' }, 'It has no link yet.')]);
     if (had !== null) { const again = [...this.about.querySelectorAll('button')].find((one) => one.textContent === had); if (again) again.focus({ preventScroll: true }); }
   }
 
@@ -316,8 +304,8 @@ class NetworkView {
   }
 
   at(point) {
-    const [width, height] = this.size, margin = Math.min(70, width / 6), foot = 34;
-    return [width / 2 + point[0] * (width / 2 - margin), (height - foot) / 2 + 4 + point[1] * ((height - foot) / 2 - 34)];
+    const [width, height] = this.size, margin = Math.min(70, width / 6), foot = 34, [across, down] = this.nodes.size === 2 && height > width * 1.2 ? [point[1], point[0]] : point;
+    return [width / 2 + across * (width / 2 - margin), (height - foot) / 2 + 4 + down * ((height - foot) / 2 - 34)];
   }
 
   // Brings nodes nearer to where they belong; true once they are there.
@@ -347,11 +335,13 @@ class NetworkView {
         const [x, y, wide] = loopOf(one);
         for (const [name, value] of [['cx', x], ['cy', y], ['r', wide]]) pair.line.setAttribute(name, value.toFixed(1));
         pair.sign.setAttribute('transform', `translate(${x.toFixed(1)} ${(y - wide).toFixed(1)})`);
+        if (pair.tag) placeTag(pair.tag, 1, 0);
         continue;
       }
       const [ax, ay] = one.place, [bx, by] = other.place, long = Math.hypot(bx - ax, by - ay) || 1, ux = (bx - ax) / long, uy = (by - ay) / long;
       for (const [name, value] of [['x1', ax + ux * one.radius], ['y1', ay + uy * one.radius], ['x2', bx - ux * other.radius], ['y2', by - uy * other.radius]]) pair.line.setAttribute(name, value.toFixed(1));
       pair.sign.setAttribute('transform', `translate(${((ax + bx) / 2).toFixed(1)} ${((ay + by) / 2).toFixed(1)})`);
+      if (pair.tag) placeTag(pair.tag, ux, uy);
     }
   }
 
@@ -385,6 +375,18 @@ class NetworkView {
   }
 }
 
+// Words beside a link, on a ground of their own.
+function tagOf(text, style) {
+  const wide = text.length * 6.3 + 10;
+  return svg('g', { class: `tag ${style}` }, svg('rect', { x: -wide / 2, y: -9, width: wide, height: 18, rx: 5 }), svg('text', { y: 4 }, text));
+}
+
+// Beside the middle of a link, above it or to its right, where no message passes.
+function placeTag(tag, ux, uy) {
+  const half = Number(tag.firstChild.getAttribute('width')) / 2, [nx, ny] = ux > 0 || (ux === 0 && uy < 0) ? [uy, -ux] : [-uy, ux];
+  tag.setAttribute('transform', `translate(${(nx * (half * Math.abs(nx) + 16)).toFixed(1)} ${(ny * 20).toFixed(1)})`);
+}
+
 // What all names begin with, up to a slash.
 function sharedPrefix(names) {
   const first = names[0] || '', prefix = first.slice(0, first.lastIndexOf('/') + 1);
@@ -409,12 +411,13 @@ function linkWords({ from, to, cut: isCut, delay, loss, sent, lost, under_way: u
   return [`${from} → ${to}:`, isCut ? 'cut,' : '', `${sent || 0} sent`, lost ? `, ${lost} lost` : '', under ? `, ${under} under way` : '', delay ? `, ${seconds(Number(delay.toPrecision(2)))} on the way` : '', loss ? `, ${amount(loss * 100)} % lost` : ''].filter(Boolean).join(' ').replaceAll(' ,', ',');
 }
 
-function linkTable(links, whole) {
+// Links as rows: those of one node by the other end of each, or all.
+function linkTable(links, own) {
   const columns = [['Sent', ({ sent }) => (sent || 0).toLocaleString('en')], ['Lost', ({ lost }) => (lost || 0).toLocaleString('en')], ['Under way', (link) => (link.under_way || 0).toLocaleString('en')]];
   if (links.some((link) => link.delay)) columns.push(['Delay', ({ delay }) => (delay ? seconds(Number(delay.toPrecision(2))) : '')]);
   if (links.some((link) => link.loss)) columns.push(['Loss', ({ loss }) => (loss ? `${amount(loss * 100)} %` : '')]);
-  return h('table', { class: whole ? 'links whole' : 'links' }, h('thead', {}, h('tr', {}, h('th', { scope: 'col' }, 'Link'), columns.map(([head]) => h('th', { scope: 'col', class: 'number' }, head)))),
-    h('tbody', {}, links.map((link) => h('tr', {}, h('td', {}, isolated(link.from), h('span', { class: 'quiet' }, ' → '), isolated(link.to), link.cut ? h('strong', { class: 'bad' }, ' ✕ cut') : null),
+  return h('table', { class: own === null ? 'links whole' : 'links' }, h('thead', {}, h('tr', {}, h('th', { scope: 'col' }, 'Link'), columns.map(([head]) => h('th', { scope: 'col', class: 'number' }, head)))),
+    h('tbody', {}, links.map((link) => h('tr', {}, h('td', {}, own === null ? [isolated(link.from), h('span', { class: 'quiet' }, ' → '), isolated(link.to)] : link.from === own ? [h('span', { class: 'quiet' }, 'to '), isolated(link.to)] : [h('span', { class: 'quiet' }, 'from '), isolated(link.from)], link.cut ? h('strong', { class: 'bad' }, ' ✕ cut') : null),
       columns.map(([head, write]) => h('td', { class: `number${head === 'Lost' && link.lost ? ' bad' : ''}` }, write(link)))))));
 }
 

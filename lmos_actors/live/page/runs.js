@@ -16,6 +16,11 @@ const truthOf = (status) => (status === 'passed' ? true : status === 'failed' ? 
 // The name that a fault has in its file, if it has one.
 const idOf = ({ id, what }) => (!id || id === what || /^timeline\.\d+$/.test(id) ? '' : id);
 
+const faultWords = (fault) => [fault.what, idOf(fault), few(fault.targets || [])].filter(Boolean).join(' ');
+
+// The faults that strike now: none of a run that is over.
+const inForce = (run) => (!run || isOver(run.status) ? [] : (run.faults || []).filter((fault) => fault.healed === undefined));
+
 // The faults of a run, as charts and reports have them.
 const asFaults = (faults) => (faults || []).map(({ id, what, targets, at, healed }) => ({ kind: what, id: idOf({ id, what }), targets: targets || [], restarted: [], begin: at, end: healed === undefined ? null : healed }));
 
@@ -39,8 +44,9 @@ class Runs {
     this.count = h('p', { class: 'quiet' });
     this.checks = h('ul', { class: 'ticks' });
     this.steps = h('ul', { class: 'ticks' });
-    this.parts = [h('section', {}, h('h2', {}, 'Checks'), this.checks), h('section', {}, h('h2', {}, 'Steps'), this.steps)];
-    this.aside = h('aside', { class: 'runside', 'aria-label': 'Runs, checks, steps' }, h('section', { class: 'all' }, h('h2', {}, 'Runs'), this.count, this.list), this.parts);
+    this.faults = h('ul', { class: 'faultlist' });
+    this.parts = [h('section', {}, h('h2', {}, 'Checks'), this.checks), h('section', {}, h('h2', {}, 'Faults'), this.faults), h('section', {}, h('h2', {}, 'Steps'), this.steps)];
+    this.aside = h('aside', { class: 'runside', 'aria-label': 'Runs, checks, faults, steps' }, h('section', { class: 'all' }, h('h2', {}, 'Runs'), this.count, this.list), this.parts);
     this.frame = soon(() => this.beat());
   }
 
@@ -119,6 +125,7 @@ class Runs {
     this.page.named(`${run.name || run.file}`, `${run.label || ''}${run.trial > 1 ? ` trial ${run.trial}` : ''}`);
     this.drawPace(run);
     this.drawTicks(run);
+    this.drawFaults(run);
     this.drawStrip();
     this.beat();
     if (this.page.shown === 'run') this.page.made('run').draw(run, changed);
@@ -182,9 +189,21 @@ class Runs {
   drawTicks(run) {
     const checks = run.checks || [], steps = (run.steps || []).slice(-30);
     this.parts[0].hidden = !checks.length;
-    this.parts[1].hidden = !steps.length;
+    this.parts[2].hidden = !steps.length;
     ticked(this.checks, checks.map((check) => ({ ...check, text: check.name, said: [check.expected, check.saw].filter(Boolean).join('; saw ') })));
     ticked(this.steps, steps.map((step) => ({ ...step, at: step.begin, said: step.place })));
+  }
+
+  drawFaults(run) {
+    const faults = [...(run.faults || [])].sort((one, other) => other.at - one.at), key = JSON.stringify(faults);
+    this.parts[1].hidden = !faults.length;
+    if (key === this.struck) return;
+    const states = faults.map((fault) => `${run.id} ${fault.id} ${fault.healed === undefined}`), fresh = faults.find((fault, n) => !(this.states || []).includes(states[n]));
+    if (fresh && BUSY.has(run.status)) this.page.say(`${fresh.healed === undefined ? 'Fault' : 'Healed'}: ${faultWords(fresh)}.`, true);
+    this.struck = key;
+    this.states = states;
+    this.faults.replaceChildren(...faults.slice(0, 40).map((fault) => h('li', { class: fault.healed === undefined ? 'active' : '' }, h('span', { class: 'sign', 'aria-hidden': 'true' }, fault.healed === undefined ? SIGNS.fault : SIGNS.healed),
+      h('span', {}, isolated(faultWords(fault)), h('span', { class: 'quiet when' }, ` ${seconds(round(fault.at))}${fault.healed === undefined ? ', goes on' : fault.healed > fault.at ? ` to ${seconds(round(fault.healed))}` : ''}`)))));
   }
 
   // ---- pace
@@ -251,10 +270,11 @@ class Runs {
   tiles() {
     const { run } = this;
     if (!run || run.id === undefined) return [];
-    const checks = run.checks || [], failed = checks.filter((one) => one.status === 'failed').length, struck = (run.faults || []).filter((fault) => fault.healed === undefined && fault.at <= run.time).length;
+    const checks = run.checks || [], failed = checks.filter((one) => one.status === 'failed').length, struck = inForce(run).length;
+    if (!run.records) return [['Checks', '–'], ['Steps', '–'], ['Faults in force', '–'], ['Log records', '0'], ['Real time', seconds(Math.round(run.seconds || 0))]];
     return [['Checks', `${checks.filter((one) => one.status === 'passed').length}/${checks.length}`, failed ? 'bad' : ''],
       ['Steps', `${run.steps_done ?? 0}/${run.steps_total ?? (run.steps || []).length}`],
-      ['Faults', isOver(run.status) ? String((run.faults || []).length) : short(struck), struck && !isOver(run.status) ? 'some' : ''],
+      ['Faults in force', `${struck} of ${(run.faults || []).length}`, struck ? 'some' : ''],
       ['Log records', short(run.records)], ['Real time', seconds(Math.round(run.seconds || 0))]];
   }
 }
