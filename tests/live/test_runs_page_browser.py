@@ -123,7 +123,7 @@ async def test_a_run_from_its_begin_to_its_verdict(page: Page) -> None:
             "[...document.querySelectorAll('.links.whole tr')]"
             ".filter((row) => row.textContent.includes('cut')).length === 12"
         )
-        assert "partition" in await page.run("document.querySelector('.runside .faultlist .active').textContent")
+        assert "partition" in await page.run("document.querySelector('.faultlist .active').textContent")
         await page.until(f"{CUT} === 0", BEGUN)
 
         await page.until(f"{STATE} === 'passed'", BEGUN)
