@@ -69,6 +69,14 @@ def board_of(*ids: str, speed: float | None = 1.0, **more: Any) -> RunsBoard:
     return board
 
 
+def of_a_till(path: str) -> str:
+    return "Till"
+
+
+def node_of(path: str) -> str:
+    return "there" if path == "b" else "here"
+
+
 def lines(*records: dict[str, Any]) -> str:
     return "".join(json.dumps(record) + "\n" for record in records)
 
@@ -90,7 +98,7 @@ async def watched(board: RunsBoard) -> AsyncGenerator[Watcher]:
 async def test_a_log_shows_the_agents_of_its_run_as_a_node_would(
     virtual_clock: MockClock, log_of_a_shop: list[str]
 ) -> None:
-    board = board_of("1", class_of=lambda path: "Till")
+    board = board_of("1", class_of=of_a_till)
     board.take_lines("".join(log_of_a_shop))
     async with watched(board) as watcher:
         assert watcher.hello["kind"] == "runs"
@@ -137,9 +145,7 @@ async def test_a_log_shows_the_agents_of_its_run_as_a_node_would(
 
 
 async def test_steps_series_and_links_come_beside_the_log(virtual_clock: MockClock) -> None:
-    board = board_of(
-        "1", nodes=lambda: ("here", "there"), node_of=lambda path: "there" if path == "b" else "here"
-    )
+    board = board_of("1", nodes=lambda: ("here", "there"), node_of=node_of)
     fault = {"n": 3, "t": 1.0, "kind": "fault", "agent": "network", "fault": "partition", "id": "cut"}
     board.take_lines(
         lines(
@@ -232,6 +238,20 @@ async def test_many_nodes_stand_as_their_populations(virtual_clock: MockClock) -
         assert view["nodes"] == {"peer": {"status": "up", "agents": 100, "members": 100}}
         assert view["links"]["peer>peer"]["sent"] == 4  # not the one to itself
         assert len(view["under_way"]) == 5
+
+
+async def test_an_agent_that_has_crashed_is_down_until_it_is_started_again(virtual_clock: MockClock) -> None:
+    board = board_of("1")
+    begun = {"n": 1, "t": 0.0, "kind": "started", "agent": "a", "incarnation": 1}
+    board.take_lines(
+        lines(begun, {"n": 2, "t": 1.0, "kind": "crashed", "agent": "a", "reason": "ValueError"})
+    )
+    async with watched(board) as watcher:
+        watcher.look("network")
+        await watcher.until(lambda: watcher.views.get("it"))
+        assert watcher.views["it"]["nodes"] == {"a": {"status": "down", "agents": 1, "down": 1}}
+        board.take_lines(lines({**begun, "n": 3, "t": 2.0, "incarnation": 2}))
+        await watcher.until(lambda: watcher.views["it"]["nodes"]["a"]["status"] == "up")
 
 
 async def test_the_pace_is_changed_once_for_each_id(virtual_clock: MockClock) -> None:

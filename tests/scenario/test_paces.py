@@ -38,8 +38,9 @@ class Clock:
 
 def held_up(keeper: PaceKeeper, instant: float, beats: list[float] | None = None) -> None:
     """Go on to an instant as a run does."""
+    noted: list[float] = [] if beats is None else beats
     with Guard(60.0, lambda why, where: None) as guard:
-        keeper.hold_up(instant, guard, [].append if beats is None else beats.append)
+        keeper.hold_up(instant, guard, noted.append)
 
 
 def test_time_goes_by_at_the_pace() -> None:
@@ -104,7 +105,8 @@ def test_time_for_which_a_run_is_held_up_is_not_of_its_limit() -> None:
     keeper = PaceKeeper(PaceOrder(speed=1.0))
     with Guard(0.1, lambda why, where: None) as guard:
         with guard.handling_interrupts():
-            keeper.hold_up(0.4, guard, lambda at: None)
+            for instant in (0.3, 0.6):
+                keeper.hold_up(instant, guard, lambda at: None)
         assert not guard.fired
 
 
@@ -142,7 +144,7 @@ def test_a_run_that_is_watched_has_the_log_of_one_that_is_not(tmp_path: Path) ->
         label=resolved.cells[0].label,
         trial=1,
         real_limit=20.0,
-        pace=PaceOrder(speed=None),
+        pace=PaceOrder(speed=2.0),
     )
     worker.begin(order)
     try:

@@ -7,7 +7,7 @@ seen. Steps, checks and samples are in no log; the process that runs sends them 
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
 from msgspec import Struct
@@ -188,6 +188,12 @@ class RunModel:
         self._on_way_count = 0
         self.series: dict[str, SeriesKept] = {}
         self.counts = NodeCounts(nodes)
+        self._takers: dict[str, Callable[[LogRecord], None]] = {
+            "crashed": self._crashed,
+            "dead_letter": self._lost_letter,
+            "fault": self._fault,
+            "healed": self._healed,
+        }
 
     # ---- the log
 
@@ -208,9 +214,9 @@ class RunModel:
             ended = tree.take(record)
             if ended is not None and (record.error is not None or kind in ("refused", "dropped")):
                 self._edge(ended.sender, ended.place.path, ended.affordance).failed += 1
-            more = _MORE.get(kind)
+            more = self._takers.get(kind)
             if more is not None:
-                more(self, record)
+                more(record)
             kept.append(record)
         if records:
             self.recorded += len(records)
@@ -316,11 +322,3 @@ class RunModel:
 
 TEXT: Final = 500
 MOST_TARGETS: Final = 20
-
-
-_MORE: Final[dict[str, Any]] = {
-    "crashed": RunModel._crashed,
-    "dead_letter": RunModel._lost_letter,
-    "fault": RunModel._fault,
-    "healed": RunModel._healed,
-}
