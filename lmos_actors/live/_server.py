@@ -82,13 +82,13 @@ class ViewKind:
     """A kind of view: who may open it, its arguments, and what makes one.
 
     `scope`: those who see the `tree`; those with the right `inspect` for the `node` as a whole, or for the
-    `agent` at the path among the arguments, or for `some` agent; or `all`, as the view itself shows only what
-    its viewer may see.
+    `agent` at the path among the arguments, for the `agents` at all of its paths, or for `some` agent; or
+    `all`, as the view itself shows only what its viewer may see.
     `sight` is the right that such a view is made with, as it shows what is inside some agents; `by_viewer`:
     it is made with the viewer's admission.
     """
 
-    scope: Literal["tree", "node", "agent", "some", "all"]
+    scope: Literal["tree", "node", "agent", "agents", "some", "all"]
     arguments: type[Any]
     make: Callable[..., View]
     sight: Verb | None = None
@@ -168,7 +168,7 @@ class LiveServer:
             "audit": ViewKind("node", NoArguments, partial(AuditView, root, self._audit), "inspect"),
             "crashes": ViewKind("node", CrashesArguments, partial(CrashesView, rt, rows), "inspect"),
             "flow": ViewKind(
-                "node", FlowArguments, partial(FlowView, Flow(rt, root, self._start_soon)), "inspect"
+                "agents", FlowArguments, partial(FlowView, Flow(rt, root, self._start_soon)), "inspect"
             ),
         }
 
@@ -242,9 +242,9 @@ class LiveServer:
             taken = msgspec.convert(arguments, kind.arguments)
         except msgspec.ValidationError as error:
             raise Refused("INVALID", f"the arguments of {name!r}: {error}") from None
-        about = public_name(taken.path) if kind.scope == "agent" else NODE
-        if not self._may_see(admission, kind, about):
-            raise Refused("FORBIDDEN", self._why_not("inspect", about))
+        for about in _named(kind, taken):
+            if not self._may_see(admission, kind, about):
+                raise Refused("FORBIDDEN", self._why_not("inspect", about))
         if kind.by_viewer:
             return kind.make(admission, taken)
         if kind.sight is None:
@@ -262,12 +262,13 @@ class LiveServer:
     def _views(self, admission: Admission) -> list[str]:
         """Return the views that a viewer may open: `groups` and `logs` where there are some.
 
-        Those for users of agents are not among them where none is used at this address. `agent` is among them
-        where it can be opened for some agent, and `agents` for those who find these by no tree.
+        Those for users of agents are not among them where none is used at this address. `agent` and `flow`
+        are among them where they can be opened for some agent, and `agents` for those who find these by no
+        tree.
         """
         shown = {name: kind for name, kind in self._kinds.items() if self._may_see(admission, kind)}
         if admission.has_somewhere("inspect"):
-            shown["agent"] = self._kinds["agent"]
+            shown |= {name: self._kinds[name] for name in ("agent", "flow")}
         runs_some = admission.has_somewhere("inspect") or admission.has_somewhere("operate")
         if self._sees_tree(admission) or not runs_some:
             del shown["agents"]
@@ -311,3 +312,10 @@ class LiveServer:
     async def wait_done(self) -> None:
         """Wait until no viewer is left."""
         await self._done.wait()
+
+
+def _named(kind: ViewKind, arguments: Any) -> list[str]:
+    """Return the names for access lists of what a view is about."""
+    if kind.scope == "agents":
+        return [public_name(path) for path in arguments.paths]
+    return [public_name(arguments.path) if kind.scope == "agent" else NODE]

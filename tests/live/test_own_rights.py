@@ -80,7 +80,7 @@ def secret_of_sue(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_who_may_look_into_some_agents_finds_them() -> None:
     async with watched("ann") as (_, watcher):
         assert watcher.hello["rights"] == []
-        assert watcher.hello["views"] == ["agent", "agents", "approvals", "chats", "rights"]
+        assert watcher.hello["views"] == ["agent", "agents", "approvals", "chats", "flow", "rights"]
         await seen(watcher, "agents")
         await watcher.until(lambda: len(watcher.views["agents"]["order"]) == 300)
         agents = watcher.views["agents"]
@@ -88,12 +88,28 @@ async def test_who_may_look_into_some_agents_finds_them() -> None:
         assert agents["rows"]["shop/till"]["class"] == "Till"
         assert not agents["complete"]
         assert (await seen(watcher, "agent", path="shop/till"))["kind"] == "agent"
-        for view in ("tree", "find", "top", "crashes", "flow", "audit"):
+        for view in ("tree", "find", "top", "crashes", "flow", "audit"):  # of the whole node
             arguments = {"text": "x"} if view == "find" else {}
             assert (await seen(watcher, view, **arguments))["code"] == "FORBIDDEN"
         watcher.look("agent", "other", path="vault")
         await watcher.until(lambda: watcher.errors[-1]["id"] == "other")
         assert watcher.errors[-1]["code"] == "FORBIDDEN"
+
+
+async def test_who_may_look_into_some_agents_sees_their_messages() -> None:
+    async with watched("ann") as (node, watcher), trio.open_nursery() as nursery:
+        watcher.look("flow", "mine", paths=["shop/till", "shop/once"])
+        await watcher.until(lambda: "mine" in watcher.views)
+        await trio.sleep(0.1)  # until they are tapped
+        for path in ("shop/till", "vault"):
+            nursery.start_soon(node.find(Till, path).invoke, Till.pay, "tea")
+        records = await watcher.until(lambda: watcher.views["mine"].get("records"))
+        assert {each["agent"] for each in records.values()} == {"shop/till"}
+        for paths in (["shop/till", "vault"], [""], ["shop"]):
+            watcher.look("flow", "others", paths=paths)
+            await watcher.until(lambda: watcher.errors)
+            assert watcher.errors.pop()["code"] == "FORBIDDEN"
+        nursery.cancel_scope.cancel()
 
 
 async def test_who_decides_alone_sees_what_waits_for_him() -> None:

@@ -58,15 +58,19 @@ async def press(page: Page, what: str) -> None:
 async def test_who_may_look_into_some_agents(page: Page) -> None:
     async with open_node(TREE, listen="ws://127.0.0.1:0", security=SECURITY) as node:
         await ready(page, node, "ann")
-        assert await page.run(TABS) == "Agents,Chat,Approvals"
+        assert await page.run(TABS) == "Agents,Messages,Chat,Approvals"
         await page.until("document.querySelector('#view').textContent.includes('The first 300 are shown.')")
         await page.click("#view td button")
         await page.until("document.querySelector('.panel').textContent.includes('Mailbox')")
         assert await page.run(BUTTONS) == ""
         assert await page.run("document.querySelector('.panel .tools button').hidden")  # there is no tree
         await page.key("/")  # and nothing is looked for in it
-        assert await page.run(TABS) == "Agents,Chat,Approvals"
-        await page.run("location.hash = '#view=tree&agent=vault'")
+        assert await page.run(TABS) == "Agents,Messages,Chat,Approvals"
+        await page.run("[...document.querySelectorAll('.panel .tools button')][1].click()")
+        await page.until(
+            "document.querySelector('.view-flow .bad, .view-flow')?.textContent.includes('listening')"
+        )
+        await page.run("location.hash = '#view=agents&agent=vault'")
         await page.until("document.querySelector('.panel').textContent.includes('takes the right inspect')")
 
 

@@ -1,7 +1,7 @@
 // The page of a node: what is looked at, kept in the address, and what is told to those who do not see it.
 
 const APART = new Set(['tree', 'find', 'top', 'agent', 'agents', 'flow', 'rights', 'groups', 'logs']);
-const STARTS = ['network', 'groups', 'tree', 'agents', 'approvals']; // one of them everybody has
+const STARTS = ['network', 'groups', 'tree', 'agents', 'approvals']; // else the first that there is
 const OF_RUNS = ['network', 'series', 'run', 'flow', 'tree', 'top', 'crashes', 'dead letters'];
 const MADE = { tree: TreeView, top: TopView, flow: FlowView, crashes: CrashView, approvals: ApprovalView, groups: GroupsView, chats: ChatView, network: NetworkView, series: SeriesView, run: StoryView };
 const LABELS = { tree: 'Agents', agents: 'Agents', top: 'Busiest', flow: 'Messages', network: 'Network', series: 'Series', run: 'Story' };
@@ -213,7 +213,7 @@ class Page {
 
   where() {
     const words = new URLSearchParams(location.hash.slice(1)), names = this.names(), view = words.get('view');
-    return { view: names.includes(view) ? view : names.find((name) => STARTS.includes(name)), agent: words.get('agent'), run: words.get('run') };
+    return { view: names.includes(view) ? view : names.find((name) => STARTS.includes(name)) || names[0], agent: words.get('agent'), run: words.get('run') };
   }
 
   names() {
