@@ -10,6 +10,7 @@ counts; all else needs `allow_operations`. With schemes those are let in who hav
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -18,7 +19,7 @@ import msgspec
 import trio
 from trio.lowlevel import enable_ki_protection
 
-from lmos_actors.bindings import presented_in, public_name
+from lmos_actors.bindings import presented_in, principal_of, public_name
 from lmos_actors.errors import nearest
 from lmos_actors.security import PERSONAL, Refusal
 from lmos_actors.transport import Accept, ConnectionOptions, Refuse
@@ -71,6 +72,7 @@ NODE: Final = ""
 FLAG: Final = "--allow-operations"
 
 SHUTDOWN: Final = (1001, "server shutdown")
+CROWDED: Final = (1013, "others look, too: the oldest of your windows is closed")
 
 OPTIONS: Final = ConnectionOptions(
     max_message_bytes=256 << 10, messages_per_second=100, needs_pongs=True, write_seconds=10.0
@@ -124,6 +126,8 @@ class LiveServer:
         self._started = rt.entropy.now().timestamp()
         self._survey = Survey(root, start_soon)
         self._viewers: dict[Viewer, None] = {}
+        self._crowded_out: dict[Viewer, None] = {}
+        """Those of them whose connection is being closed for others."""
         self._pace = Pace()
         self._draining = False
         self._done = trio.Event()
@@ -189,11 +193,25 @@ class LiveServer:
             return Refuse(404, f"the live view is at {PATH}, with the subprotocol {SUBPROTOCOL}")
         if self._draining:
             return Refuse(503, "the node is shutting down")
-        if len(self._viewers) >= MOST_VIEWERS:
-            return Refuse(503, f"{MOST_VIEWERS} viewers look already")
         if not self._may_look(admission):
             return Refuse(403, "this takes the right inspect, operate or approve for some agent")
+        if not self._has_room(principal_of(admission)):
+            return Refuse(503, f"{MOST_VIEWERS} viewers look already")
         return Accept(SUBPROTOCOL, partial(self._serve, admission=admission), options=OPTIONS)
+
+    def _has_room(self, principal: str | None) -> bool:
+        """Return whether one more may look. Who has most windows open gives one up for others with fewer."""
+        if len(self._viewers) < MOST_VIEWERS:
+            return True
+        staying = [viewer for viewer in self._viewers if viewer not in self._crowded_out]
+        counts = Counter(viewer.principal for viewer in staying)
+        crowd, most = counts.most_common(1)[0]
+        if most <= counts[principal] + 1 or len(self._crowded_out) >= MOST_VIEWERS // 2:
+            return False
+        oldest = next(viewer for viewer in staying if viewer.principal == crowd)
+        self._crowded_out[oldest] = None
+        oldest.close(*CROWDED)
+        return True
 
     def _may_look(self, admission: Admission) -> bool:
         """Return whether a client may look at anything that the live view shows."""
@@ -226,6 +244,7 @@ class LiveServer:
         finally:
             self._survey.end()
             del self._viewers[viewer]
+            self._crowded_out.pop(viewer, None)
             if not self._viewers:
                 self._done.set()
 

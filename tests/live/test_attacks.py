@@ -19,7 +19,7 @@ from lmos_actors.simulation import TraceLog
 from lmos_actors.supervision import BulkSpec
 from lmos_actors.transport import MemoryNetwork
 from tests.benchmarks.walks import Walked, counted, in_a_turn
-from tests.live.watching import SECURITY, Watcher, watching
+from tests.live.watching import SECURITY, Watcher, as_viewer, watching
 
 if TYPE_CHECKING:
     from trio.testing import MockClock
@@ -186,6 +186,38 @@ async def test_no_more_than_so_many_viewers_and_none_is_left(virtual_clock: Mock
                 nursery.start_soon(come, number % 2 == 0)
             await trio.sleep(30)
             assert (there, refused) == (64, 36)
+            nursery.cancel_scope.cancel()
+        await trio.sleep(10)
+        assert_untouched(node)
+
+
+async def test_nobody_shuts_others_out_by_many_windows(virtual_clock: MockClock) -> None:
+    network = MemoryNetwork()
+    async with open_node(TREE, listen=PLACE, network=network, security=SECURITY) as node:
+        windows: list[Watcher] = []
+
+        async def come(silent: bool) -> None:
+            async with watching(PLACE, network) as watcher:
+                watcher.takes = not silent
+                watcher.look("tree")
+                windows.append(watcher)
+                await watcher.until(lambda: watcher.end)
+
+        async with trio.open_nursery() as nursery:
+            for number in range(64):
+                nursery.start_soon(come, number % 2 == 0)
+            await trio.sleep(5)
+            async with watching(PLACE, network, as_viewer("bob")) as bob:
+                bob.look("tree")
+                await bob.until(lambda: bob.views)
+                async with watching(PLACE, network, as_viewer("bob")):
+                    await trio.sleep(1)
+                    ended = [watcher.end for watcher in windows if watcher.end is not None]
+                    assert [end.code for end in ended] == [1013, 1013]
+                    with pytest.raises(ConnectFailed):
+                        async with watching(PLACE, network):
+                            raise AssertionError
+                assert bob.end is None
             nursery.cancel_scope.cancel()
         await trio.sleep(10)
         assert_untouched(node)

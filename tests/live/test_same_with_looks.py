@@ -1,4 +1,7 @@
-"""What agents do, and what is recorded of it, is the same whether somebody looks at all views or nobody does."""
+"""What agents do, and what is recorded of it, is the same whether somebody looks or not.
+
+In one instant the order may be another one, as the tasks of the looks take part in it.
+"""
 
 from __future__ import annotations
 
@@ -113,12 +116,14 @@ async def told(recorded: bool, viewers: int) -> tuple[list[Any], list[Any]]:
                 watcher.look(view, f"v{number}", **ARGUMENTS.get(view, {}))
             await trio.sleep_forever()
 
-    async with open_node(TREE, listen=PLACE, network=network, security=SECURITY, instrument=log) as node:
-        async with trio.open_nursery() as nursery:
-            for _ in range(viewers):
-                nursery.start_soon(look)
-            found = await story(node)
-            nursery.cancel_scope.cancel()
+    async with (
+        open_node(TREE, listen=PLACE, network=network, security=SECURITY, instrument=log) as node,
+        trio.open_nursery() as nursery,
+    ):
+        for _ in range(viewers):
+            nursery.start_soon(look)
+        found = await story(node)
+        nursery.cancel_scope.cancel()
     return found, [] if log is None else sorted(log.lines)
 
 
