@@ -23,13 +23,15 @@ from __future__ import annotations
 
 import atexit
 import signal
-from contextlib import contextmanager
+import threading
+from contextlib import contextmanager, suppress
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Final
 
 from ._start_up import code_of, exit_process, take_signals
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Callable, Generator
     from types import FrameType
 
 INTERRUPTED: Final = 130
@@ -44,6 +46,7 @@ class Signals:
         self._term = 0
         self._held = False
         self._in_order = False
+        self._is_over = False
         self._waiting = 0
         self._most = 1
 
@@ -81,7 +84,7 @@ class Signals:
             signal.signal(signal.SIGINT, signal.default_int_handler)
             yield
         finally:
-            for number, handler in before.items():
+            for number, handler in before.items() if not self._is_over else ():
                 signal.signal(number, handler)
             self._in_order = False
 
@@ -118,6 +121,28 @@ class Signals:
         self._waiting += 1
         if self._waiting > self._most:
             signal.default_int_handler(number, frame)
+
+    def wait(self, begin: Callable[[], None]) -> None:
+        """Wait for a signal, which is no interrupt then, nor are more of them.
+
+        `begin` is called once a signal counts.
+        """
+        if not self._taken:
+            with suppress(KeyboardInterrupt):
+                begin()
+                threading.Event().wait()
+            return
+        come: SimpleQueue[None] = SimpleQueue()  # reentrant: a handler may run in the middle of `get`
+
+        def note(_: int, frame: FrameType | None) -> None:
+            come.put(None)
+
+        for number in BOTH:
+            if callable(signal.getsignal(number)):
+                signal.signal(number, note)
+        self._is_over = True
+        begin()
+        come.get()
 
     def end_process(self, *, interrupted: bool) -> None:
         """End the process at once, from any thread, if it was interrupted: with the code of the signal."""

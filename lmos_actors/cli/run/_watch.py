@@ -20,6 +20,8 @@ from lmos_actors.live.runs import CheckSeen, Outcome, Pace, RunHead, RunsBoard, 
 from lmos_actors.scenario import Simulation, is_real
 from lmos_actors.scenario.run import NodeNames, PaceOrder
 
+from .._signals import signals
+
 if TYPE_CHECKING:
     from collections.abc import Generator
 
@@ -125,10 +127,9 @@ class Watching:
         self._board.end(self._heads[file, cell.label, run.trial].id, outcome_of(run))
 
     def stay(self) -> None:
-        """Go on serving until the command is interrupted, which then is no failure."""
-        with suppress(KeyboardInterrupt):
-            print(f"all is done; {self._server.url} stays until Ctrl-C", file=sys.stderr, flush=True)
-            threading.Event().wait()
+        """Go on serving until a signal ends the command, which then is no failure."""
+        text = f"all is done; {self._server.url} stays until Ctrl-C"
+        signals.wait(lambda: print(text, file=sys.stderr, flush=True))
 
     def _take(self, lines: bytes, news: bytes) -> None:
         if lines:

@@ -213,7 +213,8 @@ def run_state(board: RunsBoard, arguments: RunArguments) -> State:
 
 def _step(step: Any) -> State:
     found = {"text": step.text, "status": step.status, "place": step.place}
-    return _without_none({**found, "begin": step.begin, "end": step.end})
+    end = None if step.end is None else round(step.end, 6)
+    return _without_none({**found, "begin": round(step.begin, 6), "end": end})
 
 
 def _check(check: Any) -> State:
