@@ -67,9 +67,9 @@ async def test_who_may_look_into_some_agents(page: Page) -> None:
         await page.key("/")  # and nothing is looked for in it
         assert await page.run(TABS) == "Agents,Messages,Chat,Approvals"
         await page.run("[...document.querySelectorAll('.panel .tools button')][1].click()")
-        await page.until(
-            "document.querySelector('.view-flow .bad, .view-flow')?.textContent.includes('listening')"
-        )
+        flow = "document.querySelector('.view-flow')?.textContent"
+        await page.until(f"{flow} && !{flow}.includes('listening…')")
+        assert "takes the right" not in await page.run(flow)
         await page.run("location.hash = '#view=agents&agent=vault'")
         await page.until("document.querySelector('.panel').textContent.includes('takes the right inspect')")
 
