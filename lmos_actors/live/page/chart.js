@@ -22,7 +22,8 @@ function between(band, low, high, x, y) {
 const CHART = { height: 190, left: 54, top: 10, below: 22, right: 10 };
 
 // One series as a line, with what all seeds had (`band`) around it, over the faults of the run. `limits` and `last` are
-// of several charts that are compared: the least and the greatest value, and the end of time.
+// of several charts that are compared: the least and the greatest value, and the end of time. `tall`: it is higher where
+// it is wide.
 class Chart {
   constructor(name, about, of) {
     this.name = name;
@@ -36,11 +37,11 @@ class Chart {
   }
 
   // Shows other values, such as those that have come since.
-  show({ band = null, series = null, faults = [], limits = null, last = 0 }) {
+  show({ band = null, series = null, faults = [], limits = null, last = 0, tall = false }) {
     const several = band && Math.max(...band.n, 0) > 1, base = series || { times: band.times, values: band.median };
     const values = [...base.values, ...(several ? [...band.min, ...band.max] : [])].filter((value) => value !== null);
     const [low, high] = limits || (values.length ? [smallest(values), -smallest(values.map((value) => -value))] : [0, 1]);
-    Object.assign(this, { band, series, faults, several, base, floor: low > 0 && low < high * 0.6 ? 0 : low });
+    Object.assign(this, { band, series, faults, several, base, tall, floor: low > 0 && low < high * 0.6 ? 0 : low });
     this.top = high === this.floor ? this.floor + 1 : high;
     this.end = last || Math.max(base.times[base.times.length - 1] || 0, several ? band.times[band.times.length - 1] : 0) || 1;
     this.picture.setAttribute('aria-label', `${this.name}: ${values.length ? `${amount(low)} to ${amount(high)} over ${seconds(this.end)}` : 'no values'}`);
@@ -48,14 +49,14 @@ class Chart {
   }
 
   draw() {
-    const { band, base, floor, top, end, several, at } = this, width = this.width = this.picture.parentElement.clientWidth, bottom = CHART.height - CHART.below, right = width - CHART.right;
+    const { band, base, floor, top, end, several, at } = this, width = this.width = this.picture.parentElement.clientWidth, height = this.tall ? Math.min(Math.max(CHART.height, width * 0.36), 420) : CHART.height, bottom = height - CHART.below, right = width - CHART.right;
     const x = (time) => CHART.left + (right - CHART.left) * time / end, y = (value) => CHART.top + (bottom - CHART.top) * (1 - (value - floor) / (top - floor));
     this.picture.setAttribute('width', width);
-    this.picture.setAttribute('height', CHART.height);
+    this.picture.setAttribute('height', height);
     this.picture.replaceChildren(
       ...faultBands(this.faults, x, () => true, CHART.top, bottom, end, 20),
       ...ticks(floor, top, 4).map((value) => svg('g', {}, svg('line', { x1: CHART.left, x2: right, y1: y(value), y2: y(value), class: 'gridline' }), svg('text', { x: CHART.left - 6, y: y(value) + 4, class: 'tick end' }, amount(value)))),
-      ...ticks(0, end, width / 110).map((time) => tick(time, x(time), CHART.height - 6, width)),
+      ...ticks(0, end, width / 110).map((time) => tick(time, x(time), height - 6, width)),
       ...(several ? [svg('path', { d: between(band, 'min', 'max', x, y), class: 'extremes' }), svg('path', { d: between(band, 'q1', 'q3', x, y), class: 'quartiles' }), svg('path', { d: line(band.times, band.median, x, y), class: 'median' })] : []),
       svg('path', { d: line(base.times, base.values, x, y), class: this.series ? 'series' : 'median' }),
       ...(at === null || at >= base.times.length ? [] : [svg('line', { x1: x(base.times[at]), x2: x(base.times[at]), y1: CHART.top, y2: bottom, class: 'cross' })]));

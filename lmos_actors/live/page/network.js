@@ -16,7 +16,7 @@ const pairOf = (from, to) => (from < to ? `${from}\u0000${to}` : `${to}\u0000${f
 
 class NetworkView {
   constructor(page) {
-    Object.assign(this, { page, picked: null, size: [0, 0], frame: soon(() => this.tick()), shown: null });
+    Object.assign(this, { page, picked: null, size: [0, 0], scale: 1, prefix: '', frame: soon(() => this.tick()), shown: null });
     this.clear();
     this.lines = svg('g', {});
     this.moving = svg('g', { class: 'moving', 'aria-hidden': 'true' });
@@ -54,6 +54,8 @@ class NetworkView {
 
   resized() {
     this.size = [this.stage.clientWidth, this.stage.clientHeight];
+    this.scale = Math.min(1.9, Math.max(1, Math.min(...this.size) / 620)); // larger on large screens
+    for (const node of this.nodes.values()) this.dressNode(node, (this.state.nodes || {})[node.name]);
     this.picture.setAttribute('width', this.size[0]);
     this.picture.setAttribute('height', this.size[1]);
     this.moved = true;
@@ -147,7 +149,7 @@ class NetworkView {
 
   token(one) {
     if (this.tokens.size >= MOST_TOKENS) return;
-    one.element = one.lost ? svg('path', { class: 'token lost', d: 'M-4 -4L4 4M-4 4L4 -4' }) : svg('circle', { class: 'token', r: 4 });
+    one.element = one.lost ? svg('path', { class: 'token lost', d: 'M-4 -4L4 4M-4 4L4 -4' }) : svg('circle', { class: 'token', r: 4 * this.scale });
     if (one.message) one.element.append(svg('title', {}, `${one.message.what}: ${one.from} → ${one.to}`));
     one.element.setAttribute('opacity', '0');
     this.moving.append(one.element);
@@ -185,7 +187,7 @@ class NetworkView {
   dressNode(node, state = {}) {
     const isDown = state.status !== 'up', ways = [...this.pairs.values()].filter((pair) => pair.ends.includes(node.name)).flatMap((pair) => pair.ways), cuts = ways.filter((way) => way.cut).length;
     const many_ = this.nodes.size > 24, inside = state.members || state.agents || 1, isRoomy = this.nodes.size <= 8 && this.size[0] > 480;
-    const radius = node.radius = many_ ? 11 + Math.min(4, Math.log2(inside)) : isRoomy ? 24 + Math.min(36, Math.sqrt(inside) * 5) : 19 + Math.min(9, Math.log2(1 + inside) * 1.6), isDotted = isRoomy && inside > 1 && !isDown;
+    const radius = node.radius = this.scale * (many_ ? 11 + Math.min(4, Math.log2(inside)) : isRoomy ? 24 + Math.min(36, Math.sqrt(inside) * 5) : 19 + Math.min(9, Math.log2(1 + inside) * 1.6)), isDotted = isRoomy && inside > 1 && !isDown;
     const shortName = node.name.slice(this.prefix.length), isShort = many_ && !isDown && shortName.length < 4; // of very many only what tells them apart
     const key = [isDown, state.agents, state.members, cuts, radius, shortName, this.picked === node.name].join();
     if (node.key === key) return;
@@ -200,9 +202,9 @@ class NetworkView {
     node.crowd.replaceChildren(...(isDotted ? crowd(Math.min(inside, MOST_DOTS), radius) : []));
     put(node.label, isShort && this.picked !== node.name ? '' : `${cut(node.name, many_ ? 14 : 26)}${isDotted ? ` ×${short(inside)}` : ''}`);
     put(node.title, isShort ? node.name : '');
-    node.label.setAttribute('y', radius + 15);
+    node.label.setAttribute('y', radius + 14 + 4 * this.scale);
     put(node.state, isDown ? ' down' : '');
-    node.state.setAttribute('y', radius + 28);
+    node.state.setAttribute('y', radius + 26 + 7 * this.scale);
   }
 
   // Returns 1 if the pair has a sign.
@@ -367,7 +369,7 @@ class NetworkView {
         continue;
       }
       const [ax, ay] = one.place, [bx, by] = other.place, long = Math.hypot(bx - ax, by - ay) || 1, ux = (bx - ax) / long, uy = (by - ay) / long;
-      const beside = this.nodes.size <= 3 ? 9 : 5, along = one.radius + (long - one.radius - other.radius) * Math.min(Math.max(part, 0), most);
+      const beside = (this.nodes.size <= 3 ? 9 : 5) * this.scale, along = one.radius + (long - one.radius - other.radius) * Math.min(Math.max(part, 0), most);
       if (token.lost && part > most) token.element.setAttribute('opacity', (2 - 2 * part).toFixed(2));
       token.element.setAttribute('transform', `translate(${(ax + ux * along - uy * beside).toFixed(1)} ${(ay + uy * along + ux * beside).toFixed(1)})`);
     }

@@ -374,7 +374,7 @@ class SeriesView {
     for (const [name, chart] of this.charts) if (!names.includes(name)) { chart.element.remove(); this.charts.delete(name); }
     for (const name of names) {
       const points = Object.keys(series[name].chunks || {}).sort((one, other) => one - other).flatMap((chunk) => series[name].chunks[chunk]);
-      const of = { series: { times: points.map(([time]) => time), values: points.map(([, value]) => (value === undefined ? null : value)) }, faults, last: this.page.runs.end };
+      const of = { series: { times: points.map(([time]) => time), values: points.map(([, value]) => (value === undefined ? null : value)) }, faults, last: this.page.runs.end, tall: true };
       let chart = this.charts.get(name);
       if (!chart) {
         chart = new Chart(name, series[name].agg || '', of);
