@@ -201,7 +201,7 @@ class Agent:
         """Apply a fact, and keep it: what is put out from now on leaves once it is kept.
 
         For classes with `durable="journal"`, whose method `apply(self, fact)` names the types of facts and
-        changes the fields as one says. It is called again for each kept fact when an incarnation starts,
+        changes the fields by a fact. It is called again for each kept fact when an incarnation starts,
         before `started()`, so it must do nothing else. Raises TypeError for a fact that it does not take.
         """
         form = type(self).__contract__.state
@@ -418,8 +418,8 @@ class Agent:
         """Have a turn run with a `Down` for every incarnation of another agent that ends.
 
         Lasts for this incarnation's life, needs no task and affects neither side. Where that agent does not
-        run now, a first `Down` says so, with the reason `shutdown` and the detail `not running`. Ends when
-        the agent is gone for good, or by `cancel()` of what is given back. Raises NotFound for a name that
+        run now, a `Down` comes at once, with the reason `shutdown` and the detail `not running`. Ends when
+        the agent is gone for good, or by `cancel()` of what is returned. Raises NotFound for a name that
         was never found.
         """
         if iscoroutinefunction(turn):

@@ -68,7 +68,7 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True):
     text: str
     data: Any = None
     form: dict[str, Any] | None = None
-    """The JSON Schema of the answer that approving it needs; None where yes is all there is to say."""
+    """The JSON Schema of the answer that approving it needs; None where it needs none."""
     asked: float
     expires: float
     state: ApprovalState = "waiting"

@@ -8,9 +8,9 @@ from msgspec import Struct
 
 
 class McpTool(Struct, frozen=True, omit_defaults=True):
-    """A tool of a server. The schemas are JSON Schemas as JSON text; an empty one says nothing.
+    """A tool of a server. The schemas are JSON Schemas as JSON text; an empty one is unknown.
 
-    `read_only` and `idempotent` are what the server says of it; nobody has checked that.
+    `read_only` and `idempotent` are the server's claims, which are not checked.
     """
 
     name: str

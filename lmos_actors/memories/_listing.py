@@ -61,7 +61,7 @@ class MemoryOwner:
 
 
 def owners_in(store: ReadStore, agent: str | None, identity: str | None) -> Iterator[MemoryOwner]:
-    """Yield who has memories: of one agent or all, of one identity or all. Raise StoreFailed."""
+    """Yield the identities with memories: of one agent or all, one identity or all. Raise StoreFailed."""
     for key, value in records_of(store, OWNERS):
         where, who = parts_of(key, 2)
         found = MemoryOwner(where, unquote(who), decoded(store.name, Owner, value).texts)

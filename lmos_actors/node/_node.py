@@ -144,7 +144,7 @@ class Node:
     ) -> Ref[A]:
         """Return a ref to an agent of that class, by its name or path, or the first started.
 
-        `title`, `type` (a word of its `@type`), `capability` (one that its `About` names) and `affordance`
+        `title`, `type` (one of its `@type`), `capability` (one that its `About` names) and `affordance`
         (the name of an action, property or event) have to match as well. Agents of this node come first; if
         there is none, the directories of `register` and `lookup` are asked. An agent found elsewhere is kept
         until it cannot be reached.

@@ -81,7 +81,7 @@ MAX_WRITERS: Final = 10_000
 forgotten: they have ended without closing their store."""
 
 SEEN_SECONDS: Final = 600.0
-"""Seconds between two times that a writer says that it is there."""
+"""Seconds between two signs of life of a writer."""
 
 FORGET_SECONDS: Final = 86_400
 """Seconds for which a writer must not have been seen until it may be forgotten."""

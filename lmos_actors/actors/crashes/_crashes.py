@@ -171,7 +171,7 @@ class Crashes:
             log.take(report)
 
     def close(self) -> None:
-        """The node has ended: say what the log left out last."""
+        """Log how many reports were left out last; the node has ended."""
         if self._log is not None:
             self._log.say_left_out()
 

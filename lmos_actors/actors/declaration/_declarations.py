@@ -84,7 +84,7 @@ def event(
     """Declare an event: something that the agent sends to its subscribers.
 
     `init` is for type checkers: an event is no argument of the constructor. With `broadcast` an agent that is
-    on a relay says it to everybody there.
+    on a relay sends it to everybody there.
     """
     del init
     return Event(name=name, doc=doc, broadcast=broadcast)
@@ -161,7 +161,7 @@ def action(
 
     `safe` (a call changes nothing), `idempotent` (two calls have the effect of one) and `synchronous` stand
     in the description (Thing Description 1.1, section 5.3.1.4). `synchronous=False` promises consumers a
-    status `pending` before the result. Unless it is said, a `def` is synchronous and nothing is claimed of
+    status `pending` before the result. By default a `def` is synchronous and nothing is claimed of
     an `async def`, nor of a `def` that may be postponed.
 
     `when` names the behaviours in which the action is taken; in any other it is refused with `NotAllowed`,

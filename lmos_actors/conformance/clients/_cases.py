@@ -31,7 +31,7 @@ class ClientCase:
 
     @property
     def challenge(self) -> str:
-        """The word for it, which is that in `prove` if it is a challenge."""
+        """The second part of the id; for a challenge the name in `prove`."""
         return self.id.partition(".")[2]
 
 

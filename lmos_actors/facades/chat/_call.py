@@ -32,7 +32,7 @@ class VoiceCall:
     iterated by one task. `session` is the id of the conversation, `is_new` whether it has just begun,
     `history` what was said before this call. `memory` is a dict of plain data that is kept with the session
     at each `finish`, and at the end of the call; what is remembered of the user over all sessions is in
-    `memories`. `principal` is who speaks, by the access list.
+    `memories`. `principal` is the caller, by the access list.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class VoiceCall:
         await self._out.put(Sound(sound))
 
     async def say(self, text: str) -> None:
-        """Send the text of what the agent says. Waits until the caller has room."""
+        """Send the text of the agent's speech. Waits until the caller has room."""
         if text:
             self._is_open = True
             self._said.append(text)

@@ -24,7 +24,7 @@ PartType: TypeAlias = Literal["text", "image", "audio", "video", "file"]
 
 
 class ChatMedia(Struct, frozen=True, omit_defaults=True):
-    """The content of a part: exactly one of `data` (base64), `url` and `storage_ref` says where it is."""
+    """The content of a part: exactly one of `data` (base64), `url` and `storage_ref` is set."""
 
     mime_type: str
     data: str | None = None

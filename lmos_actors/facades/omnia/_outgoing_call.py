@@ -144,7 +144,7 @@ class OutgoingCall:
             self._sent += 1
 
     def hang_up(self) -> None:
-        """End the call: the agent sees the end of the sound. What it still says, comes."""
+        """End the call: the agent sees the end of the sound. What it still sends, arrives."""
         if not self._is_over and self._line is not None:
             self._is_over = True
             self._flush()

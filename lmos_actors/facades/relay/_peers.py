@@ -74,7 +74,7 @@ class PeerLine:
 
 
 class RelayPeer(Agent):
-    """An agent on a relay. It is asked and told things there, by the agent of this node that is on it."""
+    """An agent on a relay, which gets messages there from the agent of this node that is on it."""
 
     line: Any
 
@@ -83,7 +83,7 @@ class RelayPeer(Agent):
 
     @asynccontextmanager
     async def lifespan(self) -> AsyncGenerator[None]:
-        """Pass on what the agent says."""
+        """Pass on the messages of the agent."""
         self._came = trio.Event()
         self.line.came = lambda: self._came.set()
         self.nursery.start_soon(self._pass_on)
@@ -237,7 +237,7 @@ class RelayPeers:
 
 
 def class_of(agent: str, payload: Any) -> type[RelayPeer]:
-    """Return a class whose description is what an agent says about itself."""
+    """Return a class with the description that an agent has published of itself."""
     said = cast("dict[str, Any]", payload) if isinstance(payload, dict) else {}
     description, skills = said.get("description", payload), said.get("skills")
     words: list[Any] = skills if isinstance(skills, list) else []  # pyright: ignore[reportUnknownVariableType]

@@ -79,7 +79,7 @@ async def agents_on_relay(
     network: Network | None = None,
     tls: ssl.SSLContext | None = None,
 ) -> list[str] | None:
-    """Return the agents that are connected, None where the relay does not say it.
+    """Return the agents that are connected, None where the relay does not list them.
 
     Raise what `register_on_relay` does.
     """

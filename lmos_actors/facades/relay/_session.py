@@ -201,7 +201,7 @@ class Relay:
     ) -> Receipt | None:
         """Send a message to everybody, or to some, by their ids.
 
-        Return a receipt where the relay gives some, once it has come; else None once it is sent. `members`
+        Return a receipt once it has come, where the relay sends some; else None once it is sent. `members`
         are passed on beside the payload. Raise ActionFailed with the `code` of a refusal, where the relay
         has receipts; OutcomeUnknown where the connection ended before the receipt; ConnectFailed when the
         relay takes the agent no more; ValueError and TypeError for what cannot be sent.
@@ -237,7 +237,7 @@ class Relay:
 
         A question to some is answered by those alone. Waits as long as it takes: give it a deadline. Raise
         what `say` does, OutcomeUnknown where the connection ended before the answer, and ActionFailed with
-        the code `nobody` where the relay says that nobody got the question.
+        the code `nobody` where the relay reports that nobody got the question.
         """
         await self.wait_ready()
         question = self.pose(payload, to, type=type, members=members)

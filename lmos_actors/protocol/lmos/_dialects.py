@@ -42,10 +42,10 @@ FINAL: Final = ("completed", "failed", "cancelled")
 
 
 def canonical_status(text: str) -> str:
-    """Return the word for the status of a run that is used here.
+    """Return the canonical name of the status of a run.
 
     `pending`, `in progress` (also `running`, `inProgress`, `in_progress`), `completed`, `failed`, `cancelled`
-    (also `canceled`), in any case; another word is returned as it is.
+    (also `canceled`), in any case; another name is returned as it is.
     """
     if text in _STATUSES or len(text) > 20:
         return _STATUSES.get(text, text)

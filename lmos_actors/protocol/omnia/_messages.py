@@ -28,7 +28,7 @@ class _Value(Struct, kw_only=True, frozen=True, omit_defaults=True):
 
 
 class Media(_Value, frozen=True):
-    """The content of a part: exactly one of `data` (base64), `url` and `storage_ref` says where it is."""
+    """The content of a part: exactly one of `data` (base64), `url` and `storage_ref` is set."""
 
     mime_type: str = ""
     data: str | None = None

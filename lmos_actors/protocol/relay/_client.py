@@ -75,7 +75,7 @@ class RelayMessage:
         """Return whether it is meant for an agent: by its name, or as one of everybody.
 
         Names beside the `*` are those of the agents that it is meant for, on a relay without direct messages;
-        that of the sender, who wants to hear it too, is none of them.
+        that of the sender, which asks for an echo, is none of them.
         """
         return agent in self.to or not set(self.to) - {EVERYBODY, self.sender}
 

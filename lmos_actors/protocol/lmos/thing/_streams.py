@@ -35,7 +35,7 @@ class ThingStreams(StreamTable):
         self._max_frame = max_frame
 
     def accept(self, run: Run, offers: Mapping[str, StreamOffer]) -> dict[str, Incoming] | AgentError:
-        """Open the input streams of an invocation, without credit yet (`ready`); or say why it is refused."""
+        """Open the input streams of an invocation, without credit yet (`ready`), or return the refusal."""
         wrong = self._refusal(run, offers)
         self._highest = max([self._highest, *(o.stream for o in offers.values() if o.stream <= MAX_STREAM)])
         if wrong is not None:

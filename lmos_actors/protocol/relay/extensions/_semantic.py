@@ -67,7 +67,7 @@ class Semantic(HubExtension):
     # ---- discovery messages
 
     def done(self, frame: HubFrame, fate: Fate) -> None:
-        """Note what an agent says about itself to everybody."""
+        """Note the description of itself that an agent has sent to everybody."""
         if frame.type != "discovery" or fate.outcome != "passed" or not frame.is_broadcast:
             return
         text = f"{frame.sender} {text_of(frame.value('payload'))}"

@@ -60,7 +60,7 @@ class TextIndex:
 
 
 def text_of(value: Any) -> str:
-    """Return what a payload says, as one text: its texts and numbers, names of members included."""
+    """Return texts and numbers of a payload as one text, names of members included."""
     if isinstance(value, str):
         return value
     return msgspec.json.encode(value).decode("utf-8", "replace").replace("\\n", " ")
