@@ -6,7 +6,7 @@ const TIMES = new Set(['time', 'at', 'started', 'since', 'until', 'ended', 'aske
 const BEGUN = new Set(['seen']), DUE = new Set(['deadline', 'at']); // instants of the clock of the node
 const HEADS = { url: 'URL', id: 'ID', seen: 'Age', deadline: 'Left', at: 'In', dead_lettered: 'Dead letters', when_full: 'When full' };
 const LONG = new Set(['stack', 'text', 'report', 'log', 'input', 'output', 'value', 'data', 'schema']);
-const DEEPEST = 6, MOST_TEXT = 20_000, FOLDED = 120;
+const DEEPEST = 6, MOST_TEXT = 20_000, FOLDED = 120, STACKS = 3; // of more, each is unfolded by hand
 
 let nodeNow = () => 0; // the clock of the node, see Wire
 let isVirtual = false; // all times are seconds since a run began
@@ -81,6 +81,7 @@ function agentLink(path, open) {
 function drawList(name, items, open, depth) {
   if (!items.length) return h('span', { class: 'quiet' }, 'none');
   if (items.every(isState)) return drawTable(items, open, depth);
+  if (LONG.has(name) && items.every((item) => typeof item === 'string')) return h('pre', { class: 'raw', tabindex: '0' }, items.join('\n'));
   const nested = items.every(Array.isArray);
   return h('ul', { class: nested ? 'nested' : 'plainlist' }, items.map((item) => h('li', {}, nested ? drawChain(name, item, open) : drawValue(name, item, open, depth + 1))));
 }
@@ -94,15 +95,16 @@ function drawChain(name, items, open) {
 
 // Rows with what is long below them, in a fold.
 function drawTable(items, open, depth) {
-  const names = [...new Set(items.flatMap((item) => Object.keys(item)))];
-  const isLong = (name) => items.some((item) => (isState(item[name]) && inline(item[name]) === null) || (typeof item[name] === 'string' && (item[name].includes('\n') || (LONG.has(name) && item[name].length > FOLDED))));
+  const all = new Set(items.flatMap((item) => Object.keys(item))), wide = all.delete('arguments');
+  const names = [...all, ...(wide ? ['arguments'] : [])]; // what is wide stands last
+  const isLong = (name) => items.some((item) => (LONG.has(name) && Array.isArray(item[name])) || (isState(item[name]) && inline(item[name]) === null) || (typeof item[name] === 'string' && (item[name].includes('\n') || (LONG.has(name) && item[name].length > FOLDED))));
   const long = names.filter(isLong), columns = names.filter((name) => !long.includes(name));
   const number = (name) => items.some((item) => typeof item[name] === 'number');
   const row = (item) => {
-    const folded = long.filter((name) => item[name] !== undefined && item[name] !== '');
+    const folded = long.filter((name) => item[name] !== undefined && item[name] !== '' && item[name].length !== 0);
     const line = h('tr', {}, columns.map((name) => h('td', { class: number(name) ? 'number' : null }, item[name] === undefined ? '' : drawValue(name, item[name], open, depth + 2))));
     if (!folded.length) return line;
-    const fold = h('details', {}, h('summary', {}, folded.map(words).join(', ')), folded.map((name) => [folded.length > 1 ? h('h5', {}, words(name)) : null, drawValue(name, item[name], open, depth + 1)]));
+    const fold = h('details', { open: items.length <= STACKS && folded[0] === 'stack' }, h('summary', {}, folded.map(words).join(', ')), folded.map((name) => [folded.length > 1 ? h('h5', {}, words(name)) : null, drawValue(name, item[name], open, depth + 1)]));
     return [line, h('tr', { class: 'folded' }, h('td', { colspan: String(Math.max(columns.length, 1)) }, fold))];
   };
   const [body, more] = portions(items, row, 100);
