@@ -88,6 +88,10 @@ def test_a_run_is_held_up_and_goes_on_and_its_page_stays(project: Project) -> No
         with urllib.request.urlopen(urllib.request.Request(url, headers={"accept": "text/html"})) as page:
             assert b"live/page.js" in page.read()
         line_with(command, "stays until Ctrl-C")
+        shown = project.command("tree", url, "--json")
+        rows = [json.loads(line) for line in shown.out.splitlines()]
+        assert [(row["path"], row["kind"]) for row in rows] == [("", "supervisor"), ("actor", "agent")]
+        command.send_signal(signal.SIGINT)
         command.send_signal(signal.SIGINT)
         out, _ = command.communicate(PATIENCE)
         assert command.wait() == 0

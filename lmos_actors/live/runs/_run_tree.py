@@ -77,7 +77,7 @@ class RunTree:
 
     def __init__(self, class_of: Callable[[str], str]) -> None:
         self._class_of = class_of
-        self.root = Place("", "", 0)
+        self.root = Place("", "root", 0)
         self.agents: dict[str, Place] = {}
         self.order: list[Place] = []
         """The same in the order of their first records."""
