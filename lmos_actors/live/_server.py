@@ -238,7 +238,7 @@ class LiveServer:
         self._viewers[viewer] = None
         self._done = trio.Event() if self._done.is_set() else self._done
         self._survey.begin()
-        self._start_soon(self._audit.load, name="audit log of the live view")
+        self._start_soon(self._load_audit, name="audit log of the live view")
         try:
             await viewer.run()
         finally:
@@ -247,6 +247,12 @@ class LiveServer:
             self._crowded_out.pop(viewer, None)
             if not self._viewers:
                 self._done.set()
+
+    async def _load_audit(self) -> None:
+        try:
+            await self._audit.load()
+        except Exception as error:  # of a store of others: no node ends because somebody looks
+            self._failed(error)
 
     # ---- which views
 

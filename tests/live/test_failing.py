@@ -151,6 +151,31 @@ async def test_a_store_with_damaged_entries_of_the_audit_log() -> None:
             await watcher.until(lambda kept=kept: len(watcher.views.get("it", {}).get("order", ())) == kept)
 
 
+class Unreadable(MemoryStore):
+    """Fails with an error that is none of a store's, where the audit log is read."""
+
+    def scan(
+        self, space: str, *, start: str = "", stop: str | None = None, limit: int
+    ) -> list[tuple[str, bytes]]:
+        if space == "live-audit":
+            raise OSError("not today")
+        return super().scan(space, start=start, stop=stop, limit=limit)
+
+
+async def test_a_store_in_which_the_audit_log_cannot_be_read() -> None:
+    network = MemoryNetwork()
+    async with open_node(
+        SupervisorSpec("root", [ChildSpec("one", Echo)]),
+        listen=PLACE, network=network, security=SECURITY, store=Unreadable(),
+    ) as node:  # fmt: skip
+        async with watching(PLACE, network) as watcher:
+            watcher.do("restart", "one")
+            await watcher.until(lambda: watcher.done)
+            watcher.look("audit")
+            await watcher.until(lambda: watcher.views.get("it", {}).get("order"))
+        assert await node.find(Echo, "one").invoke(Echo.say, "still here") == "still here"
+
+
 @pytest.mark.parametrize("view", ["tree", ""])
 @pytest.mark.parametrize("takes", [True, False])
 async def test_a_viewer_whose_credentials_end_is_let_go_whatever_it_does(
