@@ -1,0 +1,219 @@
+"""`python -m tests.benchmarks.browsing [SECONDS]`: somebody scrolls and searches in the page of a node.
+
+The node has 100,000 agents, of which 1,000, those that are seen first, crash as fast as they are restarted.
+Chromium, and what drives it, are in a process of their own; what the node loses is measured in its processor
+time, with nobody looking and with somebody in turns. The browser's figures are those of real events: the
+delay of one is the time until its handler runs, a gap is the time between two pictures that it could draw.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from contextlib import asynccontextmanager, contextmanager, redirect_stderr, suppress
+from io import StringIO
+from statistics import median
+from time import perf_counter, process_time
+from typing import TYPE_CHECKING, Any, Final
+
+import trio
+
+from lmos_actors import AgentDied, open_node
+from lmos_actors.supervision import BulkSpec, ChildSpec
+from tests.benchmarks.looking import Crasher, show
+from tests.chromium import Page, chromium, opened, running
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable, Iterator
+
+    from lmos_actors import Node, Ref
+    from lmos_actors.supervision import Supervisor
+
+SECONDS: Final = 20.0
+"""Of one measurement."""
+
+ROUNDS: Final = 3
+AGENTS: Final = 100_000
+CRASHERS: Final = 1_000
+PAUSE: Final = 0.05
+"""Seconds between two events."""
+
+TURNS: Final = 20
+"""Events between two searches."""
+
+RECORDER: Final = """(() => {
+  const found = window.recorded = {messages: [], taken: 0, looks: 0, rows: 0, delays: [], gaps: [], nodes: 0};
+  window.WebSocket = class extends WebSocket {
+    constructor(...options) {
+      super(...options);
+      this.addEventListener('message', ({data}) => {
+        const said = JSON.parse(data);
+        if (said.type !== 'changes') return;
+        found.messages.push(data.length);
+        for (const patch of Object.values(said.patches))
+          found.rows = Math.max(found.rows, Object.keys(patch.rows || {}).length);
+      });
+    }
+    send(text) {
+      const {type} = JSON.parse(text);
+      if (type === 'taken') found.taken += 1;
+      if (type === 'look') found.looks += 1;
+      super.send(text);
+    }
+  };
+  for (const kind of ['wheel', 'keydown'])
+    addEventListener(kind, ({timeStamp}) => found.delays.push(performance.now() - timeStamp), true);
+  let last = 0;
+  const picture = (now) => {
+    if (last) found.gaps.push(now - last);
+    last = now;
+    requestAnimationFrame(picture);
+  };
+  requestAnimationFrame(picture);
+})()"""
+"""What a page notes of itself: sizes of changes, what it sends, delays of events, gaps between pictures."""
+
+
+async def session(page: Page, url: str, seconds: float) -> dict[str, Any]:
+    """Scroll and search in the page of a node; return what it has noted, and the seconds that it took."""
+    await page.call("Page.addScriptToEvaluateOnNewDocument", source=RECORDER)
+    await page.visit(url)
+    grid = "document.querySelector('.grid.tree')"
+    await page.until(f"{grid}?.querySelectorAll('.gridbody .gridrow:not(.loading)').length > 1")
+    await page.run(f"{grid}.focus()")
+    await page.key("End")
+    await page.key("ArrowRight")  # the last supervisor is that of the crowd
+    await page.until(f"Number({grid}.getAttribute('aria-rowcount')) > 1000")
+    x, y = await page.run(
+        f"(({{x, y, width, height}}) => [x + width / 2, y + height / 2])({grid}.getBoundingClientRect())"
+    )
+    began, turn = perf_counter(), 0
+    while perf_counter() - began < seconds:
+        turn += 1
+        if turn % TURNS:
+            way = 2_000 if turn // TURNS % 2 else -1_500
+            await page.call("Input.dispatchMouseEvent", type="mouseWheel", x=x, y=y, deltaX=0, deltaY=way)
+        else:
+            await page.run("document.querySelector('.find input').focus()")
+            for letter in f"many/{turn}":
+                await page.key(letter)
+            found = (
+                f"!{grid}.checkVisibility() && document.querySelectorAll('.grid.list .gridrow').length > 1"
+            )
+            await page.until(found)
+            await page.key("Escape")
+            await page.until(f"{grid}.checkVisibility()")
+        await trio.sleep(PAUSE)
+    took = perf_counter() - began
+    noted = await page.run("({...recorded, nodes: document.querySelectorAll('*').length})")
+    return {**noted, "seconds": took}
+
+
+async def looked(url: str) -> None:
+    """Run a session for each line of standard input, which has its seconds; answer with what was noted."""
+    with running(chromium()) as browser:
+        async for line in trio.wrap_file(sys.stdin):
+            async with opened(browser) as page:
+                noted = await session(page, url, float(line))
+                print(json.dumps(noted | {"problems": page.problems}), flush=True)
+
+
+async def storm(refs: list[Ref[Crasher]]) -> None:
+    """Crash agents again and again, as fast as they are restarted, until cancelled."""
+    while True:
+        for ref in refs:
+            with suppress(AgentDied):
+                await ref.invoke(Crasher.crash)
+        for ref in refs:
+            await ref.ready()
+
+
+@asynccontextmanager
+async def stormy(agents: int = AGENTS, crashers: int = CRASHERS) -> AsyncGenerator[tuple[Node, Supervisor]]:
+    """Have a node with a crowd, the first of which crash; yield it and the supervisor of all."""
+    async with open_node(listen="ws://127.0.0.1:0") as node, trio.open_nursery() as nursery:
+        crowd = BulkSpec("many", member=ChildSpec("one", Crasher), count=agents, max_restarts=10**9)
+        group = await node.start_supervisor(crowd)
+        refs = [node.find(Crasher, f"many/{number}") for number in range(crashers)]
+        with redirect_stderr(StringIO()):
+            nursery.start_soon(storm, refs)
+            yield node, group
+            nursery.cancel_scope.cancel()
+
+
+@contextmanager
+def other(url: str) -> Iterator[Callable[[str], str]]:
+    """Start the process of the browser; yield what sends it a line, and returns its answer."""
+    words = [sys.executable, "-m", "tests.benchmarks.browsing", "--at", url]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        lines, answers = process.stdin, process.stdout
+
+        def ask(line: str) -> str:
+            print(line, file=lines, flush=True)
+            return answers.readline()
+
+        try:
+            yield ask
+        finally:
+            lines.close()  # it ends its browser
+
+
+def ranked(values: list[float], part: float) -> float:
+    """Return the value that this part of all is below."""
+    return sorted(values)[min(len(values) - 1, int(part * len(values)))] if values else 0.0
+
+
+async def browse(seconds: float = SECONDS, rounds: int = ROUNDS) -> None:
+    """Measure pauses and sessions in turns, and print what both cost."""
+    async with stormy() as (node, group):
+        with other(str(node.page_url)) as ask:
+            await trio.to_thread.run_sync(ask, "0")  # until the browser is there
+            paces: dict[bool, list[float]] = {False: [], True: []}
+            for turn in range(2 * rounds):
+                looks = turn % 2 == 1
+                before, began, cpu = group.statistics().restarts, perf_counter(), process_time()
+                if looks:
+                    noted = json.loads(await trio.to_thread.run_sync(ask, str(seconds)))
+                else:
+                    await trio.sleep(seconds)
+                done, took = group.statistics().restarts - before, perf_counter() - began
+                used = process_time() - cpu
+                paces[looks].append(done / used)
+                figures: dict[str, object] = {
+                    "looks": looks,
+                    "restarts_a_second": done / took,
+                    "restarts_a_cpu_second": done / used,
+                }
+                show(**figures, **(of_session(noted) if looks else {}))
+        show(agents=AGENTS, ratio=median(paces[True]) / median(paces[False]))
+
+
+def of_session(noted: dict[str, Any]) -> dict[str, object]:
+    """Return the figures of a session."""
+    sizes, seconds = noted["messages"], noted["seconds"]
+    return {
+        "bytes_a_second": sum(sizes) / seconds,
+        "messages_a_second": len(sizes) / seconds,
+        "largest_bytes": max(sizes),
+        "delay_ms_median": median(noted["delays"]),
+        "delay_ms_95": ranked(noted["delays"], 0.95),
+        "gap_ms_95": ranked(noted["gaps"], 0.95),
+        "gap_ms_longest": max(noted["gaps"]),
+        "elements": noted["nodes"],
+        "problems": noted["problems"],
+    }
+
+
+def main(arguments: list[str]) -> None:
+    """Measure, or be the other process."""
+    if arguments[:1] == ["--at"]:
+        trio.run(looked, arguments[1])
+    else:
+        trio.run(browse, *map(float, arguments[:1]))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
