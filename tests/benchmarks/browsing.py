@@ -1,9 +1,13 @@
-"""`python -m tests.benchmarks.browsing [SECONDS]`: somebody scrolls and searches in the page of a node.
+"""`python -m tests.benchmarks.browsing [PART...]`: what a browser has of the page of a node, and what it costs.
 
-The node has 100,000 agents, of which 1,000, those that are seen first, crash as fast as they are restarted.
-Chromium, and what drives it, are in a process of their own; what the node loses is measured in its processor
-time, with nobody looking and with somebody in turns. The browser's figures are those of real events: the
-delay of one is the time until its handler runs, a gap is the time between two pictures that it could draw.
+The node has 100,000 agents. Chromium, and what drives it, are in a process of their own.
+
+    first     how long until a browser without anything kept shows the first rows: by the clock, and in processor
+              time of the page
+    session   somebody scrolls and searches, while the 1,000 agents that are seen first crash as fast as they are
+              restarted; what the node loses is measured in its processor time, with nobody looking and with
+              somebody in turns. The browser's figures are those of real events: the delay of one is the time
+              until its handler runs, a gap is the time between two pictures that it could draw
 """
 
 from __future__ import annotations
@@ -25,7 +29,7 @@ from tests.benchmarks.looking import Crasher, show
 from tests.chromium import Page, chromium, opened, running
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Iterator
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 
     from lmos_actors import Node, Ref
     from lmos_actors.supervision import Supervisor
@@ -74,6 +78,14 @@ RECORDER: Final = """(() => {
 })()"""
 """What a page notes of itself: sizes of changes, what it sends, delays of events, gaps between pictures."""
 
+FIRST_ROWS: Final = """(() => {
+  const picture = (now) => {
+    if (document.querySelectorAll('.gridbody .gridrow:not(.loading)').length > 1) window.rowsAt = now;
+    else requestAnimationFrame(picture);
+  };
+  requestAnimationFrame(picture);
+})()"""
+
 
 async def session(page: Page, url: str, seconds: float) -> dict[str, Any]:
     """Scroll and search in the page of a node; return what it has noted, and the seconds that it took."""
@@ -110,18 +122,30 @@ async def session(page: Page, url: str, seconds: float) -> dict[str, Any]:
     return {**noted, "seconds": took}
 
 
+async def first_rows(page: Page, url: str) -> dict[str, Any]:
+    """Open the page of a node; return the milliseconds until its rows were there, and of processor time."""
+    await page.call("Performance.enable", timeDomain="threadTicks")
+    await page.call("Page.addScriptToEvaluateOnNewDocument", source=FIRST_ROWS)
+    await page.call("Page.navigate", url=url)
+    rows = await page.until("window.rowsAt")
+    metrics = (await page.call("Performance.getMetrics"))["metrics"]
+    cpu = next(each["value"] for each in metrics if each["name"] == "TaskDuration")
+    return {"first_rows_ms": rows, "page_cpu_ms": 1e3 * cpu}
+
+
 async def looked(url: str) -> None:
-    """Run a session for each line of standard input, which has its seconds; answer with what was noted."""
+    """Open the page for each line of standard input, `first` or the seconds of a session; answer."""
     with running(chromium()) as browser:
         async for line in trio.wrap_file(sys.stdin):
             async with opened(browser) as page:
-                noted = await session(page, url, float(line))
+                word = line.strip()
+                noted = await (first_rows(page, url) if word == "first" else session(page, url, float(word)))
                 print(json.dumps(noted | {"problems": page.problems}), flush=True)
 
 
 async def storm(refs: list[Ref[Crasher]]) -> None:
     """Crash agents again and again, as fast as they are restarted, until cancelled."""
-    while True:
+    while refs:
         for ref in refs:
             with suppress(AgentDied):
                 await ref.invoke(Crasher.crash)
@@ -166,6 +190,16 @@ def ranked(values: list[float], part: float) -> float:
     return sorted(values)[min(len(values) - 1, int(part * len(values)))] if values else 0.0
 
 
+async def first(rounds: int = 9) -> None:
+    """Open the page again and again, each time in a browser without anything kept."""
+    async with stormy(crashers=0) as (node, _):
+        with other(str(node.page_url)) as ask:
+            found = [json.loads(await trio.to_thread.run_sync(ask, "first")) for _ in range(rounds)]
+    for name in ("first_rows_ms", "page_cpu_ms"):
+        values = [each[name] for each in found]
+        show(agents=AGENTS, case=name, median=median(values), least=min(values), most=max(values))
+
+
 async def browse(seconds: float = SECONDS, rounds: int = ROUNDS) -> None:
     """Measure pauses and sessions in turns, and print what both cost."""
     async with stormy() as (node, group):
@@ -207,12 +241,16 @@ def of_session(noted: dict[str, Any]) -> dict[str, object]:
     }
 
 
+PARTS: Final[dict[str, Callable[[], Awaitable[None]]]] = {"first": first, "session": browse}
+
+
 def main(arguments: list[str]) -> None:
-    """Measure, or be the other process."""
+    """Measure the parts that are named, or all; or be the other process."""
     if arguments[:1] == ["--at"]:
         trio.run(looked, arguments[1])
     else:
-        trio.run(browse, *map(float, arguments[:1]))
+        for name in arguments or PARTS:
+            trio.run(PARTS[name])
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ its standard input; what is measured is the processor time of the node's process
 looking take turns, in an order that rotates, and the medians are printed with their ratio.
 
     near      `tell` and `ask` of a near agent, and its requests over a wire, with the view `tree` open
+    share     which part of a processor it takes while nothing else happens
     flow      the same near calls while others are tapped, and of an agent that is
     first     how long the first view takes, and how much a viewer gets, of 100,000 agents
     storm     a minute of agents that crash as fast as they are restarted
@@ -270,6 +271,24 @@ async def near(rounds: int = ROUNDS, sizes: tuple[int, ...] = (1_000, 100_000), 
                     show(agents=agents, case=name, nobody_us=free, viewer_us=seen, ratio=free / seen)
 
 
+async def share(seconds: float = 10.0, rounds: int = 3, sizes: tuple[int, ...] = (1_000, 100_000)) -> None:
+    """The part of a processor that a node at rest takes, without a viewer and with one."""
+    view = {"view": "tree", "arguments": {"open": ["many"], "rows": 100}}
+    for agents in sizes:
+        async with open_node(tree(agents), listen=f"ws://{HOST}:0") as node:
+            with other(http(node)) as process:
+                helper = await started(process)
+
+                async def part(seconds: float = seconds) -> float:
+                    began, cpu = perf_counter(), process_time()
+                    await trio.sleep(seconds)
+                    return (process_time() - cpu) / (perf_counter() - began)
+
+                found = await compared(helper, view, [("share", part)], rounds)
+                nobody, viewer = found["share"]
+                show(agents=agents, case="share of a processor", nobody=nobody, viewer=viewer)
+
+
 async def flow(rounds: int = ROUNDS, n: int = 200_000) -> None:
     """Near calls of agents that are tapped, and of others meanwhile."""
     async with open_node(tree(10), listen=f"ws://{HOST}:0", allow_operations=True) as node:
@@ -342,6 +361,7 @@ def http(node: Node) -> str:
 
 PARTS: Final[dict[str, Callable[[], Awaitable[None]]]] = {
     "near": near,
+    "share": share,
     "flow": flow,
     "first": first,
     "storm": storm,
