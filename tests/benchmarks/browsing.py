@@ -1,13 +1,13 @@
-"""`python -m tests.benchmarks.browsing [PART...]`: what a browser has of the page of a node, and what it costs.
+"""`python -m tests.benchmarks.browsing [PART...]`: what a browser has of the page of a node, at what cost.
 
 The node has 100,000 agents. Chromium, and what drives it, are in a process of their own.
 
-    first     how long until a browser without anything kept shows the first rows: by the clock, and in processor
-              time of the page
-    session   somebody scrolls and searches, while the 1,000 agents that are seen first crash as fast as they are
-              restarted; what the node loses is measured in its processor time, with nobody looking and with
-              somebody in turns. The browser's figures are those of real events: the delay of one is the time
-              until its handler runs, a gap is the time between two pictures that it could draw
+    first     how long until a browser without anything kept shows the first rows: by the clock, and in
+              processor time of the page
+    session   somebody scrolls and searches, while the 1,000 agents that are seen first crash as fast as they
+              are restarted; what the node loses is measured in its processor time, with nobody looking and
+              with somebody in turns. The browser's figures are those of real events: the delay of one is the
+              time until its handler runs, a gap is the time between two pictures that it could draw
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ RECORDER: Final = """(() => {
         if (said.type !== 'changes') return;
         found.messages.push(data.length);
         for (const patch of Object.values(said.patches))
-          found.rows = Math.max(found.rows, Object.keys(patch.rows || {}).length);
+          found.rows = Math.max(found.rows, Object.values(patch.rows || {}).filter(Boolean).length);
       });
     }
     send(text) {
