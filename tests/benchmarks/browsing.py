@@ -87,8 +87,11 @@ FIRST_ROWS: Final = """(() => {
 })()"""
 
 
-async def session(page: Page, url: str, seconds: float) -> dict[str, Any]:
-    """Scroll and search in the page of a node; return what it has noted, and the seconds that it took."""
+async def session(page: Page, url: str, seconds: float, turns: int = TURNS) -> dict[str, Any]:
+    """Scroll and search in the page of a node; return what it has noted, and the seconds that it took.
+
+    It lasts for so many seconds, and so many events, at least.
+    """
     await page.call("Page.addScriptToEvaluateOnNewDocument", source=RECORDER)
     await page.visit(url)
     grid = "document.querySelector('.grid.tree')"
@@ -101,7 +104,7 @@ async def session(page: Page, url: str, seconds: float) -> dict[str, Any]:
         f"(({{x, y, width, height}}) => [x + width / 2, y + height / 2])({grid}.getBoundingClientRect())"
     )
     began, turn = perf_counter(), 0
-    while perf_counter() - began < seconds:
+    while turn < turns or perf_counter() - began < seconds:
         turn += 1
         if turn % TURNS:
             way = 2_000 if turn // TURNS % 2 else -1_500
