@@ -185,25 +185,25 @@ class NetworkView {
   // ---- how it looks
 
   dressNode(node, state = {}) {
-    const isDown = state.status !== 'up', ways = [...this.pairs.values()].filter((pair) => pair.ends.includes(node.name)).flatMap((pair) => pair.ways), cuts = ways.filter((way) => way.cut).length;
+    const isDown = state.status === 'down', isOut = !isDown && state.status !== 'up' && state.status !== undefined, ways = [...this.pairs.values()].filter((pair) => pair.ends.includes(node.name)).flatMap((pair) => pair.ways), cuts = ways.filter((way) => way.cut).length;
     const many_ = this.nodes.size > 24, inside = state.members || state.agents || 1, isRoomy = this.nodes.size <= 8 && this.size[0] > 480;
     const radius = node.radius = this.scale * (many_ ? 11 + Math.min(4, Math.log2(inside)) : isRoomy ? 24 + Math.min(36, Math.sqrt(inside) * 5) : 19 + Math.min(9, Math.log2(1 + inside) * 1.6)), isDotted = isRoomy && inside > 1 && !isDown;
     const shortName = node.name.slice(this.prefix.length), isShort = many_ && !isDown && shortName.length < 4; // of very many only what tells them apart
-    const key = [isDown, state.agents, state.members, cuts, radius, shortName, this.picked === node.name].join();
+    const key = [state.status, state.down, state.agents, state.members, cuts, radius, shortName, this.picked === node.name].join();
     if (node.key === key) return;
     node.key = key;
-    node.element.setAttribute('class', `node${isDown ? ' down' : ''}${cuts ? ' cutoff' : ''}${this.picked === node.name ? ' chosen' : ''}`);
+    node.element.setAttribute('class', `node${isDown ? ' down' : isOut ? ' out' : ''}${cuts ? ' cutoff' : ''}${this.picked === node.name ? ' chosen' : ''}`);
     node.element.setAttribute('aria-pressed', String(this.picked === node.name));
-    node.element.setAttribute('aria-label', `${node.name} ${isDown ? 'down' : 'up'}${state.agents > 1 ? `, ${many(state.agents, 'agent')}` : ''}${cuts ? `, ${many(cuts, 'direction')} cut` : ''}`);
+    node.element.setAttribute('aria-label', `${node.name} ${state.status || 'up'}${state.down && !isDown ? `, ${state.down} down` : ''}${state.agents > 1 ? `, ${many(state.agents, 'agent')}` : ''}${cuts ? `, ${many(cuts, 'direction')} cut` : ''}`);
     for (const circle of [node.body, node.halo]) circle.setAttribute('r', circle === node.halo ? radius + 7 : radius);
     node.cross.setAttribute('d', isDown ? `M${-radius * 0.4} ${-radius * 0.4}L${radius * 0.4} ${radius * 0.4}M${-radius * 0.4} ${radius * 0.4}L${radius * 0.4} ${-radius * 0.4}` : '');
     put(node.inner, isDown || isDotted ? '' : state.members ? `×${short(state.members)}` : many_ ? (isShort ? shortName : '') : state.agents > 1 ? short(state.agents) : '');
     node.inner.setAttribute('y', 4);
-    node.crowd.replaceChildren(...(isDotted ? crowd(Math.min(inside, MOST_DOTS), radius) : []));
+    node.crowd.replaceChildren(...(isDotted ? crowd(Math.min(inside, MOST_DOTS), radius, state.down || 0) : []));
     put(node.label, isShort && this.picked !== node.name ? '' : `${cut(node.name, many_ ? 14 : 26)}${isDotted ? ` ×${short(inside)}` : ''}`);
     put(node.title, isShort ? node.name : '');
     node.label.setAttribute('y', radius + 14 + 4 * this.scale);
-    put(node.state, isDown ? ' down' : '');
+    put(node.state, isDown || isOut ? ` ${state.status}` : state.down ? ` ${short(state.down)} down` : '');
     node.state.setAttribute('y', radius + 26 + 7 * this.scale);
   }
 
@@ -228,7 +228,7 @@ class NetworkView {
   }
 
   words(links) {
-    const nodes = Object.values(this.state.nodes || {}), down = nodes.filter((node) => node.status !== 'up').length, cuts = links.filter((link) => link.cut).length, under = links.reduce((sum, link) => sum + (link.under_way || 0), 0);
+    const nodes = Object.values(this.state.nodes || {}), down = nodes.filter((node) => node.status === 'down').length, cuts = links.filter((link) => link.cut).length, under = links.reduce((sum, link) => sum + (link.under_way || 0), 0);
     const sent = links.reduce((sum, link) => sum + (link.sent || 0), 0), lost = links.reduce((sum, link) => sum + (link.lost || 0), 0), kind = this.state.of === 'agents' ? 'agent' : 'node';
     const parts = [many(nodes.reduce((sum, node) => sum + (kind === 'agent' ? node.members || 1 : 1), 0), kind), down ? h('strong', { class: 'bad' }, `${down} down`) : null, cuts ? h('strong', { class: 'bad' }, `${many(cuts, 'link')} cut`) : null, `${short(sent)} sent`, lost ? h('span', { class: 'bad' }, `${short(lost)} lost`) : null, `${short(under)} under way`, this.left ? `${this.left} more links are not drawn` : null, ...inForce(this.page.runs.run).slice(0, 4).map((fault) => h('span', { class: 'chip' }, h('span', { 'aria-hidden': 'true' }, `${SIGNS.fault} `), isolated(faultWords(fault))))].filter(Boolean);
     const text = parts.map((part) => part.textContent || part).join(', ');
@@ -267,7 +267,7 @@ class NetworkView {
     this.pickedKey = key;
     const had = this.about.contains(document.activeElement) ? document.activeElement.textContent : null, { page, picked } = this, isAgent = this.state.of === 'agents' && !state.members;
     this.about.replaceChildren();
-    fill(this.about, {}, [h('h3', {}, isolated(picked), ' ', h('span', { class: `state ${state.status === 'up' ? 'running' : 'crashed'}` }, state.status)),
+    fill(this.about, {}, [h('h3', {}, isolated(picked), ' ', h('span', { class: `state ${state.status === 'up' ? 'running' : state.status === 'down' ? 'crashed' : ''}` }, state.status)),
       h('p', { class: 'tools' }, isAgent ? button('The agent', () => page.openAgent(picked)) : null, isAgent ? button('Its messages', () => page.follow(picked)) : null, button('Close', () => { this.pick(null); this.focus(); })),
       state.members || state.agents > 1 ? h('p', { class: 'quiet' }, many(state.members || state.agents, 'agent')) : null,
       own.length ? h('div', { class: 'wide', tabindex: '0', role: 'group', 'aria-label': 'Its links' }, linkTable(own.slice(0, 60), picked)) : h('p', { class: 'quiet' }, 'It has no link yet.')]);
@@ -398,12 +398,12 @@ function sharedPrefix(names) {
 // The loop of what the agents of one node, or of one kind, send each other: its middle, and how wide it is.
 const loopOf = ({ place: [x, y], radius }) => [x, y - radius - 8, Math.max(14, radius * 0.55)];
 
-// The agents of one node, as seeds stand in a flower.
-function crowd(count, radius) {
+// The agents of one node, as seeds stand in a flower; which of them are down is not told apart, only how many.
+function crowd(count, radius, down) {
   const wide = radius * 0.72;
   return Array.from({ length: count }, (_, n) => {
     const far = wide * Math.sqrt((n + 0.5) / count), angle = n * 2.39996;
-    return svg('circle', { cx: (far * Math.cos(angle)).toFixed(1), cy: (far * Math.sin(angle)).toFixed(1), r: Math.max(1.6, Math.min(5, radius / (2.4 + Math.sqrt(count)))).toFixed(1) });
+    return svg('circle', { cx: (far * Math.cos(angle)).toFixed(1), cy: (far * Math.sin(angle)).toFixed(1), class: n < down ? 'bad' : null, r: Math.max(1.6, Math.min(5, radius / (2.4 + Math.sqrt(count)))).toFixed(1) });
   });
 }
 
