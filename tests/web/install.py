@@ -14,6 +14,7 @@ import json
 import shutil
 import subprocess
 import sys
+from argparse import ArgumentParser
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -32,7 +33,7 @@ def run(*command: str | Path, where: Path) -> None:
 
 
 def of_python(folder: Path) -> list[str]:
-    """Install wotpy into an environment of its own; gives its Python."""
+    """Install wotpy into an environment of its own; return its Python."""
     python = folder / "wotpy" / "bin" / "python"
     run(sys.executable, "-m", "venv", "--without-pip", folder / "wotpy", where=folder)
     run(*into(python), "-r", LISTS / "wotpy.txt", where=folder)
@@ -40,7 +41,7 @@ def of_python(folder: Path) -> list[str]:
 
 
 def of_node(folder: Path) -> list[str]:
-    """Install what comes from npm; gives the command of Node.js."""
+    """Install what comes from npm; return the command of Node.js."""
     node, npm = node_of(folder)
     for each in LISTS.glob("package*.json"):
         shutil.copy(each, folder)
@@ -49,7 +50,7 @@ def of_node(folder: Path) -> list[str]:
 
 
 def node_of(folder: Path) -> tuple[list[str], list[str]]:
-    """Give the commands of Node.js and npm, from a wheel where the machine has none."""
+    """Return the commands of Node.js and npm, from a wheel where the machine has none."""
     node, npm = shutil.which("node"), shutil.which("npm")
     if node is not None and npm is not None:
         return [node], [npm]
@@ -60,7 +61,7 @@ def node_of(folder: Path) -> tuple[list[str], list[str]]:
 
 
 def into(python: Path) -> list[str]:
-    """Give the command by which the pip that is here installs for another Python, which then needs none."""
+    """Return the command by which the pip that is here installs for another Python, which then needs none."""
     return [sys.executable, "-m", "pip", "--python", str(python), "install", "-q", "--no-compile"]
 
 
@@ -73,4 +74,6 @@ def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]).absolute())
+    asked = ArgumentParser(description="Install the foreign clients that tests/web runs.")
+    asked.add_argument("folder", type=Path, help="where; it is made anew")
+    main(asked.parse_args().folder.absolute())
