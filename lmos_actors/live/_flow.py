@@ -200,9 +200,11 @@ class Flow:
         """Take one record."""
         number = fields.get("id")
         if kind == "sent":
+            if not self._covers(agent):  # the node's own instrument records more than is looked at
+                return
             edge = (fields.get("from", ""), agent, fields["affordance"])
             self._count(edge).sent += 1
-            if number is None or not self._covers(agent) or not self._has_room(fields.get("trace", number)):
+            if number is None or not self._has_room(fields.get("trace", number)):
                 self.left_out += 1
                 return
             self._under_way[number] = edge, fields.get("trace")

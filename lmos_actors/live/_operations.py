@@ -68,7 +68,8 @@ class _Asked:
 
     do: Do
     answer: Answer | None = None
-    waiting: list[Reply] = attrs.field(factory=list["Reply"])
+    waiting: dict[Reply, None] = attrs.field(factory=dict["Reply", None])
+    """Those who wait, each once, however often it asks."""
 
 
 class Operations:
@@ -144,7 +145,7 @@ class Operations:
         if self._under_way >= AT_ONCE:
             reply(Wrong("TOO_MANY", f"{AT_ONCE} operations are under way: wait for one of them", do.id))
             return
-        asked = self._asked[who, do.id] = _Asked(do, waiting=[reply])
+        asked = self._asked[who, do.id] = _Asked(do, waiting={reply: None})
         self._forget()
         self._under_way += 1
         entry = self._audit.begin(who, do.what, do.path)
@@ -155,7 +156,7 @@ class Operations:
             text = f"this id is that of another operation: {known.do.what} {known.do.path}"
             reply(Wrong("ID_TAKEN", text, do.id))
         elif known.answer is None:
-            known.waiting.append(reply)
+            known.waiting[reply] = None
         else:
             reply(known.answer)
 
@@ -177,7 +178,7 @@ class Operations:
             is_done = isinstance(answer, Done)
             outcome = answer.outcome if isinstance(answer, Done) else f"{answer.code}: {answer.message}"
             self._audit.end(entry, "done" if is_done else "failed", outcome)
-            waiting, asked.waiting = asked.waiting, []
+            waiting, asked.waiting = asked.waiting, {}
             for reply in waiting:
                 reply(answer)
             if is_done and do.what == "drain":

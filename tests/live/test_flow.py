@@ -121,6 +121,20 @@ async def test_a_node_with_an_instrument_goes_on_recording(virtual_clock: MockCl
         await node.find(Desk).invoke(Desk.order, "tea")
 
 
+async def test_what_the_instrument_of_a_node_records_beside_is_not_counted(virtual_clock: MockClock) -> None:
+    network = MemoryNetwork()
+    async with (
+        open_node(TREE, listen=PLACE, network=network, instrument=TraceLog(), security=SECURITY) as node,
+        watching(PLACE, network) as watcher,
+    ):
+        watcher.look("flow", paths=["stock"])
+        await watcher.until(lambda: watcher.views.get("it"))
+        await node.find(Desk).invoke(Desk.order, "tea")
+        await watcher.until(lambda: len(records(watcher)) == 3)
+        assert list(watcher.views["it"]["edges"]) == ["desk > stock > take"]
+        assert watcher.views["it"]["left_out"] == 0
+
+
 async def test_under_load_whole_traces_are_kept_and_all_is_counted(virtual_clock: MockClock) -> None:
     network = MemoryNetwork()
     async with (

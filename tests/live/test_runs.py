@@ -144,6 +144,19 @@ async def test_a_log_shows_the_agents_of_its_run_as_a_node_would(
         assert network["links"]["user>shop/till0"]["sent"] == 5
 
 
+async def test_what_is_open_below_several_supervisors_is_shown(virtual_clock: MockClock) -> None:
+    board = board_of("1")
+    paths = ("a/x/1", "a/x/2", "b/x/1", "b/y/1")
+    board.take_lines(
+        lines(*({"n": n, "t": 0.0, "kind": "started", "agent": path} for n, path in enumerate(paths, 1)))
+    )
+    async with watched(board) as watcher:
+        watcher.look("tree", open=["a", "a/x", "b", "b/x"])
+        tree = await watcher.until(lambda: watcher.views.get("it"))
+        assert tree["order"] == ["", "a", "a/x", "a/x/1", "a/x/2", "b", "b/x", "b/x/1", "b/y"]
+        assert tree["total"] == 9
+
+
 async def test_steps_series_and_links_come_beside_the_log(virtual_clock: MockClock) -> None:
     board = board_of("1", nodes=lambda: ("here", "there"), node_of=node_of)
     fault = {"n": 3, "t": 1.0, "kind": "fault", "agent": "network", "fault": "partition", "id": "cut"}

@@ -284,8 +284,10 @@ class _Window:
     def show(self, places: list[Place], opened: list[Place]) -> None:
         """Show places of one level, and what is below those that are open."""
         depth = places[0].depth if places else 0
-        of_level = {place.index: place for place in opened if place.depth == depth and place.children}
-        of_level = {index: place for index, place in of_level.items() if places[index : index + 1] == [place]}
+        beside = (place for place in opened if place.depth == depth and place.children)
+        of_level = {
+            place.index: place for place in beside if places[place.index : place.index + 1] == [place]
+        }
         begin = 0
         for index in sorted(of_level):
             self._add(places, begin, index + 1)
