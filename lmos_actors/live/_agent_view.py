@@ -21,6 +21,8 @@ from lmos_actors.observe import class_name, task_stack, tasks_in_order
 from lmos_actors.protocol.td import dump
 from lmos_actors.supervision import Pool, Supervisor, agent_class, children_of, place_at, size_of
 
+from ._merge_patch import without_null
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
@@ -275,17 +277,8 @@ def contract_of(cls: type[Any]) -> State:
     except Exception as error:  # of a docstring or a schema that is no description
         return {"error": f"{type(error).__name__}: {error}"[:500]}
     kinds = ("properties", "actions", "events")
-    found: State = {kind: _without_null(plain[kind]) for kind in kinds if plain.get(kind)}
+    found: State = {kind: without_null(plain[kind]) for kind in kinds if plain.get(kind)}
     if len(msgspec.json.encode(found)) > MOST_CONTRACT:
         found = {kind: {name: {} for name in list(names)[:1000]} for kind, names in found.items()}
     doc = plain.get("description")
     return {**found, "description": doc[:2000]} if isinstance(doc, str) else found
-
-
-def _without_null(value: Any) -> Any:
-    if isinstance(value, dict):
-        members = cast("dict[str, Any]", value)
-        return {name: _without_null(item) for name, item in members.items() if item is not None}
-    if isinstance(value, (list, tuple)):
-        return [_without_null(item) for item in cast("list[Any]", value)]
-    return value

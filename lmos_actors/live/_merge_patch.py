@@ -12,6 +12,16 @@ State: TypeAlias = dict[str, Any]
 """An object of plain data without null."""
 
 
+def without_null(value: Any) -> Any:
+    """Return plain data without the members of its objects that are null."""
+    if isinstance(value, dict):
+        members = cast("State", value)
+        return {name: without_null(item) for name, item in members.items() if item is not None}
+    if isinstance(value, (list, tuple)):
+        return [without_null(item) for item in cast("list[Any]", value)]
+    return value
+
+
 def patch_between(before: State, after: State) -> State:
     """Return the patch that turns one state into another; {} where they are equal."""
     patch: State = {name: None for name in before if name not in after}

@@ -7,9 +7,14 @@ taken that. `docs/reference/live.md` has the states of all views.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 from msgspec import Meta, Struct
+
+from lmos_actors.errors import nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 SUBPROTOCOL: Final = "lmos-actors-live"
 """The subprotocol of the WebSocket."""
@@ -111,6 +116,14 @@ class Refused(Exception):
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
         self.code, self.message = code, message
+
+
+def unknown(kind: str, name: str, known: Iterable[str]) -> Refused:
+    """Return the refusal of a view or an operation that there is not, with the nearest one or all."""
+    names = sorted(known)
+    near = nearest(name, names)
+    hint = f", did you mean {near!r}?" if near else f"; there are: {', '.join(names)}"
+    return Refused("UNKNOWN", f"there is no {kind} {name!r}{hint}")
 
 
 FromNode: TypeAlias = Hello | Changes | Progress | Done | Wrong

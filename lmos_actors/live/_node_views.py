@@ -9,6 +9,8 @@ import msgspec
 from lmos_actors.actors import Slot
 from lmos_actors.supervision import place_at
 
+from ._merge_patch import without_null
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -77,7 +79,7 @@ def _row(approval: Any, room: int) -> tuple[State, int]:
     size = len(msgspec.json.encode(form))
     if size > room:
         return {**members, "form_left_out": True}, 0
-    return {**members, "form": _without_null(form)}, size
+    return {**members, "form": without_null(form)}, size
 
 
 def decisions(root: Supervisor) -> list[Any]:
@@ -90,9 +92,3 @@ def _kept(root: Supervisor) -> tuple[Any, ...]:
     agent: Any = place.agent if isinstance(place, Slot) else None
     # no import of its class, which loads the stores
     return agent.kept() if hasattr(agent, "kept") else ()
-
-
-def _without_null(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _without_null(item) for name, item in value.items() if item is not None}  # pyright: ignore
-    return [_without_null(item) for item in value] if isinstance(value, list) else value  # pyright: ignore

@@ -20,10 +20,10 @@ import attrs
 import trio
 
 from lmos_actors.actors import Ref, Slot, hold, printable, release
-from lmos_actors.errors import LmosActorsError, NotFound, StopFailed, WrongState, nearest
+from lmos_actors.errors import LmosActorsError, NotFound, StopFailed, WrongState
 from lmos_actors.supervision import Supervisor, place_at, supervisor_of
 
-from ._messages import Done, Progress, Refused, Wrong
+from ._messages import Done, Progress, Refused, Wrong, unknown
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -130,9 +130,8 @@ class Operations:
         `who` is the viewer, `why_not` why he may not do this, "" where he may.
         """
         if do.what not in self.names:
-            near = nearest(do.what, self.names)
-            hint = f", did you mean {near!r}?" if near else f"; there are: {', '.join(self.names)}"
-            reply(Wrong("UNKNOWN", f"there is no operation {do.what!r}{hint}", do.id))
+            refused = unknown("operation", do.what, self.names)
+            reply(Wrong(refused.code, refused.message, do.id))
             return
         if why_not:
             self._audit.refuse(who, do.what, do.path, why_not)

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from itertools import islice
-from time import thread_time
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from msgspec import Meta, Struct
 
 from lmos_actors.bindings import is_private, public_name
-from lmos_actors.supervision import agents_of
 
 from ._sight import Sight
-from ._tree_view import FIND_SECONDS, MOST_ROWS, row_of
+from ._tree_view import MOST_ROWS, Search, row_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from lmos_actors.actors import Runtime, Slot
+    from lmos_actors.actors import Runtime
     from lmos_actors.security import Admission, Verb
     from lmos_actors.supervision import Supervisor
 
@@ -72,33 +69,17 @@ class RightsView:
         return {"name": name, "there": bool(may), "may": may, "operations": operations}
 
 
-class OwnAgentsView:
-    """The agents that a viewer may inspect or operate, for those who do not see the tree.
+def own_agents_view(
+    root: Supervisor, survey: Survey, admission: Admission, _arguments: NoArguments
+) -> Search:
+    """Return the view of the agents that a viewer may inspect or operate, if it does not see the tree.
 
-    They are found as a search is, step by step, as there may be very many agents; and anew when the view is
-    opened again.
+    They are found anew when the view is opened again.
     """
-
-    def __init__(
-        self, root: Supervisor, survey: Survey, admission: Admission, _arguments: NoArguments
-    ) -> None:
-        self._survey = survey
-        self._sights = [Sight(admission, right) for right in ("inspect", "operate")]
-        self._rest = agents_of(root)
-        self._found: list[Slot] = []
-        self.is_busy = True
-        """Whether there is more to be searched."""
-
-    def content(self) -> State:
-        """Search on, and return the rows; `complete` once all agents have been looked at."""
-        until = thread_time() + FIND_SECONDS
-        while self.is_busy and thread_time() < until:
-            some = list(islice(self._rest, 100))
-            self._found += [slot for slot in some if any(sees(slot.path) for sees in self._sights)]
-            self.is_busy = bool(some) and len(self._found) < MOST_ROWS
-        rows = {slot.path: row_of(slot, self._survey) for slot in self._found[:MOST_ROWS]}
-        return {
-            "order": list(rows),
-            "rows": rows,
-            "complete": not self.is_busy and len(self._found) < MOST_ROWS,
-        }
+    sights = [Sight(admission, right) for right in ("inspect", "operate")]
+    return Search(
+        root,
+        lambda slot: any(sees(slot.path) for sees in sights),
+        lambda slot: row_of(slot, survey),
+        MOST_ROWS,
+    )

@@ -15,18 +15,16 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import attrs
-import msgspec
 import trio
 from trio.lowlevel import enable_ki_protection
 
 from lmos_actors.bindings import presented_in, principal_of, public_name
-from lmos_actors.errors import nearest
 from lmos_actors.security import PERSONAL, Refusal
 from lmos_actors.transport import Accept, ConnectionOptions, Refuse
 
 from ._agent_view import AgentArguments, AgentView
 from ._audit import Audit, AuditView
-from ._chats_view import ChatsView
+from ._chats_view import chats_view
 from ._crash_text import CrashRows
 from ._flow import Flow, FlowArguments, FlowView
 from ._groups_view import GroupsView, LogsArguments, LogsView, has_groups
@@ -34,7 +32,7 @@ from ._messages import SUBPROTOCOL, Do, FromNode, Hello, Refused, Wrong
 from ._node_views import ApprovalsView, MadeView
 from ._operations import NODE_WIDE, Operations
 from ._page import Page, software
-from ._rights_views import OwnAgentsView, RightsArguments, RightsView
+from ._rights_views import RightsArguments, RightsView, own_agents_view
 from ._sight import Sight
 from ._survey import Survey
 from ._tree_view import FindArguments, FindView, TopArguments, TopView, TreeArguments, TreeView
@@ -45,7 +43,7 @@ from ._trouble_views import (
     NoArguments,
     WaitingView,
 )
-from ._viewer import Pace, Viewer
+from ._viewer import Pace, Viewer, kind_and_arguments
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -65,6 +63,7 @@ PATH: Final = "/live"
 """The path of the WebSocket."""
 
 MOST_VIEWERS: Final = 64
+FULL: Final = f"{MOST_VIEWERS} viewers look already"
 
 NODE: Final = ""
 """The name of the node as a whole, for access lists."""
@@ -152,7 +151,7 @@ class LiveServer:
             "dead letters": ViewKind("node", NoArguments, partial(DeadLettersView, rt), "inspect"),
             **{name: ViewKind("node", NoArguments, partial(MadeView, make)) for name, make in looks.items()},
             "approvals": ViewKind("all", NoArguments, partial(ApprovalsView, root), "approve"),
-            "chats": ViewKind("all", NoArguments, partial(ChatsView, root), "invoke"),
+            "chats": ViewKind("all", NoArguments, partial(chats_view, root), "invoke"),
             "rights": ViewKind(
                 "all",
                 RightsArguments,
@@ -160,7 +159,7 @@ class LiveServer:
                 by_viewer=True,
             ),
             "agents": ViewKind(
-                "all", NoArguments, partial(OwnAgentsView, root, self._survey), by_viewer=True
+                "all", NoArguments, partial(own_agents_view, root, self._survey), by_viewer=True
             ),
             "groups": ViewKind(
                 "all",
@@ -186,17 +185,15 @@ class LiveServer:
         """Decide about an upgrade for the live view; `others` decides about all else."""
         if upgrade.path != PATH and SUBPROTOCOL not in upgrade.offered:
             return others(upgrade)
-        admission = self._guard.admit(presented_in(upgrade), trio.current_time())
-        if isinstance(admission, Refusal):
-            return Refuse(admission.status, admission.reason, admission.headers)
-        if upgrade.path != PATH or SUBPROTOCOL not in upgrade.offered:
-            return Refuse(404, f"the live view is at {PATH}, with the subprotocol {SUBPROTOCOL}")
+        admission = admitted(self._guard, upgrade)
+        if isinstance(admission, Refuse):
+            return admission
         if self._draining:
             return Refuse(503, "the node is shutting down")
         if not self._may_look(admission):
             return Refuse(403, "this takes the right inspect, operate or approve for some agent")
         if not self._has_room(principal_of(admission)):
-            return Refuse(503, f"{MOST_VIEWERS} viewers look already")
+            return Refuse(503, FULL)
         return Accept(SUBPROTOCOL, partial(self._serve, admission=admission), options=OPTIONS)
 
     def _has_room(self, principal: str | None) -> bool:
@@ -258,15 +255,7 @@ class LiveServer:
 
     def _open(self, admission: Admission, name: str, arguments: dict[str, Any]) -> View:
         """Open a view by its name. Raises Refused."""
-        if name not in self._kinds:
-            near = nearest(name, self._kinds)
-            hint = f", did you mean {near!r}?" if near else f"; there are: {', '.join(sorted(self._kinds))}"
-            raise Refused("UNKNOWN", f"there is no view {name!r}{hint}")
-        kind = self._kinds[name]
-        try:
-            taken = msgspec.convert(arguments, kind.arguments)
-        except msgspec.ValidationError as error:
-            raise Refused("INVALID", f"the arguments of {name!r}: {error}") from None
+        kind, taken = kind_and_arguments(self._kinds, name, arguments)
         for about in _named(kind, taken):
             if not self._may_see(admission, kind, about):
                 raise Refused("FORBIDDEN", self._why_not("inspect", about))
@@ -337,6 +326,16 @@ class LiveServer:
     async def wait_done(self) -> None:
         """Wait until no viewer is left."""
         await self._done.wait()
+
+
+def admitted(guard: Guard, upgrade: Upgrade) -> Admission | Refuse:
+    """Return the admission of an upgrade for a live view, or why it is refused."""
+    admission = guard.admit(presented_in(upgrade), trio.current_time())
+    if isinstance(admission, Refusal):
+        return Refuse(admission.status, admission.reason, admission.headers)
+    if upgrade.path != PATH or SUBPROTOCOL not in upgrade.offered:
+        return Refuse(404, f"the live view is at {PATH}, with the subprotocol {SUBPROTOCOL}")
+    return admission
 
 
 def _named(kind: ViewKind, arguments: Any) -> list[str]:

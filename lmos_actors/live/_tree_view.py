@@ -26,7 +26,7 @@ from lmos_actors.supervision import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from lmos_actors.actors import Slot
 
@@ -134,17 +134,22 @@ class TreeView:
         return _Level(above, size_of(above), iter(opened), depth)
 
 
-class FindView:
-    """The agents that match a text, found step by step."""
+class Search:
+    """A search through all agents of a node, step by step, as there may be very many.
 
-    def __init__(self, root: Supervisor, survey: Survey, arguments: FindArguments) -> None:
-        self._survey = survey
-        self._text = arguments.text.casefold()
-        self._most = arguments.rows
+    It is made once: what comes later is not in it. `matches` returns whether an agent is sought, `row` what
+    is shown of it; `most` rows are enough.
+    """
+
+    def __init__(
+        self, root: Supervisor, matches: Callable[[Slot], bool], row: Callable[[Slot], State], most: int
+    ) -> None:
         self._rest = agents_of(root)
+        self._matches, self._row = matches, row
+        self._most = most
         self._found: list[Slot] = []
-        self._looked_at = 0
-        self._classes: dict[str, bool] = {}
+        self.looked_at = 0
+        """The number of agents that have been looked at."""
         self.is_busy = True
         """Whether there is more to be searched."""
 
@@ -153,16 +158,31 @@ class FindView:
         until = thread_time() + FIND_SECONDS
         while self.is_busy and thread_time() < until:
             some = list(islice(self._rest, 100))
-            self._looked_at += len(some)
+            self.looked_at += len(some)
             self._found += filter(self._matches, some)
             self.is_busy = bool(some) and len(self._found) < self._most
-        rows = {slot.path: row_of(slot, self._survey) for slot in self._found[: self._most]}
-        return {
-            "order": list(rows),
-            "rows": rows,
-            "searched": self._looked_at,
-            "complete": not self.is_busy and len(self._found) < self._most,
-        }
+        rows = {slot.path: self._row(slot) for slot in self._found[: self._most]}
+        complete = not self.is_busy and len(self._found) < self._most
+        return {"order": list(rows), "rows": rows, "complete": complete}
+
+
+class FindView:
+    """The agents that match a text, found step by step."""
+
+    def __init__(self, root: Supervisor, survey: Survey, arguments: FindArguments) -> None:
+        self._text = arguments.text.casefold()
+        self._classes: dict[str, bool] = {}
+        self._search = Search(root, self._matches, lambda slot: row_of(slot, survey), arguments.rows)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether there is more to be searched."""
+        return self._search.is_busy
+
+    def content(self) -> State:
+        """Search on, and return the rows of the matches; `searched` agents have been looked at."""
+        found = self._search.content()
+        return {**found, "searched": self._search.looked_at}
 
     def _matches(self, slot: Slot) -> bool:
         cls = class_name(slot)

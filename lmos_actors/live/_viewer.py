@@ -12,7 +12,7 @@ import json
 from contextlib import asynccontextmanager
 from math import inf
 from time import thread_time
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 import attrs
 import msgspec
@@ -21,10 +21,10 @@ import trio
 from lmos_actors.bindings import principal_of
 
 from ._merge_patch import patch_between
-from ._messages import Changes, Do, FromNode, FromViewer, Leave, Look, Refused, Taken, Wrong
+from ._messages import Changes, Do, FromNode, FromViewer, Leave, Look, Refused, Taken, Wrong, unknown
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable
+    from collections.abc import AsyncGenerator, Callable, Mapping
 
     from lmos_actors.security import Admission
     from lmos_actors.transport import Connection
@@ -41,7 +41,7 @@ SHARE: Final = 0.02
 """The part of one processor that making the views of one viewer takes."""
 
 REST: Final = 4
-"""How much longer than it took to make a view none is made after it, for whomever: so all take a fifth."""
+"""How much longer than it took to make a view none is made after it, for any viewer: so all take a fifth."""
 
 MOST_LOOKS: Final = 16
 
@@ -94,6 +94,29 @@ class View(Protocol):
     def content(self) -> State:
         """Return its state now. Never blocks; takes milliseconds at most."""
         ...
+
+
+class WithArguments(Protocol):
+    """A kind of view, as far as its arguments go."""
+
+    @property
+    def arguments(self) -> type[Any]:
+        """Their type."""
+        ...
+
+
+KindT = TypeVar("KindT", bound=WithArguments)
+
+
+def kind_and_arguments(kinds: Mapping[str, KindT], name: str, arguments: dict[str, Any]) -> tuple[KindT, Any]:
+    """Return the kind of the view that a viewer names, and its arguments. Raises Refused."""
+    kind = kinds.get(name)
+    if kind is None:
+        raise unknown("view", name, kinds)
+    try:
+        return kind, msgspec.convert(arguments, kind.arguments)
+    except msgspec.ValidationError as error:
+        raise Refused("INVALID", f"the arguments of {name!r}: {error}") from None
 
 
 @attrs.define

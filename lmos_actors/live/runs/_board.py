@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, Literal
 import attrs
 import msgspec
 
-from .._messages import Done, Refused, Wrong
+from .._messages import Done, Refused, Wrong, unknown
 from ._run_log import records_in
 from ._run_model import CheckSeen, RunModel, RunNews, StepSeen
 
@@ -191,7 +191,7 @@ class RunsBoard:
 
     def _carry_out(self, do: Do) -> str:
         if do.what not in OPERATIONS:
-            raise Refused("UNKNOWN", f"there is no operation {do.what!r}; there are: {', '.join(OPERATIONS)}")
+            raise unknown("operation", do.what, OPERATIONS)
         run = self.run(do.path or None)
         if run.outcome is not None:
             raise Refused("GONE", "the run is over")

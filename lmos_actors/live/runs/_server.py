@@ -14,20 +14,17 @@ from time import time
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
-import msgspec
 import trio
 from starlette.responses import PlainTextResponse
 from trio.lowlevel import enable_ki_protection
 
-from lmos_actors.bindings import presented_in
-from lmos_actors.errors import nearest
-from lmos_actors.security import Guard, Refusal, Security
+from lmos_actors.security import Guard, Security
 from lmos_actors.transport import Accept, FrontDoor, Refuse, TcpNetwork, endpoint_of
 
-from .._messages import SUBPROTOCOL, Do, Done, Hello, Refused, Wrong
+from .._messages import SUBPROTOCOL, Do, Done, Hello, Wrong
 from .._page import Page, software
-from .._server import MOST_VIEWERS, OPTIONS, PATH
-from .._viewer import Pace as ViewPace, Viewer
+from .._server import FULL, MOST_VIEWERS, OPTIONS, admitted
+from .._viewer import Pace as ViewPace, Viewer, kind_and_arguments
 from ._board import OPERATIONS
 from ._run_views import (
     BoardView,
@@ -129,13 +126,11 @@ class RunsServer:
 
     def route(self, upgrade: Upgrade) -> Accept | Refuse:
         """Decide about an upgrade."""
-        admission = self._guard.admit(presented_in(upgrade), trio.current_time())
-        if isinstance(admission, Refusal):
-            return Refuse(admission.status, admission.reason, admission.headers)
-        if upgrade.path != PATH or SUBPROTOCOL not in upgrade.offered:
-            return Refuse(404, f"the live view is at {PATH}, with the subprotocol {SUBPROTOCOL}")
+        admission = admitted(self._guard, upgrade)
+        if isinstance(admission, Refuse):
+            return admission
         if len(self._viewers) >= MOST_VIEWERS:
-            return Refuse(503, f"{MOST_VIEWERS} viewers look already")
+            return Refuse(503, FULL)
         return Accept(SUBPROTOCOL, partial(self._serve, admission=admission), options=OPTIONS)
 
     @enable_ki_protection
@@ -159,15 +154,7 @@ class RunsServer:
 
     def _open(self, name: str, arguments: dict[str, Any]) -> View:
         """Open a view by its name. Raises Refused."""
-        kind = _KINDS.get(name)
-        if kind is None:
-            near = nearest(name, _KINDS)
-            hint = f", did you mean {near!r}?" if near else f"; there are: {', '.join(sorted(_KINDS))}"
-            raise Refused("UNKNOWN", f"there is no view {name!r} of runs{hint}")
-        try:
-            given = msgspec.convert(arguments, kind.arguments)
-        except msgspec.ValidationError as error:
-            raise Refused("INVALID", f"the arguments of {name!r}: {error}") from None
+        kind, given = kind_and_arguments(_KINDS, name, arguments)
         return kind.make(self._board, given)
 
     def _do(self, do: Do, reply: Callable[[Done | Wrong], None]) -> None:
