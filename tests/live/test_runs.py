@@ -265,6 +265,8 @@ async def test_an_agent_that_has_crashed_is_down_until_it_is_started_again(virtu
         assert watcher.views["it"]["nodes"] == {"a": {"status": "down", "agents": 1, "down": 1}}
         board.take_lines(lines({**begun, "n": 3, "t": 2.0, "incarnation": 2}))
         await watcher.until(lambda: watcher.views["it"]["nodes"]["a"]["status"] == "up")
+        board.take_lines(lines({"n": 4, "t": 3.0, "kind": "stopped", "agent": "a", "reason": "shutdown"}))
+        await watcher.until(lambda: watcher.views["it"]["nodes"]["a"]["status"] == "stopped")
 
 
 async def test_the_pace_is_changed_once_for_each_id(virtual_clock: MockClock) -> None:

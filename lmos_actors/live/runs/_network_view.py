@@ -52,11 +52,14 @@ def network_of(head: RunHead, model: RunModel, speed: float | None) -> State:
     fold = _fold(model, ends)
     nodes = _nodes(model, ends, fold)
     down = Counter(fold(of_node(path)) for path in model.tree.down)
+    broken = {fold(of_node(path)) for path, status in model.tree.down.items() if status != "stopped"}
     for name, node in nodes.items():
         if down[name]:
             node["down"] = down[name]
-        if not model.nodes.get(name, True) or down[name] >= max(node["agents"], 1):
+        if not model.nodes.get(name, True):
             node["status"] = "down"
+        elif down[name] >= max(node["agents"], 1):
+            node["status"] = "down" if name in broken else "stopped"
     links = _links(model, of_node, fold)
     messages = list(_messages(model, of_node, speed))
     for _, source, target, _, _, due in messages:

@@ -81,8 +81,8 @@ class RunTree:
         self.agents: dict[str, Place] = {}
         self.order: list[Place] = []
         """The same in the order of their first records."""
-        self.down: dict[str, None] = {}
-        """The paths of those that do not run."""
+        self.down: dict[str, str] = {}
+        """The status of those that do not run, by their paths."""
         self.left_out = 0
         """Records of agents beyond the most."""
         self.messages: OrderedDict[int | str, MessageOnWay] = OrderedDict()
@@ -117,7 +117,7 @@ class RunTree:
                     place.running = 0
                     self.down.pop(place.path, None)
                 else:
-                    self.down[place.path] = None
+                    self.down[place.path] = place.status
         return None
 
     def _sent(self, record: LogRecord) -> None:
