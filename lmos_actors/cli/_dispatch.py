@@ -26,11 +26,11 @@ VERBS: Final = (
     "init", "validate", "run", "sim", "explore", "replay", "diff", "fmt", "schema",
     "up", "status", "logs", "restart", "scale", "drain", "down", "export",
     "serve", "mcp", "call", "read", "write", "observe", "listen", "monitor", "top", "tree", "inspect",
-    "deadletters", "chat", "approvals", "relay", "record",
+    "deadletters", "trace", "chat", "approvals", "relay", "record",
     "fault-proxy", "discover", "directory", "describe", "conform", "doctor", "state", "completion",
 )  # fmt: skip
 LATER: Final = (
-    "trace", "attach",
+    "attach",
 )  # fmt: skip
 
 _GROUPS: Final = {

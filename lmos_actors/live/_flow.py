@@ -23,8 +23,10 @@ from msgspec import Meta, Struct
 from lmos_actors.actors import Secrets, Slot, TracedSlot, show_quietly, tap, untap
 from lmos_actors.supervision import Supervisor, agents_of, children_of, place_at
 
+from ._whole_values import whole_json
+
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Iterator
+    from collections.abc import Container, Iterable, Iterator, Mapping
 
     from lmos_actors._core import Instrument
     from lmos_actors.actors import Runtime
@@ -252,11 +254,19 @@ class Flow:
                 continue
             is_plain = type(value) in (int, float, bool) or (type(value) is str and len(value) <= VALUE)
             record[name] = value if is_plain and name not in SHOWN else _shown(value)
+        record |= whole_values(fields)
         self.records.append(record)
 
 
-SHOWN: Final = frozenset({"input", "value", "data"})
+SHOWN: Final = frozenset({"input", "value", "data", "progress"})
 """The fields that hold values of agents."""
+
+
+def whole_values(fields: Mapping[str, Any]) -> State:
+    """Return the values of a record as JSON, with `json` set, where all of them can be shown whole."""
+    texts = {name: whole_json(fields[name]) for name in SHOWN if fields.get(name) is not None}
+    whole = {name: text for name, text in texts.items() if text is not None}
+    return {**whole, "json": True} if whole and len(whole) == len(texts) else {}
 
 
 def _shown(value: Any) -> str:

@@ -46,16 +46,19 @@ SCRIPTS = (
 """The parts of the page's script, in their order; those with a folder are of the page of a node too."""
 
 
-def html_page(results: Sequence[FileResult], *, title: str, most: int = MOST_RECORDS) -> str:
+def html_page(
+    results: Sequence[FileResult], *, title: str, most: int = MOST_RECORDS, is_log: bool = False
+) -> str:
     """Return a page that shows results: verdicts, timelines, messages, trees and series.
 
     Of the logs that the runs have kept, at most `most` records
     are put into the page, most of them of failed runs; the page says what was left out. The same results
-    give the same page. Nothing in it is fetched from elsewhere, and only its own script may run in it.
+    give the same page. With `is_log` the results are the runs in a message log, and it says of none of them
+    how it has ended. Nothing in it is fetched from elsewhere, and only its own script may run in it.
     """
     runs = [run for result in results for run in result.runs]
     kept = keep_logs(runs, most)
-    data = clean(page_data(results, title, kept))
+    data = clean({**page_data(results, title, kept), "log": is_log})
     style, script = _joined(STYLES), "(() => {\n'use strict';\n" + _joined(SCRIPTS) + "})();\n"
     page: str = _template().render(
         title=data["title"],
@@ -67,6 +70,7 @@ def html_page(results: Sequence[FileResult], *, title: str, most: int = MOST_REC
         files=[
             (file["name"], file["passed"], len(result.runs), file["exit_code"])
             for file, result in zip(data["files"], results, strict=True)
+            if not is_log
         ],
         notes=[note for file in data["files"] for note in file["notes"]],
         cut=data["cut"],

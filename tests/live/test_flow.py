@@ -6,6 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import trio
+from msgspec import Struct
 
 from lmos_actors import Agent, ChildSpec, Ref, Secret, SupervisorSpec, action, open_node, sibling
 from lmos_actors.actors import TracedSlot, slot_of
@@ -172,3 +173,66 @@ async def test_failures_are_counted(virtual_clock: MockClock) -> None:
         edge = await watcher.until(lambda: watcher.views["it"]["edges"].get("user > stock > take"))
         await watcher.until(lambda: any(each["kind"] == "crashed" for each in records(watcher)))
         assert edge["sent"] == 1
+
+
+class Named(Struct):
+    """Shows itself by its own words."""
+
+    key: str
+
+    def __repr__(self) -> str:
+        return "Named"
+
+
+class Point(Struct, rename={"x": "X"}):
+    """Shows its fields."""
+
+    x: int
+    pin: Secret[str] = ""
+
+
+class Taker(Agent):
+    """Takes values."""
+
+    @action
+    def plain(self, value: Any) -> None:
+        pass
+
+    @action
+    def point(self, value: Point) -> None:
+        pass
+
+    @action
+    def named(self, value: Named) -> None:
+        pass
+
+
+async def test_values_are_json_where_they_can_be_shown_whole(virtual_clock: MockClock) -> None:
+    whole = [
+        (Taker.plain, {"a": [1, None, "x"]}, '{"a":[1,null,"x"]}'),
+        (Taker.point, Point(3, "pin-of-1234"), '{"X":3,"pin":"***"}'),
+        (Taker.plain, 2**53, str(2**53)),
+        (Taker.plain, "é" * 600, '"' + "é" * 600 + '"'),
+    ]
+    parts = [(Taker.named, Named("swordfish")), (Taker.plain, "x" * 3_000), (Taker.plain, [[]] * 600)]
+    network = MemoryNetwork()
+    tree = SupervisorSpec("root", [ChildSpec("taker", Taker)])
+    async with (
+        open_node(tree, listen=PLACE, network=network, security=SECURITY) as node,
+        watching(PLACE, network) as watcher,
+    ):
+        watcher.look("flow")
+        await watcher.until(lambda: watcher.views.get("it"))
+        sending: list[tuple[Any, Any]] = [(each[0], each[1]) for each in [*whole, *parts]]
+        for method, value in sending:
+            await node.find(Taker).tell(method, value)
+
+        def sent() -> list[dict[str, Any]]:
+            return [each for each in records(watcher) if each["kind"] == "sent"]
+
+        await watcher.until(lambda: len(sent()) == len(sending))
+        inputs = [(each["input"], each.get("json", False)) for each in sent()]
+        assert inputs[: len(whole)] == [(f'{{"value":{text}}}', True) for _, _, text in whole]
+        assert not any(is_json for _, is_json in inputs[len(whole) :])
+        assert all(len(text) <= 300 for text, _ in inputs[len(whole) :])
+        assert "swordfish" not in str(sent())

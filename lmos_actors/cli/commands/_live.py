@@ -11,7 +11,7 @@ from .._app import ELSEWHERE, PRINTED, JsonLines, Switch, Within, app, at_least
 from ..options._connection import ServerOptions
 
 if TYPE_CHECKING:
-    from ..live._watch import Screen
+    from ..live._watch import Screen, WatchRequest
 
 _NO_SERVER = ServerOptions()
 
@@ -34,9 +34,15 @@ class WatchOptions:
     def run(self, url: str, screen: Screen) -> int:
         """Look at the node; return the exit code. Raises ConfigError."""
         from .._answers import AnswerPrinter
-        from ..live._watch import WatchRequest, run_watch
+        from ..live._watch import run_watch
 
-        request = WatchRequest(
+        return run_watch(self.request(url), screen, AnswerPrinter(json=self.json))
+
+    def request(self, url: str) -> WatchRequest:
+        """Return the node to look at, and how to connect to it. Raises ConfigError."""
+        from ..live._watch import WatchRequest
+
+        return WatchRequest(
             url=url,
             headers=self.server.headers(),
             credentials=self.server.credentials(url),
@@ -44,7 +50,6 @@ class WatchOptions:
             within=self.within,
             once=self.once,
         )
-        return run_watch(request, screen, AnswerPrinter(json=self.json))
 
 
 _ALONE = WatchOptions()
@@ -147,6 +152,55 @@ was lost, 124 time limit, 130 interrupted.
     from ..live._places import path_in
 
     return options.run(url, AgentScreen(path_in(url, path)))
+
+
+@app.command(sort_key=6.35, group=ELSEWHERE)
+def trace(
+    url: NodeUrl,
+    /,
+    *,
+    agent: Annotated[list[str] | None, Parameter(metavar="PATH", negative=())] = None,
+    number: Annotated[int | None, Parameter(name="--trace", metavar="N")] = None,
+    action: Annotated[str | None, Parameter(metavar="NAME")] = None,
+    log: Annotated[str | None, Parameter(metavar="FILE")] = None,
+    options: WatchOptions = _ALONE,
+) -> int:
+    """Print the messages of a node as they pass, until Ctrl-C.
+
+    lmos-actors trace http://127.0.0.1:8080
+
+    lmos-actors trace http://127.0.0.1:8080 --agent shop/till --action pay
+
+    lmos-actors trace http://127.0.0.1:8080 --log minute.jsonl --within 60s
+
+    Then: lmos-actors replay minute.jsonl --as-scenario minute.yaml, or --html minute.html
+
+    Messages are recorded from then on, and only while somebody looks. Under load not all of them are. What \
+is marked Secret is not shown. With security the node asks for the right inspect; without it, for \
+--allow-operations where serve has started the node, on its own machine.
+
+    With --once it ends once something has been asked and all of it is answered.
+
+    Exit codes: 0 with --once, 1 answered with an error, 2 the usage is wrong, 3 not reached, or the \
+connection was lost, 124 time limit, 130 interrupted.
+
+    Parameters
+    ----------
+    agent
+        Messages to the agent at this path, and to those below it. May be given several times.
+    number
+        Messages of one trace: all that came of one request, by its number (#).
+    action
+        Messages about the action, property or event of this name.
+    log
+        A message log that they are written to, for replay and diff; it must not be there.
+    """
+    from .._answers import AnswerPrinter
+    from ..live._trace import TraceRequest, run_trace
+
+    paths = tuple(path.strip("/") for path in agent or ("",))
+    request = TraceRequest(watch=options.request(url), paths=paths, trace=number, action=action, log=log)
+    return run_trace(request, AnswerPrinter(json=options.json))
 
 
 @app.command(sort_key=6.4, group=ELSEWHERE)

@@ -23,6 +23,7 @@ def replay(
     break_: Annotated[str | None, Parameter(name="--break", metavar="WORDS", group=HOW)] = None,
     agent: Annotated[str | None, Parameter(metavar="NAME", group=WRITTEN)] = None,
     as_scenario: Annotated[str | None, Parameter(metavar="FILE", group=WRITTEN)] = None,
+    html: Annotated[str | None, Parameter(metavar="FILE", group=WRITTEN)] = None,
     time_limit: TimeLimit = None,
     json: Annotated[Json, Parameter(group=WRITTEN)] = False,
 ) -> int:
@@ -39,6 +40,8 @@ def replay(
     lmos-actors replay messages.jsonl --break n=117
 
     lmos-actors replay weather.jsonl --as-scenario weather.yaml
+
+    lmos-actors replay weather.jsonl --html weather.html
 
     run --log writes such logs; each names its scenario file, its values and its seed.
 
@@ -60,11 +63,16 @@ verb, id, trace, n (its number in the log), nth=3 (the third such record).
         Show this agent alone; of a population or a supervisor, all that are in it.
     as_scenario
         Run nothing, and write a scenario file that asks replays for what was asked for in the log, and \
-expects the same answers. Also of logs that record has written, which do not run again otherwise.
+expects the same answers. Also of logs that record and trace have written, or the page of a node: these do \
+not run again otherwise.
+    html
+        Run nothing, and write a page with the messages of any such log, as run --html does for a run.
     """
+    given = {"--file": file, "--at": at, "--break": break_, "--agent": agent}
     if as_scenario is not None:
-        given = {"--file": file, "--at": at, "--break": break_, "--agent": agent}
-        return _write_scenario(log, as_scenario, at_least(run_, 1, "--run"), given)
+        return _write_scenario(log, as_scenario, at_least(run_, 1, "--run"), {**given, "--html": html})
+    if html is not None:
+        return _write_page(log, html, at_least(run_, 1, "--run"), given)
     from lmos_actors.scenario.run import StopPoint, read_break
 
     from ..run._replay import ReplayOptions, replay_log
@@ -90,10 +98,22 @@ def _write_scenario(log: Path, out: str, number: int | None, given: dict[str, An
     """Write the scenario of a log; `given` are options that say how to run it. Raises ConfigError."""
     from ..record._as_scenario import as_scenario
 
-    extra = next((option for option, value in given.items() if value is not None), None)
-    if extra is not None:
-        raise ConfigError("goes with a run, and --as-scenario runs nothing", extra)
+    _check_alone(given, "--as-scenario")
     return as_scenario(str(log), out, number)
+
+
+def _write_page(log: Path, out: str, number: int | None, given: dict[str, Any]) -> int:
+    """Write the page of a log; `given` are options that say how to run it. Raises ConfigError."""
+    from ..run._log_page import write_log_page
+
+    _check_alone(given, "--html")
+    return write_log_page(str(log), out, number)
+
+
+def _check_alone(given: dict[str, Any], option: str) -> None:
+    extra = next((name for name, value in given.items() if value is not None), None)
+    if extra is not None:
+        raise ConfigError(f"goes with a run, and {option} runs nothing", extra)
 
 
 @app.command(sort_key=31, group=STORIES)

@@ -75,14 +75,15 @@ def run_watch(request: WatchRequest, screen: Screen, answers: AnswerPrinter) -> 
     moves = sys.stdout.isatty() and not request.once and answers.form == "text"
 
     async def work() -> int:
-        async with open_live(request.url, headers=_headers(request), tls=request.tls) as client:
+        async with open_live(request.url, headers=headers_of(request), tls=request.tls) as client:
             screen.begin(client)
             return await (_move(client, screen) if moves else _snapshot(client, screen, answers))
 
     return run_within(request.within, answers, work)
 
 
-def _headers(request: WatchRequest) -> tuple[tuple[bytes, bytes], ...]:
+def headers_of(request: WatchRequest) -> tuple[tuple[bytes, bytes], ...]:
+    """Return the headers of the connection to the node."""
     shown = tuple((name.lower().encode(), value.encode()) for name, value in request.headers.items())
     if request.credentials is None:
         return shown
@@ -97,7 +98,7 @@ async def _snapshot(client: LiveClient, screen: Screen, answers: AnswerPrinter) 
         answers.wrong(missing)
         return ANSWERED_WITH_ERROR
     if client.errors:
-        answers.wrong(_reason(client.errors[0]))
+        answers.wrong(reason_of(client.errors[0]))
         return ANSWERED_WITH_ERROR
     if answers.form == "json":
         lines = [json.dumps(line, ensure_ascii=False) for line in screen.data(client)]
@@ -127,10 +128,11 @@ async def _move(client: LiveClient, screen: Screen) -> int:
                 live.update(screen.picture(client), refresh=True)
             with trio.move_on_after(TICK):
                 await client.wait()
-            reason = "" if not client.errors else _reason(client.errors[0])
+            reason = "" if not client.errors else reason_of(client.errors[0])
     print(f"lmos-actors: {reason}", file=sys.stderr)
     return ANSWERED_WITH_ERROR
 
 
-def _reason(wrong: Wrong) -> str:
+def reason_of(wrong: Wrong) -> str:
+    """Return what the node has refused, in one line."""
     return f"{wrong.code}: {wrong.message}"

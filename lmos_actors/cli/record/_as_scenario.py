@@ -20,7 +20,7 @@ from lmos_actors.files import Duration, is_list, is_mapping, lay_out_yaml, mappe
 from lmos_actors.protocol.relay import EVERYBODY, RELAY
 from lmos_actors.scenario.judge import CUT_SHORT, LogFile
 
-from ._exchanges import MISSING, error_words, exchanges_in, is_fault, speech_of
+from ._exchanges import MISSING, error_words, exchanges_in, is_fault, is_text_alone, speech_of
 from ._omnia import CALL
 from ._things import plain_name
 
@@ -52,7 +52,8 @@ def as_scenario(log: str, out: str, number: int | None) -> int:
         run = _chosen(file, number)
         recorded = "recorded" in run.run
         found = exchanges_in(run, recorded=recorded)
-        if run.problem is not None and not (recorded and run.problem == CUT_SHORT):
+        is_part = recorded or "watched" in run.run
+        if run.problem is not None and not (is_part and run.problem == CUT_SHORT):
             raise ConfigError(run.problem, log)
     story = _Story(found, os.path.relpath(log, Path(out).parent))
     data = story.scenario(Path(out).stem, str(run.run.get("recorded") or run.run.get("name") or log))
@@ -62,6 +63,8 @@ def as_scenario(log: str, out: str, number: int | None) -> int:
     with open(out, "x", encoding="utf-8") as target:
         target.write(text)
     left = f"; left out without an answer: {story.left_out}" if story.left_out else ""
+    unread = sum(story.unread.values())
+    left += f"; left out, as the log has not all of what was given: {unread}" if unread else ""
     agents = counted(len(data["agents"]), "agent")
     print(f"wrote {out}: {counted(story.count, 'request')} to {agents}{left}")
     return 0
@@ -109,6 +112,8 @@ class _Story:
         self.steps: list[dict[str, Any]] = []
         self.count = 0
         self.left_out = 0
+        self.unread: dict[str, int] = {}
+        """The number of requests to each agent whose input the log has as text alone."""
 
     def scenario(self, name: str, of: str) -> dict[str, Any]:
         """Return the data of the file."""
@@ -123,6 +128,9 @@ class _Story:
         self._cancel(cancels, self._found.end)
         self._wait_until(self._found.end)
         self.steps += [*self._later, *self._listened()]
+        for agent in self.unread:
+            if agent in self._names:
+                self._agents[self._names[agent]]["unused"] = "allowed"
         timeout = Duration(round(self._found.end + SPARE, 6))
         made: dict[str, Any] = {"lmos": "scenario/v1", "name": name, "summary": f"Made of {of}."}
         made["timeout"] = str(timeout)
@@ -171,6 +179,9 @@ class _Story:
         return self._names[agent]
 
     def _ask(self, request: LoggedRequest, coming: float) -> None:
+        if is_text_alone(request):
+            self.unread[request.agent] = self.unread.get(request.agent, 0) + 1
+            return
         speaks = speech_of(request)
         make = {"lmos": self._of_lmos, "omnia": self._of_chat, "relay": self._of_relay}[speaks]
         step = make(request)

@@ -114,6 +114,11 @@ def _go_on(request: LoggedRequest, kind: str, data: dict[str, Any], now: float) 
         request.error = None if data.get("error") is None else str(data["error"])
 
 
+def is_text_alone(request: LoggedRequest) -> bool:
+    """Return whether the log has what was given as text alone, as that was too long for a viewer."""
+    return "input" in request.more.get("text", ())
+
+
 def speech_of(request: LoggedRequest) -> str:
     """Return the protocol of a recorded request."""
     if "session" in request.more:

@@ -83,10 +83,11 @@ def _replay_log(log: str, options: ReplayOptions) -> int:
         raise ConfigError(
             "says nothing of how to repeat its run: lmos-actors run --log writes such logs", log
         )
-    if "recorded" in recorded:
+    if "recorded" in recorded or "watched" in recorded:
+        of = "a recording of a connection" if "recorded" in recorded else "what was seen of a node"
         raise ConfigError(
-            "is a recording of a connection, which does not run again: --as-scenario FILE makes a scenario "
-            "of it, and from: replay plays it",
+            f"is {of}, which does not run again: --as-scenario FILE makes a scenario of it, and "
+            "from: replay plays it",
             log,
         )
     resolved = _resolved(log, recorded, options)

@@ -95,9 +95,30 @@ class FlowView {
   }
 
   // Hands out what the page holds, as a file.
-  save() {
-    const place = URL.createObjectURL(new Blob([`${(this.lines || []).join('\n')}\n`], { type: 'application/x-ndjson' }));
+  async save() {
+    const place = URL.createObjectURL(new Blob([await logOf([...this.held.values()], document.baseURI.replace(/#.*/, ''))], { type: 'application/x-ndjson' }));
     h('a', { href: place, download: 'messages.jsonl' }).click();
     setTimeout(() => URL.revokeObjectURL(place), 10_000);
   }
+}
+
+const VALUES = ['input', 'value', 'data', 'progress'];
+
+// A message log of records, as `replay` and `diff` read it: its time begins with the first one, values are as they were. Those
+// of which the node has sent a text alone stay that, and `text` names them.
+async function logOf(records, watched) {
+  const sorted = records.sort((one, other) => one.n - other.n), begun = sorted.length ? sorted[0].t : 0;
+  const lines = [JSON.stringify({ schema: 'lmos-actors/trace/v1', seed: null, run: { watched, label: watched } })];
+  sorted.forEach(({ json, ...record }, at) => {
+    const own = VALUES.filter((name) => name in record), t = Number((record.t - begun).toFixed(6));
+    // as text within text: a number of any length stays what it is
+    const values = json ? own.map((name) => `,${JSON.stringify(name)}:${record[name]}`).join('') : '';
+    const rest = Object.fromEntries(Object.entries({ ...record, n: at + 1, t }).filter(([name]) => !json || !own.includes(name)));
+    if (!json && own.length) rest.text = own;
+    lines.push(`${JSON.stringify(rest).slice(0, -1)}${values}}`);
+  });
+  const text = `${lines.join('\n')}\n`;
+  if (!crypto.subtle) return text; // over HTTP from another machine; a log without its last line is one that was cut short
+  const digest = [...new Uint8Array(await crypto.subtle.digest('SHA-256', new TextEncoder().encode(text)))].map((byte) => byte.toString(16).padStart(2, '0')).join('');
+  return `${text}${JSON.stringify({ end: sorted.length, sha256: digest })}\n`;
 }

@@ -7,6 +7,7 @@ const VERDICTS = {
   'time limit': { sign: '⧖', word: 'time limit', style: 'bad' },
   'not run': { sign: '–', word: 'not run', style: 'none' },
   running: { sign: '▶', word: 'running', style: 'now' },
+  seen: { sign: '·', word: 'seen', style: 'none' },
   waiting: { sign: '·', word: 'waiting', style: 'none' },
 };
 

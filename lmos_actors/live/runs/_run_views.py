@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from msgspec import Meta, Struct
 
-from .._flow import SHOWN_EDGES, FlowArguments, is_below
+from .._flow import SHOWN_EDGES, FlowArguments, is_below, whole_values
 from .._messages import Refused
 from .._tree_view import FindArguments, TopArguments, TreeArguments
 from ._network_view import network_of
@@ -329,6 +329,7 @@ def shown_record(record: LogRecord, trace: int | None = None) -> State:
             continue
         is_plain = isinstance(value, int | float) or (isinstance(value, str) and len(value) <= VALUE)
         shown[name] = value if is_plain and name not in VALUES else _text(value)
+    shown |= whole_values(fields_of(record.line))
     return shown if trace is None else {**shown, "trace": trace}
 
 

@@ -13,7 +13,7 @@ const NARROW = '(max-width: 760px)';
 class Page {
   constructor(report) {
     this.report = report;
-    report.runs.forEach((run, index) => { run.index = index; run.filter = {}; });
+    report.runs.forEach((run, index) => { run.index = index; run.filter = {}; if (report.log) run.ended = 'seen'; });
     this.logs = new Map();
     this.turn = 0;
     this.verdicts = new Verdicts(report, (where) => this.go(where));
@@ -24,6 +24,7 @@ class Page {
   }
 
   banner() {
+    if (this.report.log) return h('header', { class: 'banner' }, h('h1', {}, this.report.title), h('p', {}, 'The messages of a log: nothing was run or checked for this page.'));
     const { files, runs, title, cut } = this.report, passed = runs.filter((run) => run.ended === 'passed').length;
     const fine = files.every((file) => file.exit_code === 0) && !(cut && cut.runs < cut.of);
     const word = fine ? '✓ passed' : cut && cut.why !== 'fail-fast' ? `✗ ${cut.why}` : '✗ not passed';
@@ -36,7 +37,7 @@ class Page {
   where() {
     const words = new URLSearchParams(location.hash.slice(1)), { runs, files } = this.report;
     const run = Number(words.get('run')), file = Number(words.get('file'));
-    const view = VIEWS.some(([name]) => name === words.get('view')) ? words.get('view') : 'story';
+    const view = VIEWS.some(([name]) => name === words.get('view')) ? words.get('view') : this.report.log ? 'messages' : 'story';
     if (words.has('run') && runs[run]) return { run, view };
     if (words.has('file') && files[file]) return { file };
     const bad = runs.findIndex((one) => one.ended !== 'passed');
@@ -50,7 +51,7 @@ class Page {
     if (file !== undefined) words.set('file', file);
     else {
       words.set('run', run === undefined ? now.run : run);
-      words.set('view', view || now.view || 'story');
+      words.set('view', view || now.view || (this.report.log ? 'messages' : 'story'));
     }
     if (location.hash.slice(1) === words.toString()) this.show(); else location.hash = words.toString();
     if (run !== undefined || file !== undefined) {

@@ -13,7 +13,7 @@ class Verdicts {
     this.element = h('nav', { class: 'verdicts', 'aria-label': 'Runs' },
       h('div', { class: 'filters' },
         h('label', { class: 'grow' }, h('span', {}, 'Runs with the words'), this.words),
-        h('label', { class: 'check' }, this.failed, 'not passed only')),
+        report.log ? null : h('label', { class: 'check' }, this.failed, 'not passed only')),
       this.list);
     this.draw();
   }
@@ -43,7 +43,7 @@ class Verdicts {
       h('span', { class: 'squares' }, this.squares(own, file))));
     return h('section', { class: 'file' },
       h('h2', {}, button(file.name, () => this.go({ file: index }), { class: 'plain', 'data-file': index, title: file.file }),
-        h('span', { class: `count ${file.exit_code ? 'bad' : 'ok'}` }, `${file.passed}/${file.asked}`)),
+        this.report.log ? null : h('span', { class: `count ${file.exit_code ? 'bad' : 'ok'}` }, `${file.passed}/${file.asked}`)),
       h('ul', {}, rows));
   }
 

@@ -1,0 +1,81 @@
+"""Values of messages as JSON, for logs that are made of what a viewer has seen: whole, or not at all.
+
+Only what is plain is written: of a class with code of its own nothing is called, and what that does not show
+of itself is not shown here. Secrets are hidden, as everywhere.
+"""
+
+from __future__ import annotations
+
+from math import isfinite
+from typing import Any, Final
+
+import msgspec
+
+from lmos_actors.actors import Secrets
+
+WHOLE: Final = 2_000
+"""Bytes of a value that is written."""
+
+PARTS: Final = 500
+DEEPEST: Final = 12
+
+_SIMPLE: Final = frozenset({type(None), bool, int, float, str})
+
+
+def whole_json(value: Any) -> str | None:
+    """Return a value as JSON; None for one that is too large, or is not plain."""
+    secrets = Secrets()
+    secrets.look(value)
+    try:
+        plain = _Plain().of(value, 0)
+        text = msgspec.json.encode(plain).decode()
+    except (ValueError, TypeError, OverflowError, UnicodeError):
+        return None
+    if len(text.encode()) > WHOLE or secrets.too_many:
+        return None
+    clean = secrets.clean(text, 2 * WHOLE)
+    if clean == text:
+        return text
+    try:
+        msgspec.json.decode(clean)
+    except msgspec.DecodeError:  # what was hidden was no text
+        return None
+    return clean
+
+
+class _Plain:
+    """Copies one value, as long as it is plain and small. Raises ValueError."""
+
+    def __init__(self) -> None:
+        self._left = PARTS
+        self._room = WHOLE
+
+    def of(self, value: Any, depth: int) -> Any:
+        self._left -= 1
+        if self._left < 0 or depth > DEEPEST:
+            raise ValueError("too large")
+        cls: type[Any] = type(value)
+        if cls is float and not isfinite(value):
+            raise ValueError("no number of JSON")
+        if cls in _SIMPLE:
+            return self._simple(value)
+        if cls is dict:
+            found: dict[str, Any] = {}
+            for name, item in value.items():
+                if type(name) is not str:
+                    raise ValueError("no name of JSON")
+                found[self._simple(name)] = self.of(item, depth + 1)
+            return found
+        if cls in (list, tuple):
+            return [self.of(item, depth + 1) for item in value]
+        if issubclass(cls, msgspec.Struct) and cls.__repr__ is msgspec.Struct.__repr__:
+            both = zip(cls.__struct_fields__, cls.__struct_encode_fields__, strict=True)
+            return {wire: self.of(getattr(value, name), depth + 1) for name, wire in both}
+        raise ValueError("not plain")
+
+    def _simple(self, value: Any) -> Any:
+        if type(value) is str:
+            self._room -= len(value)
+            if self._room < 0:
+                raise ValueError("too large")
+        return value
