@@ -58,7 +58,7 @@ def html_page(
     """
     runs = [run for result in results for run in result.runs]
     kept = keep_logs(runs, most)
-    data = clean({**page_data(results, title, kept), "log": is_log})
+    data = clean(page_data(results, title, kept) | ({"log": True} if is_log else {}))
     style, script = _joined(STYLES), "(() => {\n'use strict';\n" + _joined(SCRIPTS) + "})();\n"
     page: str = _template().render(
         title=data["title"],

@@ -69,10 +69,8 @@ not run again otherwise.
         Run nothing, and write a page with the messages of any such log, as run --html does for a run.
     """
     given = {"--file": file, "--at": at, "--break": break_, "--agent": agent}
-    if as_scenario is not None:
-        return _write_scenario(log, as_scenario, at_least(run_, 1, "--run"), {**given, "--html": html})
-    if html is not None:
-        return _write_page(log, html, at_least(run_, 1, "--run"), given)
+    if as_scenario is not None or html is not None:
+        return _write(log, as_scenario, html, at_least(run_, 1, "--run"), given)
     from lmos_actors.scenario.run import StopPoint, read_break
 
     from ..run._replay import ReplayOptions, replay_log
@@ -92,6 +90,15 @@ not run again otherwise.
         json=json,
     )
     return replay_log(str(log), options)
+
+
+def _write(
+    log: Path, scenario: str | None, page: str | None, number: int | None, given: dict[str, Any]
+) -> int:
+    """Write the scenario or the page of a log. Raises ConfigError."""
+    if scenario is not None:
+        return _write_scenario(log, scenario, number, {**given, "--html": page})
+    return _write_page(log, str(page), number, given)
 
 
 def _write_scenario(log: Path, out: str, number: int | None, given: dict[str, Any]) -> int:
