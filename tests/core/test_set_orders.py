@@ -123,6 +123,7 @@ def set_orders(module: Module) -> Iterator[str]:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(240)  # it does nothing but compute, for seconds on a machine without other work
 def test_nothing_takes_the_order_of_a_set() -> None:
     found: list[str] = []
     for module in package_modules():
