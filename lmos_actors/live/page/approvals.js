@@ -40,7 +40,7 @@ class ApprovalView {
       if (!await confirmed(what === 'approve' ? 'Approve' : 'Refuse', null, about, what === 'approve')) return;
       for (const one of buttons.querySelectorAll('button')) one.disabled = true;
       try {
-        await called(what, `{"id": ${JSON.stringify(row.id)}, "note": ${JSON.stringify(note.value)}${answer ? `, "answer": ${answer}` : ''}}`);
+        await callsWith('approvals', what, `{"id": ${JSON.stringify(row.id)}, "note": ${JSON.stringify(note.value)}${answer ? `, "answer": ${answer}` : ''}}`);
         put(told, what === 'approve' ? 'Approved.' : 'Refused.');
       } catch (problem) {
         put(told, problem.message);
@@ -55,11 +55,4 @@ class ApprovalView {
       h('dl', { class: 'facts' }, Object.entries(facts).filter(([, value]) => value !== undefined && value !== null && value !== '').map(([name, value]) => h('div', {}, h('dt', {}, words(name)), h('dd', {}, drawValue(name, value, (path) => this.page.openAgent(path)))))),
       form ? h('div', { class: 'use' }, form.element) : null, row.form_left_out ? h('p', { class: 'quiet' }, 'To approve it takes an answer by a form that is too long for this page.') : null, buttons, told);
   }
-}
-
-async function called(action, body) {
-  const answer = await fetch(`agents/approvals/actions/${action}`, { method: 'POST', credentials: 'same-origin', cache: 'no-store', headers: { 'Content-Type': 'application/json' }, body });
-  const said = await answer.json().catch(() => ({}));
-  if (answer.ok) return said;
-  throw new Error(said.detail || said.title || `The node answers ${answer.status}.`);
 }

@@ -143,6 +143,7 @@ class ChatView {
   // Does something as the one turn of this view; what goes wrong is shown.
   async during(content, act) {
     const turn = this.turn = { content, control: new AbortController() };
+    turn.control.signal.addEventListener('abort', () => { if (turn.again) turn.again(); });
     this.halt.hidden = false;
     this.log.setAttribute('aria-busy', 'true'); // read out as a whole, not word by word
     this.send.disabled = this.agents.disabled = this.fresh.disabled = true;
@@ -182,7 +183,7 @@ class ChatView {
         return;
       } catch (problem) {
         if (signal.aborted || (problem instanceof Failed && problem.status !== 503)) throw problem;
-        await new Promise((done) => { turn.again = done; signal.addEventListener('abort', done, { once: true }); setTimeout(done, ASK_AGAIN); });
+        await new Promise((done) => { turn.again = done; setTimeout(done, ASK_AGAIN); });
         if (signal.aborted) throw problem;
       }
     }

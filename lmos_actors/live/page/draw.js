@@ -4,7 +4,7 @@ const PATHS = new Set(['path', 'agent', 'from', 'to', 'by', 'on', 'waiter', 'tar
 const SECONDS = new Set(['age', 'seconds', 'waited', 'took']);
 const TIMES = new Set(['time', 'at', 'started', 'since', 'until', 'ended', 'asked', 'expires', 'decided', 'joined', 'seen']);
 const BEGUN = new Set(['seen']), DUE = new Set(['deadline', 'at']); // instants of the clock of the node
-const HEADS = { url: 'URL', id: 'ID', seen: 'Age', deadline: 'Left', at: 'In', dead_lettered: 'Dead letters', when_full: 'When full' };
+const HEADS = { __proto__: null, url: 'URL', id: 'ID', seen: 'Age', deadline: 'Left', at: 'In', dead_lettered: 'Dead letters', when_full: 'When full' };
 const LONG = new Set(['stack', 'text', 'report', 'log', 'input', 'output', 'value', 'data', 'schema']);
 const DEEPEST = 6, MOST_TEXT = 20_000, FOLDED = 120, STACKS = 3; // of more, each is unfolded by hand
 

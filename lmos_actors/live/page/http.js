@@ -30,8 +30,11 @@ async function asks(method, address, { body, headers, signal } = {}) {
 }
 
 // The answer of an action, of what is short: plain data.
-async function calls(name, action, input, signal) {
-  const answer = await asks('POST', addressOf(name, 'actions', action), { body: JSON.stringify(input), headers: { 'Content-Type': 'application/json' }, signal });
+const calls = (name, action, input, signal) => callsWith(name, action, JSON.stringify(input), signal);
+
+// The same with the input as JSON text.
+async function callsWith(name, action, body, signal) {
+  const answer = await asks('POST', addressOf(name, 'actions', action), { body, headers: { 'Content-Type': 'application/json' }, signal });
   return answer.status === 204 ? null : answer.json();
 }
 

@@ -86,9 +86,8 @@ class Wire {
   // ---- the connection
 
   async connect() {
-    clearTimeout(this.timer);
-    this.timer = null;
-    const turn = ++this.turn;
+    this.close(); // one that is only being opened, too: it would stay open beside this one
+    const { turn } = this;
     this.on.link('connecting');
     if (!early) {
       let session;
