@@ -14,6 +14,8 @@ import pytest
 import trio
 
 from lmos_actors import Agent, AgentError, ChildSpec, Pool, Progress, SupervisorSpec, action, open_node
+from lmos_actors._core import RandomStream
+from lmos_actors.persistence import SimulatedDisk, SimulatedStore
 from lmos_actors.supervision import BulkSpec
 from lmos_actors.transport import MemoryNetwork
 from tests.live.test_cancelled import ARGUMENTS
@@ -50,6 +52,10 @@ class Worker(Agent):
         return self.done
 
 
+class Keeper(Worker, durable=True, serial=True):
+    """The same, with state that is kept."""
+
+
 class Log:
     """An instrument that keeps what it gets."""
 
@@ -66,6 +72,7 @@ TREE = SupervisorSpec(
     [
         ChildSpec("one", Worker),
         ChildSpec("two", Worker),
+        ChildSpec("three", Keeper),
         Pool(Worker, 3, name="pool"),
         BulkSpec("many", member=ChildSpec("m", Worker), count=30),
     ],
@@ -76,7 +83,7 @@ TREE = SupervisorSpec(
 async def story(node: Any) -> list[Any]:
     """Return what comes of some messages, and when."""
     random, found = Random(5), list[Any]()
-    names = ["one", "two", "pool", "many/3", "many/7"]
+    names = ["one", "two", "three", "pool", "many/3", "many/7"]
 
     async def ask(number: int, wait: float, name: str) -> None:
         await trio.sleep(wait)
@@ -102,7 +109,9 @@ async def story(node: Any) -> list[Any]:
             nursery.start_soon(ask, number, 2 + random.random() * 8, random.choice(names))
     found.sort()  # tasks that wake in one instant do so in any order
     await trio.sleep(2)
-    found += [await node.find(Worker, name).invoke(Worker.count) for name in ("one", "two", "many/3")]
+    found += [
+        await node.find(Worker, name).invoke(Worker.count) for name in ("one", "two", "three", "many/3")
+    ]
     return found
 
 
@@ -116,8 +125,11 @@ async def told(recorded: bool, viewers: int) -> tuple[list[Any], list[Any]]:
                 watcher.look(view, f"v{number}", **ARGUMENTS.get(view, {}))
             await trio.sleep_forever()
 
+    store = SimulatedStore(SimulatedDisk(RandomStream(8), lambda: 0.003))
     async with (
-        open_node(TREE, listen=PLACE, network=network, security=SECURITY, instrument=log) as node,
+        open_node(
+            TREE, listen=PLACE, network=network, security=SECURITY, instrument=log, store=store
+        ) as node,
         trio.open_nursery() as nursery,
     ):
         for _ in range(viewers):
