@@ -142,6 +142,7 @@ async def test_a_store_with_damaged_entries_of_the_audit_log() -> None:
             if life == 1:
                 bad = (b"", b"nonsense", b"{}", b"\xff\xfe", b'{"key": 1}', b"[" * 5_000)
                 keeping = node.root.rt.keeping
+                assert keeping is not None
                 for number, value in enumerate(bad):
                     keeping.writer.submit([Put("live-audit", str(number), value)])
             watcher.do("restart", "none")
