@@ -244,10 +244,12 @@ from .slot._traced_slot import (
     untap as untap,
 )
 from .values import (
+    PARTS as PARTS,
     Secret as Secret,
     Secrets as Secrets,
     Shape as Shape,
     conceal as conceal,
     conceal_all as conceal_all,
+    record_of as record_of,
     shape_of as shape_of,
 )

@@ -11,12 +11,13 @@ from typing import Any, Final
 
 import msgspec
 
-from lmos_actors.actors import Secrets
+from lmos_actors._core import HIDDEN
+from lmos_actors.actors import PARTS, Secrets, record_of
 
 WHOLE: Final = 2_000
 """Bytes of a value that is written."""
 
-PARTS: Final = 500
+MOST_PARTS: Final = 500
 DEEPEST: Final = 12
 
 _SIMPLE: Final = frozenset({type(None), bool, int, float, str})
@@ -47,7 +48,7 @@ class _Plain:
     """Copies one value, as long as it is plain and small. Raises ValueError."""
 
     def __init__(self) -> None:
-        self._left = PARTS
+        self._left = MOST_PARTS
         self._room = WHOLE
 
     def of(self, value: Any, depth: int) -> Any:
@@ -69,9 +70,15 @@ class _Plain:
         if cls in (list, tuple):
             return [self.of(item, depth + 1) for item in value]
         if issubclass(cls, msgspec.Struct) and cls.__repr__ is msgspec.Struct.__repr__:
-            both = zip(cls.__struct_fields__, cls.__struct_encode_fields__, strict=True)
-            return {wire: self.of(getattr(value, name), depth + 1) for name, wire in both}
+            return self._record(value, depth)
         raise ValueError("not plain")
+
+    def _record(self, value: msgspec.Struct, depth: int) -> dict[str, Any]:
+        """Copy a record without its secret fields: one that is short is not looked for in the text."""
+        return {
+            member.wire: HIDDEN if member.secrecy > PARTS else self.of(getattr(value, member.name), depth + 1)
+            for member in record_of(type(value)) or ()
+        }
 
     def _simple(self, value: Any) -> Any:
         if type(value) is str:

@@ -211,6 +211,7 @@ async def test_values_are_json_where_they_can_be_shown_whole(virtual_clock: Mock
     whole = [
         (Taker.plain, {"a": [1, None, "x"]}, '{"a":[1,null,"x"]}'),
         (Taker.point, Point(3, "pin-of-1234"), '{"X":3,"pin":"***"}'),
+        (Taker.point, Point(4, "12"), '{"X":4,"pin":"***"}'),
         (Taker.plain, 2**53, str(2**53)),
         (Taker.plain, "é" * 600, '"' + "é" * 600 + '"'),
     ]
