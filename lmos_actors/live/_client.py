@@ -84,9 +84,13 @@ class LiveClient:
         self._send(Do(id, what, path))
 
     async def wait(self) -> None:
-        """Wait until something has come. Raises ConnectFailed once the connection has ended."""
+        """Wait until something has come since the last wait; for one task at a time.
+
+        Raises ConnectFailed once the connection has ended.
+        """
         if not self._ended:
             await self._news.wait()
+            self._news = trio.Event()
         if self._ended:
             raise ConnectFailed(self._url, "the connection has ended")
 
@@ -97,15 +101,11 @@ class LiveClient:
     def ended(self) -> None:
         """Take note that the connection has ended."""
         self._ended = True
-        self._wake()
+        self._news.set()
 
     def _send(self, message: FromViewer) -> None:
         self._out.append(_WRITE.encode(message))
         self._connection.wake()
-
-    def _wake(self) -> None:
-        news, self._news = self._news, trio.Event()
-        news.set()
 
     # ---- frames; see `Handler`
 
@@ -130,7 +130,7 @@ class LiveClient:
                 self.done.append(message)
             case Progress():
                 self.progress.append(message)
-        self._wake()
+        self._news.set()
 
     def binary(self, data: bytes) -> None:
         """Pass over a binary message: there are none."""

@@ -249,12 +249,12 @@ class Flow:
     def _keep(self, kind: str, agent: str, fields: dict[str, Any]) -> None:
         self.number += 1
         record: State = {"n": self.number, "t": round(trio.current_time(), 6), "kind": kind, "agent": agent}
+        record |= whole_values(fields)
         for name, value in fields.items():
-            if value is None or name == "report":
+            if value is None or name == "report" or name in record:
                 continue
             is_plain = type(value) in (int, float, bool) or (type(value) is str and len(value) <= VALUE)
             record[name] = value if is_plain and name not in SHOWN else _shown(value)
-        record |= whole_values(fields)
         self.records.append(record)
 
 

@@ -11,6 +11,7 @@ import trio
 
 from lmos_actors import Agent, ChildSpec, SupervisorSpec, action, open_node
 from lmos_actors.errors import ConnectFailed
+from lmos_actors.live import open_live
 from lmos_actors.live.runs import Outcome, Pace, RunHead, RunsBoard, RunsServer
 from lmos_actors.simulation import TraceLog, simulate
 from lmos_actors.transport import MemoryNetwork, connect, endpoint_of
@@ -155,6 +156,36 @@ async def test_what_is_open_below_several_supervisors_is_shown(virtual_clock: Mo
         tree = await watcher.until(lambda: watcher.views.get("it"))
         assert tree["order"] == ["", "a", "a/x", "a/x/1", "a/x/2", "b", "b/x", "b/x/1", "b/y"]
         assert tree["total"] == 9
+
+
+async def test_values_of_long_records_are_text_and_not_taken_for_whole(virtual_clock: MockClock) -> None:
+    board = board_of("1")
+    sent = {"t": 0.0, "kind": "sent", "agent": "a", "affordance": "go", "verb": "tell"}
+    inputs: list[Any] = [{"text": "short"}, {"text": "x" * 5_000}]
+    board.take_lines(lines(*({**sent, "n": n, "id": n, "input": one} for n, one in enumerate(inputs, 1))))
+    async with watched(board) as watcher:
+        watcher.look("flow")
+        view = await watcher.until(lambda: watcher.views.get("it"))
+        short, long = view["records"].values()
+        assert (short["input"], short["json"]) == ('{"text":"short"}', True)
+        assert long["input"].startswith('{"text":"xxx')
+        assert len(long["input"]) == 300
+        assert "json" not in long
+
+
+async def test_a_client_hears_of_what_has_come_while_it_did_not_wait(virtual_clock: MockClock) -> None:
+    network = MemoryNetwork()
+    server = RunsServer(board_of("1"), network)
+    await server.listen()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(server.serve)
+        async with open_live(server.url, network=network) as client:
+            client.look("it", "tree")
+            await trio.sleep(10)
+            with trio.fail_after(1):
+                await client.wait()
+            assert "it" in client.views
+        server.stop()
 
 
 async def test_steps_series_and_links_come_beside_the_log(virtual_clock: MockClock) -> None:

@@ -33,6 +33,8 @@ class LogRecord(Struct, gc=False):
     sides: list[list[str]] | None = None
     line: str = ""
     """The line itself."""
+    is_shortened: bool = False
+    """Whether `line` has some members cut."""
 
 
 _READ: Final = msgspec.json.Decoder(LogRecord)
@@ -45,7 +47,8 @@ def records_in(lines: str) -> list[LogRecord]:
     for line in lines.split("\n"):
         record = _read(line)
         if record is not None and record.n:
-            record.line = line if len(line) <= LONG_LINE else _shortened(line)
+            record.is_shortened = len(line) > LONG_LINE
+            record.line = _shortened(line) if record.is_shortened else line
             found.append(record)
     return found
 

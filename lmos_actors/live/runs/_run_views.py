@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from msgspec import Meta, Struct
 
-from .._flow import SHOWN_EDGES, FlowArguments, is_below, whole_values
+from .._flow import SHOWN, SHOWN_EDGES, VALUE, FlowArguments, is_below, whole_values
 from .._messages import Refused
 from .._tree_view import FindArguments, TopArguments, TreeArguments
 from ._network_view import network_of
@@ -28,9 +28,6 @@ SHOWN_LINES: Final = 20
 SHOWN_RECORDS: Final = 50
 STEP: Final = 10_000
 """Agents that are searched at once."""
-
-VALUE: Final = 300
-"""Characters of a value that are shown."""
 
 TEXT: Final = 500
 
@@ -324,16 +321,15 @@ def flow_state(_board: RunsBoard, _run: WatchedRun, model: RunModel, arguments: 
 def shown_record(record: LogRecord, trace: int | None = None) -> State:
     """Return a record as the view `flow` has it: values as text, and no longer than they may be."""
     shown: State = {"n": record.n, "t": record.t, "kind": record.kind, "agent": record.agent}
-    for name, value in fields_of(record.line).items():
-        if name in OWN or value is None:
+    fields = fields_of(record.line)
+    whole = {} if record.is_shortened else whole_values(fields)
+    for name, value in fields.items():
+        if name in OWN or name in whole or value is None:
             continue
         is_plain = isinstance(value, int | float) or (isinstance(value, str) and len(value) <= VALUE)
-        shown[name] = value if is_plain and name not in VALUES else _text(value)
-    shown |= whole_values(fields_of(record.line))
+        shown[name] = value if is_plain and name not in SHOWN else _text(value)
+    shown |= whole
     return shown if trace is None else {**shown, "trace": trace}
-
-
-VALUES: Final = frozenset({"input", "value", "data"})
 
 
 def _text(value: object) -> str:
