@@ -55,7 +55,7 @@ class _Plain:
         self._left -= 1
         if self._left < 0 or depth > DEEPEST:
             raise ValueError("too large")
-        cls: type[Any] = type(value)
+        cls: Any = type(value)
         if cls is float and not isfinite(value):
             raise ValueError("no number of JSON")
         if cls in _SIMPLE:

@@ -164,7 +164,7 @@ class _Stream:
 
     def _logged(self, record: dict[str, Any]) -> dict[str, Any]:
         """Return a record as it stands in a log: values as such, or as text, which `text` then names."""
-        fields = {**record, "n": self._number, "t": self.at}
+        fields: dict[str, Any] = {**record, "n": self._number, "t": self.at}
         values = [name for name in VALUES if name in fields]
         if fields.pop("json", False):
             return {**fields, **{name: json.loads(fields[name]) for name in values}}
