@@ -36,6 +36,9 @@ STARTED = 30.0
 ANSWERED = 30.0
 """Seconds that it may take to answer, or to come to what is waited for."""
 
+ENDED = "ERR_CONNECTION"
+"""What a browser logs by itself of a server that has ended."""
+
 FLAGS = (
     "--headless=new",
     "--remote-debugging-port=0",
@@ -212,6 +215,16 @@ class Page:
     async def picture(self) -> bytes:
         """Return the window as PNG."""
         return base64.b64decode((await self.call("Page.captureScreenshot", format="png"))["data"])
+
+
+@asynccontextmanager
+async def of_one_server(address: str, *, but: tuple[str, ...] = ()) -> AsyncIterator[Page]:
+    """Open a tab that has nothing to complain of at the end, `but` this, and has asked one server alone."""
+    async with opened(address) as tab:
+        yield tab
+        assert [each for each in tab.problems if not any(one in each for one in but)] == []
+        asked = {url.split("/")[2] for url in tab.requests if not url.startswith(("data:", "blob:"))}
+        assert len(asked) == 1, asked
 
 
 @asynccontextmanager

@@ -14,7 +14,7 @@ from lmos_actors import Agent, ChildSpec, Secret, SupervisorSpec, action, open_n
 from lmos_actors.actors import slot_of
 from lmos_actors.security import Access, Basic, Bearer, Security
 from lmos_actors.supervision import BulkSpec
-from tests.chromium import Page, browser as browser, opened
+from tests.chromium import ENDED, Page, browser as browser, of_one_server, opened
 from tests.live.lively import lively
 
 if TYPE_CHECKING:
@@ -76,13 +76,8 @@ def tree(agents: int) -> SupervisorSpec:
 
 @pytest.fixture
 async def page(browser: str) -> AsyncIterator[Page]:
-    """A tab that has nothing to complain of at the end, and has asked one server alone."""
-    async with opened(browser) as tab:
+    async with of_one_server(browser, but=(ENDED,)) as tab:
         yield tab
-        # of a node that has ended a browser complains by itself
-        assert [each for each in tab.problems if "ERR_CONNECTION" not in each] == []
-        asked = [url for url in tab.requests if not url.startswith("data:")]
-        assert len({url.split("/")[2] for url in asked}) == 1, asked
 
 
 @asynccontextmanager

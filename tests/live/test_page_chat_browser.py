@@ -15,7 +15,7 @@ import trio
 
 from lmos_actors import ChildSpec, SupervisorSpec, open_node
 from lmos_actors.facades import ChatAgent, ChatMedia, ChatPart, ChatTurn
-from tests.chromium import Page, browser as browser, opened, violations
+from tests.chromium import ENDED, Page, browser as browser, of_one_server, violations
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator
@@ -85,7 +85,7 @@ TREE = SupervisorSpec("root", [ChildSpec("studio", Studio)])
 
 WORDS = "[...document.querySelectorAll('.bubble .words')].map((e) => e.textContent)"
 NOTE = "document.querySelector('.chatmain > [role=status]').textContent"
-BROWSERS_OWN = ("ERR_CONNECTION", "status of 409", "status of 503")
+BROWSERS_OWN = (ENDED, "status of 409", "status of 503")
 """What a browser logs by itself, of requests that fail."""
 
 READY = "document.querySelector('.composer .main').disabled === false"
@@ -93,12 +93,8 @@ READY = "document.querySelector('.composer .main').disabled === false"
 
 @pytest.fixture
 async def page(browser: str) -> AsyncIterator[Page]:
-    async with opened(browser) as tab:
+    async with of_one_server(browser, but=BROWSERS_OWN) as tab:
         yield tab
-        # of a node that has ended a browser complains by itself
-        assert [each for each in tab.problems if not any(one in each for one in BROWSERS_OWN)] == []
-        asked = [url for url in tab.requests if not url.startswith(("data:", "blob:"))]
-        assert len({url.split("/")[2] for url in asked}) == 1, asked
 
 
 async def chatting(page: Page, node: Node) -> None:

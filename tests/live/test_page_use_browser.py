@@ -27,7 +27,7 @@ from lmos_actors import (
 from lmos_actors.facades import ChatAgent, ChatTurn
 from lmos_actors.persistence import MemoryStore
 from lmos_actors.security import Access, Bearer, Security
-from tests.chromium import Page, browser as browser, opened
+from tests.chromium import Page, browser as browser, of_one_server, opened
 from tests.facades.lives import Mortal
 
 if TYPE_CHECKING:
@@ -110,9 +110,8 @@ TREE = SupervisorSpec("root", [ChildSpec("weather", Weather), ChildSpec("parrot"
 
 @pytest.fixture
 async def page(browser: str) -> AsyncIterator[Page]:
-    async with opened(browser) as tab:
+    async with of_one_server(browser) as tab:
         yield tab
-        assert tab.problems == []
 
 
 def one(name: str, selector: str = "") -> str:

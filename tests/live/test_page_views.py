@@ -10,7 +10,7 @@ import pytest
 from lmos_actors import open_node
 from lmos_actors.security import Basic, Bearer, Security
 from lmos_actors.transport import TcpNetwork
-from tests.chromium import Page, browser as browser, opened, violations
+from tests.chromium import ENDED, Page, browser as browser, of_one_server, violations
 from tests.live.lively import lively, tree
 from tests.live.watching import watching
 
@@ -29,12 +29,8 @@ WIDTHS = ((1280, False), (390, True), (390, False), (1280, True))
 
 @pytest.fixture
 async def page(browser: str) -> AsyncIterator[Page]:
-    """A tab that has nothing to complain of at the end, and has asked one server alone."""
-    async with opened(browser) as tab:
+    async with of_one_server(browser, but=(ENDED,)) as tab:
         yield tab
-        # of a node that has ended a browser complains by itself
-        assert [each for each in tab.problems if "ERR_CONNECTION" not in each] == []
-        assert len({url.split("/")[2] for url in tab.requests if not url.startswith("data:")}) == 1
 
 
 async def views_of(node: Node) -> list[str]:

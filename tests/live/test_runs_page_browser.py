@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 import trio
 
-from tests.chromium import Page, browser as browser, opened, violations
+from tests.chromium import ENDED, Page, browser as browser, of_one_server, violations
 from tests.live.test_page_browser import CONTRAST
 
 if TYPE_CHECKING:
@@ -44,12 +44,8 @@ VISIBLE = (
 
 @pytest.fixture
 async def page(browser: str) -> AsyncIterator[Page]:
-    """A tab that has nothing to complain of at the end, and has asked one server alone."""
-    async with opened(browser) as tab:
+    async with of_one_server(browser, but=(ENDED,)) as tab:
         yield tab
-        assert [each for each in tab.problems if "ERR_CONNECTION" not in each] == []
-        asked = [url for url in tab.requests if not url.startswith("data:")]
-        assert len({url.split("/")[2] for url in asked}) == 1, asked
 
 
 @asynccontextmanager

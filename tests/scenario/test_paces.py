@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from lmos_actors.scenario.format import Resolved
+
 
 @attrs.define
 class Clock:
@@ -127,6 +129,27 @@ ASK = {"do": "invoke", "target": "pointing", "action": "ask", "input": {"text": 
 WRITE = {"do": "write", "target": "actor", "property": "level", "value": 3}
 
 
+def order_of(file: str, resolved: Resolved, pace: PaceOrder) -> RunOrder:
+    """Return the order for the first run of a file, at a pace."""
+    return RunOrder(
+        file=file,
+        settings={},
+        seeds=None,
+        cell=0,
+        label=resolved.cells[0].label,
+        trial=1,
+        real_limit=20.0,
+        pace=pace,
+    )
+
+
+def result_in(inbox: SimpleQueue[WorkerMessage]) -> RunResult:
+    """Wait for the result of a run."""
+    return next(
+        what for what in iter(lambda: inbox.get(timeout=40).what, None) if isinstance(what, RunResult)
+    )
+
+
 def test_a_run_that_is_watched_has_the_log_of_one_that_is_not(tmp_path: Path) -> None:
     project = Project(tmp_path)
     project.write("cast.py", CAST)
@@ -137,21 +160,9 @@ def test_a_run_that_is_watched_has_the_log_of_one_that_is_not(tmp_path: Path) ->
     inbox: SimpleQueue[WorkerMessage] = SimpleQueue()
     passed_on: list[tuple[bytes, bytes]] = []
     worker = Worker("1", inbox, watched=lambda lines, news: passed_on.append((lines, news)))
-    order = RunOrder(
-        file=str(tmp_path / file),
-        settings={},
-        seeds=None,
-        cell=0,
-        label=resolved.cells[0].label,
-        trial=1,
-        real_limit=20.0,
-        pace=PaceOrder(speed=2.0),
-    )
-    worker.begin(order)
+    worker.begin(order_of(str(tmp_path / file), resolved, PaceOrder(speed=2.0)))
     try:
-        result = next(
-            what for what in iter(lambda: inbox.get(timeout=40).what, None) if isinstance(what, RunResult)
-        )
+        result = result_in(inbox)
     finally:
         worker.end()
     assert result.digest == alone.digest
@@ -165,3 +176,18 @@ def test_a_run_that_is_watched_has_the_log_of_one_that_is_not(tmp_path: Path) ->
     ]
     ended = {step[0]: step[3] for each in news for step in each.get("steps", ())}
     assert ended == {0: "passed", 1: "passed", 2: "passed"}
+
+
+def test_a_pace_that_was_set_before_an_order_came_counts(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    project.write("troupe.py", CAST)
+    file = project.write("story.yaml", story(ASK, **NETWORK).replace("cast.py", "troupe.py"))
+    resolved = load_scenario(str(tmp_path / file))
+    inbox: SimpleQueue[WorkerMessage] = SimpleQueue()
+    worker = Worker("1", inbox)
+    worker.set_pace(PaceOrder(speed=None))  # by somebody at the page, while the order was being written
+    worker.begin(order_of(str(tmp_path / file), resolved, PaceOrder(is_paused=True)))
+    try:
+        assert result_in(inbox).ok
+    finally:
+        worker.end()

@@ -267,7 +267,6 @@ def main() -> None:
                 handler.set_pace(PaceOrder(**order["control"]), step=order["step"])
                 continue
             with wait_until_delivered:
-                handler.expect(order["pace"])
                 inbox.append(order)
                 wait_until_delivered.notify()
         _exit_process(0)
@@ -299,13 +298,9 @@ class _OrderHandler:
         self._lock = threading.Lock()
         self._read: tuple[object, Resolved] | None = None
         self._pace: PaceOrder | None = None
+        """The last one that was set: newer than that of any order, which may have waited for its turn."""
         self._keeper: PaceKeeper | None = None
         self._pace_lock = threading.Lock()
-
-    def expect(self, pace: dict[str, Any] | None) -> None:
-        """Take note of an order; its pace may be another one before it begins."""
-        with self._pace_lock:
-            self._pace = _pace(pace)
 
     def set_pace(self, pace: PaceOrder, *, step: bool) -> None:
         """Go on at another pace; called in the thread that reads."""
