@@ -14,6 +14,7 @@ from lmos_actors import Agent, ChildSpec, Secret, SupervisorSpec, action, open_n
 from lmos_actors.actors import slot_of
 from lmos_actors.security import Access, Basic, Bearer, Security
 from lmos_actors.supervision import BulkSpec
+from lmos_actors.transport import ConnectionOptions
 from tests.chromium import ENDED, Page, browser as browser, of_one_server, opened
 from tests.live.lively import lively
 
@@ -396,6 +397,19 @@ async def test_a_page_of_another_version_is_loaded_again(page: Page) -> None:
         page.problems.clear()
 
 
+async def test_a_connection_that_breaks_at_once_is_not_opened_without_rest(
+    page: Page, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few = ConnectionOptions(max_message_bytes=256 << 10, messages_per_second=1)
+    monkeypatch.setattr("lmos_actors.live._server.OPTIONS", few)
+    async with served() as node:
+        await page.visit(url_of(node))
+        await page.until(f"{LINK} === 'waiting'")
+        notice = "document.querySelector('.notice.offline').textContent"
+        await page.until(f"/Trying again in ([2-9]|1\\d) s/.test({notice})")
+        page.problems.clear()
+
+
 # ---- people
 
 
@@ -572,6 +586,20 @@ async def test_an_approval_by_a_form_sends_its_answer(page: Page) -> None:
         await page.until("document.querySelector('.card[data-state=approved]') !== null")
         nursery.cancel_scope.cancel()
         assert found[0].answer == {"size": "large", "cups": 2}
+
+
+async def test_a_log_out_elsewhere_leaves_nothing_of_what_was_seen(
+    browser: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    end = "fetch('live/session', {method: 'DELETE'}).then((answer) => answer.status)"
+    async with guarded(monkeypatch) as node, opened(browser) as page:
+        await log_in(page, node, "alice", "Token")
+        await page.until(LOADED)
+        await page.run("window.seen = 1; sessionStorage.setItem('lmos-actors chat', '{}')")
+        await page.run(end)
+        await page.until("document.documentElement?.dataset.ready === 'login' && window.seen === undefined")
+        assert "shop" not in await page.run("document.body.textContent")
+        assert await page.run("sessionStorage.length") == 0
 
 
 async def test_who_may_not_look_is_told_so(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -137,6 +137,10 @@ class Page {
   }
 
   login(session) {
+    if (this.started !== null) { // somebody else may log in: nothing of what was seen stays in the page
+      this.forget();
+      return;
+    }
     this.linked('open');
     this.notice.hidden = true;
     this.tabs.hidden = true;
@@ -154,7 +158,14 @@ class Page {
   async logOut() {
     this.wire.close();
     await asked('DELETE').catch(() => null);
-    location.reload(); // nothing of what was seen stays in the page
+    this.forget();
+  }
+
+  // Begins anew, with nothing of what was seen, and without the conversation that was open.
+  forget() {
+    this.wire.close();
+    try { sessionStorage.clear(); } catch (off) { /* nothing was kept */ }
+    location.reload();
   }
 
   // ---- sums

@@ -1,6 +1,6 @@
 // The connection to the node: views that are open, what has changed in them, and coming back after a break.
 
-const FIRST_WAIT = 500, LONGEST_WAIT = 15_000, CREDENTIALS_ENDED = 1008, LONGEST_DO = 60_000;
+const FIRST_WAIT = 500, LONGEST_WAIT = 15_000, STEADY = 10_000, TURNED_AWAY = 1008, LONGEST_DO = 60_000;
 
 // Opened before anything is drawn where the node has said, with the page, that this browser may look: it answers meanwhile.
 let early = document.documentElement.dataset.looks === 'yes' ? socketOfNode() : null;
@@ -36,7 +36,7 @@ const isState = (value) => typeof value === 'object' && value !== null && !Array
 // `login(session, words)` where somebody has to log in, `tick()` after changes.
 class Wire {
   constructor(on) {
-    Object.assign(this, { on, looks: new Map(), doing: new Map(), socket: null, hello: null, wait: FIRST_WAIT, due: 0, timer: null, unread: 0, time: 0, at: 0, turn: 0, opened: 0, common: {} });
+    Object.assign(this, { on, looks: new Map(), doing: new Map(), socket: null, hello: null, wait: FIRST_WAIT, due: 0, timer: null, unread: 0, time: 0, at: 0, since: 0, turn: 0, opened: 0, common: {} });
     document.addEventListener('visibilitychange', () => this.seen());
     addEventListener('online', () => { if (this.timer) this.connect(); });
   }
@@ -127,7 +127,19 @@ class Wire {
   lost(event) {
     this.socket = this.hello = null;
     for (const id of [...this.doing.keys()]) this.answered(id, ({ failed }) => failed(new Error('The connection broke: whether it was done is not known. The view shows it.')));
-    if (event.code === CREDENTIALS_ENDED) this.connect(); else this.later();
+    // one that is broken again and again soon after it has begun is come back to as one that cannot be opened
+    if (this.since && performance.now() - this.since > STEADY) this.wait = FIRST_WAIT;
+    this.since = 0;
+    if (event.code === TURNED_AWAY) this.turnedAway(); else this.later();
+  }
+
+  // The node has closed the connection for a reason: the credentials have ended, or too much was sent.
+  async turnedAway() {
+    const { turn } = this;
+    this.on.link('connecting');
+    const session = await asked('GET').catch(() => null);
+    if (turn !== this.turn) return;
+    if (session && !session.looks) this.on.login(session); else this.later();
   }
 
   later() {
@@ -142,7 +154,7 @@ class Wire {
     switch (message.type) {
       case 'hello':
         this.hello = message;
-        this.wait = FIRST_WAIT;
+        this.since = performance.now();
         this.unread = 0;
         this.looks.clear(); // the node knows none of those before
         this.on.link('open');
