@@ -32,6 +32,7 @@ from ._known_stores import KnownStores
 from ._log_files import LineSplitter
 from ._place import Order
 from ._plan import HARD_END
+from ._recent_lines import plain
 from ._status import GroupStatus, ReplicaStatus, RolloutStatus, State
 
 if TYPE_CHECKING:
@@ -51,7 +52,10 @@ LAST_WORDS: Final = 0.05
 """Seconds in which the last words of a process that has ended may still come."""
 
 MOST_URL: Final = 300
-"""Most characters of the address of a page."""
+"""Most characters of an address of a process, or of its page."""
+
+MOST_URLS: Final = 8
+"""Most addresses of a process that are kept."""
 
 MOST_WORDS: Final = 500
 """Most characters that are kept of them."""
@@ -217,7 +221,8 @@ class Replica(Agent, private=True):
         async with aclosing(errors) as pieces:
             async for piece in pieces:
                 lines = list(splitter.lines(piece))
-                self.last_words = next(filter(_is_said, reversed(lines)), self.last_words)[:MOST_WORDS]
+                said = next(filter(_is_said, reversed(lines)), None)
+                self.last_words = self.last_words if said is None else plain(said, MOST_WORDS)
                 await self.of.logs.write(self.name, lines)
         await self.of.logs.write(self.name, list(splitter.rest()))
 
@@ -225,7 +230,7 @@ class Replica(Agent, private=True):
         """Take an event that `serve` has printed; other lines are for people."""
         if not line.startswith('{"event"'):
             return
-        with suppress(ValueError):
+        with suppress(ValueError, RecursionError):
             event: Any = json.loads(line)
             if isinstance(event, dict):
                 self._happened(cast("dict[str, Any]", event))
@@ -373,9 +378,11 @@ class Group:
         self._set(replica.number, member, "restarting" if why else "stopped")
 
     def listens(self, replica: Replica, url: str) -> None:
-        """Note an address of a process."""
+        """Note an address of a process: a few, however many it prints."""
         member = self.members.get(replica.number)
         if member is None or member.replica is not replica:
+            return
+        if len(url) > MOST_URL or not url.isprintable() or len(member.urls) >= MOST_URLS:
             return
         if self.plan.tells_address and not member.urls:
             self.address = url.replace("ws", "http", 1)
@@ -385,7 +392,7 @@ class Group:
     def shows(self, replica: Replica, url: str) -> None:
         """Note the address of the page of a process. It has printed that, so it may be anything."""
         member = self.members.get(replica.number)
-        is_page = url.startswith(("http://", "https://")) and len(url) <= MOST_URL
+        is_page = url.startswith(("http://", "https://")) and len(url) <= MOST_URL and url.isprintable()
         if member is not None and member.replica is replica and is_page:
             member.page = url
 

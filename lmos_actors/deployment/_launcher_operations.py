@@ -19,15 +19,15 @@ from typing import TYPE_CHECKING, Final
 from lmos_actors.errors import ActionFailed, NotFound
 from lmos_actors.live import OwnOperations, Refused
 
-from ._launcher import GROUPS
+from ._launcher import GROUPS, Launcher
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
 
     from ._group import Group
-    from ._launcher import Launcher
 
     Say = Callable[[str], None]
+    Begin = Callable[[Launcher, Group, int | None], AsyncGenerator[str]]
 
 MOST_DIGITS: Final = 9
 """Digits of the number of a process."""
@@ -37,25 +37,16 @@ def operations_of(launcher: Launcher) -> OwnOperations:
     """Return the operations on the groups of a launcher."""
 
     async def restart(path: str, say: Say) -> str:
-        group, number = _place(launcher, path)
-        if number is None:
-            return await _carried_out(
-                launcher, f"restart {group.plan.name}", lambda: launcher.restart(group), say
-            )
-        doing = f"restart {group.plan.name}/{number}"
-        return await _carried_out(launcher, doing, lambda: launcher.restart_one(group, number), say)
+        return await _carried_out(launcher, "restart", path, _restart, say)
 
     async def roll(path: str, say: Say) -> str:
-        group, number = _place(launcher, path)
+        _, number = _place(launcher, path)
         if number is not None:
             raise Refused("INVALID", f"{path} is one process: restart it, or roll its group")
-        doing = f"restart --rolling {group.plan.name}"
-        return await _carried_out(launcher, doing, lambda: launcher.restart_rolling(group), say)
+        return await _carried_out(launcher, "restart --rolling", path, _roll, say)
 
     async def stop(path: str, say: Say) -> str:
-        group, number = _place(launcher, path)
-        name = group.plan.name if number is None else f"{group.plan.name}/{number}"
-        return await _carried_out(launcher, f"drain {name}", lambda: launcher.drain(group, number), say)
+        return await _carried_out(launcher, "drain", path, Launcher.drain, say)
 
     def fitting(path: str) -> list[str]:
         try:
@@ -87,14 +78,25 @@ def _place(launcher: Launcher, path: str) -> tuple[Group, int | None]:
     return group, number
 
 
-async def _carried_out(
-    launcher: Launcher, doing: str, begin: Callable[[], AsyncGenerator[str]], say: Say
-) -> str:
-    """Do something once what was asked before is done; return all that was done. Raises Refused."""
+def _restart(launcher: Launcher, group: Group, number: int | None) -> AsyncGenerator[str]:
+    return launcher.restart(group) if number is None else launcher.restart_one(group, number)
+
+
+def _roll(launcher: Launcher, group: Group, _number: int | None) -> AsyncGenerator[str]:
+    return launcher.restart_rolling(group)
+
+
+async def _carried_out(launcher: Launcher, verb: str, path: str, begin: Begin, say: Say) -> str:
+    """Do something once what was asked before is done; return all that was done. Raises Refused, NotFound.
+
+    What is at the path is looked up again then: a group that was there may have made room for another one.
+    """
+    _place(launcher, path)
     say(f"waits for: {launcher.doing}" if launcher.doing else "has begun")
     done: list[str] = []
     try:
-        async with launcher.at_work(doing), aclosing(begin()) as texts:
+        working = launcher.at_work(f"{verb} {path.removeprefix(f'{GROUPS}/')}")
+        async with working, aclosing(begin(launcher, *_place(launcher, path))) as texts:
             async for text in texts:
                 done.append(text)
                 say(text)

@@ -64,8 +64,7 @@ class RecentLines:
         for number, line in enumerate(islice(lines, skipped, None), start=begin + skipped + 1):
             if line.startswith(EVENT):
                 continue
-            text = printable(_COLOUR.sub("", line[: 2 * SHORT]).replace("\t", "    "))[:SHORT]
-            kept = RecentLine(number, now, process, text)
+            kept = RecentLine(number, now, process, plain(line, SHORT))
             self._of_all.append(kept)
             self._own(process).append(kept)
 
@@ -101,6 +100,11 @@ class RecentLines:
         for process, lines in self._of_each.items():
             if not of or process.startswith(f"{of}/"):
                 yield from lines
+
+
+def plain(line: str, most: int) -> str:
+    """Return at most so many characters of what a process has printed: no colours, nothing for a terminal."""
+    return printable(_COLOUR.sub("", line[: 2 * most]).replace("\t", "    "))[:most]
 
 
 def _number(line: RecentLine) -> int:

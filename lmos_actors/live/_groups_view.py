@@ -87,7 +87,7 @@ class GroupsView:
                 row = _process(replica, sees=self._sees(f"{GROUPS}/{label}"))
                 rows[label] = {**row, **self._operations(label)}
             processes += len(replicas)
-        head = {key: status[key] for key in HEAD if key in status}
+        head = {key: status[key] for key in HEAD if key in status and (self._sees_all or key != "doing")}
         why_lost = {"why_lost": status["why_lost"]} if status.get("why_lost") and self._sees("") else {}
         return {**head, **why_lost, "order": list(rows), "rows": rows, "processes": processes}
 

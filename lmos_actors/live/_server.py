@@ -313,6 +313,8 @@ class LiveServer:
         about = NODE if do.what in NODE_WIDE else public_name(do.path)
         why_not = "" if admission.allows(about, "operate") else self._why_not("operate", about)
         who = "" if admission.principal is None else admission.principal.name
+        if not (self._serves_agents or admission.allows(about, "inspect")):
+            reply = _WithoutReasons(reply)
         self._operations.ask(do, who, why_not, reply)
 
     # ---- draining
@@ -326,6 +328,18 @@ class LiveServer:
     async def wait_done(self) -> None:
         """Wait until no viewer is left."""
         await self._done.wait()
+
+
+@attrs.frozen
+class _WithoutReasons:
+    """Passes answers on, but not why something has failed: that may be what a process has printed last."""
+
+    reply: Callable[[FromNode], None]
+
+    def __call__(self, message: FromNode) -> None:
+        if isinstance(message, Wrong) and message.code == "FAILED":
+            message = Wrong("FAILED", "it has failed; to see why takes the right inspect", message.id)
+        self.reply(message)
 
 
 def admitted(guard: Guard, upgrade: Upgrade) -> Admission | Refuse:

@@ -185,6 +185,39 @@ async def test_an_address_that_is_none_of_a_page_is_no_link() -> None:
         assert not any("page" in row for row in view["rows"].values())
 
 
+@on_virtual_time
+async def test_a_process_that_prints_what_is_to_harm_its_launcher() -> None:
+    deep = '{"event":' + "[" * 15_000
+    many = tuple(f'{{"event":"listening","url":"ws://10.0.0.7:{n}/ws"}}' for n in range(500))
+    odd = ('{"event":"listening","url":"ws://\\u001b[2Jx"}', f'{{"event":"listening","url":"{"a" * 9_000}"}}')
+    says = f"\x1b[31mRuntimeError\x1b[0m: \x1b]0;title\x07\u202e{'x' * 5_000}"
+    script = Script(prints=(deep, *odd, *many), ends=30.0, says=says)
+    async with looked_at(group("weather"), scripts={"weather/1": [script]}) as (_, watcher, _):
+        watcher.look("groups")
+        row = lambda: watcher.views.get("it", {}).get("rows", {}).get("weather/1")  # noqa: E731
+        ready = await watcher.until(lambda: row() and row().get("urls") and row())
+        assert (ready["state"], ready["restarts"]) == ("ready", 0)
+        assert ready["urls"] == [f"ws://10.0.0.7:{n}" for n in range(8)]
+        await watcher.until(lambda: row()["restarts"])
+        assert "RuntimeError: \\x1b]0;title\\x07\\u202exx" in row()["why"]
+        assert len(row()["why"]) < 600
+
+
+@on_virtual_time
+async def test_who_has_rights_over_one_group_is_not_told_of_others() -> None:
+    async with looked_at(group("weather"), group("front"), viewer="eve") as (world, watcher, network):
+        watcher.look("groups")
+        async with watching(AT, network) as other:
+            other.do("roll", "groups/front")
+            await other.until(lambda: other.progress)
+            assert world.launcher.doing == "restart --rolling front"
+            world.launcher.groups["weather"].members[1].restarts += 1
+            rows = lambda: watcher.views.get("it", {}).get("rows", {})  # noqa: E731
+            await watcher.until(lambda: rows() and rows()["weather/1"]["restarts"])
+            assert "doing" not in watcher.views["it"]
+            await other.until(lambda: other.done)
+
+
 # ---- what is done
 
 
@@ -247,6 +280,40 @@ async def test_operations_wait_for_what_is_under_way_and_say_why_they_fail() -> 
         assert (failed["id"], failed["code"], answer["type"]) == ("a", "FAILED", "done")
         assert "weather/1 did not become ready" in failed["message"]
         assert "oops" in failed["message"]
+
+
+@on_virtual_time
+async def test_what_a_process_has_printed_is_no_answer_for_who_may_not_see_it() -> None:
+    dies = [Script(), Script(ends=0.5, says="the password is swordfish"), Script()]
+    rights = {"*": Access(operate=("bob",)), "front*": Access()}
+    security = Security(schemes=SECURITY.schemes, access=rights)
+    network = MemoryNetwork()
+    options: dict[str, Any] = {"scripts": {"weather/1": dies}, "page": page_at(network, security)}
+    async with deployed(group("weather"), **options) as world:
+        await world.launcher.wait_ready()
+        async with watching(AT, network, as_viewer("bob")) as watcher:
+            answer = await answered(watcher, "restart", "groups/weather/1")
+            assert (answer["code"], "inspect" in answer["message"]) == ("FAILED", True)
+            again = await answered(watcher, "restart", "groups/weather/1")
+            assert "swordfish" not in repr((watcher.errors, watcher.progress, again))
+
+
+@on_virtual_time
+async def test_a_group_that_was_taken_out_and_put_back_while_an_operation_waited() -> None:
+    async with looked_at(group("weather"), group("front")) as (world, watcher, _):
+        plan = world.launcher.plan
+        async with world.launcher.at_work("up"):
+            watcher.do("roll", "groups/weather")
+            await watcher.until(lambda: watcher.progress)
+            assert watcher.progress[0]["text"] == "waits for: up"
+            weather, front = plan.groups
+            fresh = attrs.evolve(weather, arguments=("serve", "another.yaml"))
+            for groups in ((front,), (fresh, front)):
+                async for _ in world.launcher.apply(attrs.evolve(plan, groups=groups)):
+                    pass
+        answer = (await watcher.until(lambda: watcher.done + watcher.errors))[0]
+        assert answer["type"] == "done"
+        assert "another.yaml" in world.place.orders[-1].arguments
 
 
 @on_virtual_time
