@@ -602,6 +602,24 @@ async def test_a_log_out_elsewhere_leaves_nothing_of_what_was_seen(
         assert await page.run("sessionStorage.length") == 0
 
 
+async def test_approvals_stand_in_their_order_after_each_decision(page: Page) -> None:
+    async with served(allow_operations=True) as node, trio.open_nursery() as nursery:
+        slot: Any = slot_of(node.find(Till, "shop/till"))
+        for text in ("one", "two", "three"):
+            nursery.start_soon(slot.rt.approvals.ask_once, slot, text, None, None, 60.0, None)
+            await page.visit(url_of(node, "#view=approvals"))
+            await page.until(f"document.querySelector('.card h3')?.textContent.startsWith('{text} ')")
+        titles = "[...document.querySelectorAll('.card h3')].map((one) => one.textContent).join()"
+        for text, expected in (("one", "three,two,one"), ("three", "two,three,one")):
+            await page.run(
+                f"[...document.querySelectorAll('.card')].find((one) => one.textContent.includes('{text} '))"
+                ".querySelectorAll('.tools button')[1].click()"
+            )
+            await page.click("dialog .main")
+            await page.until(f"{titles}.replace(/ [a-z]+/g, '') === '{expected}'")
+        nursery.cancel_scope.cancel()
+
+
 async def test_who_may_not_look_is_told_so(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
     async with guarded(monkeypatch) as node:
         await log_in(page, node, "carol", "Token", expected="")

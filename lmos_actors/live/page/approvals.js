@@ -9,7 +9,7 @@ class ApprovalView {
     this.element = h('div', { class: 'listview' }, h('p', { class: 'about quiet' }, 'What agents wait for: somebody has to decide.'), this.note, this.list);
   }
 
-  begin() { this.page.wire.look('list', 'approvals', {}, (state) => this.draw(state), (error) => { this.note.hidden = false; put(this.note, error.message); }); }
+  begin() { this.page.wire.look('list', 'approvals', {}, (state) => this.draw(state), refusedIn(this.note)); }
 
   end() { this.page.wire.leave('list'); }
 
@@ -25,7 +25,7 @@ class ApprovalView {
       if (card) card.replaceWith(fresh);
       this.cards.set(id, fresh);
     }
-    this.list.append(...order.map((id) => this.cards.get(id)).filter((card, n) => this.list.children[n] !== card));
+    inOrder(this.list, order.map((id) => this.cards.get(id)));
     this.note.hidden = order.length > 0;
     put(this.note, 'Nothing waits for you.');
   }

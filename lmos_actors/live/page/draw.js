@@ -134,19 +134,29 @@ class Sections {
     const rank = (name) => { const at = this.order.indexOf(name); return at < 0 ? this.order.length : at; };
     names.sort((one, other) => rank(one) - rank(other));
     for (const [name, part] of this.parts) if (!names.includes(name)) { part.remove(); this.parts.delete(name); }
-    let before = null;
     for (const name of names) {
-      let part = this.parts.get(name);
+      const part = this.parts.get(name);
       if (!part || name in changed) {
         const fresh = this.section(name, this.own[name] ? this.own[name](state[name], this.open) : drawValue(name, state[name], this.open));
         if (part) { keepFolds(part, fresh); part.replaceWith(fresh); }
-        this.parts.set(name, part = fresh);
+        this.parts.set(name, fresh);
       }
-      if (part.previousElementSibling !== before || part.parentElement !== this.element) this.element.insertBefore(part, before ? before.nextSibling : this.element.firstChild);
-      before = part;
     }
+    inOrder(this.element, names.map((name) => this.parts.get(name)));
   }
 }
+
+// Puts elements into another in their order. What stands in its place is not moved: it may have the focus.
+function inOrder(parent, elements) {
+  let before = null;
+  for (const one of elements) {
+    if (one.previousElementSibling !== before || one.parentElement !== parent) parent.insertBefore(one, before ? before.nextSibling : parent.firstChild);
+    before = one;
+  }
+}
+
+// Writes into a note why a view is not shown.
+const refusedIn = (note) => (error) => { note.hidden = false; put(note, error.message); };
 
 function keepFolds(old, fresh) {
   const folds = [...fresh.querySelectorAll('details')];

@@ -51,14 +51,12 @@ class GroupsView {
     this.doing.hidden = !state.doing;
     put(this.doing, state.doing ? `Under way: ${state.doing}` : '');
     for (const [name, row] of this.rows) if (!state.order.includes(name)) { row.element.remove(); this.rows.delete(name); }
-    let before = null;
     for (const name of state.order) {
       let row = this.rows.get(name);
       if (!row) this.rows.set(name, row = this.line(name, state.rows[name].kind));
       row.fill(state.rows[name], state.rows[name.slice(0, name.lastIndexOf('/'))]);
-      if (row.element.previousElementSibling !== before || !row.element.parentElement) this.body.insertBefore(row.element, before ? before.nextSibling : this.body.firstChild);
-      before = row.element;
     }
+    inOrder(this.body, state.order.map((name) => this.rows.get(name).element));
     this.marked();
   }
 

@@ -24,7 +24,7 @@ class ListView {
     return h('section', { class: key === 'circles' ? 'notice bad' : null }, plain ? null : h('h3', {}, words(key)), content);
   }
 
-  begin() { this.page.wire.look('list', this.name, {}, (state, changed) => this.draw(state, changed), (error) => { this.note.hidden = false; put(this.note, error.message); }); }
+  begin() { this.page.wire.look('list', this.name, {}, (state, changed) => this.draw(state, changed), refusedIn(this.note)); }
 
   end() { this.page.wire.leave('list'); }
 
@@ -57,7 +57,7 @@ class CrashView {
     this.element = h('div', { class: 'listview' }, h('p', { class: 'about quiet' }, ABOUT.crashes), this.note, this.list);
   }
 
-  begin() { this.page.wire.look('list', 'crashes', { open: this.unfolded.map(Number) }, (state) => this.draw(state), (error) => { this.note.hidden = false; put(this.note, error.message); }); }
+  begin() { this.page.wire.look('list', 'crashes', { open: this.unfolded.map(Number) }, (state) => this.draw(state), refusedIn(this.note)); }
 
   end() { this.page.wire.leave('list'); }
 
@@ -66,14 +66,12 @@ class CrashView {
   draw(state) {
     const order = state.order || [];
     for (const [number, line] of this.lines) if (!order.includes(number)) { line.element.remove(); this.lines.delete(number); }
-    let before = null;
     for (const number of order) {
       let line = this.lines.get(number);
       if (!line) this.lines.set(number, line = crashLine(state.rows[number], (path) => this.page.openAgent(path), (open) => this.toggled(number, open)));
       line.fill(state.rows[number]);
-      if (line.element.previousElementSibling !== before || !line.element.parentElement) this.list.insertBefore(line.element, before ? before.nextSibling : this.list.firstChild);
-      before = line.element;
     }
+    inOrder(this.list, order.map((number) => this.lines.get(number).element));
     this.note.hidden = order.length > 0 && !(state.total > order.length);
     put(this.note, order.length ? `The last ${order.length} of ${state.total.toLocaleString('en')}.` : EMPTY.crashes);
   }

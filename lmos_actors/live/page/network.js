@@ -44,7 +44,7 @@ class NetworkView {
   begin() {
     this.counts.clear(); // what has passed meanwhile is not shown as if it passed now
     this.isFirst = true;
-    this.page.wire.look('network', 'network', {}, (state) => this.draw(state), (error) => { this.note.hidden = false; put(this.note, error.message); });
+    this.page.wire.look('network', 'network', {}, (state) => this.draw(state), refusedIn(this.note));
     this.frame();
   }
 

@@ -358,7 +358,7 @@ class SeriesView {
   }
 
   begin() {
-    this.page.wire.look('series', 'series', {}, (state, changed) => this.draw(state, changed), (error) => { this.note.hidden = false; put(this.note, error.message); });
+    this.page.wire.look('series', 'series', {}, (state, changed) => this.draw(state, changed), refusedIn(this.note));
   }
 
   end() { this.page.wire.leave('series'); }
