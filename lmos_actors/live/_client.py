@@ -76,7 +76,7 @@ class LiveClient:
         """The instant of the last changes, by the clock of the node."""
 
     def look(self, id: str, view: str, **arguments: Any) -> None:
-        """Have a view open, or with other arguments from now on. Never blocks."""
+        """Open a view, or change the arguments of one that is open. Never blocks."""
         self._send(Look(id, view, arguments))
 
     def do(self, id: str, what: str, path: str = "") -> None:

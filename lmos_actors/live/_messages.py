@@ -26,7 +26,7 @@ Id: TypeAlias = Annotated[str, Meta(min_length=1, max_length=64)]
 
 
 class Look(Struct, tag_field="type", tag="look"):
-    """Have a view open, or with other arguments from now on."""
+    """A request to open a view, or to change the arguments of one that is open."""
 
     id: Id
     view: Annotated[str, Meta(max_length=64)]
@@ -34,19 +34,19 @@ class Look(Struct, tag_field="type", tag="look"):
 
 
 class Leave(Struct, tag_field="type", tag="leave"):
-    """Close a view; one that is not open is passed over."""
+    """A request to close a view; one that is not open is passed over."""
 
     id: Id
 
 
 class Taken(Struct, tag_field="type", tag="taken"):
-    """Take note of changes, by their number: without that no more are sent."""
+    """The confirmation that changes have come, by their number: without it no more are sent."""
 
     number: int
 
 
 class Do(Struct, tag_field="type", tag="do"):
-    """Carry out an operation. The same id again gets the same answer, and nothing is done twice."""
+    """A request for an operation. The same id again gets the same answer, and nothing is done twice."""
 
     id: Id
     what: Annotated[str, Meta(max_length=64)]

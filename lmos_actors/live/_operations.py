@@ -185,7 +185,7 @@ class Operations:
 
     @staticmethod
     def _has_come(asked: _Asked, text: str) -> None:
-        """Say how far an operation has come to those who wait for its answer."""
+        """Report how far an operation has come to those who wait for its answer."""
         do = asked.do
         for reply in asked.waiting:
             reply(Progress(do.id, do.what, do.path, text))

@@ -124,7 +124,7 @@ async def test_a_run_from_its_begin_to_its_verdict(page: Page) -> None:
             "[...document.querySelectorAll('.links.whole tr')]"
             ".filter((row) => row.textContent.includes('cut')).length === 12"
         )
-        assert "partition" in await page.run("document.querySelector('.faultlist .active').textContent")
+        await page.until("document.querySelector('.faultlist .active')?.textContent.includes('partition')")
         await page.click("[data-what=turn]")
         for _ in range(3):
             await page.click("[data-what=faster]")

@@ -103,7 +103,9 @@ async def _follow(
                 log.record(record["kind"], record["agent"], **fields)
             lines.append(_line(record, answers))
         if stream.missed:
-            print(f"lmos-actors: {stream.missed} records were left out here", file=sys.stderr, flush=True)
+            print(
+                f"lmos-actors: up to {stream.missed} records were left out here", file=sys.stderr, flush=True
+            )
             stream.missed = 0
         if lines:
             await answers.write("".join(lines))
@@ -140,7 +142,7 @@ class _Stream:
         self.open: dict[Any, None] = {}
         """Requests that have no answer yet."""
         self.missed = 0
-        """The records that were gone before they could be taken, as there were too many at a time."""
+        """The most records that may have been missed, as there were too many; others' count too."""
         self._begun: float | None = None
         self._last = 0
         self._number = 0
