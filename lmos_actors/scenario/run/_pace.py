@@ -28,7 +28,10 @@ BEHIND: Final = 0.25
 
 @attrs.frozen
 class PaceOrder:
-    """The pace of a run: virtual seconds in a second of real time, None for as fast as it goes."""
+    """The pace of a run: virtual seconds in a second of real time, None for as fast as it goes.
+
+    The live view has a class of its own for it, whose import is not for every process that runs.
+    """
 
     speed: float | None = 1.0
     is_paused: bool = False
