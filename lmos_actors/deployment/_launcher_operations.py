@@ -92,7 +92,8 @@ async def _carried_out(launcher: Launcher, verb: str, path: str, begin: Begin, s
     What is at the path is looked up again then: a group that was there may have made room for another one.
     """
     _place(launcher, path)
-    say(f"waits for: {launcher.doing}" if launcher.doing else "has begun")
+    # not for what: that may be about a group that the viewer is not to know of; the others see it in `doing`
+    say("waits for what was asked before" if launcher.doing else "has begun")
     done: list[str] = []
     try:
         working = launcher.at_work(f"{verb} {path.removeprefix(f'{GROUPS}/')}")

@@ -211,6 +211,9 @@ async def test_who_has_rights_over_one_group_is_not_told_of_others() -> None:
             other.do("roll", "groups/front")
             await other.until(lambda: other.progress)
             assert world.launcher.doing == "restart --rolling front"
+            watcher.do("restart", "groups/weather")
+            await watcher.until(lambda: watcher.progress)
+            assert "front" not in watcher.progress[0]["text"]
             world.launcher.groups["weather"].members[1].restarts += 1
             rows = lambda: watcher.views.get("it", {}).get("rows", {})  # noqa: E731
             await watcher.until(lambda: rows() and rows()["weather/1"]["restarts"])
@@ -275,7 +278,7 @@ async def test_operations_wait_for_what_is_under_way_and_say_why_they_fail() -> 
         watcher.do("roll", "groups/weather", "a")
         await watcher.until(lambda: watcher.progress)
         answer = await answered(watcher, "restart", "groups/front/1", "b")
-        assert watcher.progress[1]["text"] == "waits for: restart --rolling weather"
+        assert watcher.progress[1]["text"] == "waits for what was asked before"
         failed = watcher.errors[0]
         assert (failed["id"], failed["code"], answer["type"]) == ("a", "FAILED", "done")
         assert "weather/1 did not become ready" in failed["message"]
@@ -305,7 +308,7 @@ async def test_a_group_that_was_taken_out_and_put_back_while_an_operation_waited
         async with world.launcher.at_work("up"):
             watcher.do("roll", "groups/weather")
             await watcher.until(lambda: watcher.progress)
-            assert watcher.progress[0]["text"] == "waits for: up"
+            assert watcher.progress[0]["text"] == "waits for what was asked before"
             weather, front = plan.groups
             fresh = attrs.evolve(weather, arguments=("serve", "another.yaml"))
             for groups in ((front,), (fresh, front)):
