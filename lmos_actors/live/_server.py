@@ -65,6 +65,8 @@ PATH: Final = "/live"
 MOST_VIEWERS: Final = 64
 FULL: Final = f"{MOST_VIEWERS} viewers look already"
 
+NOT_OWN: Final = "the live view is for the node's own page, and for programs that are no page"
+
 NODE: Final = ""
 """The name of the node as a whole, for access lists."""
 
@@ -344,9 +346,12 @@ class _WithoutReasons:
 
 def admitted(guard: Guard, upgrade: Upgrade) -> Admission | Refuse:
     """Return the admission of an upgrade for a live view, or why it is refused."""
-    admission = guard.admit(presented_in(upgrade), trio.current_time())
+    presented = presented_in(upgrade)
+    admission = guard.admit(presented, trio.current_time())
     if isinstance(admission, Refusal):
         return Refuse(admission.status, admission.reason, admission.headers)
+    if guard.comes_from_other_page(presented):
+        return Refuse(403, NOT_OWN)
     if upgrade.path != PATH or SUBPROTOCOL not in upgrade.offered:
         return Refuse(404, f"the live view is at {PATH}, with the subprotocol {SUBPROTOCOL}")
     return admission

@@ -276,6 +276,14 @@ class Guard:
         own = None if request.host is None else own_origin(request.host, secure=request.secure)
         return origin is not None and origin in (own, self._public)
 
+    def comes_from_other_page(self, request: RequestContext) -> bool:
+        """Return whether a web page has sent a request that is not the node's own.
+
+        Those of `origins` may use agents. What shows or runs the node is for its own page alone: a browser
+        adds a client certificate to what any page asks for, and comes from the machine of the node.
+        """
+        return bool(request.values(b"origin")) and not self._has_own_origin(request)
+
     def _is_of_own_page(self, request: RequestContext) -> bool:
         """Return whether a cookie that comes with a request may count: see `_sessions.py`."""
         if request.values(b"origin"):

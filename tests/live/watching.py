@@ -12,6 +12,7 @@ from lmos_actors.security import Access, Bearer, Security
 from lmos_actors.transport import Connection, MemoryNetwork, TcpNetwork, connect
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import AsyncGenerator, Callable
 
 SUBPROTOCOL = "lmos-actors-live"
@@ -118,10 +119,14 @@ class Watcher:
 
 @asynccontextmanager
 async def watching(
-    url: str, network: MemoryNetwork | TcpNetwork, headers: tuple[tuple[bytes, bytes], ...] = as_viewer("ann")
+    url: str,
+    network: MemoryNetwork | TcpNetwork,
+    headers: tuple[tuple[bytes, bytes], ...] = as_viewer("ann"),
+    *,
+    tls: ssl.SSLContext | None = None,
 ) -> AsyncGenerator[Watcher]:
     """Watch a node for a block. Raises ConnectFailed."""
-    connection = await connect(network, f"{url}/live", subprotocols=[SUBPROTOCOL], headers=headers)
+    connection = await connect(network, f"{url}/live", subprotocols=[SUBPROTOCOL], headers=headers, tls=tls)
     watcher = Watcher(connection)
     ended = trio.Event()
 

@@ -42,7 +42,10 @@ LONGEST: Final = 200
 """Characters of an unknown name that an error repeats."""
 
 ALWAYS: Final = {**NOSNIFF, **VARY, **NO_CACHE}
-NOTHING_FOREIGN: Final = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+NOTHING_FOREIGN: Final = (
+    "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'"
+)
 
 
 def http_app(
