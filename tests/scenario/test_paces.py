@@ -152,8 +152,10 @@ def result_in(inbox: SimpleQueue[WorkerMessage]) -> RunResult:
 
 def test_a_run_that_is_watched_has_the_log_of_one_that_is_not(tmp_path: Path) -> None:
     project = Project(tmp_path)
-    project.write("cast.py", CAST)
-    file = project.write("story.yaml", story(ASK, WRITE, ASK, **NETWORK))
+    project.write("watched_cast.py", CAST)  # a name of its own: this process imports it, and others a cast.py
+    file = project.write(
+        "story.yaml", story(ASK, WRITE, ASK, **NETWORK).replace("cast.py", "watched_cast.py")
+    )
     resolved = load_scenario(str(tmp_path / file))
     alone = run_cell(resolved, resolved.cells[0], 1)
     assert alone.ok, alone.failures
