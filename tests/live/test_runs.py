@@ -188,6 +188,26 @@ async def test_a_client_hears_of_what_has_come_while_it_did_not_wait(virtual_clo
         server.stop()
 
 
+@pytest.mark.parametrize(("nodes", "ends"), [(("here", "there"), "there"), (None, "root")])
+async def test_messages_to_a_node_that_ends_go_with_it(
+    virtual_clock: MockClock, nodes: tuple[str, ...] | None, ends: str
+) -> None:
+    board = board_of("1", nodes=None if nodes is None else lambda: nodes, node_of=node_of)
+    records: list[dict[str, Any]] = [{"kind": "started", "agent": path} for path in ("a", "b")]
+    records += [{"kind": "sent", "agent": "b", "affordance": "go", "id": id} for id in (1, 2)]
+    records += [{"kind": "sent", "agent": "a", "affordance": "go", "id": 3}]
+    records += [{"kind": "delivered", "agent": "b", "id": 1}]
+    records += [{"kind": "fault", "agent": ends, "fault": "restart", "id": "end"}]
+    board.take_lines(lines(*({"n": n, "t": 1.0, **each} for n, each in enumerate(records, 1))))
+    async with watched(board) as watcher:
+        watcher.look("tree", rows=3)
+        rows = (await watcher.until(lambda: watcher.views.get("it")))["rows"]
+        assert [rows["b"][name] for name in ("status", "waiting", "running")] == ["restarting", 0, 0]
+        assert rows["a"]["waiting"] == (0 if nodes is None else 1)
+        board.take_lines(lines({"n": 9, "t": 2.0, "kind": "started", "agent": "b", "incarnation": 1}))
+        await watcher.until(lambda: watcher.views["it"]["rows"]["b"]["status"] == "running")
+
+
 async def test_steps_series_and_links_come_beside_the_log(virtual_clock: MockClock) -> None:
     board = board_of("1", nodes=lambda: ("here", "there"), node_of=node_of)
     fault = {"n": 3, "t": 1.0, "kind": "fault", "agent": "network", "fault": "partition", "id": "cut"}
@@ -234,7 +254,7 @@ async def test_steps_series_and_links_come_beside_the_log(virtual_clock: MockClo
         assert [each["id"] for each in run["faults"]] == ["end", "cut"]
         assert network["nodes"] == {
             "here": {"status": "up", "agents": 1},
-            "there": {"status": "down", "agents": 1},
+            "there": {"status": "down", "agents": 1, "down": 1},
         }
         link = network["links"]["here>there"]
         assert link == {

@@ -131,7 +131,8 @@ class RunsBoard:
         with self.lock:
             run = self.current = self.runs[id]
             run.status, run.began = "running", monotonic()
-            run.model = RunModel(run.head.class_of, run.head.nodes() if run.head.nodes is not None else ())
+            nodes = run.head.nodes() if run.head.nodes is not None else ()
+            run.model = RunModel(run.head.class_of, nodes, run.head.node_of)
             kept = [each for each in self.runs.values() if each.model is not None]
             for each in kept[:-MODELS]:
                 each.model = None

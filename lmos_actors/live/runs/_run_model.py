@@ -32,7 +32,8 @@ MOST_LINKS: Final = 2_000
 MOST_TRACES: Final = 20_000
 MOST_ON_WAY: Final = 600
 MOST_SERIES: Final = 100
-NETWORK: Final = "network"
+ROOT: Final = "root"
+"""Stands for the one node of a run in the records of its restart."""
 
 
 class MessageOnLink(Struct, array_like=True, gc=False):
@@ -162,9 +163,15 @@ class NodeCounts:
 
 
 class RunModel:
-    """The state of one run. `class_of` returns the class of an agent; `nodes` are those of the network."""
+    """The state of one run.
 
-    def __init__(self, class_of: Callable[[str], str], nodes: Sequence[str]) -> None:
+    `class_of` returns the class of an agent, and `node_of` its node; `nodes` are those of the network.
+    """
+
+    def __init__(
+        self, class_of: Callable[[str], str], nodes: Sequence[str], node_of: Callable[[str], str]
+    ) -> None:
+        self._node_of = node_of
         self.time = 0.0
         self.waits = False
         self.recorded = 0
@@ -266,8 +273,8 @@ class RunModel:
         id = str(record.id)
         known = self.faults.get(id)
         names = [name for side in record.sides or () for name in side] or [record.agent]
-        if record.fault == "restart" and record.agent in self.nodes:
-            self.nodes[record.agent] = False
+        if record.fault == "restart":
+            self._node_ends(record.agent)
         if known is not None and known.healed is None and known.at == record.t:
             known.targets = [*known.targets, *names][:MOST_TARGETS]
             return
@@ -275,6 +282,14 @@ class RunModel:
         self.faults.move_to_end(id)
         if len(self.faults) > MOST_FAULTS:
             self.faults.popitem(last=False)
+
+    def _node_ends(self, node: str) -> None:
+        """Take note that a node of the network ends, or the one node of a run without a network."""
+        if node in self.nodes:
+            self.nodes[node] = False
+            self.tree.end_lives(lambda path: self._node_of(path) == node)
+        elif node == ROOT:
+            self.tree.end_lives(lambda path: True)
 
     def _healed(self, record: LogRecord) -> None:
         if record.fault == "restart" and record.agent in self.nodes:

@@ -139,6 +139,16 @@ class RunTree:
             message.place.handled += record.kind == "answered"
         return message
 
+    def end_lives(self, ends: Callable[[str], bool]) -> None:
+        """End agents with their node: no record says so, neither of them nor of the messages to them."""
+        for id, message in list(self.messages.items()):
+            if ends(message.place.path):
+                del self.messages[id]
+                _leave(message)
+        for path, place in self.agents.items():
+            if place.status == "running" and ends(path):
+                place.status = self.down[path] = "restarting"
+
     def agent_at(self, path: str) -> Place | None:
         """Return the place of an agent, made at its first record; None for one beyond the most."""
         found = self.agents.get(path)
