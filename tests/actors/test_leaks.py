@@ -359,6 +359,48 @@ async def test_an_expectation_that_is_not_met(virtual_clock) -> None:
         assert CANARY not in str(unmet.value)
 
 
+HUGE: list[Any] = [list(range(300_000)), {n: [n] for n in range(20_000)}, [[[]] for _ in range(20_000)]]
+
+
+@pytest.mark.parametrize("huge", HUGE, ids=["numbers", "lists", "nested"])
+@pytest.mark.parametrize("first", [True, False])
+def test_a_secret_beside_what_is_too_much_to_look_at(huge: Any, first: bool) -> None:
+    found, login = Secrets(), {"deep": [{"deep": (Login("ada", CANARY),)}]}
+    for value in (huge, login) if first else (login, huge):
+        found.look(value)
+    assert CANARY not in found.clean(f"bad {CANARY}", 100)
+
+
+def test_a_secret_near_the_top_of_what_is_too_much_to_look_at() -> None:
+    deep: list[Any] = []
+    for _ in range(20_000):
+        deep = [deep]
+    ring: list[Any] = [deep]
+    ring += [ring] * 1_000
+    found = Secrets()
+    found.look([ring, dict.fromkeys(range(60_000), "x"), Login("ada", CANARY)])
+    assert CANARY not in found.clean(f"bad {CANARY}", 100)
+    behind = Secrets()
+    behind.look({**{str(n): [n] for n in range(20_000)}, "login": Login("ada", CANARY)})
+    assert CANARY not in behind.clean(f"bad {CANARY}", 100)
+
+
+def test_many_things_that_are_plain_or_the_same_are_all_looked_at() -> None:
+    same, ring = [[1, "a"]], list[Any]()
+    ring += [ring] * 3_000
+    found = Secrets()
+    found.look({"numbers": list(range(40_000)), "same": same * 9_000, "ring": ring})
+    found.look(Login("ada", CANARY))
+    assert found.clean(f"bad {CANARY}", 100) == "bad ***"
+
+
+def test_an_agent_without_secret_records_shows_what_it_has_however_much_it_keeps() -> None:
+    found = Secrets()
+    found.look(CANARY, 3)
+    found.look([{"n": [n]} for n in range(20_000)])
+    assert found.clean(f"bad {CANARY}", 100) == "bad ***"
+
+
 def test_only_what_is_in_it_is_looked_at() -> None:
     class Endless(list[Any]):
         def __iter__(self) -> Any:

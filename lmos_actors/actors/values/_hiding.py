@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Mapping
-from contextlib import suppress
-from datetime import date, time, timedelta
+from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
-from functools import partial
+from functools import lru_cache, partial
 from itertools import chain, islice
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -18,7 +18,7 @@ import msgspec
 
 from lmos_actors._core import HIDDEN
 
-from ._secrets import OPEN, PARTS, ROWS, UNREAD, WHOLE, members_of
+from ._secrets import OPEN, PARTS, ROWS, UNREAD, WHOLE, members_of, record_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -28,8 +28,14 @@ if TYPE_CHECKING:
 SHORTEST: Final = 4  # characters: shorter secrets are not looked for in texts
 LONGEST: Final = 4096  # characters of a secret that are looked for; what follows it is cut off
 FORMS: Final = 256  # texts looked for; with more of them no text is shown at all
-LOOKED_AT: Final = 5000  # values looked at for secrets in them
+LOOKED_AT: Final = 5000  # values looked at for secrets in them, where some are declared
+GLANCED_AT: Final = 10_000  # records and containers looked at, where none are declared
+SCANNED: Final = 100_000  # items of such containers
 
+_PLAIN: Final[frozenset[Any]] = frozenset(
+    {type(None), bool, int, float, complex, str, bytes, bytearray, Decimal, UUID}
+    | {date, datetime, time, timedelta, range, type}
+)
 _TEXTS: Final = (int, float, Decimal, UUID, date, time, timedelta)
 _NONE: Final[dict[Any, Any]] = {}
 _VIEWS: Final = (type(_NONE.keys()), type(_NONE.values()), type(_NONE.items()))
@@ -81,19 +87,27 @@ def holds_secrets(value: Any) -> bool:
 class Secrets:
     """The secrets found in some values, and texts without them.
 
-    The work is bounded: where more is to be looked for than is looked for, `clean` shows nothing.
+    The work is bounded: where more is to be looked for than is looked for, `clean` shows nothing. Where types
+    declare no secrets, there may be records all the same that have some, anywhere. These are looked for
+    level by level, those that have some before others, and no value takes more than half of the looks that
+    are left, so that a huge one hides nothing in those after it. Where not all could be looked at, `clean`
+    shows nothing as soon as a record with a secret has come up in any of the values: there may be more of
+    them. Else texts are shown, as most agents that keep very much have no such records.
     """
 
     def __init__(self) -> None:
         self._forms: dict[str, None] = {}
         self._left = LOOKED_AT  # at what is declared to hold secrets
-        self._spare = LOOKED_AT  # at anything else
+        self._glances = GLANCED_AT  # at anything else
+        self._scans = SCANNED
+        self._is_cut = False
+        self._has_records = False  # with secrets
         self._pattern: re.Pattern[str] | None = None
 
     @property
     def too_many(self) -> bool:
         """Whether there may be secrets that have not been found."""
-        return self._left < 0 or len(self._forms) > FORMS
+        return self._left < 0 or len(self._forms) > FORMS or (self._is_cut and self._has_records)
 
     @property
     def margin(self) -> int:
@@ -103,23 +117,60 @@ class Secrets:
     def look(self, value: Any, secrecy: Secrecy = OPEN) -> None:
         """Find what is secret in a value; one that cannot be looked at counts as too much to look at.
 
-        Where the type declares no secrets, those of records in it are found as far as the look goes.
+        Where the type declares no secrets, those of records in it are looked for.
         """
-        if not secrecy:
-            self._glance(value)
-            return
+        self._has_records = self._has_records or secrecy == PARTS
         try:
-            self._look(value, secrecy)
+            if secrecy:
+                self._look(value, secrecy)
+            else:
+                self._glance(value)
         except Exception:
-            self._left = -1
+            if secrecy:
+                self._left = -1
+            self._is_cut = True
 
     def _glance(self, value: Any) -> None:
-        left, self._left, known = self._left, self._spare, len(self._forms)
-        with suppress(Exception):
-            self._look(value, PARTS)
-        self._spare = self._left
-        cut_short = self._spare < 0 and len(self._forms) > known
-        self._left = -1 if cut_short else left
+        """Find records with secret fields in a value, level by level."""
+        room, seen = self._glances - self._glances // 2, {id(value): value}
+        queue = deque[Any]([] if type(value) in _PLAIN else [value])
+        while queue:
+            if not room:
+                self._is_cut = True
+                return
+            room -= 1
+            self._glances -= 1
+            inside = self._inside(queue.popleft())
+            kinds = set(map(type, inside)) - _PLAIN
+            urgent = set(filter(_has_secret_fields, kinds))
+            self._has_records = self._has_records or bool(urgent)
+            for item in inside if kinds else ():
+                kind = cast("Any", type(item))
+                if kind in _PLAIN or id(item) in seen:
+                    continue
+                if kind in urgent:
+                    queue.appendleft(item)
+                elif len(queue) <= room:
+                    queue.append(item)
+                else:
+                    self._is_cut = True
+                    continue
+                seen[id(item)] = item  # kept, so that no other one gets its id meanwhile
+
+    def _inside(self, value: Any) -> list[Any]:
+        """Return what is in a value, but for its secrets, which are kept."""
+        members = members_of(value)
+        if members is None:
+            most = self._scans - self._scans // 2
+            found = _items(value, most + 1)
+            self._is_cut = self._is_cut or len(found) > most
+            self._scans -= min(len(found), most)
+            return found
+        for m in members:
+            if m.secrecy:
+                self._has_records = True
+                self._look(field_of(value, m.name), m.secrecy)
+        return [field_of(value, m.name) for m in members if not m.secrecy]
 
     def _look(self, value: Any, secrecy: Secrecy) -> None:
         self._left -= 1
@@ -201,6 +252,11 @@ class Secrets:
         return self._pattern
 
 
+@lru_cache(maxsize=1024)
+def _has_secret_fields(cls: Any) -> bool:
+    return any(m.secrecy for m in record_of(cls) or ())
+
+
 def field_of(value: Any, name: str) -> Any:
     """Return a field of a record, without its `__getattribute__`; None if it has no value."""
     try:
@@ -217,7 +273,7 @@ def _items(value: Any, most: int | None = None) -> list[Any]:
     if isinstance(value, MappingProxyType):
         value = dict(value)  # pyright: ignore
     if isinstance(value, dict):
-        return list(islice(chain(dict.keys(value), dict.values(value)), most))  # pyright: ignore
+        return list(islice(chain.from_iterable(dict.items(value)), most))  # pyright: ignore
     if isinstance(value, BaseException):
         return list(value.args)
     if isinstance(value, partial):
