@@ -7,7 +7,7 @@ of itself is not shown here. Secrets are hidden, as everywhere.
 from __future__ import annotations
 
 from math import isfinite
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgspec
 
@@ -55,7 +55,7 @@ class _Plain:
         self._left -= 1
         if self._left < 0 or depth > DEEPEST:
             raise ValueError("too large")
-        cls: Any = type(value)
+        cls = cast("type[object]", type(value))
         if cls is float and not isfinite(value):
             raise ValueError("no number of JSON")
         if cls in _SIMPLE:
