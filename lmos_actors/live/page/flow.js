@@ -62,7 +62,6 @@ class FlowView {
   show() {
     if (this.paused) return;
     const records = [...this.held.values()].sort((one, other) => one.n - other.n);
-    this.lines = records.map((record) => JSON.stringify(record));
     const begun = records.length && !this.page.runs ? records[0].t : 0; // those of a run count from its begin
     this.log = this.diagram.log = new Log(records.map((record) => JSON.stringify({ ...record, t: record.t - begun })).join('\n'), [], true);
     this.diagram.show(this.log.records, true);

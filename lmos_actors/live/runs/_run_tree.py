@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ._run_log import LogRecord
 
 MOST_AGENTS: Final = 200_000
-"""Agents of one run that are kept apart; others are only counted."""
+"""Agents of one run that are shown; others are left out."""
 
 MOST_UNDER_WAY: Final = 20_000
 """Messages that are followed from their sender to their end."""
@@ -83,8 +83,6 @@ class RunTree:
         """The same in the order of their first records."""
         self.down: dict[str, str] = {}
         """The status of those that do not run, by their paths."""
-        self.left_out = 0
-        """Records of agents beyond the most."""
         self.messages: OrderedDict[int | str, MessageOnWay] = OrderedDict()
         self._survey_due = 0.0
         self._surveyed_at = 0.0
@@ -155,7 +153,6 @@ class RunTree:
         if found is not None:
             return found
         if len(self.agents) >= MOST_AGENTS:
-            self.left_out += 1
             return None
         at = self.root
         for number, name in enumerate(path.split("/"), start=1):
