@@ -214,8 +214,9 @@ class Operations:
                 f"{path} is temporary: once it has ended its supervisor knows it no more; "
                 "stop ends it, and who has started it may start it again",
             )
-        raised = ""
+        raised, outcome = "", "started"
         if place.status != "stopped":
+            outcome = "restarted"
             try:
                 await above.terminate_child(place.label)
             except StopFailed as error:
@@ -226,7 +227,7 @@ class Operations:
             if place.status not in ("running", "starting"):
                 raise
             return "restarted, by another operation meanwhile"
-        return f"restarted{raised}"
+        return f"{outcome}{raised}"
 
     async def _stop(self, path: str, _say: Callable[[str], None]) -> str:
         above, place = self._child(path)

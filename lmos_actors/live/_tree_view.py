@@ -17,7 +17,9 @@ from msgspec import Meta, Struct
 
 from lmos_actors.observe import class_name
 from lmos_actors.supervision import (
+    Pool,
     Supervisor,
+    agent_class,
     agents_of,
     children_between,
     children_of,
@@ -234,6 +236,9 @@ def row_of(child: Slot | Supervisor, survey: Survey) -> State:
             "status": "running" if child.is_root else child.status,
             "life": child.incarnation,
         }
+        if isinstance(pool := child.loop.made_from, Pool):
+            cls = agent_class(pool.member(1))
+            row |= {"pool": pool.by, **({} if cls is None else {"class": cls.__name__})}
         return row | _sums_of(child, survey)
     row = {
         "kind": "agent",
@@ -245,6 +250,8 @@ def row_of(child: Slot | Supervisor, survey: Survey) -> State:
         "handled": child.handled + child.inline,
         "running": child.running(),
     }
+    if child.held:
+        row["held"] = True
     below = children_of(child)
     return row if below is None else row | _sums_of(below, survey)
 

@@ -665,6 +665,16 @@ def test_a_file_that_cannot_be_made(folder: Path) -> None:
     assert (code, "--out: nowhere/log.jsonl cannot be written" in said) == (2, True), said
 
 
+def test_what_agents_alone_have_asked_for_is_no_scenario(folder: Path) -> None:
+    head = {"schema": "lmos-actors/trace/v1", "seed": None, "run": {"watched": "http://127.0.0.1:8080"}}
+    asked = {"n": 1, "t": 0.0, "kind": "sent", "agent": "store", "id": 1, "trace": 1, "affordance": "add"}
+    lines = (head, {**asked, "verb": "invoke", "from": "clock", "input": {"count": 1}})
+    (folder / "seen.jsonl").write_text("".join(f"{json.dumps(each)}\n" for each in lines))
+    code, said = call(folder, "replay", "seen.jsonl", "--as-scenario", "seen.yaml")
+    assert (code, "has no request from outside" in said) == (2, True), said
+    assert not (folder / "seen.yaml").exists()
+
+
 @pytest.mark.slow
 def test_a_recording_is_not_run_again_and_says_what_can_be_done(folder: Path) -> None:
     with (

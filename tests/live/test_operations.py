@@ -114,7 +114,7 @@ async def test_an_agent_is_restarted_and_stopped(virtual_clock: MockClock, path:
         assert await outcome(watcher, "stop", path) == "stopped"
         await watcher.until(lambda: watcher.views["it"]["status"] == "stopped")
         assert await outcome(watcher, "stop", path) == "stopped already"
-        assert await outcome(watcher, "restart", path) == "restarted"
+        assert await outcome(watcher, "restart", path) == "started"
         await watcher.until(lambda: watcher.views["it"].get("status") == "running")
         assert node.statistics().restarts >= 2
 
@@ -146,6 +146,24 @@ SLOW_TREE = SupervisorSpec(
         Pool(Slow, 2, name="pool"),
     ],
 )
+
+
+async def test_the_tree_says_what_is_held_and_what_is_a_pool(virtual_clock: MockClock) -> None:
+    network = MemoryNetwork()
+    async with (
+        open_node(TREE, listen=PLACE, network=network, security=SECURITY),
+        watching(PLACE, network) as watcher,
+    ):
+        watcher.look("tree")
+        await watcher.until(lambda: "echo" in watcher.views.get("it", {}).get("rows", {}))
+        rows = watcher.views["it"]["rows"]
+        assert (rows["pool"]["pool"], rows["pool"]["class"]) == ("round_robin", "Echo")
+        assert "pool" not in rows["shop"]
+        assert "held" not in rows["echo"]
+        assert await outcome(watcher, "hold", "echo") == "held"
+        await watcher.until(lambda: watcher.views["it"]["rows"]["echo"].get("held") is True)
+        assert await outcome(watcher, "release", "echo") == "released"
+        await watcher.until(lambda: "held" not in watcher.views["it"]["rows"]["echo"])
 
 
 async def test_two_restarts_at_once(virtual_clock: MockClock) -> None:
@@ -183,7 +201,7 @@ async def test_operations_on_what_is_being_stopped_are_all_answered(
         assert codes <= {"GONE", "INVALID", "TEMPORARY", "FAILED", "NOT_OURS"}
         for path in ("slow", "shop"):  # they can still be operated
             assert await outcome(watcher, "stop", path) in ("stopped", "stopped already")
-            assert await outcome(watcher, "restart", path) == "restarted"
+            assert await outcome(watcher, "restart", path) == "started"
 
 
 async def test_what_is_raised_at_the_end_is_said(virtual_clock: MockClock) -> None:

@@ -485,7 +485,7 @@ async def test_an_operation_is_asked_once_more(browser: str, monkeypatch: pytest
         await alice.until("document.activeElement.textContent === 'Cancel'")
         await alice.click("dialog .main")
         await alice.until(f"{labels}.includes('Release')")
-        assert await alice.run("document.querySelector('.panel .notice').textContent.startsWith('Hold: ')")
+        assert await alice.run("document.querySelector('.panel .notice').textContent === 'Held.'")
         await bob.until("document.querySelector('.panel .facts').textContent.includes('held')")
         await alice.click("[data-what=release]")
         await alice.click("dialog .main")

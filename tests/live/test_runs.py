@@ -273,6 +273,30 @@ async def test_steps_series_and_links_come_beside_the_log(virtual_clock: MockClo
         assert chunks["0"][:2] == [[0.0], [0.5, 1.0]]
 
 
+async def test_steps_are_shown_as_they_stand_at_the_time_of_the_clock(virtual_clock: MockClock) -> None:
+    board = board_of("1")
+    steps = [
+        [0, "invoke a.go", "shop.yaml:3:5", "passed", 0.0, 0.4],
+        [1, "wait for 5s", "shop.yaml:4:5", "passed", 0.4, 5.4],  # over for the run, which the pace holds
+        [2, "invoke a.go", "shop.yaml:5:5", "running", 5.4, None],
+    ]
+    news = {"at": 3.0, "waits": True, "steps": steps, "steps_done": 2, "steps_total": 3}
+    board.take_news(json.dumps(news).encode())
+    async with watched(board) as watcher:
+        watcher.look("run", "run")
+        await watcher.until(lambda: "steps" in watcher.views.get("run", {}))
+        run = watcher.views["run"]
+        assert [(step["text"], step["status"]) for step in run["steps"]] == [
+            ("invoke a.go", "passed"),
+            ("wait for 5s", "running"),
+        ]
+        assert run["steps_done"] == 1
+        board.take_news(json.dumps({"at": 5.4}).encode())
+        await watcher.until(lambda: watcher.views["run"]["time"] == 5.4)
+        assert [step["status"] for step in watcher.views["run"]["steps"]] == ["passed", "passed", "running"]
+        assert watcher.views["run"]["steps_done"] == 2
+
+
 async def test_a_series_of_any_length_is_bounded(virtual_clock: MockClock) -> None:
     board = board_of("1")
     for begin in range(0, 20_000, 500):

@@ -58,6 +58,8 @@ def table(*columns: str, left: int = 1) -> Table:
 
 def _status(row: State) -> Text:
     status = str(row["status"])
+    if status == "running" and row.get("held"):
+        return plain("held", "bold yellow")
     return plain(status, "" if status == "running" else "bold red")
 
 
@@ -172,6 +174,7 @@ class TreeScreen:
         for path in paths:
             row = view["rows"][path]
             what = row.get("class") or row.get("strategy", "")
+            what = f"pool of {what}" if "pool" in row else what
             sums = row.get("below") or row
             cells = (row.get("children"), sums.get("waiting"), sums.get("handled"), row["life"])
             name = plain("  " * (row["level"] - first) + row["name"])

@@ -50,8 +50,9 @@ May be given several times."""
     """Allow unprotected traffic: clients without authentication, and credentials without TLS."""
 
     allow_operations: Annotated[Switch, Parameter(group=GUARDED)] = False
-    """Without --security: let clients on this machine decide what agents ask people (`approvals`). \
-With it, the lists approve of the file say who may."""
+    """Without --security: let all on this machine look into agents and operate them, on the page and by \
+`inspect`, `trace` and the like, and decide what they ask people (`approvals`). With it, the lists inspect, \
+operate and approve of the file say who may."""
 
     no_page: Annotated[Switch, Parameter(group=GUARDED)] = False
     """Serve no page for browsers. With --insecure at an address that other machines reach there is none."""

@@ -57,8 +57,8 @@ def as_scenario(log: str, out: str, number: int | None) -> int:
             raise ConfigError(run.problem, log)
     story = _Story(found, os.path.relpath(log, Path(out).parent))
     data = story.scenario(Path(out).stem, str(run.run.get("recorded") or run.run.get("name") or log))
-    if not story.steps:
-        raise ConfigError("has no request that a scenario could make", log)
+    if not story.steps or not data["agents"]:
+        raise ConfigError("has no request from outside the node that a scenario could make", log)
     text = f"{json.dumps(data, indent=2)}\n" if out.endswith(".json") else _yaml(data)
     with open(out, "x", encoding="utf-8") as target:
         target.write(text)

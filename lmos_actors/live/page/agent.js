@@ -2,7 +2,7 @@
 
 const ORDER = ['suspended', 'fields', 'mailbox', 'runs', 'crashes', 'statistics', 'behaviour', 'tasks', 'timers', 'links', 'monitors', 'groups', 'listeners', 'durable', 'children', 'pool', 'contract'];
 const IN_HEAD = ['kind', 'name', 'class', 'module', 'status', 'state', 'life', 'path', 'held', 'private', 'running', 'strategy'];
-const OWN = { crashes: drawCrashes, contract: drawContract, fields: (value) => h('div', { class: 'fields' }, Object.entries(value).map(([name, text]) => h('div', {}, h('code', { class: 'field' }, isolated(name)), drawField(text)))) };
+const OWN = { crashes: drawCrashes, contract: drawContract, durable: drawDurable, fields: (value) => h('div', { class: 'fields' }, Object.entries(value).map(([name, text]) => h('div', {}, h('code', { class: 'field' }, isolated(name)), drawField(text)))) };
 
 const drawField = (text) => (String(text).length > FOLDED || String(text).includes('\n') ? h('pre', { class: 'raw', tabindex: '0' }, String(text)) : h('code', {}, isolated(String(text))));
 
@@ -10,9 +10,16 @@ function drawCrashes(reports, open) {
   return reports.map((row) => { const line = crashLine(row); line.fill(row); return line.element; });
 }
 
+// What is in the store of it. `at` is Unix time, and no instant of the clock of the node as that of a timer.
+function drawDurable({ at, restored, kept, pending, ...more }, open) {
+  const known = { ...(at === undefined ? {} : { time: at }), ...more }, heads = { time: 'Kept at', restored: 'Had a state when it started', kept: 'State is in the store', pending: 'Being kept now' };
+  const all = { ...(restored === undefined ? {} : { restored }), ...(kept === undefined ? {} : { kept }), ...(pending === undefined ? {} : { pending }), ...known };
+  return h('dl', { class: 'pairs' }, Object.entries(all).map(([name, value]) => h('div', {}, h('dt', {}, heads[name] || words(name)), h('dd', {}, drawValue(name, value, open, 1)))));
+}
+
 // Actions, properties and events of a description, each on a line, as one would write it.
 function drawContract({ description, actions, properties, events }) {
-  const line = (sign, name, one) => h('li', {}, h('code', {}, isolated(sign)), one.description ? h('span', { class: 'quiet' }, isolated(` ${one.description}`)) : null);
+  const line = (sign, name, one) => h('li', {}, h('code', {}, isolated(sign)), one.description && !one.description.startsWith(OWN_WORDS) ? h('span', { class: 'quiet' }, isolated(` ${one.description}`)) : null);
   const part = (title, all, sign) => (all && Object.keys(all).length ? [h('h4', {}, title), h('ul', { class: 'contract' }, Object.entries(all).map(([name, one]) => line(sign(name, one), name, one)))] : null);
   return [description ? h('p', {}, isolated(description)) : null,
     part('Actions', actions, (name, one) => `${name}(${takes(one.input)})${one.output ? ` → ${schemaWords(one.output)}` : ''}`),
@@ -132,6 +139,7 @@ class Panel {
   }
 
   head(row) {
+    if (this.path === '' && row.name) this.title.replaceChildren(isolated(row.name));
     this.facts.replaceChildren(...[
       row.status ? h('span', { class: `state ${statusClass(row.status)}` }, row.status) : null,
       row.state && row.state !== row.status ? h('span', { class: `state ${statusClass(row.state)}` }, row.state) : null,

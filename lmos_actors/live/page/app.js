@@ -196,7 +196,7 @@ class Page {
     if (this.runs) { this.secondOfRuns(); return; }
     if (!this.lost) goOn(this.main);
     const lives = Date.now() / 1000 - this.hello.started;
-    put(this.about, `${this.hello.software} · up ${seconds(Math.max(0, Math.round(lives < 60 ? lives : lives - lives % 60)))}`);
+    put(this.about, `${this.hello.software} · up ${seconds(Math.max(0, Math.round(lives < 60 ? lives : lives - lives % 60))).replace(/ 00s$/, '')}`);
     if (!this.below || this.lost) return;
     this.tiles();
     this.sparked(this.rates.of('the whole node', this.wire.now()) || 0);

@@ -1,5 +1,8 @@
 // What agents ask people, of that what this viewer may decide. The agent `approvals` takes the answers, over HTTP.
 
+// Whether a question is left that no run of its agent waits for any more.
+const isLeft = (row) => row.state === 'waiting' && row.awaited === false;
+
 class ApprovalView {
   constructor(page) {
     this.page = page;
@@ -20,7 +23,7 @@ class ApprovalView {
     for (const [id, card] of this.cards) if (!order.includes(id)) { card.remove(); this.cards.delete(id); }
     for (const id of order) {
       const row = state.rows[id], card = this.cards.get(id);
-      if (card && card.dataset.state === row.state) continue;
+      if (card && card.dataset.state === row.state) { card.querySelector('.unawaited').hidden = !isLeft(row); continue; } // what is typed stays
       const fresh = this.card(row);
       if (card) card.replaceWith(fresh);
       this.cards.set(id, fresh);
@@ -53,6 +56,6 @@ class ApprovalView {
     const facts = { agent: row.agent, key: row.key, asked: row.asked, expires: row.expires, ...(row.decided ? { decided: row.decided } : {}), ...(row.by ? { by_whom: row.by } : {}), ...(row.note ? { note: row.note } : {}), ...(row.answer ? { answer: row.answer } : {}) };
     return h('article', { class: 'card', 'data-state': row.state }, h('h3', {}, isolated(cut(row.text || '', 2_000)), ' ', h('span', { class: `state ${waits ? 'starting' : row.state === 'approved' ? 'running' : 'crashed'}` }, row.state)), data(),
       h('dl', { class: 'facts' }, Object.entries(facts).filter(([, value]) => value !== undefined && value !== null && value !== '').map(([name, value]) => h('div', {}, h('dt', {}, words(name)), h('dd', {}, drawValue(name, value, (path) => this.page.openAgent(path)))))),
-      form ? h('div', { class: 'use' }, form.element) : null, row.form_left_out ? h('p', { class: 'quiet' }, 'To approve it takes an answer by a form that is too long for this page.') : null, buttons, told);
+      form ? h('div', { class: 'use' }, form.element) : null, h('p', { class: 'quiet unawaited', hidden: !isLeft(row) }, 'No call waits for it now: an answer is kept, and counts when the agent asks again.'), row.form_left_out ? h('p', { class: 'quiet' }, 'To approve it takes an answer by a form that is too long for this page.') : null, buttons, told);
   }
 }

@@ -26,7 +26,7 @@ class ChatView {
     this.clip = button('Attach…', () => (this.file ? this.detach() : this.picker.click()));
     this.send = h('button', { type: 'submit', class: 'main' }, 'Send');
     this.halt = button('Cancel', () => this.turn && this.turn.control.abort(), { hidden: true });
-    const form = h('form', { class: 'composer', onsubmit: (event) => { event.preventDefault(); this.say(); } }, this.words, h('p', { class: 'tools' }, this.clip, this.picker, this.halt, this.send));
+    const form = this.form = h('form', { class: 'composer', onsubmit: (event) => { event.preventDefault(); this.say(); } }, this.words, h('p', { class: 'tools' }, this.clip, this.picker, this.halt, this.send));
     this.element = h('div', { class: 'chatview' }, h('div', { class: 'chatside' }, this.agents, this.about, this.fresh, this.list), h('div', { class: 'chatmain' }, this.note, this.log, form));
   }
 
@@ -48,7 +48,7 @@ class ChatView {
     this.rows = state.rows || {};
     const shown = [...this.agents.options].map((one) => one.value).join('\n');
     if (shown !== order.join('\n')) this.agents.replaceChildren(...order.map((path) => h('option', { value: path }, path)));
-    this.agents.hidden = !order.length;
+    for (const part of [this.agents, this.fresh, this.form]) part.hidden = !order.length;
     if (!order.length) { this.tell(state.complete ? 'There is no chat agent that you may talk to.' : 'Looking for chat agents…'); return; }
     if (!order.includes(this.path)) { if (!state.complete || this.turn) return; this.choose(order[0]); return; }
     this.agents.value = this.path;

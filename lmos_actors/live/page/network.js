@@ -89,7 +89,8 @@ class NetworkView {
     this.layout();
     this.prefix = sharedPrefix([...this.nodes.keys()]);
     for (const node of this.nodes.values()) this.dressNode(node, nodes[node.name]);
-    const few = this.isWordy;
+    const few = this.isWordy, losses = new Set(links.map((link) => link.loss || 0));
+    this.usual = this.pairs.size > 2 && losses.size === 1 ? [...losses][0] : 0; // said once, and not at each link
     let signs = 0;
     for (const pair of this.pairs.values()) signs += this.dressPair(pair, few, signs);
     this.words(links);
@@ -212,15 +213,16 @@ class NetworkView {
     const cuts = pair.ways.filter((way) => way.cut), whole = cuts.length > 0 && cuts.length === pair.ways.length, [one, other] = pair.ends;
     const loss = Math.max(0, ...pair.ways.map((way) => way.loss || 0)), delay = Math.max(0, ...pair.ways.map((way) => way.delay || 0)), own = this.picked === one || this.picked === other;
     const under = pair.ways.reduce((sum, way) => sum + (way.under_way || 0), 0);
+    const isLossy = loss >= LOSSY && loss !== this.usual;
     pair.whole = whole;
-    pair.element.setAttribute('class', `pair${whole ? ' cut' : cuts.length ? ' cutone' : ''}${loss >= LOSSY ? ' lossy' : ''}${own ? ' own' : ''}${pair.rate < 0.05 ? ' idle' : ''}`);
+    pair.element.setAttribute('class', `pair${whole ? ' cut' : cuts.length ? ' cutone' : ''}${isLossy ? ' lossy' : ''}${own ? ' own' : ''}${pair.rate < 0.05 ? ' idle' : ''}`);
     pair.line.setAttribute('stroke-width', (whole ? 1.6 : 1.2 + Math.min(3.2, Math.log2(1 + pair.rate))).toFixed(1));
-    const wordy = few || own, text = [whole ? 'cut' : cuts.length ? `cut: ${cuts[0].from} to ${cuts[0].to}` : '', loss && (wordy || this.pairs.size <= 36) ? `${amount(loss * 100)} % lost` : '', !whole && delay && wordy ? seconds(Number(delay.toPrecision(2))) : '', STILL.matches && under ? `${under} under way` : ''].filter((words) => words && !(words === 'cut' && (this.pairs.size > WORDY * 2 || this.size[0] < 520))).join(' · ');
-    const key = `${cuts.length} ${text} ${loss >= LOSSY}`;
+    const wordy = few || own, text = [whole ? 'cut' : cuts.length ? `cut: ${cuts[0].from} to ${cuts[0].to}` : '', loss && loss !== this.usual && (wordy || this.pairs.size <= 36) ? `${amount(loss * 100)} % lost` : '', !whole && delay && wordy ? seconds(Number(delay.toPrecision(2))) : '', STILL.matches && under ? `${under} under way` : ''].filter((words) => words && !(words === 'cut' && (this.pairs.size > WORDY * 2 || this.size[0] < 520))).join(' · ');
+    const key = `${cuts.length} ${text} ${isLossy}`;
     put(pair.title, pair.ways.map((way) => linkWords(way)).join('\n'));
     if (pair.signed !== key) {
       pair.signed = key;
-      pair.tag = text ? tagOf(text, cuts.length ? 'bad' : loss >= LOSSY ? 'fault' : '') : null;
+      pair.tag = text ? tagOf(text, cuts.length ? 'bad' : isLossy ? 'fault' : '') : null;
       const shown = cuts.length && signs >= MOST_SIGNS ? [] : [cuts.length ? svg('circle', { r: 8, class: 'signback' }) : null, cuts.length ? svg('path', { class: 'cutsign', d: 'M-5 -5L5 5M-5 5L5 -5' }) : null, pair.tag].filter(Boolean);
       pair.sign.replaceChildren(...shown);
     }
@@ -230,7 +232,7 @@ class NetworkView {
   words(links) {
     const nodes = Object.values(this.state.nodes || {}), down = nodes.filter((node) => node.status === 'down').length, cuts = links.filter((link) => link.cut).length, under = links.reduce((sum, link) => sum + (link.under_way || 0), 0);
     const sent = links.reduce((sum, link) => sum + (link.sent || 0), 0), lost = links.reduce((sum, link) => sum + (link.lost || 0), 0), kind = this.state.of === 'agents' ? 'agent' : 'node';
-    const parts = [many(nodes.reduce((sum, node) => sum + (kind === 'agent' ? node.members || 1 : 1), 0), kind), down ? h('strong', { class: 'bad' }, `${down} down`) : null, cuts ? h('strong', { class: 'bad' }, `${many(cuts, 'link')} cut`) : null, `${short(sent)} sent`, lost ? h('span', { class: 'bad' }, `${short(lost)} lost`) : null, `${short(under)} under way`, this.left ? `${this.left} more links are not drawn` : null, ...inForce(this.page.runs.run).slice(0, 4).map((fault) => h('span', { class: 'chip' }, h('span', { 'aria-hidden': 'true' }, `${SIGNS.fault} `), isolated(faultWords(fault))))].filter(Boolean);
+    const parts = [many(nodes.reduce((sum, node) => sum + (kind === 'agent' ? node.members || 1 : 1), 0), kind), down ? h('strong', { class: 'bad' }, `${down} down`) : null, cuts ? h('strong', { class: 'bad' }, `${many(cuts, 'link')} cut`) : null, `${short(sent)} sent`, this.usual ? `${amount(this.usual * 100)} % lost on every link` : null, lost ? h('span', { class: 'bad' }, `${short(lost)} lost`) : null, `${short(under)} under way`, this.left ? `${this.left} more links are not drawn` : null, ...inForce(this.page.runs.run).slice(0, 4).map((fault) => h('span', { class: 'chip' }, h('span', { 'aria-hidden': 'true' }, `${SIGNS.fault} `), isolated(faultWords(fault))))].filter(Boolean);
     const text = parts.map((part) => part.textContent || part).join(', ');
     this.picture.setAttribute('aria-label', `Network: ${text}`);
     this.caption.setAttribute('aria-live', 'off'); // the numbers change all the time: the faults are said, not they

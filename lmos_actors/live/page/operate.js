@@ -21,7 +21,8 @@ async function operate(page, what, path, told, own = {}) {
   const { label, about, danger } = OPERATIONS[what], name = own.name || path;
   if (!await confirmed(label, name && what !== 'drain' ? h('bdi', {}, cut(name, 200)) : null, h('p', {}, own.about || about), danger)) return;
   try {
-    told(`${label}: ${await page.wire.do(OPERATIONS[what].as || what, path, (text) => told(`${label}: ${text}…`, false))}.`, false);
+    const outcome = await page.wire.do(OPERATIONS[what].as || what, path, (text) => told(`${label}: ${text}…`, false));
+    told(/^(re)?(start|leas|stopp|held)/.test(outcome) ? `${outcome.charAt(0).toUpperCase()}${outcome.slice(1)}.` : `${label}: ${outcome}.`, false);
   } catch (problem) {
     told(problem.message, true);
   }

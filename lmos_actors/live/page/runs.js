@@ -316,7 +316,7 @@ class StoryView {
     this.body = h('div', { class: 'sections story' });
     const own = {
       failures: (texts) => h('ul', { class: 'failures' }, texts.map((text) => h('li', { class: 'failure' }, isolated(text)))),
-      checks: (checks) => checkTable(checks.map((check) => ({ place: '', kind: '', expected: '', saw: '', at: null, ...check, ok: truthOf(check.status) }))),
+      checks: (checks) => checkTable(checks.map((check) => ({ place: '', kind: '', expected: '', saw: '', at: null, ...check, ok: truthOf(check.status), isOpen: check.status === 'open' }))),
       steps: (steps) => table(['', 'Step', 'Where', 'Begin', 'Took'], steps, (step) => h('tr', { class: truthOf(step.status) === false ? 'bad' : truthOf(step.status) === null ? 'none' : '' },
         h('td', {}, step.status === 'running' ? h('span', { class: 'truth now', role: 'img', 'aria-label': 'running' }, '▶') : truth(truthOf(step.status))), h('td', {}, isolated(step.text)), h('td', { class: 'quiet' }, step.place || ''),
         h('td', { class: 'number' }, step.begin === undefined ? '' : seconds(step.begin)), h('td', { class: 'number' }, step.begin === undefined || step.end === undefined ? '' : seconds(Number((step.end - step.begin).toFixed(6)))))),

@@ -33,11 +33,12 @@ function writeRow(page, line, row, path, flat) {
   put(label, flat ? path || row.name : row.name);
   label.title = path || row.name;
   put(more, folder ? row.children.toLocaleString('en') : '');
-  put(cls, agent ? row.class : row.strategy ? words(row.strategy) : '');
-  cls.title = agent ? row.class : '';
+  put(cls, agent ? row.class : row.pool ? `Pool of ${row.class || 'agents'}` : row.strategy ? words(row.strategy) : '');
+  cls.title = agent ? row.class : row.pool ? cls.textContent : '';
   const down = below && below.down ? below.down : 0;
-  line.state.className = `state ${down && !agent ? 'crashed' : statusClass(row.status)}`;
-  put(line.state, down && !agent ? `${down.toLocaleString('en')} down` : row.status);
+  const held = row.held && row.status === 'running';
+  line.state.className = `state ${down && !agent ? 'crashed' : held ? 'held' : statusClass(row.status)}`;
+  put(line.state, down && !agent ? `${down.toLocaleString('en')} down` : held ? 'held' : row.status);
   const sum = (own, under) => (own || 0) + (under || 0), isKnown = agent || below;
   const counts = { waiting: sum(row.waiting, below && below.waiting), handled: sum(row.handled, below && below.handled), again: sum(agent ? row.life - 1 : 0, below && below.restarts) };
   const known = page.rates.of(path, page.now()), speed = known === null && row.speed !== undefined ? row.speed : known;

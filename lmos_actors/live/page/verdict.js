@@ -38,7 +38,7 @@ function failure({ place: where, what, expected, saw }) {
 }
 
 function checkTable(checks) {
-  return table(['', 'Check', 'Expected', 'Saw', 'At'], checks, (check) => h('tr', { class: check.ok ? '' : 'bad' },
+  return table(['', 'Check', 'Expected', 'Saw', 'At'], checks, (check) => h('tr', { class: check.ok || check.isOpen ? '' : 'bad' },
     h('td', {}, truth(check.ok)),
     h('td', { title: check.place }, check.name, check.name.startsWith(check.kind) ? null : h('span', { class: 'quiet' }, ` ${check.kind}`)),
     h('td', {}, check.expected), h('td', {}, check.saw), h('td', { class: 'number' }, seconds(check.at))));

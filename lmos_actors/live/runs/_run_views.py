@@ -6,7 +6,7 @@ from heapq import nlargest
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, structs
 
 from .._flow import SHOWN, SHOWN_EDGES, VALUE, FlowArguments, is_below, whole_values
 from .._messages import Refused
@@ -16,12 +16,12 @@ from ._run_log import OWN, fields_of
 from ._run_tree import Place, row_of, top_rows, tree_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from .._merge_patch import State
     from ._board import RunsBoard, WatchedRun
     from ._run_log import LogRecord
-    from ._run_model import RunModel
+    from ._run_model import RunModel, StepSeen
 
 SHOWN_RUNS: Final = 300
 SHOWN_LINES: Final = 20
@@ -189,10 +189,10 @@ def run_state(board: RunsBoard, arguments: RunArguments) -> State:
     }
     if model is None:
         return state
-    steps = list(model.steps.values())
+    steps, ahead = _steps_until(model.steps.values(), model.time)
     checks = list(model.checks.values())
     if outcome is not None:
-        steps = list(outcome.steps) or steps
+        steps = list(outcome.steps) or list(model.steps.values())
         checks = list(outcome.checks) or checks
     shown = [f"{record.line}"[:TEXT] for record in islice(reversed(model.records), SHOWN_LINES)]
     return state | {
@@ -200,12 +200,27 @@ def run_state(board: RunsBoard, arguments: RunArguments) -> State:
         "waits": model.waits and outcome is None,
         "records": model.recorded,
         "steps": [_step(each) for each in steps[-100:]],
-        "steps_done": model.steps_done if outcome is None else outcome.steps_done,
+        "steps_done": max(0, model.steps_done - ahead) if outcome is None else outcome.steps_done,
         "steps_total": model.steps_total if outcome is None else outcome.steps_total,
         "checks": [_check(each) for each in checks[:200]],
         "faults": [_without_none(_fault(each)) for each in reversed(model.faults.values())],
         "log": list(reversed(shown)),
     }
+
+
+def _steps_until(all_steps: Iterable[StepSeen], time: float) -> tuple[list[Any], int]:
+    """Return the steps as they stand at an instant, and how many of them end only after it.
+
+    The run is ahead of the clock that is shown: a wait has ended for it, and the pace holds what comes next.
+    """
+    shown: list[Any] = []
+    ahead = 0
+    for step in all_steps:
+        is_over = step.end is None or step.end <= time
+        ahead += not is_over
+        if step.begin <= time:
+            shown.append(step if is_over else structs.replace(step, status="running", end=None))
+    return shown, ahead
 
 
 def _step(step: Any) -> State:
