@@ -1,7 +1,7 @@
 // Conversations with chat agents. An answer is shown as it comes, as text whatever it contains. A connection that breaks
 // in a turn does not lose it: the history says what became of it, once no turn of the session is in progress.
 
-const MOST_FILE = 256 * 1024, MOST_MEDIUM = 16 * 1024 * 1024, PICTURES = /^image\/(png|jpeg|gif|webp)$/, ASK_AGAIN = 1_000;
+const MOST_FILE = 256 * 1024, MOST_MEDIUM = 16 * 1024 * 1024, MOST_MEDIA = 64 * 1024 * 1024, PICTURES = /^image\/(png|jpeg|gif|webp)$/, ASK_AGAIN = 1_000;
 
 const REASONS = {
   SESSION_EXPIRED: () => 'The node does not have this conversation any more: begin a new one.',
@@ -14,7 +14,7 @@ class ChatView {
   constructor(page) {
     this.page = page;
     const { path = null, session = null } = page.kept('chat', {});
-    Object.assign(this, { path, session, turn: null, rows: {}, file: null, loaded: null, entries: [] });
+    Object.assign(this, { path, session, turn: null, rows: {}, file: null, loaded: null, entries: [], heardBytes: 0 });
     this.agents = h('select', { 'aria-label': 'Chat agent', onchange: () => this.choose(this.agents.value) });
     this.about = h('p', { class: 'quiet' });
     this.list = h('ul', { class: 'sessionlist', 'aria-label': 'Conversations' });
@@ -99,6 +99,7 @@ class ChatView {
     this.page.keep('chat', { path: this.path, session });
     this.drawList();
     this.log.replaceChildren();
+    this.heardBytes = 0;
     if (session === null) { this.tell('A new conversation.'); return; }
     await this.during(null, async (turn) => {
       this.drawSaid(await calls(this.name, 'history', { session }, turn.control.signal));
@@ -216,12 +217,18 @@ class ChatView {
 
   // Takes a piece of a medium; returns what is shown of it, once it is whole.
   heard(media, { media_id: id, mime_type: mime, data, is_last: isLast }) {
-    if (!media.has(id)) media.set(id, { mime: mime || 'application/octet-stream', pieces: [], size: 0 });
+    if (!media.has(id)) media.set(id, { mime: mime || 'application/octet-stream', pieces: [], size: 0, isWhole: true });
     const one = media.get(id);
-    if (data) { const piece = fromBase64(data); one.size += piece.length; if (one.size <= MOST_MEDIUM) one.pieces.push(piece); else one.pieces = []; }
+    if (data) {
+      const piece = fromBase64(data);
+      one.size += piece.length;
+      this.heardBytes += piece.length;
+      one.isWhole &&= one.size <= MOST_MEDIUM && this.heardBytes <= MOST_MEDIA;
+      if (one.isWhole) one.pieces.push(piece); else one.pieces = [];
+    }
     if (!isLast) return [];
     media.delete(id);
-    return [one.size > MOST_MEDIUM ? h('p', { class: 'quiet' }, isolated(`${one.mime}: ${bytes(one.size)} are too many for this page`)) : drawMedium(one.mime, one.pieces, one.mime)];
+    return [!one.isWhole ? h('p', { class: 'quiet' }, isolated(`${one.mime}: ${bytes(one.size)} are too many for this page`)) : drawMedium(one.mime, one.pieces, one.mime)];
   }
 
   // Scrolls to the end, unless somebody reads further above.
