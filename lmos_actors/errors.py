@@ -462,7 +462,7 @@ class RestartIntensityExceeded(SupervisionError):
     """Children ended more often than `max_restarts` in `max_seconds` allows.
 
     `path` is the supervisor's place in the tree; `causes` are the exceptions within the window, oldest
-    first, also grouped as the `__cause__`.
+    first, the last 100 of them, also grouped as the `__cause__`.
     """
 
     def __init__(

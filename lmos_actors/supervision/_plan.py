@@ -19,7 +19,7 @@ real one did. A supervisor handles one message at a time, as OTP's does, and dri
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from ._spec import ChildSpec, SupervisorSpec
 
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from lmos_actors.actors import ExitReason, Status
+
+CAUSES: Final = 100
+"""How many errors of children a supervisor keeps, to say why it has given up."""
 
 End: TypeAlias = Literal["intensity", "auto_shutdown"]
 
@@ -80,14 +83,26 @@ class Plan(Generic[C]):
     `draw` returns numbers in [0, 1) for the jitter of back-offs.
     """
 
-    __slots__ = ("_draw", "_pending", "_postponed", "_significant", "_streaks", "_window", "children", "spec")
+    __slots__ = (
+        "_causes",
+        "_draw",
+        "_pending",
+        "_postponed",
+        "_significant",
+        "_streaks",
+        "_window",
+        "children",
+        "spec",
+    )
 
     def __init__(self, spec: SupervisorSpec, draw: Callable[[], float] = lambda: 0.5) -> None:
         self.spec = spec
         self.children: dict[C, None] = {}
         """All children in start order, whatever their status; a restarted one keeps its place. Read only."""
         self._draw = draw
-        self._window: deque[tuple[float, BaseException | None]] = deque()
+        self._window: deque[float] = deque()
+        # An error keeps the agent that raised it, and all of its frames: in a storm only the last are kept.
+        self._causes: deque[tuple[float, BaseException]] | None = None
         # Children whose next attempt is asked for by `again`: the failure that this attempt will count,
         # or None where it has been counted already (see _later).
         self._pending: dict[C, tuple[BaseException | None] | None] = {}
@@ -277,14 +292,18 @@ class Plan(Generic[C]):
 
     def _within_limit(self, cause: BaseException | None, now: float) -> bool:
         window = self._window
-        window.append((now, cause))
-        while now - window[0][0] > self.spec.max_seconds:
+        window.append(now)
+        if cause is not None:
+            if self._causes is None:
+                self._causes = deque(maxlen=CAUSES)
+            self._causes.append((now, cause))
+        while now - window[0] > self.spec.max_seconds:
             window.popleft()
         return len(window) <= self.spec.max_restarts
 
     def _give_up(self, child: C) -> Decision[C]:
         forget = (child,) if self.stopped(child) else ()
-        causes = tuple(cause for _, cause in self._window if cause is not None)
+        causes = tuple(cause for at, cause in self._causes or () if at >= self._window[0])
         return Decision(forget=forget, end="intensity", causes=causes)
 
     def _end_after(self, significant: bool) -> End | None:

@@ -178,7 +178,7 @@ class ForgetsNoRestart(Plan[Child]):
 
 class ForgetsRestartsTooSoon(Plan[Child]):
     def _within_limit(self, cause: BaseException | None, now: float) -> bool:
-        while self._window and now - self._window[0][0] > self.spec.max_seconds / 2:
+        while self._window and now - self._window[0] > self.spec.max_seconds / 2:
             self._window.popleft()
         return super()._within_limit(cause, now)
 

@@ -3,12 +3,15 @@
 # ruff: noqa: PT012 -- what is raised leaves the life of a whole node
 from __future__ import annotations
 
+import gc
 from typing import Any
+from weakref import WeakSet
 
 import pytest
 import trio
 
 from lmos_actors import Backoff
+from lmos_actors.actors import slot_of
 from lmos_actors.errors import RestartIntensityExceeded
 from lmos_actors.testing import open_test_node
 
@@ -80,6 +83,27 @@ def test_ten_thousand_crash_at_once_under_the_default_and_the_root_ends_with_the
         assert all(isinstance(cause, Boom) for cause in error.causes)
         assert all(balanced(ref.statistics()) for ref in refs)
         assert {ref.statistics().handled for ref in refs} == {1}
+
+    run(main)
+
+
+def test_errors_of_a_storm_are_not_all_kept():
+    """An error has a hold on its agent: with many restarts allowed, all agents of the window would stay."""
+
+    async def main() -> None:
+        with pytest.raises(RestartIntensityExceeded) as caught:
+            async with open_test_node(tree(max_restarts=350)) as node:
+                refs = await node.root.start_many(child("w"), 100)
+                seen = WeakSet[Any]()
+                for _ in range(4):
+                    seen.update(slot_of(ref).agent for ref in refs)
+                    gc.collect()
+                    assert (
+                        len(seen) <= 300
+                    )  # those of now, and those that an error, or a report, has a hold on
+                    crash_all(refs)
+                    await settled()
+        assert len(caught.value.causes) == 100
 
     run(main)
 
