@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
+from msgspec import Meta, Struct
 
 from lmos_actors.actors import Slot
 from lmos_actors.supervision import place_at
@@ -44,21 +45,28 @@ class MadeView:
         return self._make()
 
 
+class ApprovalsArguments(Struct, forbid_unknown_fields=True):
+    """How many questions are shown; 0 for their number alone."""
+
+    rows: Annotated[int, Meta(ge=0, le=MOST_APPROVALS)] = MOST_APPROVALS
+
+
 class ApprovalsView:
     """Approvals that wait, and the last decided ones, of those that the viewer may decide."""
 
     is_busy = False
 
-    def __init__(self, root: Supervisor, decides: Sight, _arguments: NoArguments) -> None:
+    def __init__(self, root: Supervisor, decides: Sight, arguments: ApprovalsArguments) -> None:
         self._root = root
         self._decides = decides
+        self._most = arguments.rows
 
     def content(self) -> State:
         """Return the questions by their ids: those that wait first, each kind the newest first."""
         mine = [each for each in reversed(_kept(self._root)) if self._decides(each.agent)]
         mine.sort(key=lambda each: each.state != "waiting")
         rows, room = dict[str, "State"](), MOST_FORMS
-        for each in mine[:MOST_APPROVALS]:
+        for each in mine[: self._most]:
             rows[each.id], taken = _row(each, room)
             room -= taken
         waiting = sum(each.state == "waiting" for each in mine)

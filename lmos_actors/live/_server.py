@@ -29,7 +29,7 @@ from ._crash_text import CrashRows
 from ._flow import Flow, FlowArguments, FlowView
 from ._groups_view import GroupsView, LogsArguments, LogsView, has_groups
 from ._messages import SUBPROTOCOL, Do, FromNode, Hello, Refused, Wrong
-from ._node_views import ApprovalsView, MadeView
+from ._node_views import ApprovalsArguments, ApprovalsView, MadeView
 from ._operations import NODE_WIDE, Operations
 from ._page import Page, software
 from ._rights_views import RightsArguments, RightsView, own_agents_view
@@ -152,7 +152,7 @@ class LiveServer:
             "waiting": ViewKind("node", NoArguments, partial(WaitingView, rt)),
             "dead letters": ViewKind("node", NoArguments, partial(DeadLettersView, rt), "inspect"),
             **{name: ViewKind("node", NoArguments, partial(MadeView, make)) for name, make in looks.items()},
-            "approvals": ViewKind("all", NoArguments, partial(ApprovalsView, root), "approve"),
+            "approvals": ViewKind("all", ApprovalsArguments, partial(ApprovalsView, root), "approve"),
             "chats": ViewKind("all", NoArguments, partial(chats_view, root), "invoke"),
             "rights": ViewKind(
                 "all",

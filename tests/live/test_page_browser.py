@@ -574,6 +574,7 @@ async def test_an_approval_by_a_form_sends_its_answer(page: Page) -> None:
         nursery.start_soon(ask)
         await page.visit(url_of(node, "#view=approvals"))
         await page.until("document.querySelector('.card .field-row') !== null")
+        await page.until("document.querySelector('#tab-approvals').textContent === 'Approvals (1)'")
         await page.click(".card .main")
         await page.until("document.querySelector('.card').textContent.includes('cups: a number is needed')")
         assert await page.run("document.querySelector('dialog') === null")
@@ -584,6 +585,7 @@ async def test_an_approval_by_a_form_sends_its_answer(page: Page) -> None:
         assert '"large"' in await page.run("document.querySelector('dialog').textContent")
         await page.click("dialog .main")
         await page.until("document.querySelector('.card[data-state=approved]') !== null")
+        await page.until("document.querySelector('#tab-approvals').textContent === 'Approvals'")
         nursery.cancel_scope.cancel()
         assert found[0].answer == {"size": "large", "cups": 2}
 

@@ -95,6 +95,7 @@ class Page {
     this.show(true);
     // after the rows, so that these come first
     if (!this.runs && hello.views.includes('tree')) this.wire.look('sums', 'tree', { open: [], from: 0, rows: 1 }, (state) => this.summed(state));
+    if (hello.views.includes('approvals')) this.wire.look('asked', 'approvals', { rows: 0 }, (state) => { this.questions = state.waiting || 0; this.drawTabs(this.chosen); });
     if (this.panel.path !== null) this.panel.begin();
     document.documentElement.dataset.ready = 'yes';
   }
@@ -275,6 +276,7 @@ class Page {
       this.tabs.replaceChildren(...names.map((name) => button(labelOf(name), () => this.go({ view: name }), { role: 'tab', id: `tab-${name}`, 'aria-controls': 'view' })));
     }
     names.forEach((name, n) => {
+      if (name === 'approvals') put(this.tabs.children[n], this.questions ? `${labelOf(name)} (${this.questions.toLocaleString('en')})` : labelOf(name));
       this.tabs.children[n].setAttribute('aria-selected', String(name === chosen));
       this.tabs.children[n].setAttribute('tabindex', name === chosen ? '0' : '-1');
       if (name === chosen && this.chosen !== chosen) this.tabs.children[n].scrollIntoView({ block: 'nearest', inline: 'nearest' });

@@ -96,16 +96,17 @@ function drawChain(name, items, open) {
 // Rows with what is long below them, in a fold.
 function drawTable(items, open, depth) {
   const all = new Set(items.flatMap((item) => Object.keys(item))), wide = all.delete('arguments');
-  const names = [...all, ...(wide ? ['arguments'] : [])]; // what is wide stands last
+  const names = [...all];
   const isLong = (name) => items.some((item) => (LONG.has(name) && Array.isArray(item[name])) || (isState(item[name]) && inline(item[name]) === null) || (typeof item[name] === 'string' && (item[name].includes('\n') || (LONG.has(name) && item[name].length > FOLDED))));
   const long = names.filter(isLong), columns = names.filter((name) => !long.includes(name));
   const number = (name) => items.some((item) => typeof item[name] === 'number');
   const row = (item) => {
     const folded = long.filter((name) => item[name] !== undefined && item[name] !== '' && item[name].length !== 0);
     const line = h('tr', {}, columns.map((name) => h('td', { class: number(name) ? 'number' : null }, item[name] === undefined ? '' : drawValue(name, item[name], open, depth + 2))));
-    if (!folded.length) return line;
+    const given = wide && isState(item.arguments) && Object.keys(item.arguments).length ? [h('tr', { class: 'folded' }, h('td', { colspan: String(Math.max(columns.length, 1)) }, drawValue('arguments', item.arguments, open, depth + 2)))] : [];
+    if (!folded.length) return [line, ...given]; // arguments are wide: they have a line of their own
     const fold = h('details', { open: items.length <= STACKS && folded[0] === 'stack' }, h('summary', {}, folded.map(words).join(', ')), folded.map((name) => [folded.length > 1 ? h('h5', {}, words(name)) : null, drawValue(name, item[name], open, depth + 1)]));
-    return [line, h('tr', { class: 'folded' }, h('td', { colspan: String(Math.max(columns.length, 1)) }, fold))];
+    return [line, ...given, h('tr', { class: 'folded' }, h('td', { colspan: String(Math.max(columns.length, 1)) }, fold))];
   };
   const [body, more] = portions(items, row, 100);
   return [h('div', { class: 'wide', tabindex: '0', role: 'group' }, h('table', {}, h('thead', {}, h('tr', {}, columns.map((name) => h('th', { scope: 'col', class: number(name) ? 'number' : null }, HEADS[name] || words(name))))), body)), more];

@@ -47,7 +47,7 @@ class GroupsView {
     if (!state.order) { put(this.about, 'Nothing was launched here.'); return; }
     const left = state.processes - state.order.filter((name) => state.rows[name].kind === 'process').length;
     put(this.about, `${state.name} · launcher ${state.launcher_pid} · since ${new Date(state.since).toLocaleString('en', { hour12: false })}${left > 0 ? ` · ${many(left, 'process').replace(/ss$/, 'sses')} more` : ''}${state.lines_lost ? ` · ${many(state.lines_lost, 'line')} in no log${state.why_lost ? `: ${state.why_lost}` : ''}` : ''}`);
-    document.title = `${state.name} · ${this.page.title.textContent} · lmos-actors`;
+    if (this.page.title.firstChild.textContent !== state.name) this.page.named(state.name, location.host);
     this.doing.hidden = !state.doing;
     put(this.doing, state.doing ? `Under way: ${state.doing}` : '');
     for (const [name, row] of this.rows) if (!state.order.includes(name)) { row.element.remove(); this.rows.delete(name); }
@@ -133,7 +133,7 @@ class GroupsView {
       this.lines.set(number, line);
       printed.append(line);
     }
-    if (!this.lines.size) printed.replaceChildren(h('p', { class: 'quiet' }, 'Nothing yet.'));
+    if (!this.lines.size) printed.replaceChildren(h('p', { class: 'quiet' }, 'Nothing yet but its addresses, which stand above.'));
     else if (printed.firstChild.tagName === 'P') printed.firstChild.remove();
     if (this.follows) printed.scrollTop = printed.scrollHeight;
   }
