@@ -20,7 +20,8 @@ import attrs
 import trio
 from msgspec import Meta, Struct
 
-from lmos_actors.actors import Secrets, Slot, TracedSlot, show_quietly, tap, untap
+from lmos_actors._core import HIDDEN
+from lmos_actors.actors import Inspection, Secrets, Slot, TracedSlot, show_quietly, tap, untap
 from lmos_actors.supervision import Supervisor, agents_of, children_of, place_at
 
 from ._whole_values import whole_json
@@ -49,6 +50,9 @@ SHARE: Final = 0.02
 
 MOST_A_SECOND: Final = 1_000
 """Records that are kept a second."""
+
+MOST_ERRORS: Final = 100
+"""Errors a second in whose texts secrets are looked for; of more, only the class is kept."""
 
 MOST_RECORDS: Final = 5_000
 MOST_NUMBERS: Final = 20_000
@@ -112,7 +116,7 @@ class Flow:
         self._covered: dict[str, bool] = {}
         self._every = 1
         self._second = 0.0
-        self._in_second = 0
+        self._in_second = self._errors = 0
 
     def look(self, paths: Iterable[str]) -> None:
         """Note that messages of agents there are looked at now."""
@@ -220,9 +224,22 @@ class Flow:
             if "error" in fields or kind in ("dropped", "refused", "dead_letter"):
                 self._count(edge).failed += 1
             fields = fields if trace is None else {**fields, "trace": trace}
+            if isinstance(fields.get("error"), str):
+                fields = self._without_secrets(agent, fields)
         elif not self._covers(agent) or not self._has_room(None):
             return
         self._keep(kind, agent, fields)
+
+    def _without_secrets(self, agent: str, fields: dict[str, Any]) -> dict[str, Any]:
+        """Return the record of an error without the secrets in the fields of its agent, declared or not."""
+        self._errors += 1
+        error, place = fields["error"], place_at(self._root, agent)
+        if self._errors > MOST_ERRORS:
+            shown = error.partition(":")[0]
+        else:
+            shown = Inspection(place).text(error) if isinstance(place, Slot) else error
+        left_out = {"output"} if HIDDEN in shown or self._errors > MOST_ERRORS else set[str]()
+        return {**{name: value for name, value in fields.items() if name not in left_out}, "error": shown}
 
     def _count(self, edge: Edge) -> _Count:
         found = self.edges.get(edge)
@@ -238,7 +255,7 @@ class Flow:
         if now - self._second >= 1.0:
             if self._in_second < MOST_A_SECOND // 4 and self._every > 1:
                 self._every //= 2
-            self._second, self._in_second = now, 0
+            self._second, self._in_second, self._errors = now, 0, 0
         if isinstance(trace, int) and trace % self._every:
             return False
         self._in_second += 1

@@ -5,10 +5,22 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import pytest
 import trio
 from msgspec import Struct
 
-from lmos_actors import Agent, ChildSpec, Ref, Secret, SupervisorSpec, action, open_node, sibling
+from lmos_actors import (
+    ActionFailed,
+    Agent,
+    AgentError,
+    ChildSpec,
+    Ref,
+    Secret,
+    SupervisorSpec,
+    action,
+    open_node,
+    sibling,
+)
 from lmos_actors.actors import TracedSlot, slot_of
 from lmos_actors.simulation import TraceLog
 from lmos_actors.transport import MemoryNetwork
@@ -237,3 +249,64 @@ async def test_values_are_json_where_they_can_be_shown_whole(virtual_clock: Mock
         assert not any(is_json for _, is_json in inputs[len(whole) :])
         assert all(len(text) <= 300 for text, _ in inputs[len(whole) :])
         assert "swordfish" not in str(sent())
+
+
+class Login(Struct, frozen=True):
+    user: str
+    token: Secret[str]
+
+
+class Careless(Agent):
+    """Keeps secrets where its class does not say so, and quotes them."""
+
+    key: Secret[str] = "key-of-4711"
+
+    def __init__(self) -> None:
+        self.kept: Any = {"login": [Login("ada", "canary-4711")]}
+
+    @action
+    def quote(self) -> None:
+        raise ActionFailed(f"no {self.kept['login'][0].token} for {self.key}")
+
+    @action
+    def crash(self) -> None:
+        raise ValueError(f"no {self.kept['login'][0].token} for {self.key}")
+
+
+class Open(Agent):
+    """The same, and its class declares no secret at all."""
+
+    def __init__(self) -> None:
+        self.kept: Any = {"login": [Login("ada", "canary-4711")]}
+        self.key = "none"
+
+    quote = Careless.quote
+    crash = Careless.crash
+
+
+async def test_errors_are_shown_without_secrets_that_no_type_declares(virtual_clock: MockClock) -> None:
+    network = MemoryNetwork()
+    children = [ChildSpec("careless", Careless), ChildSpec("open", Open)]
+    tree = SupervisorSpec("root", children, max_restarts=500)
+    async with (
+        open_node(tree, listen=PLACE, network=network, security=SECURITY) as node,
+        watching(PLACE, network) as watcher,
+    ):
+        watcher.look("flow")
+        watcher.look("crashes", "crashes", open=[1, 2])
+        await watcher.until(lambda: watcher.views.get("it") is not None)
+        refs: list[Any] = [node.find(Careless, "careless"), node.find(Open, "open")]
+        for ref in refs:
+            for asked in (Careless.quote, Careless.crash):
+                with pytest.raises(AgentError):
+                    await ref.invoke(asked)
+                await trio.sleep(2)
+        await watcher.until(lambda: len([each for each in records(watcher) if "error" in each]) == 4)
+        await watcher.until(lambda: watcher.views.get("crashes", {}).get("total") == 2)
+        for _ in range(150):
+            with pytest.raises(AgentError):
+                await refs[1].invoke(Careless.quote)
+        await trio.sleep(2)
+        shown = str(watcher.views)
+        assert "4711" not in shown
+        assert "ActionFailed: no *** for none" in shown

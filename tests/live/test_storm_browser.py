@@ -37,6 +37,7 @@ async def heap(page: Page) -> int:
     return int(next(each["value"] for each in metrics if each["name"] == "JSHeapUsedSize"))
 
 
+@pytest.mark.timeout(200)
 @pytest.mark.parametrize("seconds", [8.0, pytest.param(60.0, marks=pytest.mark.matrix)])
 async def test_pages_and_node_last_through_a_storm(browser: str, seconds: float) -> None:
     async with stormy(agents=20_000) as (node, group), AsyncExitStack() as stack:

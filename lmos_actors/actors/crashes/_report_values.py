@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from inspect import getattr_static
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import attrs
@@ -23,11 +24,27 @@ _UNSHOWN: Final = ("_slot", "_history")
 
 
 def fields_of(cls: type | None, values: Mapping[str, Any]) -> Values:
-    """Return the fields of an agent by the names that its class has for them; `values` is its `__dict__`."""
-    contract: Any = getattr(cls, "__contract__", None)
-    hidden: dict[str, int] = contract.hidden if contract is not None else {}
+    """Return the fields of an agent by the names that its class has for them; `values` is its `__dict__`.
+
+    Secret ones that have their values in the class are among them: it has an `__init__` of its own then.
+    """
+    found = _fields_in(cls, values)
+    for name, secrecy in _hidden_of(cls).items():
+        value: Any = getattr_static(cls, name, None) if name not in found else None
+        if value is not None and getattr_static(value, "__get__", None) is None:
+            found[name] = (value, secrecy)
+    return found
+
+
+def _fields_in(cls: type | None, values: Mapping[str, Any]) -> Values:
+    hidden = _hidden_of(cls)
     names = {name: _shown_name(name) for name in values if name not in _UNSHOWN}
     return {shown: (values[name], hidden.get(shown, 0)) for name, shown in names.items()}
+
+
+def _hidden_of(cls: type | None) -> dict[str, int]:
+    contract: Any = getattr(cls, "__contract__", None)
+    return contract.hidden if contract is not None else {}
 
 
 def _shown_name(name: str) -> str:
@@ -46,7 +63,7 @@ def fields_given(factory: Any) -> Values:
     fn, given = _unfold(factory)
     if hasattr(fn, "__contract__"):
         known = {field.alias: field.name for field in attrs.fields(fn)}
-        fields = fields_of(fn, {known[name]: value for name, value in given.items() if name in known})
+        fields = _fields_in(fn, {known[name]: value for name, value in given.items() if name in known})
         return fields | {name: (value, WHOLE) for name, value in given.items() if name not in known}
     hidden = _secrecies(fn, given)
     return {name: (value, hidden[name]) for name, value in given.items()}
