@@ -346,7 +346,7 @@ async def test_what_comes_late_of_a_view_that_was_left_is_not_drawn_in_the_next(
         await page.visit(url_of(node, "#view=waiting"))
         await page.until("document.querySelector('#view').textContent.includes('No agent waits')")
         await page.click("#tab-connections")
-        await page.until("document.querySelector('#view').textContent.includes('Doors')")
+        await page.until("document.querySelector('#view').textContent.includes('Addresses')")
         await page.run(
             "window.asked.filter((one) => one.type === 'leave').forEach(({id}) => socket.dispatchEvent("
             "new MessageEvent('message', {data: JSON.stringify({type: 'changes', number: 0, time: 0, patches:"

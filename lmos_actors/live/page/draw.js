@@ -4,7 +4,7 @@ const PATHS = new Set(['path', 'agent', 'from', 'to', 'by', 'on', 'waiter', 'tar
 const SECONDS = new Set(['age', 'seconds', 'waited', 'took']);
 const TIMES = new Set(['time', 'at', 'started', 'since', 'until', 'ended', 'asked', 'expires', 'decided', 'joined', 'seen']);
 const BEGUN = new Set(['seen']), DUE = new Set(['deadline', 'at']); // instants of the clock of the node
-const HEADS = { __proto__: null, url: 'URL', id: 'ID', seen: 'Age', deadline: 'Left', at: 'In', dead_lettered: 'Dead letters', when_full: 'When full' };
+const HEADS = { __proto__: null, url: 'URL', id: 'ID', seen: 'Age', deadline: 'Left', at: 'In', dead_lettered: 'Dead letters', when_full: 'When full', doors: 'Addresses', gave_way: 'Closed to keep it', peers: 'Connected to', memory: 'Memory of connections' };
 const LONG = new Set(['stack', 'text', 'report', 'log', 'input', 'output', 'value', 'data', 'schema']);
 const DEEPEST = 6, MOST_TEXT = 20_000, FOLDED = 120, STACKS = 3; // of more, each is unfolded by hand
 
@@ -33,7 +33,7 @@ function drawNumber(name, value) {
   if (DUE.has(name) && value < 1e9) return h('span', { 'data-due': value }, dueIn(value));
   if (TIMES.has(name) && value > 1e9) return h('time', { datetime: new Date(value * 1000).toISOString(), title: new Date(value * 1000).toLocaleString('en') }, clock(value));
   if (SECONDS.has(name) || name.endsWith('_seconds')) return seconds(Number(value.toPrecision(3)));
-  if (/(^|_)bytes(_|$)/.test(name)) return bytes(value);
+  if (name === 'limit' || name === 'granted' || /(^|_)bytes(_|$)/.test(name)) return bytes(value);
   return Number.isInteger(value) ? value.toLocaleString('en') : amount(value);
 }
 

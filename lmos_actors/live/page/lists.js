@@ -21,7 +21,7 @@ class ListView {
 
   section(key, content) {
     const plain = ['facts', 'letters', 'reports', 'rows', 'edges', this.name].includes(key);
-    return h('section', { class: key === 'circles' ? 'notice bad' : null }, plain ? null : h('h3', {}, words(key)), content);
+    return h('section', { class: key === 'circles' ? 'notice bad' : null }, plain ? null : h('h3', {}, HEADS[key] || words(key)), content);
   }
 
   begin() { this.page.wire.look('list', this.name, {}, (state, changed) => this.draw(state, changed), refusedIn(this.note)); }
