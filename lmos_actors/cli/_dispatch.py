@@ -26,7 +26,7 @@ VERBS: Final = (
     "init", "validate", "run", "sim", "explore", "replay", "diff", "fmt", "schema",
     "up", "status", "logs", "restart", "scale", "drain", "down", "export",
     "serve", "mcp", "call", "read", "write", "observe", "listen", "monitor", "top", "tree", "inspect",
-    "deadletters", "trace", "chat", "approvals", "relay", "record",
+    "trace", "deadletters", "chat", "approvals", "relay", "record",
     "fault-proxy", "discover", "directory", "describe", "conform", "doctor", "state", "completion",
 )  # fmt: skip
 LATER: Final = (
