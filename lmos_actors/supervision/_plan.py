@@ -299,11 +299,14 @@ class Plan(Generic[C]):
             self._causes.append((now, cause))
         while now - window[0] > self.spec.max_seconds:
             window.popleft()
+        causes = self._causes
+        while causes and causes[0][0] < window[0]:
+            causes.popleft()
         return len(window) <= self.spec.max_restarts
 
     def _give_up(self, child: C) -> Decision[C]:
         forget = (child,) if self.stopped(child) else ()
-        causes = tuple(cause for at, cause in self._causes or () if at >= self._window[0])
+        causes = tuple(cause for _, cause in self._causes or ())
         return Decision(forget=forget, end="intensity", causes=causes)
 
     def _end_after(self, significant: bool) -> End | None:

@@ -90,7 +90,7 @@ async def test_who_decides_alone(page: Page) -> None:
 
             nursery.start_soon(pay)
             await ready(page, node, "bob")
-            assert await page.run(TABS) == "Chat,Approvals"
+            await page.until(f"{TABS} === 'Chat,Approvals (1)'")
             await page.until("document.querySelector('.card')?.textContent.includes('Pay for tea')")
             await page.click(".card .main")
             await page.until("document.querySelector('dialog') !== null")
