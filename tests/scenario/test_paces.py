@@ -143,6 +143,27 @@ def order_of(file: str, resolved: Resolved, pace: PaceOrder) -> RunOrder:
     )
 
 
+def test_an_instant_that_was_due_before_a_pause_is_not_held_up() -> None:
+    clock = Clock()
+    keeper = PaceKeeper(PaceOrder(speed=1.0), now=clock, wait=clock.wait)
+    waits: list[float] = []
+
+    def wake_up_late() -> None:
+        waits.append(clock.now)
+        if len(waits) == 1:
+            clock.now += 5.0
+            keeper.set(PaceOrder(is_paused=True))
+        else:
+            keeper.step()
+
+    clock.during = wake_up_late
+    held_up(keeper, 3.0)
+    assert len(waits) == 1
+    assert not keeper.is_due(3.5)
+    held_up(keeper, 3.5)  # which takes a step
+    assert len(waits) == 2
+
+
 def result_in(inbox: SimpleQueue[WorkerMessage]) -> RunResult:
     """Wait for the result of a run."""
     return next(
