@@ -61,7 +61,7 @@ class Hello(Struct, tag_field="type", tag="hello", kw_only=True):
 
     version: int = VERSION
     kind: str = "node"
-    """What is looked at: "node", or "runs" of a command."""
+    """The kind of server: that of a "node", or that of the "runs" of a command."""
     software: str
     node: str
     """Its first address."""

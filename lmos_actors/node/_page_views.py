@@ -1,4 +1,4 @@
-"""What the page of a node shows of its network: connections, directories, a relay, Omnia's protocol.
+"""The views of a node's network on its page: connections, directories, a relay, Omnia's protocol.
 
 Functions that return plain data without null, at once, and within bounds; see `docs/reference/live.md`.
 """

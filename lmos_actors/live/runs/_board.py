@@ -52,7 +52,7 @@ class Pace:
 
 @attrs.frozen(kw_only=True)
 class RunHead:
-    """What is known of a run before it begins.
+    """The facts of a run that stand before it begins.
 
     `nodes` returns those of its network, None without one; `node_of` returns that of the agent at a path, and
     `class_of` the name of its class, "" where that is not known.
@@ -72,7 +72,7 @@ class RunHead:
 
 @attrs.frozen(kw_only=True)
 class Outcome:
-    """What became of a run: `status` is "passed", "failed", "could not run" or "time limit"."""
+    """The outcome of a run: `status` is "passed", "failed", "could not run" or "time limit"."""
 
     status: str
     seconds: float

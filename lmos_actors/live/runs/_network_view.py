@@ -28,7 +28,7 @@ OTHERS: Final = "others"
 
 @attrs.define(eq=False)
 class _Between:
-    """What is shown of a link, or of several that stand as one."""
+    """A link as it is shown, or several that stand as one."""
 
     source: str
     target: str

@@ -1,4 +1,4 @@
-"""What is known of one run: by the lines of its log, and by what its process sends beside them.
+"""The model of one run, from the lines of its log and the news that its process sends beside them.
 
 All is bounded: the last records, the agents up to a limit, the samples of each series thinned to what can be
 seen. Steps, checks and samples are in no log; the process that runs sends them as `RunNews`.
@@ -86,7 +86,7 @@ class CheckSeen(Struct, array_like=True):
 
 
 class RunNews(Struct, omit_defaults=True):
-    """What the process of a run sends beside its log: each only what is new since the last."""
+    """The news of a run, which its process sends beside its log: changes since the last ones alone."""
 
     at: float = 0.0
     """The instant of the run."""

@@ -230,7 +230,7 @@ class Tools(Check, frozen=True, kw_only=True, tag="tools"):
 
 
 class Spending(Check, frozen=True, kw_only=True, tag="budget"):
-    """What models were asked for: for each run of a step, or in all by an agent, or from a model.
+    """The requests to models: for each run of a step, or in all by an agent, or from a model.
 
     `calls` are requests to models, `tools` the calls of tools that they have asked for; tokens are as the
     provider has counted them.

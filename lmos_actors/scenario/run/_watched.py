@@ -46,7 +46,7 @@ _WRITE: Final = msgspec.json.Encoder()
 
 
 class Onlooker:
-    """Who watches a run: `send` passes on lines of its log, and news, and may block.
+    """The watcher of a run: `send` passes on lines of its log, and news, and may block.
 
     `pace` holds the run up, None where its time is real.
     """
@@ -148,7 +148,7 @@ class IdleFlush(trio.abc.Instrument):
 
 
 class _News:
-    """What is new of one run, since it was last taken."""
+    """The news of one run, since they were last taken."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
@@ -193,7 +193,7 @@ _STATUS: Final = {None: "running", True: "passed", False: "failed"}
 
 
 class LinkWatch:
-    """What the links of a network carry, counted and, of the last messages, by name.
+    """The traffic on the links of a network: counts and, of the last messages, their names.
 
     Of a network with many nodes, those of one population stand as one.
     """
