@@ -103,6 +103,7 @@ from .declaration._declarations import (
 )
 from .declaration._fields import mentions as mentions
 from .declaration._options import About as About
+from .declaration._reading import CLASS_PLACE as CLASS_PLACE, outline_of as outline_of
 from .durable._durable_timers import (
     DurableTimer as DurableTimer,
     DurableTimers as DurableTimers,
@@ -250,6 +251,7 @@ from .values import (
     Shape as Shape,
     conceal as conceal,
     conceal_all as conceal_all,
+    is_agent_class as is_agent_class,
     record_of as record_of,
     shape_of as shape_of,
 )

@@ -2,7 +2,9 @@
 
 `Agent.__init_subclass__` calls `compile_contract`, which raises TypeError for: names that shadow the agent's
 own, property types that can be changed in place, mutable defaults, types without a schema, handlers whose
-signature cannot be described to a consumer. An accepted class has a table of operations by key:
+signature cannot be described to a consumer. A type whose name
+means nothing yet is not checked at first, and the contract is an outline: see `_reading.py`. An accepted
+class has a table of operations by key:
 
     forecast    invoke an action          ?units   read a property      =units   write it
     +?units     observe it                +!asked  subscribe to an event
@@ -12,11 +14,15 @@ signature cannot be described to a consumer. An accepted class has a table of op
 from __future__ import annotations
 
 import inspect
-from typing import TYPE_CHECKING, Any, Final, get_args
+import sys
+from copy import copy
+from typing import TYPE_CHECKING, Any, Final, cast, get_args
 
 from trio.lowlevel import disable_ki_protection
 
+from lmos_actors._core import Unknown, signature_of, types_of_class, unknown_in
 from lmos_actors.errors import InvalidInput, NotAllowed, NotFound
+from lmos_actors.protocol.td import type_name
 
 from ..messages._mailbox import MailboxOptions
 from ..messages._observers import ALL_EVENTS, event_key, property_key
@@ -26,7 +32,15 @@ from ._affordances import Action, Event, Property, StreamAction, Turn
 from ._fields import MUTABLE
 from ._history import keep_history
 from ._options import ClassOptions, behaviours_of, check_durable
-from ._type_hints import Hints, is_progress, output_of, streamed_item
+from ._reading import outline_of
+from ._type_hints import (
+    is_progress,
+    output_of,
+    streamed_item,
+    type_of_affordance,
+    types_of_method,
+    unreadable,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -37,21 +51,13 @@ _KINDS: Final = ((Turn, TURN), (Action, RUN), (StreamAction, STREAM))
 _RENAMES: Final = (None, "camel")
 
 
-def _shape(hint: Any, where: str) -> Shape[Any]:
-    """Compile a type; the text of a TypeError begins with `where`."""
-    try:
-        return shape_of(hint)
-    except TypeError as exc:
-        raise TypeError(f"{where}: {exc}") from None
-
-
 class Contract:
     """The compiled contract of an agent class: everything that it offers."""
 
     __slots__ = (
         "actions", "answers", "behaviours", "doc", "durable_periodic", "events", "guarded", "has_children",
         "has_lifespan", "has_started", "hidden", "mailbox", "options", "periodic", "properties", "rename",
-        "serial", "state", "table", "title",
+        "serial", "state", "table", "title", "unread",
     )  # fmt: skip
 
     def __init__(self, title: str, doc: str | None) -> None:
@@ -78,21 +84,22 @@ class Contract:
         self.hidden: dict[str, int] = {}  # fields that are not shown as they are
         self.state: Any = None  # the `StateForm` of a durable class, which stands above this file
         self.guarded = False  # some value of it is secret: texts are searched for such
+        self.unread = False  # some type is unknown yet
 
 
 def compile_contract(
     cls: type,
     bases: Mapping[str, Any],
     reserved: frozenset[str],
-    namespace: Mapping[str, Any],
     *,
     rename: str | None,
     options: ClassOptions,
+    is_last: bool,
 ) -> Contract:
     """Compile an agent class. Raises TypeError with the reason when it cannot be accepted.
 
     `bases` are the members of `Agent`, to see which methods the class overrides; `reserved` the names that no
-    affordance may have; `namespace` the local names where the class is defined, to resolve its annotations.
+    affordance may have. A type that is unknown now is an error if `is_last`; else the contract is `unread`.
     """
     if rename not in _RENAMES:
         raise TypeError(f"{cls.__name__}: rename must be 'camel', not {rename!r}")
@@ -104,12 +111,14 @@ def compile_contract(
     contract.options = options
     contract.serial = bool(options.serial)
     contract.mailbox = mailbox
-    compiler = _Compiler(cls, contract, namespace, rename, reserved)
+    compiler = _Compiler(cls, contract, rename, reserved, is_last=is_last)
     for name in dict.fromkeys(name for part in reversed(cls.__mro__) for name in vars(part)):
         compiler.member(name, inspect.getattr_static(cls, name))
     compiler.whole_object()
     contract.answers = _answering(cls.__name__, contract)
-    contract.hidden = hidden_fields(cls, namespace, reserved)
+    types = types_of_class(cls)
+    contract.unread |= any(unknown_in(hint) is not None for hint in types.values())
+    contract.hidden = hidden_fields(cls, types, reserved)
     contract.guarded = any(secrecy != UNREAD for secrecy in contract.hidden.values()) or any(
         op.secrecies is not None for op in contract.table.values()
     )
@@ -174,13 +183,14 @@ class _Compiler:
         self,
         cls: type,
         contract: Contract,
-        namespace: Mapping[str, Any],
         rename: str | None,
         reserved: frozenset[str],
+        *,
+        is_last: bool,
     ) -> None:
         self.cls = cls
         self.contract = contract
-        self.hints = Hints(cls, namespace)
+        self.is_last = is_last
         self.rename = self.own_rename = rename
         self.reserved = reserved
 
@@ -188,8 +198,8 @@ class _Compiler:
         """Compile one member of the class, if it is an affordance or a periodic turn."""
         # an inherited one keeps the name it has: the base's handle is the same object
         declarer = next(part for part in self.cls.__mro__ if name in vars(part))
-        contract = vars(declarer).get("__contract__")
-        self.rename = self.own_rename if contract is None or declarer is self.cls else contract.rename
+        contract = outline_of(declarer) if declarer is not self.cls else None
+        self.rename = self.own_rename if contract is None else contract.rename
         if isinstance(value, (Property, Event, Turn, Action, StreamAction)):
             if name in self.reserved:
                 raise TypeError(f"{self.cls.__name__}.{name}: the name is the agent's own, choose another")
@@ -228,18 +238,35 @@ class _Compiler:
         if wire in known and wire not in kind:
             raise TypeError(f"{self.cls.__name__}.{name}: another affordance is named {wire!r} too")
 
+    def _shape(self, hint: Any, name: str) -> Shape[Any]:
+        """Compile a type of that member. Where it is unknown yet, the shape takes anything."""
+        unknown = unknown_in(hint)
+        if unknown is None:
+            try:
+                return shape_of(hint)
+            except TypeError as exc:
+                if not isinstance(exc.__cause__, NameError):
+                    raise TypeError(f"{self.cls.__name__}.{name}: {exc}") from None
+                done = not _may_be_completed(hint, self.cls.__module__)
+                unknown = Unknown(type_name(hint), str(exc.__cause__), for_good=done)
+        if self.is_last or unknown.for_good:
+            raise unreadable(self.cls, name, unknown)
+        self.contract.unread = True
+        return _unread_shape()
+
     # ---- properties
 
     def _property(self, name: str, made: Property[Any]) -> None:
-        hint = self.hints.of_field(name, Property)
+        hint = type_of_affordance(self.cls, name, Property)
         where = f"{self.cls.__name__}.{name}"
-        shape = _shape(hint, where)
-        check_property_type(hint, where)
+        shape = self._shape(hint, name)
+        if shape.type is not Unknown:
+            check_property_type(hint, where)
         wire = made.handle.name = self.wire(name, made.wire_name)
         self._claim(self.contract.properties, wire, name)
         made.handle.read_key = property_key(wire)
         made.handle.write_key = f"={wire}"
-        made.take = _assigned(shape, where)
+        made.take = _assigned(shape, where) if shape.type is not Unknown else _read_first(self.cls, made)
         self.contract.properties[wire] = made
         self._property_operations(wire, made, shape)
 
@@ -278,8 +305,7 @@ class _Compiler:
     # ---- events
 
     def _event(self, name: str, made: Event[Any]) -> None:
-        hint = self.hints.of_field(name, Event)
-        shape = _shape(hint, f"{self.cls.__name__}.{name}")
+        shape = self._shape(type_of_affordance(self.cls, name, Event), name)
         wire = made.handle.name = self.wire(name, made.wire_name)
         self._claim(self.contract.events, wire, name)
         made.handle.key = f"+{event_key(wire)}"
@@ -300,7 +326,7 @@ class _Compiler:
         wire = handle.name = self.wire(name, handle.options.name)
         self._claim(self.contract.actions, wire, name)
         kind = next(number for made, number in _KINDS if isinstance(handle, made))
-        hints = self.hints.of_function(fn, name)
+        hints = types_of_method(self.cls, name, fn)
         params, progress, whole = self._parameters(fn, hints, name)
         if progress is not None and kind == TURN:
             raise TypeError(f"{self.cls.__name__}.{name}: Progress is for an async def, a def is one step")
@@ -320,7 +346,7 @@ class _Compiler:
             kind=GATED if kind == TURN and handle.options.when is not None else kind,
             fn=_by_position(fn, params, with_progress=progress is not None),
             params=params,
-            result=_shape(output_of(hints.get("return", Any), kind), f"{self.cls.__name__}.{name}"),
+            result=self._shape(output_of(hints.get("return", Any), kind), name),
             progress=progress,
             concurrency=handle.options.concurrency,
             whole=whole,
@@ -334,21 +360,20 @@ class _Compiler:
         self, fn: Any, hints: dict[str, Any], name: str
     ) -> tuple[tuple[Parameter, ...], Shape[Any] | None, bool]:
         where = f"{self.cls.__name__}.{name}"
-        me, *given = inspect.signature(fn).parameters.values() or (None,)
+        me, *given = signature_of(fn).parameters.values() or (None,)
         if me is None or me.name in hints:
             raise TypeError(f"{where}: self is missing, it goes before the parameters")
         progress: Shape[Any] | None = None
         if given and is_progress(hints.get(given[0].name)):
-            progress = _shape((get_args(hints[given[0].name]) or (Any,))[0], where)
+            progress = self._shape((get_args(hints[given[0].name]) or (Any,))[0], name)
             given = given[1:]
         if any(is_progress(hints.get(p.name)) for p in given):
             raise TypeError(f"{where}: Progress goes first, right after self")
         whole = len(given) == 1 and given[0].kind is inspect.Parameter.POSITIONAL_ONLY
-        return tuple(self._parameter(p, hints, where, whole=whole) for p in given), progress, whole
+        return tuple(self._parameter(p, hints, name, whole=whole) for p in given), progress, whole
 
-    def _parameter(
-        self, p: inspect.Parameter, hints: dict[str, Any], where: str, *, whole: bool
-    ) -> Parameter:
+    def _parameter(self, p: inspect.Parameter, hints: dict[str, Any], name: str, *, whole: bool) -> Parameter:
+        where = f"{self.cls.__name__}.{name}"
         if p.kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD):
             raise TypeError(f"{where}: *{p.name} cannot be described to a consumer; name the parameters")
         if p.kind is inspect.Parameter.POSITIONAL_ONLY and not whole:
@@ -359,21 +384,21 @@ class _Compiler:
             raise TypeError(f"{where}: parameter {p.name!r} needs a type, as its consumers need a schema")
         item = streamed_item(hints[p.name])
         if item is not None:
-            return self._input_stream(p, item, where, whole=whole)
+            return self._input_stream(p, self._shape(item, name), where, whole=whole)
         default: object = MISSING
-        shape = _shape(hints[p.name], where)
+        shape = self._shape(hints[p.name], name)
         if p.default is not inspect.Parameter.empty:
             default = self._default(shape, p, where)
         keyword_only = p.kind is inspect.Parameter.KEYWORD_ONLY
         return Parameter(p.name, self.wire(p.name, None), shape, default, keyword_only=keyword_only)
 
-    def _input_stream(self, p: inspect.Parameter, item: Any, where: str, *, whole: bool) -> Parameter:
+    def _input_stream(self, p: inspect.Parameter, shape: Shape[Any], where: str, *, whole: bool) -> Parameter:
         if whole:
             raise TypeError(f"{where}: the input stream {p.name!r} needs its name; take the / away")
         if p.default is not inspect.Parameter.empty:
             raise TypeError(f"{where}: the input stream {p.name!r} has no default: its caller gives a source")
         keyword_only = p.kind is inspect.Parameter.KEYWORD_ONLY
-        wire, shape = self.wire(p.name, None), _shape(item, where)
+        wire = self.wire(p.name, None)
         return Parameter(p.name, wire, shape, MISSING, keyword_only=keyword_only, is_stream=True)
 
     def _default(self, shape: Shape[Any], p: inspect.Parameter, where: str) -> object:
@@ -447,6 +472,35 @@ class _Compiler:
             whole=whole,
             internal=True,
         )
+
+
+def _may_be_completed(hint: Any, module: str) -> bool:
+    """Return whether a class in a type stands in a module whose end has not been reached.
+
+    `module` is the one in which the agent's class is made.
+    """
+    if any(_may_be_completed(part, module) for part in get_args(hint)):
+        return True
+    home = getattr(hint, "__module__", None)
+    spec: Any = getattr(sys.modules.get(home or ""), "__spec__", None)
+    return home == module or bool(getattr(spec, "_initializing", False))  # set while it is imported
+
+
+def _unread_shape() -> Shape[Any]:
+    """Return a shape that takes any value as it is, for a type that is not known yet."""
+    shape = copy(shape_of(Any))
+    shape.type, shape.take = Unknown, lambda value, path="$": value
+    return shape
+
+
+def _read_first(cls: Any, made: Property[Any]) -> Callable[[Any], Any]:
+    """Return what takes the first value of a property whose type is not known yet: it is read then."""
+
+    def take(value: Any) -> Any:
+        getattr(cls, "__contract__")  # noqa: B009 -- to read it puts a check in the place of this one
+        return cast("Callable[[Any], Any]", made.take)(value)
+
+    return take
 
 
 def _assigned(shape: Shape[Any], where: str) -> Callable[[Any], Any]:
