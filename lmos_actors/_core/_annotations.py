@@ -25,7 +25,7 @@ import os
 import re
 import sys
 import textwrap
-from collections.abc import Callable as CallableForm
+from collections.abc import Callable
 from types import FunctionType, NoneType
 from typing import (
     TYPE_CHECKING,
@@ -35,6 +35,7 @@ from typing import (
     ForwardRef,
     Literal,
     Union,
+    cast,
     get_args,
     get_origin,
 )
@@ -92,6 +93,7 @@ class Unknown:
 
 
 _UNION: Final[Any] = Union
+_CALLABLE: Final[Any] = Callable
 
 
 # ---- what is asked for
@@ -153,7 +155,7 @@ def unknown_in(hint: Any) -> Unknown | None:
 def _parts(hint: Any) -> Iterable[Any]:
     """Return what stands in the brackets of a type, as far as these are types."""
     if isinstance(hint, list):  # of the parameters of a Callable
-        return hint
+        return cast("list[Any]", hint)  # type: ignore[redundant-cast] # pyright sees a list of something
     return () if get_origin(hint) is Literal else get_args(hint)
 
 
@@ -226,7 +228,7 @@ def _type_parameters(thing: Any) -> Mapping[str, Any]:
 def _cells(thing: Any) -> Mapping[str, Any]:
     """Return the names of the function around that the annotations of a class or function hold on to."""
     annotate = getattr(thing, "__annotate__", None) if _LAZY else None
-    names = {}
+    names: dict[str, Any] = {}
     for name, cell in zip(
         getattr(getattr(annotate, "__code__", None), "co_freevars", ()),
         getattr(annotate, "__closure__", None) or (),
@@ -269,7 +271,7 @@ def _read(hint: Any, spaces: list[Mapping[str, Any]], inside: tuple[str, ...] = 
         if text in inside:
             return hint
         return _read(_evaluated(text, [extra, *spaces]), spaces, (*inside, text))
-    if isinstance(hint, list):  # of the parameters of a Callable
+    if isinstance(hint, list):
         return [_read(part, spaces, inside) for part in _parts(hint)]
     if type(get_origin(hint) or hint).__name__ == "TypeAliasType":  # of `type X = ...`, from 3.12 on
         try:
@@ -282,7 +284,7 @@ def _read(hint: Any, spaces: list[Mapping[str, Any]], inside: tuple[str, ...] = 
 def _evaluated(text: str, spaces: list[Mapping[str, Any]]) -> Any:
     names = _Names(spaces)
     try:
-        return eval(text, {"__builtins__": {}}, names)
+        return eval(text, {"__builtins__": builtins}, names)
     except Exception as error:
         if names.unknown:
             return Unknown(text, _undefined(names.unknown[0]))
@@ -305,7 +307,7 @@ def _with_parts_read(hint: Any, spaces: list[Mapping[str, Any]], inside: tuple[s
         return _UNION[tuple(read_parts)]
     try:
         if isinstance(read_parts[0], list):
-            return CallableForm[read_parts[0], read_parts[1]]
+            return _CALLABLE[read_parts[0], read_parts[1]]
         return origin[tuple(read_parts)]
     except TypeError:  # a form that takes no such parts
         return hint

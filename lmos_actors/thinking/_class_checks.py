@@ -25,7 +25,7 @@ from ._tool_calls import ToolLimits
 from ._tools import check_source
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Collection, Generator, Sequence
 
 NEARNESS: Final = 0.8
 """The least similarity of a name to the field that it is taken for: `tool` has it, `model_name` has not."""
@@ -67,7 +67,7 @@ def check_fields(agent: Any, fields: Collection[str]) -> None:
 
 
 @contextmanager
-def _unless_undefined() -> Iterator[None]:
+def _unless_undefined() -> Generator[None]:
     """Pass over the TypeError for a type that may be defined further down: it is asked for at the start."""
     try:
         yield

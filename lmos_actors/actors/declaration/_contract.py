@@ -245,10 +245,10 @@ class _Compiler:
             try:
                 return shape_of(hint)
             except TypeError as exc:
-                if not isinstance(exc.__cause__, NameError):
+                missing = isinstance(exc.__cause__, NameError) and _may_grow(hint, self.cls.__module__)
+                if not missing:
                     raise TypeError(f"{self.cls.__name__}.{name}: {exc}") from None
-                done = not _may_be_completed(hint, self.cls.__module__)
-                unknown = Unknown(type_name(hint), str(exc.__cause__), for_good=done)
+                unknown = Unknown(type_name(hint), str(exc.__cause__))  # of a part of a struct
         if self.is_last or unknown.for_good:
             raise unreadable(self.cls, name, unknown)
         self.contract.unread = True
@@ -474,12 +474,12 @@ class _Compiler:
         )
 
 
-def _may_be_completed(hint: Any, module: str) -> bool:
+def _may_grow(hint: Any, module: str) -> bool:
     """Return whether a class in a type stands in a module whose end has not been reached.
 
     `module` is the one in which the agent's class is made.
     """
-    if any(_may_be_completed(part, module) for part in get_args(hint)):
+    if any(_may_grow(part, module) for part in get_args(hint)):
         return True
     home = getattr(hint, "__module__", None)
     spec: Any = getattr(sys.modules.get(home or ""), "__spec__", None)
@@ -488,8 +488,12 @@ def _may_be_completed(hint: Any, module: str) -> bool:
 
 def _unread_shape() -> Shape[Any]:
     """Return a shape that takes any value as it is, for a type that is not known yet."""
+
+    def take(value: Any, path: str = "$", /) -> Any:
+        return value
+
     shape = copy(shape_of(Any))
-    shape.type, shape.take = Unknown, lambda value, path="$": value
+    shape.type, shape.take = Unknown, take
     return shape
 
 

@@ -61,7 +61,7 @@ from ..declaration._affordances import Property
 from ..declaration._type_hints import types_of_method, unreadable
 from ..finding._registry import address_of
 from ..refs._ref import Ref
-from ..values import WHOLE, is_agent_class, record_of, secrecy_of
+from ..values import PARTS, WHOLE, is_agent_class, record_of, secrecy_of
 from ._migrations import Migration, Plain, migrated, versions_of
 from ._value_checks import Check, checked, run_check, value_check
 
@@ -529,7 +529,7 @@ def check_type(hint: Any, converter: Converter, where: str, inside: tuple[Any, .
     cls: Any = get_origin(hint) or hint
     if isinstance(cls, type) and _is_live(cls):
         raise _refused(where, f"{cls.__qualname__} stands for something that does not outlive the process")
-    if secrecy_of(hint):
+    if secrecy_of(hint) in (PARTS, WHOLE):
         raise _refused(where, "part of it is secret, and secrets are never kept")
     if _is_ref(hint) or get_origin(hint) is Literal:
         return None

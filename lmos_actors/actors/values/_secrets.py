@@ -89,6 +89,8 @@ def _secrecy(hint: Any, inside: tuple[Any, ...]) -> int:
     if named is not None:
         return _secrecy(named, inside)
     cls: Any = origin or hint
+    if hasattr(cls, "_not_data"):  # a ref: the class in its brackets is no part of it
+        return OPEN
     own = _of_class(cls, inside) if isinstance(cls, type) else OPEN
     return max(own, _most(get_args(hint), inside))
 
