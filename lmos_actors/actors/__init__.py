@@ -93,7 +93,7 @@ from .declaration._affordances import (
     StreamAction as StreamAction,
     Turn as Turn,
 )
-from .declaration._contract import Contract as Contract
+from .declaration._contract import CLASS_PLACE as CLASS_PLACE, Contract as Contract, outline_of as outline_of
 from .declaration._declarations import (
     Unit as Unit,
     action as action,
@@ -103,7 +103,6 @@ from .declaration._declarations import (
 )
 from .declaration._fields import mentions as mentions
 from .declaration._options import About as About
-from .declaration._reading import CLASS_PLACE as CLASS_PLACE, outline_of as outline_of
 from .durable._durable_timers import (
     DurableTimer as DurableTimer,
     DurableTimers as DurableTimers,

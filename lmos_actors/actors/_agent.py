@@ -29,18 +29,17 @@ from typing import (
 
 import attrs
 
-from lmos_actors._core import remember_names
 from lmos_actors.errors import AgentUnavailable, NotFound
 
 from ._blocking_work import outside_of
+from ._class_contract import contract_of_class
 from ._population import AgentQuery
-from .declaration._contract import Contract, compile_contract
+from .declaration._contract import Contract, outline_of
 from .declaration._declarations import event, prop
 from .declaration._fields import check_defaults, check_members, collect_fields, import_log
 from .declaration._options import About, ClassOptions, check_behaviour, check_said
-from .declaration._reading import UnreadContract, outline_of
 from .durable._durable_timers import DurableTimer, timers_of_agent, turn_after_durably
-from .durable._kept_state import ephemeral, state_form
+from .durable._kept_state import ephemeral
 from .finding._registry import link_to, neighbour_of
 from .listening._follow import Following, follow
 from .listening._groups import Group, group_for, join, leave
@@ -58,7 +57,7 @@ from .slot._stash import behaviour_changed, check_stash, state_timeout, unstash
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Coroutine
     from datetime import datetime
-    from types import FrameType, UnionType
+    from types import UnionType
 
     from lmos_actors._core import RandomStream, Timer
 
@@ -132,18 +131,15 @@ class Agent:
         fields = collect_fields(cls, _RESERVED)
         attrs.define(cls, these=fields, slots=False, kw_only=True, eq=False, repr=False)
         check_defaults(cls)
-        frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage] # documented by CPython
-        remember_names(cls, frame)
         above = outline_of(cls)  # of the nearest base, as its own is made below
         options = options.over(above.options if above is not None else None)
-        read = partial(_contract_of, cls, rename, options)
-        contract = read(is_last=False)
+        frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage] # documented by CPython
+        contract = contract_of_class(cls, vars(Agent), _RESERVED, rename, options, frame)
         if options.durable:
             check_members(cls, _OF_JOURNALS)
         check_on_exit(cls, options.trap_exits, vars(Agent)["on_exit"])
         import_log(cls)
         cls._behaviour = next(iter(contract.behaviours), "")
-        cls.__contract__ = contract if not contract.unread else _unread(cls, contract, read, frame)
 
     def __repr__(self) -> str:
         return (
@@ -588,19 +584,6 @@ class Agent:
 
             more.log = structlog.get_logger().bind(agent=slot.path, incarnation=slot.incarnation)
         return more.log
-
-
-def _contract_of(cls: Any, rename: str | None, options: ClassOptions, *, is_last: bool) -> Contract:
-    """Compile a class. Raises TypeError; for types that are unknown now only if `is_last`."""
-    contract = compile_contract(cls, vars(Agent), _RESERVED, rename=rename, options=options, is_last=is_last)
-    if options.durable:
-        contract.state = state_form(cls, contract, is_last=is_last)
-    return contract
-
-
-def _unread(cls: Any, outline: Contract, read: Callable[..., Contract], frame: FrameType) -> Any:
-    place = f"{frame.f_code.co_filename}:{frame.f_lineno}"
-    return UnreadContract(cls, outline, partial(read, is_last=True), place)
 
 
 _OVERRIDDEN: Final = frozenset({"started", "on_exit", "supervises", "lifespan"})

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from lmos_actors._core import ASYNCIO, HIDDEN, WAY_OUT
 from lmos_actors.errors import LinkedAgentDied, WrongEventLoop, group_of, text_of
 
-from ..declaration._reading import outline_of
+from ..declaration._contract import outline_of
 from ..messages._monitor import ExitReason
 from ..values import PARTS, Secrets, conceal, conceal_all, conceal_unchecked
 from ._report_values import class_made_by, fields_of

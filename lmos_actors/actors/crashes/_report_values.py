@@ -10,8 +10,8 @@ import attrs
 
 from lmos_actors._core import types_of_function
 
+from ..declaration._contract import outline_of
 from ..declaration._history import unwrapped
-from ..declaration._reading import outline_of
 from ..messages._mailbox import Envelope, InternalTurn
 from ..messages._operation import Operation
 from ..values import WHOLE, Discreet, is_agent_class, secrecy_of

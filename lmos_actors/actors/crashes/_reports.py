@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from lmos_actors.errors import text_of
 
-from ..declaration._reading import outline_of
+from ..declaration._contract import outline_of
 from ..values import Secrets
 from ._report_values import Message, class_made_by, fields_given, fields_of, message_of
 from ._traces import CAUSES, calls_of, causes_of, definition_of, notes_of, place_of

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterable, AsyncIterator
-from typing import Any, get_args, get_origin
+from typing import TYPE_CHECKING, Any, get_args, get_origin
 
 from lmos_actors._core import Unknown, declared, place_of, type_of_field, types_of_function
 
 from ..messages._invocation import Progress
 from ..messages._operation import STREAM
+
+if TYPE_CHECKING:
+    from ._contract import Contract
 
 
 def type_of_affordance(cls: type, name: str, kind: type) -> Any:
@@ -37,6 +40,21 @@ def unreadable(cls: type, name: str, unknown: Unknown) -> TypeError:
 
 
 _FIX = "import it where the program runs, not for type checkers alone, or define it"
+
+
+class UnknownPart(TypeError):
+    """A type has a part whose name means nothing now."""
+
+    def __init__(self, unknown: Unknown, where: str) -> None:
+        super().__init__(f"{where}: cannot read the type {unknown.text!r}: {unknown.why}")
+        self.unknown = unknown
+
+
+def note_unread(cls: type, name: str, unknown: Unknown, contract: Contract, *, is_last: bool) -> None:
+    """Note that a type of that member is unknown yet. Raises TypeError if it cannot become known."""
+    if is_last or unknown.for_good:
+        raise unreadable(cls, name, unknown)
+    contract.unread = True
 
 
 def is_progress(hint: Any) -> bool:

@@ -58,7 +58,7 @@ from lmos_actors._core import Unknown, signature_of, types_of_class, unknown_in
 from lmos_actors.errors import ConfigError, StateMismatch, group_of, nearest
 
 from ..declaration._affordances import Property
-from ..declaration._type_hints import types_of_method, unreadable
+from ..declaration._type_hints import UnknownPart, note_unread, types_of_method
 from ..finding._registry import address_of
 from ..refs._ref import Ref
 from ..values import PARTS, WHOLE, is_agent_class, record_of, secrecy_of
@@ -413,7 +413,7 @@ def state_form(cls: Any, contract: Contract, *, is_last: bool) -> StateForm:
         try:
             check_type(hint, converter, f"{cls.__name__}.{field.name}")
         except UnknownPart as error:
-            _note_unread(cls, field.name, error.unknown, contract, is_last=is_last)
+            note_unread(cls, field.name, error.unknown, contract, is_last=is_last)
             continue
         except TypeError as error:
             raise TypeError(f"{error}. {_NOT_KEPT}") from None
@@ -425,23 +425,8 @@ def state_form(cls: Any, contract: Contract, *, is_last: bool) -> StateForm:
         facts = _fact_form(cls, contract.options, converter)
     except UnknownPart as error:
         facts = None
-        _note_unread(cls, "apply", error.unknown, contract, is_last=is_last)
+        note_unread(cls, "apply", error.unknown, contract, is_last=is_last)
     return StateForm(title, formerly, version, tuple(members), frozenset(declared), migrations, facts)
-
-
-class UnknownPart(TypeError):
-    """A type has a part whose name means nothing now."""
-
-    def __init__(self, unknown: Unknown, where: str) -> None:
-        super().__init__(f"{where}: cannot read the type {unknown.text!r}: {unknown.why}")
-        self.unknown = unknown
-
-
-def _note_unread(cls: Any, name: str, unknown: Unknown, contract: Contract, *, is_last: bool) -> None:
-    """Note that a type of that member is unknown yet. Raises TypeError if it cannot become known."""
-    if is_last or unknown.for_good:
-        raise unreadable(cls, name, unknown)
-    contract.unread = True
 
 
 def _fact_form(cls: Any, options: ClassOptions, converter: Converter) -> FactForm | None:
