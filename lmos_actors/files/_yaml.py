@@ -30,8 +30,27 @@ if TYPE_CHECKING:
 
     from ._source import DataPath, Source
 
-LOADER: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""Parser of files: libyaml's where it is built in; both produce the same events."""
+
+class PythonLoader(yaml.SafeLoader):
+    """PyYAML's own parser, which by itself ends plain text in flow style at a `?`; libyaml does not."""
+
+    _in_plain = False
+
+    def scan_plain(self) -> Any:
+        self._in_plain = True
+        try:
+            return super().scan_plain()
+        finally:
+            self._in_plain = False
+
+    def peek(self, index: int = 0) -> str:
+        """Return a character ahead; within plain text a letter for `?`: it is looked at, not kept."""
+        ahead: str = super().peek(index)
+        return "x" if ahead == "?" and self._in_plain else ahead
+
+
+LOADER: Final[Any] = getattr(yaml, "CSafeLoader", PythonLoader)
+"""Parser of files: libyaml's where it is built in. A file that both take has the same events in both."""
 
 _PLAIN: Final = {"": None, "~": None, "true": True, "false": False}
 for _word, _value in (("null", None), ("true", True), ("false", False)):

@@ -18,7 +18,7 @@ _PACKAGES: Final = (
 @cache
 def surroundings() -> dict[str, object]:
     """Return what a repetition depends on beside the seed: Python, C library, packages."""
-    python = f"{sys.implementation.name} {sys.version_info.major}.{sys.version_info.minor}"
+    python = f"{platform.python_implementation()} {platform.python_version()}"
     found = versions(sys.path)
     packages = {package: found.get(package) for package in _PACKAGES}
     return {"python": python, "libc": " ".join(platform.libc_ver()), "packages": packages}

@@ -69,7 +69,8 @@ class TraceLog:
     The first line tells what a repetition depends on: seed, CPython and C library, package versions. Then
     `{"n": number, "t": seconds, "kind": ..., "agent": ..., ...}`, the record's fields sorted by name.
     Values that JSON cannot say are written as their `repr` without memory addresses. `end` writes a last
-    line, `{"end": number of records, "sha256": of all lines before}`: a log without it was cut short.
+    line, `{"end": number of records, "head": SHA-256 of the first line, "sha256": of the records}`: a log
+    without it was cut short.
 
     `to` receives every line, some time before the run ends; `keep` bounds how many of the last lines are
     held in memory (None: all of them). `run` is what the first line tells of how to repeat the run.
@@ -85,6 +86,8 @@ class TraceLog:
         self._held = 0
         self._waiting: list[_Line | msgspec.Raw] = []
         self._hash = hashlib.sha256()
+        self._head_sum = ""
+        self._head_size = 0  # bytes of the first line, until it is passed on
         self._n = 0
         self._at = -1.0
         self._t = msgspec.Raw()
@@ -101,7 +104,9 @@ class TraceLog:
         head: dict[str, object] = {"schema": SCHEMA, "seed": seed, **surroundings()}
         if self._run is not None:
             head["run"] = dict(self._run)
-        self._waiting.append(msgspec.Raw(msgspec.json.encode(head, enc_hook=str)))
+        line = msgspec.json.encode(head, enc_hook=str)
+        self._head_sum, self._head_size = hashlib.sha256(line + b"\n").hexdigest(), len(line) + 1
+        self._waiting.append(msgspec.Raw(line))
 
     def record(self, kind: str, agent: str, fields: dict[str, Any]) -> None:
         """Take one record. A log that has not begun begins, without a seed, in trio's time."""
@@ -147,7 +152,8 @@ class TraceLog:
     def end(self) -> None:
         """Write the last line; a log that has not begun has none. Nothing may be recorded after it."""
         if self._now is not None:
-            line = b'{"end":%d,"sha256":"%b"}\n' % (self._n, self.digest().encode())
+            said = (self._n, self._head_sum.encode(), self.digest().encode())
+            line = b'{"end":%d,"head":"%b","sha256":"%b"}\n' % said
             self._hold(line, 1)
             if self._to is not None:
                 self._to.write(line.decode())
@@ -161,7 +167,8 @@ class TraceLog:
             text = PLAIN_LINES(lines)
         except _UNENCODABLE:
             text = PLAIN_LINES([_rewritten(line) for line in lines])
-        self._hash.update(text)
+        head, self._head_size = self._head_size, 0
+        self._hash.update(memoryview(text)[head:])
         self._hold(text, len(lines))
         if self._to is not None:
             self._to.write(text.decode())
@@ -174,7 +181,10 @@ class TraceLog:
             self._held -= kept.popleft()[1]
 
     def digest(self) -> str:
-        """Return the SHA-256 of all lines so far, as hexadecimal text; of those before the one of `end`."""
+        """Return the SHA-256 of all records so far, as hexadecimal text.
+
+        The first line is not in it, nor the last: runs that are the same have one digest on every Python.
+        """
         self.flush()
         return self._hash.hexdigest()
 

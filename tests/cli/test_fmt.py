@@ -13,6 +13,7 @@ from hypothesis import given, settings, strategies as st
 from lmos_actors.cli import main
 from lmos_actors.cli._init import TEMPLATES
 from lmos_actors.files import FileError, lay_out_json, lay_out_yaml, parse
+from lmos_actors.files._yaml import PythonLoader
 from lmos_actors.scenario import scenario_schema
 from lmos_actors.scenario.format import orders_of
 from lmos_actors.scenario.format._key_order import WORDS
@@ -28,7 +29,7 @@ SHIPPED = [
 ]
 
 
-LOADERS = [yaml.SafeLoader, *([yaml.CSafeLoader] if hasattr(yaml, "CSafeLoader") else [])]
+LOADERS = [PythonLoader, *([yaml.CSafeLoader] if yaml.__with_libyaml__ else [])]
 
 
 def laid_out(text: str, loader: Any = None) -> str:

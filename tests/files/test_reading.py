@@ -6,6 +6,7 @@ import json
 import os
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -14,9 +15,9 @@ from hypothesis import given, strategies as st
 from lmos_actors.errors import ConfigError
 from lmos_actors.files import FileError, parse, read
 from lmos_actors.files._source import Source
-from lmos_actors.files._yaml import read_yaml
+from lmos_actors.files._yaml import PythonLoader, read_yaml
 
-LOADERS = [yaml.SafeLoader] + ([yaml.CSafeLoader] if yaml.__with_libyaml__ else [])
+LOADERS: list[Any] = [PythonLoader] + ([yaml.CSafeLoader] if yaml.__with_libyaml__ else [])
 
 # text, then line:column and a part of the message of the first mistake
 BAD_YAML = [
@@ -96,8 +97,7 @@ def first(text: str, kind: str) -> tuple[str, str]:
 @pytest.mark.parametrize(("text", "place", "part"), BAD_YAML)
 @pytest.mark.parametrize("loader", LOADERS)
 def test_bad_yaml(text: str, place: str, part: str, loader: object, monkeypatch: pytest.MonkeyPatch) -> None:
-    if loader is yaml.SafeLoader:
-        monkeypatch.delattr(yaml, "CSafeLoader", raising=False)
+    monkeypatch.setattr("lmos_actors.files._yaml.LOADER", loader)
     where, message = first(text, "yaml")
     assert part in message
     # The two parsers agree on places but for the end of an unclosed list.
@@ -168,6 +168,21 @@ def test_yaml_scalars(written: str, value: object, warns: bool, loader: object) 
     assert tree.data == {"k": value}
     assert type(tree.data["k"]) is type(value)
     assert [note.line for note in tree.notes] == ([1] if warns else [])
+
+
+@pytest.mark.parametrize(
+    ("written", "value"),
+    [
+        ("{a: Is it right?}", {"a": "Is it right?"}),
+        ("[what? no, a?b, a??, '?']", ["what? no", "a?b", "a??", "?"]),
+        ("{a?: b?, c: d ? e}", {"a?": "b?", "c": "d ? e"}),
+        ("{? a : b?, c: d}", {"a": "b?", "c": "d"}),
+        ("who? me", "who? me"),
+    ],
+)
+@pytest.mark.parametrize("loader", LOADERS)
+def test_a_question_mark_belongs_to_plain_text(written: str, value: object, loader: object) -> None:
+    assert read_yaml(Source("f", f"k: {written}\n"), loader).data == {"k": value}
 
 
 def test_a_number_read_otherwise_is_named() -> None:

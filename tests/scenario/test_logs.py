@@ -72,11 +72,22 @@ def read(path: Path, text: str | bytes) -> list[tuple[str, int, str | None]]:
 # --- what is written
 
 
-def test_the_last_line_has_count_and_hash_of_all_before() -> None:
-    text = written(3)
-    *lines, last = text.splitlines(keepends=True)
-    digest = hashlib.sha256("".join(lines).encode()).hexdigest()
-    assert json.loads(last) == {"end": 3, "sha256": digest}
+def hash_of(*lines: str) -> str:
+    return hashlib.sha256("".join(lines).encode()).hexdigest()
+
+
+def test_the_last_line_has_the_count_of_the_records_and_the_hashes_of_them_and_of_the_head() -> None:
+    head, *records, last = written(3).splitlines(keepends=True)
+    assert json.loads(last) == {"end": 3, "head": hash_of(head), "sha256": hash_of(*records)}
+
+
+def test_heads_do_not_count_in_the_digest() -> None:
+    one, other, third = (
+        json.loads(written(records, label=label).splitlines()[-1])
+        for records, label in ((3, "a"), (3, "b"), (2, "a"))
+    )
+    assert one["sha256"] == other["sha256"] != third["sha256"]
+    assert one["head"] == third["head"] != other["head"]
 
 
 def test_lines_kept_end_in_the_last_and_the_digest_is_that_in_it() -> None:
@@ -150,10 +161,17 @@ def test_a_log_that_was_cut_is_never_taken_for_a_whole_one(cut: int) -> None:
     assert all(problem in (None, CUT_SHORT) for _, _, problem in found)
 
 
-def test_a_log_that_was_changed_is_told(tmp_path: Path) -> None:
-    text = written(3)
-    for wrong in (text.replace('"data":1', '"data":7'), text.replace('"end":3', '"end":4')):
-        assert read(tmp_path / "log", wrong) == [("log:1", 3, CHANGED)]
+def older(text: str) -> str:
+    """A log as it was written before: with one hash, of all lines."""
+    *lines, last = text.splitlines(keepends=True)
+    return "".join([*lines, f'{{"end":{json.loads(last)["end"]},"sha256":"{hash_of(*lines)}"}}\n'])
+
+
+@pytest.mark.parametrize("text", [written(3), older(written(3))], ids=["now", "older"])
+def test_a_log_that_was_changed_is_told(tmp_path: Path, text: str) -> None:
+    assert read(tmp_path / "log", text) == [("log:1", 3, None)]
+    for told, else_told in (('"data":1', '"data":7'), ('"end":3', '"end":4'), ('"seed":1', '"seed":2')):
+        assert read(tmp_path / "log", text.replace(told, else_told)) == [("log:1", 3, CHANGED)]
     lines = text.splitlines(keepends=True)
     assert read(tmp_path / "log", "".join(lines[:2] + lines[3:])) == [("log:1", 2, CHANGED)]
 

@@ -14,6 +14,7 @@ import yaml
 from agents.weather import ModelConfiguration, UserFeedback, WeatherAgent
 from lmos_actors.actors import shape_of
 from lmos_actors.files import FileError
+from lmos_actors.files._yaml import LOADER
 from lmos_actors.scenario import load_deployment, scenario_schema
 from lmos_actors.scenario.format import load_scenario
 from lmos_actors.scenario.run import run_cell
@@ -87,7 +88,7 @@ class Changed:
     def __init__(self, file: Path, folder: Path) -> None:
         self.text = file.read_text(encoding="utf-8")
         self.lines = self.text.split("\n")
-        self.parts = list(scalars(yaml.compose(self.text, Loader=yaml.CSafeLoader)))
+        self.parts = list(scalars(yaml.compose(self.text, Loader=LOADER)))
         self.changed = folder / file.name
 
     @property

@@ -1,8 +1,9 @@
 """Message logs read back.
 
 A file holds the runs of one call, one after the other; each begins with a head and ends with a line that has
-the number of records and the SHA-256 of all lines before it. Where the call was ended before all of its runs,
-the last line of the file says why, and which runs are missing. Files are read line by line.
+the number of records, and the SHA-256 of the head and of the records. Older logs, and those that the page of
+a node has saved, have one SHA-256 of all lines there. Where the call was ended before all of its runs, the
+last line of the file says why, and which runs are missing. Files are read line by line.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ class LoggedRun:
         """Number of records read so far."""
         self.problem: str | None = None
         """Why the run as a whole is invalid; known after its lines have been read."""
-        self._hash = hashlib.sha256()
+        self._head, self._records, self._all = hashlib.sha256(), hashlib.sha256(), hashlib.sha256()
         self._over = False
         self._lines = self._read()
 
@@ -95,7 +96,9 @@ class LoggedRun:
                 self._judge(line)
                 self._over = True
             else:
-                self._hash.update(line.text.encode("utf-8", "surrogatepass") + b"\n")
+                text = line.text.encode("utf-8", "surrogatepass") + b"\n"
+                self._all.update(text)
+                (self._records if line.sort == "record" else self._head).update(text)
                 self.records += line.sort == "record"
             yield line
             line = None if self._over else self._file.next_of_run()
@@ -104,7 +107,10 @@ class LoggedRun:
             self.problem = CUT_SHORT
 
     def _judge(self, end: LogLine) -> None:
-        if end.data["end"] != self.records or end.data.get("sha256") != self._hash.hexdigest():
+        said: dict[str, Any] = {"end": self.records, "sha256": self._all.hexdigest()}
+        if "head" in end.data:
+            said |= {"head": self._head.hexdigest(), "sha256": self._records.hexdigest()}
+        if any(end.data.get(name) != value for name, value in said.items()):
             self.problem = CHANGED
 
     def skip(self) -> None:

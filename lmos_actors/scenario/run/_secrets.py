@@ -145,7 +145,7 @@ _SHOWING: Final = ("input", "value", "output", "error", "data", "progress", "rea
 
 
 def without_secrets(lines: Sequence[str], secrets: Iterable[str]) -> tuple[str, ...]:
-    """Return the lines of the log of a run with `***` in place of secrets, and with the digest of that."""
+    """Return the lines of the log of a run with `***` in place of secrets, and with the digests of that."""
     forms = {form for text in secrets for form in _forms(text)}
     if not forms or not lines:
         return tuple(lines)
@@ -153,9 +153,12 @@ def without_secrets(lines: Sequence[str], secrets: Iterable[str]) -> tuple[str, 
     cleaned = [_line_without(line, longest_first) for line in lines[:-1]]
     last = json.loads(lines[-1])
     if "sha256" in last and cleaned != list(lines[:-1]):
-        whole = "".join(f"{line}\n" for line in cleaned)
-        last["sha256"] = hashlib.sha256(whole.encode()).hexdigest()
+        last |= {"head": _sum_of(cleaned[:1]), "sha256": _sum_of(cleaned[1:])}
     return (*cleaned, msgspec.json.encode(last).decode())
+
+
+def _sum_of(lines: Iterable[str]) -> str:
+    return hashlib.sha256("".join(f"{line}\n" for line in lines).encode()).hexdigest()
 
 
 def _forms(text: str) -> Iterator[str]:
