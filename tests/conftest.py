@@ -15,10 +15,11 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from lmos_actors.testing import virtual_clock as virtual_clock
-from tests.matrix import EXAMPLES, ask_everything, examples
+from tests.matrix import DIFFERING, EXAMPLES, ask_everything, examples
 
 if TYPE_CHECKING:
     from collections.abc import Generator
+    from pathlib import Path
 
 # No verdict may depend on how fast the machine is, so neither deadlines nor the check for slow generation.
 settings.register_profile("local", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -34,6 +35,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--long", action="store_true", help="run the tests marked `long`, too: hours")
     parser.addoption("--slow", action="store_true", help="run the tests marked `slow`, too")
     parser.addoption("--matrix", action="store_true", help="run every case of every matrix: tests/matrix.py")
+    parser.addoption("--differing", action="store_true", help="run what can differ between Pythons alone")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -102,6 +104,13 @@ def _worker() -> tuple[int, int]:
     """Return the number of this worker of xdist, and how many there are."""
     name = os.environ.get("PYTEST_XDIST_WORKER", "gw0")
     return int(name.removeprefix("gw")), int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out files that are the same on every version of Python, where the others are asked for."""
+    if not config.getoption("--differing") or collection_path.suffix != ".py":
+        return None
+    return collection_path.relative_to(config.rootpath).as_posix() not in DIFFERING or None
 
 
 @pytest.hookimpl(tryfirst=True)
