@@ -17,7 +17,7 @@ from msgspec import inspect as types
 from lmos_actors.errors import InvalidInput
 from lmos_actors.protocol.td import is_any, type_name
 
-from ._leaves import KEY, SCALARS, AnyTake, Part, convert, inside, member, shown, wrong
+from ._leaves import KEY, SCALARS, AnyTake, Part, convert, inside, member, refuse_foreign, shown, wrong
 from ._secrets import WHOLE, guarded, secret_members
 
 if TYPE_CHECKING:
@@ -270,6 +270,9 @@ def _builder(tree: types.Type, cls: Any) -> Callable[[dict[str, Any], str], Any]
             return cls(**taken)
         except (ValueError, TypeError) as exc:
             raise InvalidInput(str(exc), path) from None
+        except BaseException as exc:
+            refuse_foreign(exc, path)
+            raise
 
     def build_other(taken: dict[str, Any], path: str) -> Any:
         return convert(taken, cls, path)
