@@ -34,7 +34,7 @@ else:
         importing = sys._getframe(1).f_code.co_name == "_handle_fromlist"
         raise (ImportError if importing else AttributeError)(f"{name} is in {place}")
 
-    def _module_of(name: str) -> str | None:
+    def _module_of(name: str) -> "str | None":  # quoted: macOS has Python 3.9, see `__main__.py`
         """Return the other public module that has the name."""
         from importlib import import_module  # not `from . import types`, which calls `__getattr__` for it
 

@@ -219,10 +219,11 @@ def test_no_other_word_is_taken_for_the_matrix() -> None:
 def test_the_classifiers_name_the_versions_that_are_tested() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     named = [line.rpartition(" :: ")[2] for line in project["classifiers"] if ":: 3." in line]
-    assert named == ["3.11", "3.12", "3.13"]
+    assert named == ["3.11", "3.12", "3.13", "3.14", "3.15"]
     assert project["requires-python"] == f">={named[0]}"
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert f"Python {', '.join(named[:-1])} or {named[-1]}" in readme
+    for page in ("README.md", "docs/index.md", "docs/tutorial/index.md", "docs/contributing.md"):
+        text = (ROOT / page).read_text(encoding="utf-8").replace("\n", " ")
+        assert f"Python {named[0]} to {named[-1]}" in text or f"from {named[0]} to {named[-1]}" in text, page
 
 
 def test_constraints_pin_all_that_is_asked_for_and_name_no_host() -> None:

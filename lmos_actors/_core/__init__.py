@@ -1,5 +1,17 @@
 """Foundations of the runtime: time, chance, the memory budget, instruments, redaction."""
 
+from ._annotations import (
+    Unknown as Unknown,
+    declared as declared,
+    place_of as place_of,
+    place_of_function as place_of_function,
+    remember_names as remember_names,
+    signature_of as signature_of,
+    type_of_field as type_of_field,
+    types_of_class as types_of_class,
+    types_of_function as types_of_function,
+    unknown_in as unknown_in,
+)
 from ._budget import (
     OBJECT as OBJECT,
     SMALL as SMALL,

@@ -93,7 +93,7 @@ from .declaration._affordances import (
     StreamAction as StreamAction,
     Turn as Turn,
 )
-from .declaration._contract import Contract as Contract
+from .declaration._contract import CLASS_PLACE as CLASS_PLACE, Contract as Contract, outline_of as outline_of
 from .declaration._declarations import (
     Unit as Unit,
     action as action,
@@ -250,6 +250,7 @@ from .values import (
     Shape as Shape,
     conceal as conceal,
     conceal_all as conceal_all,
+    is_agent_class as is_agent_class,
     record_of as record_of,
     shape_of as shape_of,
 )

@@ -32,13 +32,14 @@ import attrs
 from lmos_actors.errors import AgentUnavailable, NotFound
 
 from ._blocking_work import outside_of
+from ._class_contract import contract_of_class
 from ._population import AgentQuery
-from .declaration._contract import Contract, compile_contract
+from .declaration._contract import Contract, outline_of
 from .declaration._declarations import event, prop
 from .declaration._fields import check_defaults, check_members, collect_fields, import_log
 from .declaration._options import About, ClassOptions, check_behaviour, check_said
 from .durable._durable_timers import DurableTimer, timers_of_agent, turn_after_durably
-from .durable._kept_state import ephemeral, state_form
+from .durable._kept_state import ephemeral
 from .finding._registry import link_to, neighbour_of
 from .listening._follow import Following, follow
 from .listening._groups import Group, group_for, join, leave
@@ -130,22 +131,15 @@ class Agent:
         fields = collect_fields(cls, _RESERVED)
         attrs.define(cls, these=fields, slots=False, kw_only=True, eq=False, repr=False)
         check_defaults(cls)
-        namespace = sys._getframe(1).f_locals  # pyright: ignore[reportPrivateUsage] # documented by CPython
-        above: Contract | None = getattr(super(cls, cls), "__contract__", None)
-        cls.__contract__ = compile_contract(
-            cls,
-            vars(Agent),
-            _RESERVED,
-            namespace,
-            rename=rename,
-            options=options.over(above.options if above is not None else None),
-        )
-        if cls.__contract__.options.durable:
+        above = outline_of(cls)  # of the nearest base, as its own is made below
+        options = options.over(above.options if above is not None else None)
+        frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage] # documented by CPython
+        contract = contract_of_class(cls, vars(Agent), _RESERVED, rename, options, frame)
+        if options.durable:
             check_members(cls, _OF_JOURNALS)
-            cls.__contract__.state = state_form(cls, namespace)
-        check_on_exit(cls, cls.__contract__.options.trap_exits, vars(Agent)["on_exit"])
+        check_on_exit(cls, options.trap_exits, vars(Agent)["on_exit"])
         import_log(cls)
-        cls._behaviour = next(iter(cls.__contract__.behaviours), "")
+        cls._behaviour = next(iter(contract.behaviours), "")
 
     def __repr__(self) -> str:
         return (

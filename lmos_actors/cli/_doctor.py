@@ -7,6 +7,7 @@ import platform
 import re
 import socket
 import sys
+import sysconfig
 import time
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
@@ -15,6 +16,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import attrs
 
+from lmos_actors._versions import NEWEST, OLDEST, TESTED
+
 from ._app import json_text
 
 if TYPE_CHECKING:
@@ -22,7 +25,6 @@ if TYPE_CHECKING:
 
 Verdict: TypeAlias = Literal["ok", "warn", "fail"]
 
-OLDEST: Final = (3, 11)
 COARSE: Final = 1e-3
 FEW_FILES: Final = 1024
 SYSTEMS: Final = ("Linux", "Darwin")
@@ -61,15 +63,25 @@ def report(findings: Sequence[Finding], *, json: bool) -> int:
 
 def _python(_: int) -> Iterator[Finding]:
     saw = f"{platform.python_implementation()} {platform.python_version()} at {sys.executable}"
-    right = sys.version_info[:2] >= OLDEST and sys.implementation.name == "cpython"
-    wanted = ".".join(map(str, OLDEST))
-    yield Finding("python", "ok" if right else "fail", saw, "" if right else f"use CPython {wanted} or newer")
+    if sys.version_info[:2] < OLDEST or sys.implementation.name != "cpython":
+        yield Finding("python", "fail", saw, f"use CPython {TESTED}")
+    elif sys.version_info[:2] > NEWEST:
+        yield Finding("python", "warn", saw, f"tested with CPython {TESTED}")
+    elif sysconfig.get_config_var("Py_GIL_DISABLED"):
+        remedy = "free-threaded builds are not tested, and a node is no faster in one: use an ordinary build"
+        yield Finding("python", "warn", f"{saw}, free-threaded", remedy)
+    else:
+        yield Finding("python", "ok", saw)
 
 
 def _platform(_: int) -> Iterator[Finding]:
     saw = f"{platform.system()} {platform.release()} on {platform.machine()}, {os.cpu_count()} processors"
-    known = platform.system() in SYSTEMS
-    yield Finding("platform", "ok" if known else "warn", saw, "" if known else "tested on Linux and macOS")
+    if platform.system() == "Windows":
+        yield Finding("platform", "fail", saw, "use Linux or macOS: Windows is not supported, and not tested")
+    elif platform.system() in SYSTEMS:
+        yield Finding("platform", "ok", saw)
+    else:
+        yield Finding("platform", "warn", saw, "tested on Linux and macOS")
 
 
 def _packages(_: int) -> Iterator[Finding]:

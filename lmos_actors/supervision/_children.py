@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 import attrs
 
-from lmos_actors.actors import DEFAULT_MAILBOX, Slot
+from lmos_actors.actors import DEFAULT_MAILBOX, Slot, outline_of
 from lmos_actors.errors import ConfigError, IdTaken
 
 from ._siblings import class_of
@@ -205,8 +205,7 @@ def has_durable_agents(spec: Spec) -> bool:
 
 
 def _contract_of(spec: ChildSpec[Any]) -> Any:
-    contract = getattr(spec.factory, "__contract__", None)
-    return getattr(agent_class(spec), "__contract__", None) if contract is None else contract
+    return outline_of(spec.factory) or outline_of(agent_class(spec))
 
 
 # ---- ids, and the names that children of the root may not have

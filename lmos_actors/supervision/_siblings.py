@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-import sys
 import types
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar, Union, cast, get_args, get_origin, overload
 
 import attrs
 
-from lmos_actors.actors import Agent, Ref, class_made_by
+from lmos_actors._core import Unknown, type_of_field
+from lmos_actors.actors import Agent, Ref, class_made_by, is_agent_class
 from lmos_actors.errors import ConfigError, nearest
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def class_of(factory: Any) -> type[Any] | None:
     """Return the agent class a factory makes, through partials; None if only calling it would show it."""
     made = class_made_by(factory)
-    return made if hasattr(made, "__contract__") else None
+    return made if is_agent_class(made) else None
 
 
 def name_of(factory: Any) -> str:
@@ -84,7 +84,7 @@ class Sibling:
                 f"not {path!r}",
                 "sibling(path)",
             )
-        if self.cls is not None and not hasattr(self.cls, "__contract__"):
+        if self.cls is not None and not is_agent_class(self.cls):
             raise ConfigError(f"must be an agent class, not {self.cls!r}", f"sibling({path!r}, cls)")
 
     def __repr__(self) -> str:
@@ -214,7 +214,7 @@ def _check_depth(value: Any, place: str, above: tuple[Any, ...] = ()) -> None:
 
 def _reference(cls: Any, holder: str, argument: str, value: Any, wanted: Sibling) -> Reference:
     reference = Reference(f"{holder}.factory({argument}={wanted!r})", wanted, wanted.cls)
-    if not hasattr(cls, "__contract__"):
+    if not is_agent_class(cls):
         return reference
     names = [field.alias for field in attrs.fields(cls) if field.init]
     if argument not in names:
@@ -346,7 +346,7 @@ def _without_none(hint: Any) -> Any:
 
 def _may_hold_refs(hint: Any) -> bool:
     """Return whether a value of a type may be, or have inside, a ref; True where nothing is known of it."""
-    if hint in (None, Any, object) or isinstance(hint, TypeVar):
+    if hint in (None, Any, object) or isinstance(hint, TypeVar | Unknown):
         return True
     return _pointed(hint) is not None or any(_may_hold_refs(part) for part in get_args(hint))
 
@@ -363,13 +363,5 @@ def _pointed(hint: Any) -> Any:
 
 def hint_of(cls: type, name: str) -> Any:
     """Return the type of an attribute as the class or a base declares it; None where it cannot be read."""
-    for part in cls.__mro__:
-        found = vars(part).get("__annotations__", {}).get(name)
-        if isinstance(found, str):
-            try:
-                return eval(found, vars(sys.modules[part.__module__]), dict(vars(part)))
-            except Exception:
-                return None
-        if found is not None:
-            return found
-    return None
+    hint = type_of_field(cls, name)
+    return None if isinstance(hint, Unknown) else hint

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Literal, TypeAl
 
 import attrs
 
-from lmos_actors.actors import BY, check_id
+from lmos_actors.actors import BY, check_id, outline_of
 from lmos_actors.errors import ConfigError, IdTaken, NameTaken, nearest
 
 from ._siblings import Reference, Sibling, check_references, class_of, filled, name_of, references_of, shown
@@ -133,7 +133,8 @@ class ChildSpec(Generic[A_co]):
                 f"must be a text of 1 to {MOST_KEY} printable characters, not {key!r}", f"{self.name}.key"
             )
         made: Any = class_of(self.factory)
-        if made is not None and made.__contract__.state is None:
+        outline = outline_of(made)
+        if outline is not None and outline.state is None:
             raise ConfigError(
                 f"{made.__name__} is not durable, so it has no state to be found by a key: its class needs "
                 "durable=True",
@@ -315,7 +316,7 @@ class Pool(Generic[A_co]):
         _check_type(key, path, str)
         if self.by != "key":
             raise ConfigError(f"goes with by='key', not with {self.by!r}", path)
-        contract = getattr(class_of(self.factory), "__contract__", None)
+        contract = outline_of(class_of(self.factory))
         operations = contract.table.values() if contract is not None else ()
         params = [param for op in operations if not op.internal for param in op.params]
         known = [param.name for param in params if not param.is_stream]

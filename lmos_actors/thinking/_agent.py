@@ -14,13 +14,14 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Sequence  # noqa: TC003 -- types of an agent are read
 from contextlib import asynccontextmanager
 from functools import partial
-from inspect import cleandoc, get_annotations
+from inspect import cleandoc
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import attrs
 import msgspec
 import trio
 
+from lmos_actors._core import declared
 from lmos_actors.actors import Property, Ref, prop
 from lmos_actors.approvals import standing_still
 from lmos_actors.facades import ChatAgent, ChatTurn
@@ -115,6 +116,7 @@ class ThinkingAgent(ChatAgent):
     """
 
     resumes: ClassVar[bool] = True
+    _fields_of_body: ClassVar[tuple[str, ...]] = ()
     _ephemeral = (
         "model", "tools", "instructions", "answer", "budget", "session_budget", "history_tokens", "limits",
         "max_tokens", "temperature", "spent", "_unkept", "_servers", "_starting", "_asker",
@@ -147,19 +149,17 @@ class ThinkingAgent(ChatAgent):
     )
 
     def __init_subclass__(cls, **options: Any) -> None:
-        fields = get_annotations(ThinkingAgent, eval_str=True)  # their types, also where the subclass stands
-        check_body(cls.__name__, vars(cls), fields)
-        own = {name: hint for name, hint in fields.items() if name in vars(cls)}
-        for name in own:
-            if isinstance(getattr(cls, name), list):  # as people write it
+        cls._fields_of_body = tuple(declared(ThinkingAgent))
+        check_body(cls, cls._fields_of_body)
+        for name in cls._fields_of_body:
+            if isinstance(vars(cls).get(name), list):  # as people write it
                 setattr(cls, name, tuple(getattr(cls, name)))
-        cls.__annotations__ = {**own, **vars(cls).get("__annotations__", {})}
         super().__init_subclass__(**options)
 
     @asynccontextmanager
     async def lifespan(self) -> AsyncGenerator[None]:
         """Check fields; start MCP servers. A subclass with a lifespan of its own enters this one in it."""
-        check_fields(self, get_annotations(ThinkingAgent))
+        check_fields(self, self._fields_of_body)
         self._unkept: dict[tuple[str | None, str], Spent] = {}  # by principal and session, which it names
         self._servers: list[tuple[McpSource, Ref[McpServer]]] = []
         self._starting = trio.Lock()

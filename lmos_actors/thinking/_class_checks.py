@@ -6,12 +6,14 @@ is misspelt is any class attribute.
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from difflib import get_close_matches
 from inspect import isroutine
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import attrs
 
+from lmos_actors._core import declared
 from lmos_actors.actors import Ref
 from lmos_actors.mcp import McpSource
 
@@ -23,7 +25,7 @@ from ._tool_calls import ToolLimits
 from ._tools import check_source
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Generator, Sequence
 
 NEARNESS: Final = 0.8
 """The least similarity of a name to the field that it is taken for: `tool` has it, `model_name` has not."""
@@ -41,26 +43,37 @@ _TYPES: Final[dict[str, tuple[tuple[type, ...], str]]] = {
 }
 
 
-def check_body(cls: str, body: Mapping[str, Any], fields: Mapping[str, Any]) -> None:
-    """Check what stands in the body of a class of that name. Raises TypeError that names class and field."""
-    annotated = body.get("__annotations__", {})
-    for name, value in body.items():
+def check_body(cls: type, fields: Collection[str]) -> None:
+    """Check what stands in the body of a class. Raises TypeError that names class and field."""
+    annotated, title = declared(cls), cls.__name__
+    for name, value in vars(cls).items():
         if name in fields:
             if not isinstance(value, _FIELD):
-                _check(f"{cls}.{name}", name, value)
+                with _unless_undefined():
+                    _check(f"{title}.{name}", name, value)
         elif not name.startswith("_") and name not in annotated and _is_data(value):
             near = get_close_matches(name, fields, n=1, cutoff=NEARNESS)
             if near:
                 raise TypeError(
-                    f"{cls}.{name} is no field of a ThinkingAgent, did you mean {near[0]!r}? "
+                    f"{title}.{name} is no field of a ThinkingAgent, did you mean {near[0]!r}? "
                     f"A field of your own is declared with its type: {name}: {type(value).__name__}"
                 )
 
 
-def check_fields(agent: Any, fields: Mapping[str, Any]) -> None:
+def check_fields(agent: Any, fields: Collection[str]) -> None:
     """Check the fields of an agent, as they were given to its constructor. Raises TypeError likewise."""
     for name in fields:
         _check(f"{type(agent).__name__}.{name}", name, getattr(agent, name))
+
+
+@contextmanager
+def _unless_undefined() -> Generator[None]:
+    """Pass over the TypeError for a type that may be defined further down: it is asked for at the start."""
+    try:
+        yield
+    except TypeError as error:
+        if not isinstance(error.__cause__, NameError):
+            raise
 
 
 def _is_data(value: Any) -> bool:
@@ -103,15 +116,13 @@ def _check_tools(place: str, value: Any) -> None:
         try:
             check_source(source)
         except TypeError as error:
-            raise TypeError(f"{place}: {error}") from None
-        except NameError:  # a type of a function that is not defined yet
-            continue
+            raise TypeError(f"{place}: {error}") from error.__cause__
 
 
 def _check_answer(place: str, value: Any) -> None:
     try:
         form_of(value)
     except TypeError as error:
-        raise TypeError(f"{place} is the type of the answers, such as str or a Struct: {error}") from None
-    except NameError:  # as above
-        return
+        raise TypeError(
+            f"{place} is the type of the answers, such as str or a Struct: {error}"
+        ) from error.__cause__

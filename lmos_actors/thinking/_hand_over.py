@@ -19,7 +19,7 @@ import attrs
 import msgspec
 from msgspec import Meta
 
-from lmos_actors.actors import Agent, Ref
+from lmos_actors.actors import Agent, Ref, outline_of
 from lmos_actors.errors import ActionFailed, AgentDied, AgentError, AgentUnavailable
 from lmos_actors.facades import (
     ChatAgent,
@@ -78,8 +78,9 @@ def hand_over(
     if isinstance(agent, Ref):
         called = str(agent.path).rpartition("/")[2]
     elif isinstance(given, type) and issubclass(given, Agent):
-        called = agent.__name__
-        description = description or f"Hand the conversation over to {called}: {agent.__contract__.doc}"
+        called, outline = agent.__name__, outline_of(agent)
+        doc = outline.doc if outline is not None else ""
+        description = description or f"Hand the conversation over to {called}: {doc}"
     else:
         raise TypeError(f"hand_over takes a ref or the class of a chat agent, not {agent!r}")
     text = description or f"Hand the conversation over to {called}, who answers from now on."

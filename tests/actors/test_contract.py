@@ -235,13 +235,6 @@ def test_v4_signatures_that_cannot_be_described() -> None:
             def do(self, days: int = "one") -> None:  # type: ignore[assignment]
                 pass
 
-    with refused("Missing.*not defined|'Missing' is not defined"):
-
-        class Bad(Agent):  # type: ignore[no-redef]
-            @action
-            def do(self, a: Missing) -> None:  # type: ignore[name-defined]  # noqa: F821
-                pass
-
     with refused(r"Bad\.do: CancelScope"):
 
         class Bad(Agent):  # type: ignore[no-redef]

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import socket
 import sys
+import sysconfig
 import tempfile
 import time
 from types import SimpleNamespace
@@ -69,15 +71,62 @@ def test_a_coarse_clock(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFi
     assert looked(capfd)[1]["clock"]["verdict"] == "warn"
 
 
-def test_an_old_python(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(sys, "version_info", (3, 10, 14, "final", 0))
+@pytest.mark.parametrize(
+    ("version", "verdict", "remedy"),
+    [
+        ((3, 10, 14), "fail", "use CPython 3.11 to 3.15"),
+        ((3, 11, 0), "ok", ""),
+        ((3, 15, 7), "ok", ""),
+        ((3, 16, 0), "warn", "tested with CPython 3.11 to 3.15"),
+    ],
+)
+def test_a_python_that_is_too_old_or_too_new(
+    version: tuple[int, int, int],
+    verdict: str,
+    remedy: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(sys, "version_info", (*version, "final", 0))
+    monkeypatch.setattr(sysconfig, "get_config_var", lambda _: 0)
     code, found = looked(capfd)
-    assert (code, found["python"]["remedy"]) == (1, "use CPython 3.11 or newer")
+    assert (code, found["python"]["verdict"]) == (int(verdict == "fail"), verdict)
+    assert found["python"]["remedy"] == remedy
 
 
 def test_another_python(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(sys.implementation, "name", "pypy")
     assert looked(capfd)[1]["python"]["verdict"] == "fail"
+
+
+def test_a_free_threaded_build(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sysconfig, "get_config_var", {"Py_GIL_DISABLED": 1}.get)
+    code, found = looked(capfd)
+    assert (code, found["python"]["verdict"]) == (0, "warn")
+    assert found["python"]["saw"].endswith(", free-threaded")
+    assert found["python"]["remedy"].startswith("free-threaded builds are not tested")
+
+
+@pytest.mark.parametrize(
+    ("system", "verdict", "remedy"),
+    [
+        ("Linux", "ok", ""),
+        ("Darwin", "ok", ""),
+        ("FreeBSD", "warn", "tested on Linux and macOS"),
+        ("Windows", "fail", "use Linux or macOS: Windows is not supported, and not tested"),
+    ],
+)
+def test_another_system(
+    system: str,
+    verdict: str,
+    remedy: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(platform, "system", lambda: system)
+    code, found = looked(capfd)
+    assert (code, found["platform"]["verdict"]) == (int(verdict == "fail"), verdict)
+    assert found["platform"]["remedy"] == remedy
 
 
 def test_a_fixed_hash_seed(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from lmos_actors._core import ASYNCIO, HIDDEN, WAY_OUT
 from lmos_actors.errors import LinkedAgentDied, WrongEventLoop, group_of, text_of
 
+from ..declaration._contract import outline_of
 from ..messages._monitor import ExitReason
 from ..values import PARTS, Secrets, conceal, conceal_all, conceal_unchecked
 from ._report_values import class_made_by, fields_of
@@ -113,7 +114,7 @@ def _operation(table: dict[str, Any] | None, affordance: str) -> Any:
 
 def _table_of(slot: Any) -> dict[str, Any]:
     spec = getattr(slot, "spec", None)
-    contract = getattr(class_made_by(getattr(spec, "factory", None)), "__contract__", None)
+    contract = outline_of(class_made_by(getattr(spec, "factory", None)))
     return contract.table if contract is not None else {}
 
 

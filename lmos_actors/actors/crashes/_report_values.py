@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import attrs
 
+from lmos_actors._core import types_of_function
+
+from ..declaration._contract import outline_of
 from ..declaration._history import unwrapped
 from ..messages._mailbox import Envelope, InternalTurn
 from ..messages._operation import Operation
-from ..values import WHOLE, Discreet, annotations_of_function, secrecy_of
+from ..values import WHOLE, Discreet, is_agent_class, secrecy_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -43,7 +46,7 @@ def _fields_in(cls: type | None, values: Mapping[str, Any]) -> Values:
 
 
 def _hidden_of(cls: type | None) -> dict[str, int]:
-    contract: Any = getattr(cls, "__contract__", None)
+    contract = outline_of(cls)
     return contract.hidden if contract is not None else {}
 
 
@@ -61,7 +64,7 @@ def class_made_by(factory: Any) -> Any:
 def fields_given(factory: Any) -> Values:
     """Return the fields that an agent was to be made with, as far as its spec shows."""
     fn, given = _unfold(factory)
-    if hasattr(fn, "__contract__"):
+    if is_agent_class(fn):
         known = {field.alias: field.name for field in attrs.fields(fn)}
         fields = _fields_in(fn, {known[name]: value for name, value in given.items() if name in known})
         return fields | {name: (value, WHOLE) for name, value in given.items() if name not in known}
@@ -72,7 +75,7 @@ def fields_given(factory: Any) -> Values:
 def _secrecies(fn: Any, names: Iterable[str]) -> dict[str, int]:
     """Return how secret the parameters of a function are: all, where it cannot be read."""
     try:
-        hints = annotations_of_function(fn)
+        hints = types_of_function(fn)
         return {name: secrecy_of(hints.get(name)) for name in names}
     except Exception:
         return dict.fromkeys(names, WHOLE)

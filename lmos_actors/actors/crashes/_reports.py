@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from lmos_actors.errors import text_of
 
+from ..declaration._contract import outline_of
 from ..values import Secrets
 from ._report_values import Message, class_made_by, fields_given, fields_of, message_of
 from ._traces import CAUSES, calls_of, causes_of, definition_of, notes_of, place_of
@@ -84,7 +85,7 @@ class CrashReport:
 
     def _makes_secrets(self) -> bool:
         """Return whether an agent that its factory did not make would have had secrets."""
-        contract: Any = getattr(self.agent_class, "__contract__", None)
+        contract = outline_of(self.agent_class)
         given = fields_given(self._slot.spec.factory)
         return contract.guarded if contract is not None else any(secret for _, secret in given.values())
 

@@ -246,6 +246,8 @@ class _ActionHandle:
     """The base of the three kinds of action handle."""
 
     name: str
+    owner: type
+    """The class whose body has the action."""
 
     def __init__(self, fn: Callable[..., Any], options: ActionOptions) -> None:
         self.__wrapped__: Any = fn
@@ -253,6 +255,9 @@ class _ActionHandle:
         self.options = options
         self.name = options.name or fn.__name__
         self.wire_names: dict[str, str] = {}  # of parameters that are renamed
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.owner = owner
 
     def __get__(self, instance: Any, owner: Any) -> Any:
         return self if instance is None else self.__wrapped__.__get__(instance, owner)

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, cast, get_origin
 
 import attrs
 
-from lmos_actors._core import unknown_argument
+from lmos_actors._core import declared, signature_of, type_of_field, unknown_argument
 from lmos_actors.errors import nearest
 
+from ..values import is_agent_class
 from ._affordances import NOTHING, Event, Property
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ def check_members(cls: type, own_verbs: frozenset[str]) -> None:
 
     `own_verbs` are the runtime's names that are not there to be overridden. Raises TypeError.
     """
-    annotated = vars(cls).get("__annotations__", {})
+    annotated = declared(cls)
     for name, value in vars(cls).items():
         if name in own_verbs:
             raise TypeError(f"{cls.__name__}.{name}: the name is the agent's own, choose another")
@@ -50,7 +51,7 @@ def _check_hook(cls: type, name: str, value: Any) -> None:
     if not inspect.isfunction(value) or not (name in HOOKS or hasattr(value, "__lmos_every__")):
         return
     try:
-        inspect.signature(value).bind(*("self", "down") if name == "on_exit" else ("self",))
+        signature_of(value).bind(*("self", "down") if name == "on_exit" else ("self",))
     except TypeError as exc:
         raise TypeError(f"{cls.__name__}.{name} is called with {given} beside self: {exc}") from None
 
@@ -71,9 +72,13 @@ def _shared(cls: type, name: str, value: object) -> TypeError:
 
 
 def collect_fields(cls: type, reserved: frozenset[str]) -> dict[str, Any]:
-    """Return the attrs fields of a class from its own annotations; events and class variables are none."""
+    """Return the attrs fields of a class from its own annotations; events and class variables are none.
+
+    A class names in `_fields_of_body` the fields that a subclass may set again without an annotation.
+    """
     fields: dict[str, Any] = {}
-    own: dict[str, Any] = dict(vars(cls).get("__annotations__", {}))
+    again: tuple[str, ...] = getattr(cls, "_fields_of_body", ())
+    own = {name: type_of_field(cls, name) for name in again if name in vars(cls)} | declared(cls)
     for name, hint in own.items():
         value = vars(cls).get(name, NOTHING)
         if name in reserved:
@@ -104,7 +109,7 @@ _CountingAttr: Final[Any] = type(cast("object", attrs.field()))
 def name_nearest_field(error: BaseException, cls: Any) -> None:
     """Add to the TypeError for an argument that an agent class does not take the field that is like it."""
     found = unknown_argument(error)
-    if found is None or not hasattr(cls, "__contract__") or found[0] != f"{cls.__qualname__}.__init__()":
+    if found is None or not is_agent_class(cls) or found[0] != f"{cls.__qualname__}.__init__()":
         return
     near = nearest(found[1], [field.alias for field in attrs.fields(cls) if field.init])
     hint = f", did you mean {near!r}?" if near else ""
@@ -117,12 +122,16 @@ def _is_class_variable(hint: Any) -> bool:
 
 def _outermost(hint: Any) -> str:
     """Return the name that an annotation kept as text begins with, without its module; none: ""."""
-    return hint.strip("'\"").partition("[")[0].rpartition(".")[2] if isinstance(hint, str) else ""
+    return _text(hint).strip("'\"").partition("[")[0].rpartition(".")[2]
+
+
+def _text(hint: Any) -> str:
+    return hint if isinstance(hint, str) else getattr(hint, "__forward_arg__", "")
 
 
 def _is_foreign(hint: Any) -> bool:
     """Return whether an annotation kept as text is one of others, without a type of values: `trio.Event`."""
-    return isinstance(hint, str) and "." in hint and "[" not in hint
+    return "." in _text(hint) and "[" not in _text(hint)
 
 
 def _maker_of(hint: Any) -> str | None:

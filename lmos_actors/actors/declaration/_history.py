@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections import deque
 from functools import partial, wraps
-from inspect import signature
 from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
+from lmos_actors._core import signature_of
 from lmos_actors.errors import ActionFailed, AgentError
 
 from ..messages._mailbox import Stashed
@@ -138,7 +138,7 @@ def _by_position(made: partial[Any], args: tuple[Any, ...]) -> tuple[Any, ...]:
     if not made.keywords:
         return args
     try:
-        bound = signature(made.func).bind(*args, **made.keywords)
+        bound = signature_of(made.func).bind(*args, **made.keywords)
     except (TypeError, ValueError):  # it does not tell, or they do not fit
         return (*args, *made.keywords.values())
     bound.apply_defaults()

@@ -1,59 +1,60 @@
-"""The types that an agent class declares, read from annotations with or without quotes."""
+"""The types that an agent class declares for its affordances."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import AsyncIterable, AsyncIterator
-from typing import TYPE_CHECKING, Any, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, get_args, get_origin
+
+from lmos_actors._core import Unknown, declared, place_of, type_of_field, types_of_function
 
 from ..messages._invocation import Progress
 from ..messages._operation import STREAM
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from ._contract import Contract
 
 
-class Hints:
-    """The annotations of one class, read where it is made: its own names, its module, the caller's locals."""
+def type_of_affordance(cls: type, name: str, kind: type) -> Any:
+    """Return V of a field declared `name: Property[V]`. Raises TypeError."""
+    for part in cls.__mro__:
+        hint = type_of_field(part, name) if name in declared(part) else None
+        if isinstance(hint, Unknown):
+            return hint
+        if get_origin(hint) is kind:
+            return get_args(hint)[0]
+    raise TypeError(f"{cls.__name__}.{name} needs its type: `{name}: {kind.__name__}[...] = ...`")
 
-    __slots__ = ("_cls", "_namespace")
 
-    def __init__(self, cls: type, namespace: Mapping[str, Any]) -> None:
-        self._cls = cls
-        self._namespace = dict(namespace)
+def types_of_method(cls: type, name: str, fn: Any) -> dict[str, Any]:
+    """Return the types of a method's parameters and of its result, as the class that defines it sees them."""
+    return types_of_function(fn, next((part for part in cls.__mro__ if name in vars(part)), cls))
 
-    def of_function(self, fn: Any, name: str) -> dict[str, Any]:
-        """Return the types of a function's parameters and of its result. Raises TypeError."""
-        try:
-            return get_type_hints(fn, localns=self._namespace, include_extras=True)
-        except NameError as exc:
-            raise TypeError(
-                f"{self._cls.__name__}.{name}: {exc}; its types must be known when the class is made"
-            ) from None
 
-    def of_field(self, name: str, kind: type) -> Any:
-        """Return V of a field declared `name: Property[V]`. Raises TypeError."""
-        for part in self._cls.__mro__:
-            hint = vars(part).get("__annotations__", {}).get(name)
-            if hint is None:
-                continue
-            if isinstance(hint, str):
-                hint = self._evaluate(hint, part, name)
-            args = get_args(hint)
-            if get_origin(hint) is kind and args:
-                quoted = getattr(args[0], "__forward_arg__", None)
-                return args[0] if quoted is None else self._evaluate(quoted, part, name)
-        raise TypeError(f"{self._cls.__name__}.{name} needs its type: `{name}: {kind.__name__}[...] = ...`")
+def unreadable(cls: type, name: str, unknown: Unknown) -> TypeError:
+    """Return the error for an attribute or a method of a class some type of which is unknown."""
+    place = place_of(cls, name)
+    return TypeError(
+        f"{cls.__name__}.{name}{f' ({place})' if place else ''}: cannot read its type {unknown.text!r}: "
+        f"{unknown.why}; {_FIX}"
+    )
 
-    def _evaluate(self, text: str, part: type, name: str) -> Any:
-        known = vars(sys.modules[part.__module__])
-        try:
-            return eval(text, known, self._namespace)
-        except Exception as exc:
-            raise TypeError(
-                f"{self._cls.__name__}.{name}: cannot read its type {text!r}: {exc}; "
-                f"it must be known when the class is made"
-            ) from None
+
+_FIX = "import it where the program runs, not for type checkers alone, or define it"
+
+
+class UnknownPart(TypeError):
+    """A type has a part whose name means nothing now."""
+
+    def __init__(self, unknown: Unknown, where: str) -> None:
+        super().__init__(f"{where}: cannot read the type {unknown.text!r}: {unknown.why}")
+        self.unknown = unknown
+
+
+def note_unread(cls: type, name: str, unknown: Unknown, contract: Contract, *, is_last: bool) -> None:
+    """Note that a type of that member is unknown yet. Raises TypeError if it cannot become known."""
+    if is_last or unknown.for_good:
+        raise unreadable(cls, name, unknown)
+    contract.unread = True
 
 
 def is_progress(hint: Any) -> bool:

@@ -41,30 +41,35 @@ from typing import (
     Any,
     ClassVar,
     Final,
+    ForwardRef,
     Literal,
     NewType,
     Union,
     cast,
     get_args,
     get_origin,
-    get_type_hints,
     is_typeddict,
 )
 
 import attrs
 import msgspec
 
+from lmos_actors._core import Unknown, signature_of, types_of_class, unknown_in
 from lmos_actors.errors import ConfigError, StateMismatch, group_of, nearest
 
 from ..declaration._affordances import Property
+from ..declaration._type_hints import UnknownPart, note_unread, types_of_method
 from ..finding._registry import address_of
 from ..refs._ref import Ref
-from ..values import WHOLE, annotations_of, record_of, secrecy_of
+from ..values import PARTS, WHOLE, is_agent_class, record_of, secrecy_of
 from ._migrations import Migration, Plain, migrated, versions_of
 from ._value_checks import Check, checked, run_check, value_check
 
 if TYPE_CHECKING:
     from cattrs import Converter
+
+    from ..declaration._contract import Contract
+    from ..declaration._options import ClassOptions
 
 EPHEMERAL: Final = "lmos_actors.ephemeral"
 """The key of a field's metadata that keeps it out of stored state."""
@@ -139,9 +144,7 @@ def state_converter() -> Converter:
     made.register_unstructure_hook(datetime.timedelta, datetime.timedelta.total_seconds)
     made.register_structure_hook(datetime.timedelta, lambda value, _: datetime.timedelta(seconds=value))
     made.register_unstructure_hook_func(_is_ref, address_of)
-    made.register_structure_hook_func(
-        _is_ref, lambda value, hint: FIND_REF.get()(next(iter(get_args(hint)), None), value)
-    )
+    made.register_structure_hook_func(_is_ref, lambda value, hint: FIND_REF.get()(_class_in(hint), value))
     made.register_structure_hook_factory(_has_number_keys, _dict_hook)
     made.register_unstructure_hook_factory(_is_set, _set_hook)
     return made
@@ -164,6 +167,12 @@ def _a_float(value: Any, _: Any) -> float:
 
 def _is_ref(hint: Any) -> bool:
     return hint is Ref or get_origin(hint) is Ref
+
+
+def _class_in(ref: Any) -> Any:
+    """Return the class of `Ref[X]`; None where no class is named, or one that type checkers alone know."""
+    named = next(iter(get_args(ref)), None)
+    return None if isinstance(named, Unknown) else named
 
 
 def _is_set(hint: Any) -> bool:
@@ -285,8 +294,6 @@ class StateForm:
     migrations: Mapping[int, Migration]
     facts: FactForm | None = None
     """The form of the facts of a journal, None where snapshots alone are kept."""
-    namespace: Mapping[str, Any] = attrs.field(factory=dict[str, Any], repr=False, eq=False)
-    """The local names where the class is defined, to read annotations of its methods."""
     turns: dict[str, Any] = attrs.field(factory=dict[str, Any], repr=False, eq=False)
     """The forms of the turns of durable timers, by the name of the method; see `_kept_turns.py`."""
 
@@ -380,13 +387,13 @@ def _why_one(error: BaseException, hint: type | None) -> str:
 # ---- made with the class
 
 
-def state_form(cls: Any, namespace: Mapping[str, Any]) -> StateForm:
+def state_form(cls: Any, contract: Contract, *, is_last: bool) -> StateForm:
     """Return the form of a durable class. Raises TypeError, naming the field, for what cannot be kept.
 
-    `namespace` holds the local names where the class is defined, to read its annotations.
+    A type that is unknown now is an error if `is_last`; else the contract is noted as unread.
     """
     converter = state_converter()
-    hints = annotations_of(cls, {**namespace, cls.__name__: cls})
+    hints = types_of_class(cls)
     members: list[_Member] = []
     ephemeral: dict[str, None] = {}
     bases: tuple[type, ...] = cls.__mro__
@@ -405,20 +412,24 @@ def state_form(cls: Any, namespace: Mapping[str, Any]) -> StateForm:
             continue
         try:
             check_type(hint, converter, f"{cls.__name__}.{field.name}")
+        except UnknownPart as error:
+            note_unread(cls, field.name, error.unknown, contract, is_last=is_last)
+            continue
         except TypeError as error:
             raise TypeError(f"{error}. {_NOT_KEPT}") from None
         members.append(_member(field.name, attribute, hint, converter))
     version, migrations = versions_of(cls, "state_migrations")
     title = f"{cls.__module__}:{cls.__qualname__}"
-    formerly = tuple(cls.__contract__.options.formerly or ())
-    facts = _fact_form(cls, namespace, converter)
-    # the names of a module are found by its functions themselves
-    local = {} if cls.__module__ == namespace.get("__name__") else dict(namespace)
-    return StateForm(title, formerly, version, tuple(members), frozenset(declared), migrations, facts, local)
+    formerly = tuple(contract.options.formerly or ())
+    try:
+        facts = _fact_form(cls, contract.options, converter)
+    except UnknownPart as error:
+        facts = None
+        note_unread(cls, "apply", error.unknown, contract, is_last=is_last)
+    return StateForm(title, formerly, version, tuple(members), frozenset(declared), migrations, facts)
 
 
-def _fact_form(cls: Any, namespace: Mapping[str, Any], converter: Converter) -> FactForm | None:
-    options = cls.__contract__.options
+def _fact_form(cls: Any, options: ClassOptions, converter: Converter) -> FactForm | None:
     version, migrations = versions_of(cls, "fact_migrations")
     if options.durable != "journal":
         if migrations:
@@ -432,10 +443,13 @@ def _fact_form(cls: Any, namespace: Mapping[str, Any], converter: Converter) -> 
         )
     where = f"{cls.__name__}.apply"
     apply = inspect.getattr_static(cls, "apply", None)
-    names = [*inspect.signature(apply).parameters][1:] if inspect.isfunction(apply) else []
+    names = [*signature_of(apply).parameters][1:] if inspect.isfunction(apply) else []
     hint: Any = None
     if len(names) == 1:
-        hint = get_type_hints(apply, localns=dict(namespace)).get(names[0])
+        hint = types_of_method(cls, "apply", apply).get(names[0])
+        unknown = unknown_in(hint)
+        if unknown is not None:
+            raise UnknownPart(unknown, where)
     is_union = any(get_origin(hint) is union for union in (_UNION, types.UnionType))
     kinds: tuple[Any, ...] = get_args(hint) if is_union else (hint,)
     if not all(isinstance(kind, type) and record_of(kind) is not None for kind in kinds):
@@ -456,7 +470,7 @@ def _fact_form(cls: Any, namespace: Mapping[str, Any], converter: Converter) -> 
 
 def _former_names(kind: type) -> tuple[str, ...]:
     """Return the names that a class of facts had before. Raises TypeError for what are no names."""
-    is_field = not _is_class_var(annotations_of(kind).get("formerly", ClassVar))
+    is_field = not _is_class_var(types_of_class(kind).get("formerly", ClassVar))
     names: Any = () if is_field else getattr(kind, "formerly", ())
     given = cast("tuple[Any, ...]", names)
     if not isinstance(names, tuple) or not all(isinstance(name, str) for name in given):
@@ -491,14 +505,16 @@ def check_type(hint: Any, converter: Converter, where: str, inside: tuple[Any, .
         return check_type(hint.__supertype__, converter, where, inside)
     if isinstance(hint, Hashable) and hint in inside:
         return None
-    if isinstance(hint, str):
-        raise _refused(where, f"the type {hint!r} cannot be read when the class is made")
+    if isinstance(hint, Unknown):
+        raise UnknownPart(hint, where)
+    if isinstance(hint, str | ForwardRef):
+        raise _refused(where, f"the type {hint!r} names itself")
     if hint is None or hint is Any or hint is object:
         raise _refused(where, "a value of any type has no form to be kept in; name its type")
     cls: Any = get_origin(hint) or hint
     if isinstance(cls, type) and _is_live(cls):
         raise _refused(where, f"{cls.__qualname__} stands for something that does not outlive the process")
-    if secrecy_of(hint):
+    if secrecy_of(hint) in (PARTS, WHOLE):
         raise _refused(where, "part of it is secret, and secrets are never kept")
     if _is_ref(hint) or get_origin(hint) is Literal:
         return None
@@ -510,7 +526,7 @@ def check_type(hint: Any, converter: Converter, where: str, inside: tuple[Any, .
 def _check_parts(hint: Any, converter: Converter, where: str, inside: tuple[Any, ...]) -> None:
     cls: Any = get_origin(hint) or hint
     name = getattr(hint, "__qualname__", None) or str(hint)
-    if isinstance(cls, type) and hasattr(cls, "__contract__"):
+    if isinstance(cls, type) and is_agent_class(cls):
         raise _refused(where, f"{name} is an agent; keep a Ref to it, which is kept by its address")
     args = [arg for arg in get_args(hint) if arg not in (Ellipsis, type(None), ())]
     if any(cls is mapping for mapping in _MAPPINGS) and not (args and _is_key(args[0])):
@@ -524,7 +540,7 @@ def _check_parts(hint: Any, converter: Converter, where: str, inside: tuple[Any,
         _tag(hint, converter, where)
     try:
         if isinstance(cls, type) and (is_typeddict(cls) or record_of(cls) is not None):
-            for name, part in annotations_of(cls).items():
+            for name, part in types_of_class(cls).items():
                 if not _is_class_var(part):
                     check_type(part, converter, f"{where}, {cls.__name__}.{name}", inside)
         converter.get_structure_hook(hint)

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import inspect
 from inspect import BoundArguments, Parameter, Signature
-from typing import TYPE_CHECKING, Any, Final, get_type_hints
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 import msgspec
 
+from lmos_actors._core import signature_of
 from lmos_actors.errors import nearest
 
 from ..declaration._affordances import Turn
+from ..declaration._type_hints import types_of_method
 from ._kept_state import check_type, hooks_of, state_converter, why_refused
 
 if TYPE_CHECKING:
@@ -104,13 +106,9 @@ def _made(cls: Any, name: str) -> TurnForm:
         raise AttributeError(f"{cls.__name__} has no method {name!r}{hint}")
     if not inspect.isfunction(method) or inspect.iscoroutinefunction(method):
         raise TypeError(f"{where}: a durable timer runs a method written def")
-    try:
-        local = {**cls.__contract__.state.namespace, cls.__name__: cls}
-        hints = get_type_hints(method, localns=local, include_extras=True)
-    except NameError as error:
-        raise TypeError(f"{where}: {error}") from None
+    hints = types_of_method(cls, name, method)
     converter = state_converter()
-    parameters = [*inspect.signature(method).parameters.values()][1:]
+    parameters = [*signature_of(method).parameters.values()][1:]
     for each in parameters:
         if each.kind in _STARS:
             given = f"{_STARS[each.kind]}{each.name}"

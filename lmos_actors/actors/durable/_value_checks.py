@@ -27,9 +27,11 @@ from typing import (
 
 import msgspec
 
+from lmos_actors._core import types_of_class
+
 from ..finding._registry import address_of
 from ..refs._ref import Ref
-from ..values import annotations_of, record_of
+from ..values import record_of
 
 Check: TypeAlias = Callable[[Any], None]
 
@@ -191,7 +193,7 @@ def _members_check(
                 raise misfit.within(f"[{name!r}]" if is_dict else f".{name}") from None
 
     known[cls] = check  # a class may have values of its own kind as fields
-    for name, part in annotations_of(cls).items():
+    for name, part in types_of_class(cls).items():
         if part is not ClassVar and get_origin(part) is not ClassVar:
             checks.append((name, value_check(part, known)))
     return check

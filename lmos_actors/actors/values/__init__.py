@@ -18,9 +18,8 @@ from ._secrets import (
     Member as Member,
     Secrecy as Secrecy,
     Secret as Secret,
-    annotations_of as annotations_of,
-    annotations_of_function as annotations_of_function,
     hidden_fields as hidden_fields,
+    is_agent_class as is_agent_class,
     record_of as record_of,
     secrecy_of as secrecy_of,
 )

@@ -9,9 +9,7 @@ be secret wherever such a value turns up.
 from __future__ import annotations
 
 import dataclasses
-import inspect
 import re
-import sys
 from collections import OrderedDict, defaultdict, deque
 from functools import cached_property, lru_cache
 from typing import (
@@ -32,6 +30,7 @@ from typing import (
 import attrs
 import msgspec
 
+from lmos_actors._core import Unknown, types_of_class, types_of_function
 from lmos_actors.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -58,8 +57,6 @@ class _Mark:
         return "SECRET"
 
 
-_SECRET: Final[Any] = Annotated[Any, _Mark()]
-
 Secret: TypeAlias = Annotated[T, _Mark()]
 """Marks a type: values of it are never shown in reports, records, dead letters and refusals."""
 
@@ -79,14 +76,21 @@ def _secrecy(hint: Any, inside: tuple[Any, ...]) -> int:
         return WHOLE if marked else _secrecy(hint.__origin__, inside)
     if origin is Literal:
         return OPEN
+    if isinstance(hint, Unknown):
+        return WHOLE if re.search(r"\bSecret\b", hint.text) else UNREAD
     if isinstance(hint, (str, ForwardRef)):
         return UNREAD
     if isinstance(hint, (list, tuple)):  # the parameters of a Callable
         return _most(cast("Iterable[Any]", hint), inside)
-    named = getattr(hint, "__supertype__", None) or getattr(hint, "__value__", None)
+    try:
+        named = getattr(hint, "__supertype__", None) or getattr(hint, "__value__", None)
+    except NameError:  # of an alias, `type X = ...`, whose parts are not defined yet
+        return UNREAD
     if named is not None:
         return _secrecy(named, inside)
     cls: Any = origin or hint
+    if hasattr(cls, "_not_data"):  # a ref: the class in its brackets is no part of it
+        return OPEN
     own = _of_class(cls, inside) if isinstance(cls, type) else OPEN
     return max(own, _most(get_args(hint), inside))
 
@@ -99,44 +103,16 @@ def _of_class(cls: type, inside: tuple[Any, ...]) -> int:
     if cls in inside:
         return OPEN
     if is_typeddict(cls):
-        return _most(annotations_of(cls).values(), (*inside, cls))
+        return _most(types_of_class(cls).values(), (*inside, cls))
     if _names(cls) is None:
         return OPEN
-    return PARTS if _most(annotations_of(cls).values(), (*inside, cls)) else OPEN
-
-
-def annotations_of(cls: type, namespace: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Return the annotations of a class and its bases, read as far as they can be: else they stay text."""
-    found: dict[str, Any] = {}
-    for part in reversed(cls.__mro__):
-        module = sys.modules.get(part.__module__)
-        known = vars(module) if module is not None else {}
-        for name, hint in inspect.get_annotations(part).items():
-            found[name] = _read(hint, known, {**vars(part), **(namespace or {})})
-    return found
+    return PARTS if _most(types_of_class(cls).values(), (*inside, cls)) else OPEN
 
 
 def secret_members(cls: Any) -> dict[str, int]:
     """Return which fields of a class whose values cross between agents are secret, and how much of each."""
-    found = {name: secrecy_of(hint) for name, hint in annotations_of(get_origin(cls) or cls).items()}
+    found = {name: secrecy_of(hint) for name, hint in types_of_class(get_origin(cls) or cls).items()}
     return {name: secrecy for name, secrecy in found.items() if secrecy}
-
-
-def annotations_of_function(fn: Any) -> dict[str, Any]:
-    """Return the annotations of a function, read as far as they can be."""
-    known: dict[str, Any] = getattr(fn, "__globals__", {})
-    return {name: _read(hint, known, {}) for name, hint in inspect.get_annotations(fn).items()}
-
-
-def _read(hint: Any, known: dict[str, Any], namespace: Mapping[str, Any]) -> Any:
-    if isinstance(hint, ForwardRef):
-        hint = hint.__forward_arg__
-    if not isinstance(hint, str):
-        return hint
-    try:
-        return eval(hint, known, dict(namespace))
-    except Exception:
-        return _SECRET if re.search(r"\bSecret\b", hint) else hint
 
 
 @attrs.frozen
@@ -148,19 +124,37 @@ class Member:
     secrecy: int
 
 
-@lru_cache(maxsize=1024)
 def record_of(cls: Any) -> tuple[Member, ...] | None:
     """Return the fields of a struct, dataclass, attrs class or named tuple; None for any other class.
 
     A field that its class keeps out of its `repr` counts as secret.
     """
+    try:
+        return _known_record(cls)
+    except _NotReadYet as unread:
+        return unread.members
+
+
+@lru_cache(maxsize=1024)
+def _known_record(cls: Any) -> tuple[Member, ...] | None:
+    """Return the fields of a record class. Raises _NotReadYet, which no cache keeps."""
     names = _names(cls)
     if names is None:
         return None
-    hints = annotations_of(cls)
-    return tuple(
+    hints = types_of_class(cls)
+    members = tuple(
         Member(name, wire, secrecy_of(hints.get(name)) if shown else WHOLE) for name, wire, shown in names
     )
+    if any(member.secrecy == UNREAD for member in members):
+        raise _NotReadYet(members)
+    return members
+
+
+class _NotReadYet(Exception):
+    """Some types of the members of a record class are not known yet."""
+
+    def __init__(self, members: tuple[Member, ...]) -> None:
+        self.members = members
 
 
 def members_of(value: Any) -> tuple[Member, ...] | None:
@@ -169,7 +163,7 @@ def members_of(value: Any) -> tuple[Member, ...] | None:
 
 
 def _names(cls: Any) -> list[tuple[str, str, bool]] | None:
-    if hasattr(cls, "__contract__"):  # an agent is no value
+    if is_agent_class(cls):  # an agent is no value
         return None
     if issubclass(cls, msgspec.Struct):
         both = zip(cls.__struct_fields__, cls.__struct_encode_fields__, strict=True)
@@ -185,16 +179,21 @@ def _names(cls: Any) -> list[tuple[str, str, bool]] | None:
     return None
 
 
-def hidden_fields(cls: type, namespace: Mapping[str, Any], reserved: frozenset[str]) -> dict[str, int]:
-    """Return which fields of an agent class are secret, and how much of each.
+def is_agent_class(thing: object) -> bool:
+    """Return whether a thing is the class of an agent. No type that the class names is read for it."""
+    return isinstance(thing, type) and any("__contract__" in vars(part) for part in thing.__mro__)
+
+
+def hidden_fields(cls: type, types: Mapping[str, Any], reserved: frozenset[str]) -> dict[str, int]:
+    """Return which fields of an agent class are secret, and how much of each, by the types of its fields.
 
     `reserved` names are no fields.
     """
-    found = {name: secrecy_of(hint) for name, hint in annotations_of(cls, namespace).items()}
+    found = {name: secrecy_of(hint) for name, hint in types.items()}
     found |= {field.name: WHOLE for field in attrs.fields(cls) if field.repr is False}
     for part in reversed(cls.__mro__):  # what a cached property has found stands among the fields
         cached = {name: made.func for name, made in vars(part).items() if isinstance(made, cached_property)}
-        found |= {name: secrecy_of(annotations_of_function(fn).get("return")) for name, fn in cached.items()}
+        found |= {name: secrecy_of(types_of_function(fn, part).get("return")) for name, fn in cached.items()}
     return {name: secrecy for name, secrecy in found.items() if secrecy and name not in reserved}
 
 

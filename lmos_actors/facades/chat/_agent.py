@@ -26,7 +26,15 @@ from weakref import WeakKeyDictionary
 import msgspec
 import trio
 
-from lmos_actors.actors import Agent, MailboxOptions, action, current_request, keep_whole, paths_of_request
+from lmos_actors.actors import (
+    Agent,
+    MailboxOptions,
+    action,
+    current_request,
+    keep_whole,
+    outline_of,
+    paths_of_request,
+)
 from lmos_actors.errors import (
     AgentDied,
     AgentUnavailable,
@@ -126,7 +134,8 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
                 f"{cls.__name__} has no reply: write `async def reply(self, turn: ChatTurn)`, which yields "
                 "or returns text"
             )
-        if cls.__contract__.serial and vars(cls).get("resumes"):
+        outline = outline_of(cls)
+        if outline is not None and outline.serial and vars(cls).get("resumes"):
             raise TypeError(
                 f"{cls.__name__}: the turns of a serial agent are not resumed, as a resumed one has no run "
                 "that holds up the others: leave out serial=True, or resumes = True"

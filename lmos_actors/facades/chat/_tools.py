@@ -10,12 +10,13 @@ import inspect
 import warnings
 from functools import lru_cache, partial
 from types import NoneType
-from typing import TYPE_CHECKING, Any, Final, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, Final, get_origin
 
 import attrs
 import msgspec
 import trio
 
+from lmos_actors._core import place_of_function, signature_of, types_of_function, unknown_in
 from lmos_actors.actors import Progress, conceal, shape_of
 from lmos_actors.errors import ActionFailed, InvalidInput, SlowTurnWarning, ToolFailed
 from lmos_actors.protocol.td import schema_of
@@ -82,14 +83,14 @@ def tool_of(
     if handle is not None:
         ref: Any = function
         renamed = tuple(handle.wire_names.items())
-        form = _form_of(handle.__wrapped__, name or handle.name, renamed, is_method=True)
+        form = _form_of(handle.__wrapped__, name or handle.name, renamed, handle.owner)
         declared = bool(handle.options.safe or handle.options.idempotent)
         again = declared if repeatable is None else repeatable
         return _made(form, partial(ref.invoke, handle), repeatable=again)
     if not callable(function):
         raise TypeError(f"tool_of takes a function, or a ref and an action's handle, not {function!r}")
     called = name or str(getattr(function, "__name__", type(function).__name__))
-    form = _form_of(function, called, (), is_method=False)
+    form = _form_of(function, called, (), None)
     return _made(form, function, repeatable=bool(repeatable), in_thread=in_thread)
 
 
@@ -113,11 +114,15 @@ class _Form:
 
 
 @lru_cache(maxsize=1_000)
-def _form_of(function: Any, called: str, renamed: tuple[tuple[str, str], ...], *, is_method: bool) -> _Form:
-    """Return the form of a function; made once, as it takes a millisecond. Raises TypeError."""
-    hints = get_type_hints(function, include_extras=True)
+def _form_of(function: Any, called: str, renamed: tuple[tuple[str, str], ...], owner: type | None) -> _Form:
+    """Return the form of a function, or of a method of `owner`; made once, as it takes a millisecond.
+
+    Raises TypeError, from a NameError where the name of a type means nothing yet.
+    """
+    hints = types_of_function(function, owner)
+    is_method = owner is not None
     fields: list[Any] = []
-    for parameter in list(inspect.signature(function).parameters.values())[is_method:]:
+    for parameter in list(signature_of(function).parameters.values())[is_method:]:
         if parameter.kind not in (parameter.KEYWORD_ONLY, parameter.POSITIONAL_OR_KEYWORD):
             raise TypeError(f"the tool {called!r} takes named arguments only, not {parameter}")
         if parameter.name not in hints:
@@ -128,6 +133,13 @@ def _form_of(function: Any, called: str, renamed: tuple[tuple[str, str], ...], *
             if not is_method:
                 raise TypeError(f"{parameter.name!r} of the tool {called!r}: only an action has Progress")
             continue
+        unknown = unknown_in(hints[parameter.name])
+        if unknown is not None:
+            raise TypeError(
+                f"the type {unknown.text!r} of {parameter.name!r} of the tool {called!r} cannot be read: "
+                f"{unknown.why} ({place_of_function(function)}); import it where the program runs, not for "
+                "type checkers alone, or define it"
+            ) from NameError(unknown.why)
         more = () if parameter.default is parameter.empty else (parameter.default,)
         fields.append((parameter.name, hints[parameter.name], *more))
     names = dict(renamed)

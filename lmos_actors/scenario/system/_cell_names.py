@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import UNSET
 
+from lmos_actors.actors import is_agent_class, outline_of
 from lmos_actors.files import DataPath, Kind, Mistake, did_you_mean, listed, mapped
 from lmos_actors.supervision import RESERVED
 
@@ -65,13 +66,13 @@ _LONGEST_INDEX = 7
 
 def is_durable_class(cls: Any) -> bool:
     """Return whether agents of a class keep their state in a store."""
-    contract = getattr(cls, "__contract__", None)
+    contract = outline_of(cls)
     return contract is not None and contract.state is not None
 
 
 def is_resuming_class(cls: Any) -> bool:
     """Return whether agents of a class keep turns in progress in a store, where their node has one."""
-    return getattr(cls, "resumes", False) is True and hasattr(cls, "__contract__")
+    return getattr(cls, "resumes", False) is True and is_agent_class(cls)
 
 
 def near_path(name: str, known: Iterable[str]) -> str:

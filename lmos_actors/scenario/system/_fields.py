@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import attrs
 
-from lmos_actors.actors import Agent, mentions, shape_of
+from lmos_actors.actors import Agent, is_agent_class, mentions, shape_of
 from lmos_actors.supervision import hint_of, pointer_of
 
 if TYPE_CHECKING:
@@ -123,6 +123,6 @@ def classes_named_by(cls: Any, given: Container[str]) -> set[type]:
             todo.extend(cast("Iterable[Any]", value))
             continue
         named: Any = value if isinstance(value, type) else getattr(value, "agent", None)  # of a hand-over
-        if isinstance(named, type) and hasattr(named, "__contract__"):
+        if is_agent_class(named):
             found.add(named)
     return found

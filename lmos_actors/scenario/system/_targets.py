@@ -14,16 +14,20 @@ from pathlib import Path
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from lmos_actors.actors import CLASS_PLACE, class_made_by, is_agent_class
 from lmos_actors.errors import ConfigError, nearest, text_of
 from lmos_actors.files import did_you_mean
 from lmos_actors.supervision import SupervisorSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from types import ModuleType
 
 Accepts: TypeAlias = "Callable[[type], str | None]"
 """Return why a class cannot be an agent, or None."""
+
+_BY_FILE: Final = "file:"
+"""What the names of modules begin with that are loaded by their files, as their paths are no names."""
 
 _PACKAGE: Final = Path(__file__).resolve().parents[2]
 
@@ -45,6 +49,7 @@ def import_target(target: str, root: Path, accepts: Accepts | None = None) -> ty
     reason = accepts(found) if accepts else None
     if reason is not None:
         raise ConfigError(f'"{target}": {reason}')
+    _read_types(found, module, root)
     return found
 
 
@@ -58,6 +63,8 @@ def import_tree(target: str, root: Path) -> tuple[SupervisorSpec, str]:
     found: object = getattr(module, name, None)
     if not isinstance(found, SupervisorSpec):
         raise ConfigError(_not_found(module, place, name, "SupervisorSpec", SupervisorSpec))
+    for cls in _classes_below(found):
+        _read_types(cls, module, root)
     return found, module.__name__
 
 
@@ -71,6 +78,29 @@ def import_function(target: str, root: Path) -> Callable[..., Any]:
     if not callable(found) or isinstance(found, type):
         raise ConfigError(_not_found(module, place, name, "function", FunctionType))
     return found
+
+
+def _classes_below(spec: Any) -> Iterator[type]:
+    """Iterate over the classes of the agents of a tree, as far as its specs tell."""
+    for child in spec.children:
+        child = child if hasattr(child, "factory") else getattr(child, "member", child)  # of a BulkSpec
+        if hasattr(child, "factory"):
+            cls: Any = class_made_by(child.factory)
+            if is_agent_class(cls):
+                yield cls
+        else:
+            yield from _classes_below(child)
+
+
+def _read_types(cls: Any, module: ModuleType, root: Path) -> None:
+    """Have a class read the types that it names. Raises ConfigError as its import would have."""
+    try:
+        getattr(cls, "__contract__", None)
+    except TypeError as error:
+        file, _, line = str(getattr(error, CLASS_PLACE, "")).rpartition(":")
+        place = f"{_relative(file, root)}:{line}" if file else ""
+        name = module.__name__
+        raise _failed(Path(name).name if name.startswith(_BY_FILE) else name, place, error) from error
 
 
 def _module_of(target: str, root: Path, example: str) -> tuple[ModuleType, str, str]:
@@ -105,7 +135,7 @@ def _by_file(place: str, root: Path) -> ModuleType:
 
 def _loaded(file: Path, root: Path) -> ModuleType:
     """Load a file whose path is no module name; once, under a name made of its path."""
-    name = "file:" + str(file)
+    name = _BY_FILE + str(file)
     if name in sys.modules:
         return sys.modules[name]
     spec = spec_from_file_location(name, file)
@@ -184,6 +214,10 @@ def _broken(name: str, root: Path, error: BaseException) -> ConfigError:
     else:
         theirs = [frame for frame in traceback.extract_tb(error.__traceback__) if _is_theirs(frame, root)]
         place = f"{_relative(theirs[-1].filename, root)}:{theirs[-1].lineno}" if theirs else ""
+    return _failed(name, place, error)
+
+
+def _failed(name: str, place: str, error: BaseException) -> ConfigError:
     said = error.msg if isinstance(error, SyntaxError) else text_of(error)
     what = f"{type(error).__name__}: {said}" if said else type(error).__name__
     return ConfigError(f'importing "{name}" failed{f" at {place}" if place else ""}: {what}')
