@@ -7,7 +7,6 @@ import socket
 from contextlib import contextmanager
 from importlib.util import find_spec
 from itertools import count
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -54,8 +53,3 @@ def add_machine(running: Any, processors: int) -> None:
 
 def _machine(processors: int) -> dict[str, Any]:
     return {"num_cpus": processors, "object_store_memory": 80 << 20}
-
-
-def parent_of(pid: int) -> int:
-    """Return the process that has started another one: of a worker of Ray its raylet."""
-    return int(Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[1])

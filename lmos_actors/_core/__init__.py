@@ -46,6 +46,11 @@ from ._instrument import (
     plain as plain,
 )
 from ._lines import LineReader as LineReader
+from ._python_texts import (
+    json_error as json_error,
+    unhashable as unhashable,
+    unknown_argument as unknown_argument,
+)
 from ._redaction import HIDDEN as HIDDEN, Headers as Headers, SecretBytes as SecretBytes, hide as hide
 from ._remedies import Spelling as Spelling, refusal_remedy as refusal_remedy, remedy as remedy
 from ._schemas import schema_complaint as schema_complaint, schema_problem as schema_problem

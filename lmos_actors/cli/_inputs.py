@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import attrs
 
+from lmos_actors._core import json_error
 from lmos_actors.errors import ConfigError, nearest
 
 if TYPE_CHECKING:
@@ -146,6 +147,8 @@ def read_json(text: str) -> Any:
     """Read JSON as RFC 8259 has it. Raises ValueError."""
     try:
         return json.loads(text, parse_constant=_no_number)
+    except json.JSONDecodeError as error:
+        raise json_error(error) from None
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
 

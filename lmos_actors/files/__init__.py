@@ -46,3 +46,4 @@ from ._tree import (
 )
 from ._types import Later as Later, TextForm as TextForm
 from ._units import Duration as Duration, Offset as Offset, Size as Size
+from ._yaml import LOADER as LOADER

@@ -92,7 +92,7 @@ class FaultResult:
 
 @attrs.frozen(kw_only=True)
 class RunResult:
-    """One run of one cell. `virtual` and `real` are seconds; `digest` is that of the message log.
+    """One run of one cell. `virtual` and `real` are seconds; `digest` is that of the records.
 
     With `real_time` its world went on in real time, which `virtual` then is too: how long the story took.
     `values` are those of matrix or sweep; `metrics` the numbers that `compare` checks may look at, by name.

@@ -43,6 +43,7 @@ from tests.actors.outside_work import (
     talkative,
     unspeakable,
 )
+from tests.processes import children_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -465,23 +466,16 @@ async def test_a_worker_is_not_disturbed_by_what_is_printed() -> None:
         assert Worker.seen[1] == 4
 
 
-def children() -> set[str]:
-    """Our child processes, with their ids; other tests may have left some that they share."""
-    words = ["ps", "-o", "pid=,args=", "--ppid", str(os.getpid())]
-    said = subprocess.run(words, capture_output=True, text=True, check=False)
-    return {line for line in said.stdout.splitlines() if " ps " not in line}
-
-
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="counts open files as Linux shows them")
 async def test_nodes_leave_no_processes_and_no_open_files() -> None:
-    counts, before = [], children()
+    counts, before = [], children_of(os.getpid()).items()  # other tests may have left some that they share
     for _ in range(2):
         async with open_node() as node:
             worker = await node.start(Worker)
             await worker.invoke(Worker.twice, 1)
         counts.append(len(os.listdir("/proc/self/fd")))
-        assert children() <= before
+        assert children_of(os.getpid()).items() <= before
     assert len(set(counts)) == 1
 
 

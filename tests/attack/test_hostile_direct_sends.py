@@ -106,11 +106,13 @@ async def connect(node: Node) -> Peer:
     return peer
 
 
-async def attack(body: Callable[[Node], Awaitable[None]], **limits: Any) -> list[int]:
+async def attack(
+    body: Callable[[Node], Awaitable[None]], *, close_seconds: float = 0.2, **limits: Any
+) -> list[int]:
     """Let peers attack a node; return what its agent took, and check that nothing is left of them."""
     took: list[int] = []
     tree = SupervisorSpec("root", [ChildSpec("taker", partial(Taker, took=took))])
-    options = ConnectionOptions(close_seconds=0.2, **limits)
+    options = ConnectionOptions(close_seconds=close_seconds, **limits)
     with trio.fail_after(60):
         async with open_node(tree, listen="ws://127.0.0.1:0", connection=options) as node:
             await body(node)
@@ -169,7 +171,7 @@ async def test_a_close_in_the_middle_of_a_blocked_answer_waits_for_its_end() -> 
         assert frames[-1][1][:2] == b"\x03\xe8"
         peer.socket.close()
 
-    await attack(body)
+    await attack(body, close_seconds=60)
 
 
 async def test_an_answer_that_is_too_much_for_all_peers_ends_its_connection_by_name() -> None:

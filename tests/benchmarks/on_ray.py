@@ -32,7 +32,8 @@ from tests.benchmarks.groups import (
     running,
     show,
 )
-from tests.ray_cluster import add_machine, cluster, parent_of
+from tests.processes import parent_of
+from tests.ray_cluster import add_machine, cluster
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence

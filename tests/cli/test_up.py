@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.commands import RunningCommand, called, started, surroundings
+from tests.processes import command_lines, has_ended
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
@@ -122,17 +123,8 @@ def project(
 
 def processes_of(folder: Path) -> list[int]:
     """Return the processes that were begun with a path in a folder."""
-    found: list[int] = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdecimal():
-            try:
-                words = (entry / "cmdline").read_bytes()
-                state = (entry / "stat").read_text().rpartition(")")[2].split()[0]
-            except OSError:
-                continue
-            if os.fsencode(folder) in words and state != "Z":
-                found.append(int(entry.name))
-    return found
+    path = os.fsencode(folder)
+    return [pid for pid, words in command_lines().items() if path in words and not has_ended(pid)]
 
 
 def soon(holds: Any) -> Any:

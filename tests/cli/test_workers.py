@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import sys
 import time
@@ -28,6 +27,7 @@ from lmos_actors.scenario.run import (
     run_cell,
 )
 from tests.commands import started
+from tests.processes import has_ended
 from tests.scenario.project import CAST, Project, Ran, story
 
 if TYPE_CHECKING:
@@ -240,7 +240,7 @@ def test_ctrl_c_ends_every_process(project: Project) -> None:
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=PATIENCE)
     assert (process.returncode, err) == (130, "interrupted\n")
-    assert not any(map(runs, pids))
+    assert all(map(has_ended, pids))
 
 
 @pytest.mark.slow
@@ -253,7 +253,7 @@ def test_a_worker_does_not_outlive_its_parent(project: Project) -> None:
         process.kill()
         process.wait(PATIENCE)
     deadline = time.monotonic() + PATIENCE
-    while runs(pid):
+    while not has_ended(pid):
         assert time.monotonic() < deadline, "it is still there"
         time.sleep(0.02)
 
@@ -265,16 +265,6 @@ def wait_for(path: Any) -> int:
         assert time.monotonic() < deadline, f"nothing in {path}"
         time.sleep(0.02)
     return int(path.read_text())
-
-
-def runs(pid: int) -> bool:
-    """Whether a process is there, and no zombie that waits to be looked at."""
-    try:
-        os.kill(pid, 0)
-        with open(f"/proc/{pid}/stat") as stat:
-            return stat.read().rpartition(")")[2].split()[0] != "Z"
-    except (ProcessLookupError, FileNotFoundError):
-        return False
 
 
 # --- workers and their pool

@@ -24,7 +24,8 @@ from lmos_actors.errors import ConfigError, LmosActorsError
 from lmos_actors.scenario import launch_plan, load_deployment
 from tests.deployment import fleet as agents
 from tests.deployment.fleet import Counter, Fleet, Weather
-from tests.ray_cluster import cluster, needs_ray, parent_of
+from tests.processes import parent_of
+from tests.ray_cluster import cluster, needs_ray
 from tests.redis_server import RedisServer, needs_redis
 
 if TYPE_CHECKING:

@@ -118,10 +118,7 @@ def run_python(page: str, text: str, printed: pytest.CaptureFixture[str]) -> int
     Those that are a file can be imported by those after them.
     """
     module = types.ModuleType("documented")
-    del (
-        module.__spec__,
-        module.__loader__,
-    )  # that they are None is warned of where Python 3.15 shows a traceback
+    del module.__spec__, module.__loader__  # None would be warned of where Python 3.15 shows a traceback
     sys.modules[module.__name__] = module
     output, ran = "", 0
     printed.readouterr()

@@ -30,6 +30,7 @@ from tests.deployment import fleet as agents
 from tests.deployment.fleet import Counter, Fleet, Weather
 from tests.deployment.test_kills import STORIES, Victim, cases
 from tests.long.state import State, parser_of, say, verdict
+from tests.processes import command_lines
 from tests.source import ROOT
 
 if TYPE_CHECKING:
@@ -162,15 +163,8 @@ class Kills:
 
     def _left(self) -> list[str]:
         """Return the processes that were begun with the file."""
-        found: list[str] = []
-        for entry in Path("/proc").glob("[0-9]*/cmdline"):
-            try:
-                words = entry.read_bytes()
-            except OSError:
-                continue
-            if os.fsencode(self.file) in words:
-                found.append(words.decode(errors="replace"))
-        return found
+        file = os.fsencode(self.file)
+        return [words.decode(errors="replace") for words in command_lines().values() if file in words]
 
     def _check_accounts(self, fleet: Fleet) -> None:
         begun = Tally(map(int, (self.folder / "begun").read_text().split()))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,10 +12,13 @@ from lmos_actors.files import FileError
 from lmos_actors.scenario.format import load_scenario
 from lmos_actors.scenario.run import run_cell
 from tests.commands import started, surroundings
+from tests.processes import has_ended
 from tests.scenario.steps import answers, invoke
 from tests.scenario.test_processes import wait_until
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from lmos_actors.reports import RunResult
 
 CODE = """
@@ -83,11 +85,6 @@ def mistakes(file: Path) -> list[str]:
     with pytest.raises(FileError) as found:
         load_scenario(file)
     return str(found.value).splitlines()
-
-
-def has_ended(process: int) -> bool:
-    stat = Path(f"/proc/{process}/stat")
-    return not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] == "Z"
 
 
 @pytest.mark.slow

@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import socket
-from pathlib import Path
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any
 
@@ -17,11 +16,14 @@ from lmos_actors.scenario import accepts
 from lmos_actors.scenario.format import load_scenario, resolve
 from lmos_actors.scenario.run import run_cell
 from tests.commands import started, surroundings
+from tests.processes import command_lines, state_of
 from tests.scenario.steps import inject, invoke, wait
 from tests.scenario.test_systems import ASKED, CODE, SYSTEM
 from tests.source import ROOT
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from lmos_actors.reports import RunResult
 
 COUNTED = """
@@ -80,16 +82,8 @@ def run(file: Path) -> RunResult:
 
 def processes_of(folder: Path) -> list[int]:
     """The processes that serve the file of a folder."""
-    found: list[int] = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdecimal():
-            try:
-                words = (entry / "cmdline").read_bytes()
-            except OSError:
-                continue
-            if os.fsencode(folder / "desk.yaml") in words:
-                found.append(int(entry.name))
-    return found
+    file = os.fsencode(folder / "desk.yaml")
+    return [process for process, words in command_lines().items() if file in words]
 
 
 @pytest.mark.slow
@@ -213,22 +207,12 @@ def test_nothing_is_left_of_a_run_that_is_ended(
     file = written(project, steps)
     environment = {**surroundings(), "TMPDIR": str(tmp_path)}
     with started(["run", file.name], project, environment=environment) as command:
-        wait_until(lambda: "T" in states(processes_of(project)), 60)
+        wait_until(lambda: "T" in map(state_of, processes_of(project)), 60)
         command.send_signal(number)
         command.wait()
     wait_until(lambda: processes_of(project) == [], 20)
     folders = list(tmp_path.glob("lmos-actors-run-*"))
     assert len(folders) == (number == signal.SIGKILL)  # nobody is left to remove it
-
-
-def states(processes: list[int]) -> list[str]:
-    found: list[str] = []
-    for process in processes:
-        try:
-            found.append(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0])
-        except OSError:
-            continue
-    return found
 
 
 def wait_until(holds: Any, seconds: float) -> None:

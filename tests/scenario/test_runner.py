@@ -656,10 +656,19 @@ def test_a_run_that_never_comes_to_an_end_is_ended(project: Project, action: str
 
 
 def test_one_seed_gives_one_log_and_another_gives_another(project: Project) -> None:
-    first, other = runs(project, NOTE, seeds=[1, 2])
-    again, _ = runs(project, NOTE, seeds=[1, 2])
+    rule = {"output": 1, "delay": {"dist": "uniform", "min": "0s", "max": "1s"}}
+    by_chance = {"from": "mock", "rules": [{"when": {"action": "get"}, **rule}]}
+    more: dict[str, Any] = {"agents": {"slow": by_chance}, "seeds": [1, 2]}
+    first, other = runs(project, invoke("get", target="slow"), **more)
+    again, _ = runs(project, invoke("get", target="slow"), **more)
     assert first.log == again.log
     assert first.digest == again.digest != other.digest
+
+
+def test_a_seed_that_changes_nothing_gives_another_log_with_the_same_digest(project: Project) -> None:
+    first, other = runs(project, NOTE, seeds=[1, 2])
+    assert first.log != other.log
+    assert first.digest == other.digest
 
 
 def test_a_log_tells_of_messages_and_faults(project: Project) -> None:

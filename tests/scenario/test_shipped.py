@@ -13,8 +13,7 @@ import yaml
 
 from agents.weather import ModelConfiguration, UserFeedback, WeatherAgent
 from lmos_actors.actors import shape_of
-from lmos_actors.files import FileError
-from lmos_actors.files._yaml import LOADER
+from lmos_actors.files import LOADER, FileError
 from lmos_actors.scenario import load_deployment, scenario_schema
 from lmos_actors.scenario.format import load_scenario
 from lmos_actors.scenario.run import run_cell

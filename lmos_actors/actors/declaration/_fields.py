@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, cast, get_origin
 
 import attrs
 
-from lmos_actors._core import declared, signature_of, type_of_field
+from lmos_actors._core import declared, signature_of, type_of_field, unknown_argument
 from lmos_actors.errors import nearest
 
 from ..values import is_agent_class
@@ -108,15 +108,12 @@ _CountingAttr: Final[Any] = type(cast("object", attrs.field()))
 
 def name_nearest_field(error: BaseException, cls: Any) -> None:
     """Add to the TypeError for an argument that an agent class does not take the field that is like it."""
-    if type(error) is not TypeError or not is_agent_class(cls):
+    found = unknown_argument(error)
+    if found is None or not is_agent_class(cls) or found[0] != f"{cls.__qualname__}.__init__()":
         return
-    head, _, word = str(error).partition(_UNKNOWN_ARGUMENT)
-    if head == f"{cls.__qualname__}.__init__()" and word.endswith("'"):
-        near = nearest(word[:-1], [field.alias for field in attrs.fields(cls) if field.init])
-        error.args = (f"{error}, did you mean {near!r}?",) if near else error.args
-
-
-_UNKNOWN_ARGUMENT: Final = " got an unexpected keyword argument '"
+    near = nearest(found[1], [field.alias for field in attrs.fields(cls) if field.init])
+    hint = f", did you mean {near!r}?" if near else ""
+    error.args = (f"{found[0]} got an unexpected keyword argument '{found[1]}'{hint}",)
 
 
 def _is_class_variable(hint: Any) -> bool:

@@ -14,6 +14,7 @@ import attrs
 import msgspec
 from msgspec import inspect as types
 
+from lmos_actors._core import unhashable
 from lmos_actors.errors import InvalidInput
 from lmos_actors.protocol.td import is_any, type_name
 
@@ -70,7 +71,7 @@ def _make(make: Callable[[list[Any]], Any], taken: list[Any], path: str) -> Any:
     try:
         return make(taken)
     except TypeError as exc:  # an item that cannot be hashed
-        raise InvalidInput(str(exc), path) from None
+        raise InvalidInput(unhashable(exc), path) from None
 
 
 def _tuple(tree: types.TupleType, compiled: Compile) -> Part:

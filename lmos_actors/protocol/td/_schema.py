@@ -348,10 +348,8 @@ def _not_covered(member: Schema, wide: set[str]) -> Iterator[Schema]:
 def _title_and_description(cls: Any) -> Schema:
     """Return title and description: the class's name, and its docstring if it was written by hand."""
     own: type = get_origin(cls) or cls
-    doc = str(vars(own).get("__doc__") or "")
-    if not doc or doc.startswith(
-        f"{own.__name__}("
-    ):  # none, or the one that dataclass and NamedTuple generate
+    doc = str(own.__doc__ or "") if "__doc__" in vars(own) else ""  # dataclasses may only make it when asked
+    if not doc or doc.startswith(f"{own.__name__}("):  # none, or what dataclass and NamedTuple generate
         return {"title": own.__name__}
     return {"title": own.__name__, "description": inspect.cleandoc(doc)}
 

@@ -10,7 +10,7 @@ function runHead(report, run, log) {
     ['Real', seconds(Number(run.real.toFixed(2)))],
     ['Steps', run.steps.join('/')],
     ['Checks', run.checks.join('/')],
-    run.digest ? ['SHA-256 of the log', [h('code', { title: run.digest }, `${run.digest.slice(0, 12)}… `), copying(run.digest, 'the digest of the log')]] : null,
+    run.digest ? ['SHA-256 of the records', [h('code', { title: run.digest }, `${run.digest.slice(0, 12)}… `), copying(run.digest, 'the digest of the run')]] : null,
     made ? ['Made with', made] : null,
   ].filter(Boolean);
   return h('header', { class: 'runhead' },
