@@ -55,7 +55,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _tell_ends_alone(config: pytest.Config) -> None:
-    """Let this worker of xdist tell how its tests ended, and leave out that they began, were set up and so on.
+    """Let this worker of xdist tell how its tests ended, and not that they began, were set up and so on.
 
     Else each test is six messages, which cost about as much as a small test. `--junit-xml` and `--durations`
     need them all.
