@@ -9,7 +9,7 @@ import signal
 import sys
 import tempfile
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -52,6 +52,26 @@ def pytest_configure(config: pytest.Config) -> None:
     for name in ("local", "ci"):
         settings.register_profile(name, settings.get_profile(name), max_examples=examples(EXAMPLES))
     settings.load_profile("ci" if os.environ.get("CI") else "local")
+    if hasattr(config, "workerinput") and not config.option.xmlpath and config.option.durations is None:
+        _tell_ends_alone(config)
+
+
+def _tell_ends_alone(config: pytest.Config) -> None:
+    """Let this worker of xdist tell how its tests ended, and not that they began, were set up and so on.
+
+    Else each test is six messages, which cost about as much as a small test. `--junit-xml` and `--durations`
+    need them all.
+    """
+    worker: Any = next(each for each in config.pluginmanager.get_plugins() if hasattr(each, "sendevent"))
+    send = worker.sendevent
+
+    def tell(name: str, **told: Any) -> None:
+        report = told.get("data", {}) if name == "testreport" else {}
+        is_step = report.get("when") in ("setup", "teardown") and report["outcome"] == "passed"
+        if name not in ("logstart", "logfinish") and (not is_step or report["sections"]):
+            send(name, **told)
+
+    worker.sendevent = tell
 
 
 def _keep_bytecode(config: pytest.Config) -> None:

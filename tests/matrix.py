@@ -6,10 +6,12 @@ run is the same each time, so that a failure is no matter of luck.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Container, Iterable
 
 T = TypeVar("T")
 
@@ -77,11 +79,16 @@ def some(cases: Iterable[T], *, of: int) -> list[T]:
     return list(cases)[:: 1 if _everything else of]
 
 
+def slow(cases: Iterable[T], of: Container[T]) -> list[Any]:
+    """Return the cases as parameters, those of `of` marked `slow`."""
+    return [pytest.param(case, marks=[pytest.mark.slow] * (case in of)) for case in cases]
+
+
 def few_or_all(few: T, everything: T) -> T:
     """Return what an ordinary run takes, or what `--matrix` takes."""
     return everything if _everything else few
 
 
 def examples(number: int) -> int:
-    """Return how many examples Hypothesis draws: a sixth of the number, or all of it with `--matrix`."""
-    return few_or_all(max(number // 6, 10), number)
+    """Return how many examples Hypothesis draws: a twelfth of the number, or all of it with `--matrix`."""
+    return few_or_all(max(number // 12, 5), number)

@@ -171,6 +171,7 @@ def result_in(inbox: SimpleQueue[WorkerMessage]) -> RunResult:
     )
 
 
+@pytest.mark.slow  # the tests above watch runs in this process
 def test_a_run_that_is_watched_has_the_log_of_one_that_is_not(tmp_path: Path) -> None:
     project = Project(tmp_path)
     project.write("watched_cast.py", CAST)  # a name of its own: this process imports it, and others a cast.py
@@ -201,6 +202,7 @@ def test_a_run_that_is_watched_has_the_log_of_one_that_is_not(tmp_path: Path) ->
     assert ended == {0: "passed", 1: "passed", 2: "passed"}
 
 
+@pytest.mark.slow  # the tests above set paces in this process
 def test_a_pace_that_was_set_before_an_order_came_counts(tmp_path: Path) -> None:
     project = Project(tmp_path)
     project.write("troupe.py", CAST)
