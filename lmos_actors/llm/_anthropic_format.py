@@ -44,7 +44,7 @@ class AnthropicClient:
     def __init__(self, model: Fields, provider: Provider) -> None:
         self._model = model
         self.provider = provider
-        http = provider.http_client(model.url, model.max_tokens, model.concurrency)
+        http = provider.http_client(model.max_tokens, model.concurrency)
         self._sdk = anthropic.AsyncAnthropic(
             api_key=PLACEHOLDER, base_url=model.url, max_retries=0, http_client=http, open_telemetry=NO_SPANS
         )

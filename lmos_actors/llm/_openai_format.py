@@ -44,7 +44,7 @@ class OpenAIClient:
     def __init__(self, model: Fields, provider: Provider) -> None:
         self._model = model
         self.provider = provider
-        http = provider.http_client(model.url, model.max_tokens, model.concurrency)
+        http = provider.http_client(model.max_tokens, model.concurrency)
         self._sdk = openai.AsyncOpenAI(
             api_key=PLACEHOLDER, base_url=model.url, max_retries=0, http_client=http
         )

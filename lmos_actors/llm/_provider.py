@@ -20,7 +20,6 @@ The SDKs send requests, with all that belongs to them, and say what was refused.
 from __future__ import annotations
 
 import logging
-import ssl
 from contextlib import aclosing, asynccontextmanager, suppress
 from email.utils import parsedate_to_datetime
 from math import inf
@@ -31,6 +30,7 @@ import attrs
 import httpx2
 import trio
 
+from lmos_actors._core import trusted_certificates
 from lmos_actors.errors import ActionFailed
 
 from ._failures import (
@@ -239,8 +239,8 @@ class Provider:
         self._next_try = 0.0
         self._outages = OutageLog(name)
 
-    def http_client(self, url: str, most_tokens: int, connections: int) -> httpx2.AsyncClient:
-        """Return the HTTP client for an SDK. For https, blocks for some 20 ms, which certificates take."""
+    def http_client(self, most_tokens: int, connections: int) -> httpx2.AsyncClient:
+        """Return the HTTP client for an SDK. The first blocks for some 20 ms, which certificates take."""
         most = TOKEN_BYTES * (most_tokens + 256)
 
         async def bound(response: httpx2.Response) -> None:
@@ -251,7 +251,7 @@ class Provider:
 
         return httpx2.AsyncClient(
             auth=KeyAuth(self.key),
-            verify=True if urlsplit(url).scheme == "https" else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
+            verify=trusted_certificates(),
             headers={"accept-encoding": "identity"},
             event_hooks={"response": [bound]},
             timeout=httpx2.Timeout(self._waits.idle, connect=self._waits.connect, pool=None),

@@ -8,14 +8,14 @@ that wait; here it is an answer with status 503, and the connection is noted as 
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import AsyncGenerator, AsyncIterator  # noqa: TC003 -- read by readers only
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import urlsplit
 
 import httpx2
 from mcp.client.streamable_http import streamable_http_client
+
+from lmos_actors._core import trusted_certificates
 
 from ._connection import CountedStream
 
@@ -53,12 +53,12 @@ async def open_http(
 class HttpTransport(httpx2.AsyncBaseTransport):
     """Sends requests with the token `bearer`, and notes what goes wrong.
 
-    Made in a thread: reading certificates, for https, takes some 20 ms.
+    Made in a thread: for the first, certificates are read, which takes some 20 ms.
     """
 
-    def __init__(self, url: str, bearer: str | None, most: int, connection: Connection) -> None:
+    def __init__(self, bearer: str | None, most: int, connection: Connection) -> None:
         self._inner = httpx2.AsyncHTTPTransport(
-            verify=True if urlsplit(url).scheme == "https" else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
+            verify=trusted_certificates(),
             limits=httpx2.Limits(max_connections=CONNECTIONS, max_keepalive_connections=CONNECTIONS),
         )
         self._bearer = bearer

@@ -291,7 +291,7 @@ class McpServer(Agent):
 
             token = None if self.bearer is None else _token(self.bearer)
             connection = Connection(_place_shown(self.url), () if token is None else (token,))
-            http = HttpTransport(self.url, token, most, connection)
+            http = HttpTransport(token, most, connection)
             transport = open_http(self.url, http, most, connection)
         else:
             from ._stdio import open_process
