@@ -15,7 +15,12 @@ from hypothesis import given, strategies as st
 from lmos_actors.errors import ConfigError
 from lmos_actors.files import FileError, parse, read
 from lmos_actors.files._source import Source
+<<<<<<< HEAD
 from lmos_actors.files._yaml import PythonLoader, read_yaml
+=======
+from lmos_actors.files._yaml import read_yaml
+from tests.rows import each_row
+>>>>>>> c7a9ba18f1527dd2487a0775d9a88e3ec5875e9e
 
 LOADERS: list[Any] = [PythonLoader] + ([yaml.CSafeLoader] if yaml.__with_libyaml__ else [])
 
@@ -124,7 +129,7 @@ def test_bad_indentation(text: str, place: str, part: str) -> None:
     assert (where, part in message) == (place, True), message
 
 
-@pytest.mark.parametrize(("text", "place", "part"), BAD_JSON)
+@each_row(("text", "place", "part"), BAD_JSON)
 def test_bad_json(text: str, place: str, part: str) -> None:
     where, message = first(text, "json")
     assert (where, part in message) == (place, True), message

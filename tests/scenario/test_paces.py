@@ -205,8 +205,8 @@ def test_a_run_that_is_watched_has_the_log_of_one_that_is_not(tmp_path: Path) ->
 @pytest.mark.slow  # the tests above set paces in this process
 def test_a_pace_that_was_set_before_an_order_came_counts(tmp_path: Path) -> None:
     project = Project(tmp_path)
-    project.write("troupe_of_paces.py", CAST)
-    file = project.write("story.yaml", story(ASK, **NETWORK).replace("cast.py", "troupe_of_paces.py"))
+    project.write("paced_cast.py", CAST)  # a name of its own, as above
+    file = project.write("story.yaml", story(ASK, **NETWORK).replace("cast.py", "paced_cast.py"))
     resolved = load_scenario(str(tmp_path / file))
     inbox: SimpleQueue[WorkerMessage] = SimpleQueue()
     worker = Worker("1", inbox)

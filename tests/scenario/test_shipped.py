@@ -18,6 +18,7 @@ from lmos_actors.scenario import load_deployment, scenario_schema
 from lmos_actors.scenario.format import load_scenario
 from lmos_actors.scenario.run import run_cell
 from tests.matrix import few_or_all, slow, some
+from tests.rows import each_row
 from tests.source import ROOT
 
 if TYPE_CHECKING:
@@ -258,7 +259,7 @@ def test_the_schema_accepts_them(tmp_path: Path) -> None:
     assert told.returncode == 0, told.stdout
 
 
-@pytest.mark.parametrize("file", [*FILES, *DEPLOYMENTS], ids=lambda file: file.name)
+@each_row("file", [*FILES, *DEPLOYMENTS], ids=lambda file: file.name)
 def test_editors_are_told_of_the_schema(file: Path) -> None:
     assert file.read_text(encoding="utf-8").startswith(MODELINE)
 
