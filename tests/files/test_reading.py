@@ -15,12 +15,8 @@ from hypothesis import given, strategies as st
 from lmos_actors.errors import ConfigError
 from lmos_actors.files import FileError, parse, read
 from lmos_actors.files._source import Source
-<<<<<<< HEAD
 from lmos_actors.files._yaml import PythonLoader, read_yaml
-=======
-from lmos_actors.files._yaml import read_yaml
 from tests.rows import each_row
->>>>>>> c7a9ba18f1527dd2487a0775d9a88e3ec5875e9e
 
 LOADERS: list[Any] = [PythonLoader] + ([yaml.CSafeLoader] if yaml.__with_libyaml__ else [])
 
