@@ -154,7 +154,7 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def _pydantic_is_not_asked() -> Generator[None]:
-    """Let cyclopts not find pydantic, as in a process of a command; else each option is checked by that, too."""
+    """Let cyclopts not find pydantic, as in the process of a command: it checks each option once more."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("cyclopts.argument._argument.sys", SimpleNamespace(modules={}))
         yield
