@@ -45,7 +45,8 @@ class PythonLoader(yaml.SafeLoader):
 
     def peek(self, index: int = 0) -> str:
         """Return a character ahead; within plain text a letter for `?`: it is looked at, not kept."""
-        ahead: str = super().peek(index)
+        scanner: Any = super()  # untyped in the stubs
+        ahead: str = scanner.peek(index)
         return "x" if ahead == "?" and self._in_plain else ahead
 
 
