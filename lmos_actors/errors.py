@@ -26,12 +26,29 @@ def group_of(error: BaseException) -> BaseExceptionGroup[BaseException] | None:
     return None
 
 
+def is_interrupt(error: BaseException) -> bool:
+    """Return whether an error is Ctrl-C, alone or in a group.
+
+    It ends the node, whatever code it hits. Anything else that the code of an agent raises ends the agent
+    alone: `SystemExit`, a panic of an extension, a cancellation of asyncio.
+    """
+    group = group_of(error)
+    return isinstance(error, KeyboardInterrupt) if group is None else any(map(is_interrupt, group.exceptions))
+
+
+def raise_interrupt(error: BaseException) -> None:
+    """Raise an error that a piece of an agent's code has raised again if it is Ctrl-C."""
+    if is_interrupt(error):
+        raise error
+
+
 def text_of(error: BaseException) -> str:
     """Return the text of an error, "" if its `__str__` raises: its class may be any user's."""
     try:
         text = str(error)
         return text if type(text) is str else str.__str__(text)
-    except Exception:
+    except BaseException as other:
+        raise_interrupt(other)
         return ""
 
 

@@ -9,16 +9,17 @@ import signal
 import sys
 import tempfile
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from lmos_actors.testing import virtual_clock as virtual_clock
-from tests.matrix import EXAMPLES, ask_everything, examples
+from tests.matrix import DIFFERING, EXAMPLES, ask_everything, examples
 
 if TYPE_CHECKING:
     from collections.abc import Generator
+    from pathlib import Path
 
 # No verdict may depend on how fast the machine is, so neither deadlines nor the check for slow generation.
 settings.register_profile("local", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -34,6 +35,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--long", action="store_true", help="run the tests marked `long`, too: hours")
     parser.addoption("--slow", action="store_true", help="run the tests marked `slow`, too")
     parser.addoption("--matrix", action="store_true", help="run every case of every matrix: tests/matrix.py")
+    parser.addoption("--differing", action="store_true", help="run what can differ between Pythons alone")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -50,6 +52,26 @@ def pytest_configure(config: pytest.Config) -> None:
     for name in ("local", "ci"):
         settings.register_profile(name, settings.get_profile(name), max_examples=examples(EXAMPLES))
     settings.load_profile("ci" if os.environ.get("CI") else "local")
+    if hasattr(config, "workerinput") and not config.option.xmlpath and config.option.durations is None:
+        _tell_ends_alone(config)
+
+
+def _tell_ends_alone(config: pytest.Config) -> None:
+    """Let this worker of xdist tell how its tests ended, and not that they began, were set up and so on.
+
+    Else each test is six messages, which cost about as much as a small test. `--junit-xml` and `--durations`
+    need them all.
+    """
+    worker: Any = next(each for each in config.pluginmanager.get_plugins() if hasattr(each, "sendevent"))
+    send = worker.sendevent
+
+    def tell(name: str, **told: Any) -> None:
+        report = told.get("data", {}) if name == "testreport" else {}
+        is_step = report.get("when") in ("setup", "teardown") and report["outcome"] == "passed"
+        if name not in ("logstart", "logfinish") and (not is_step or report["sections"]):
+            send(name, **told)
+
+    worker.sendevent = tell
 
 
 def _keep_bytecode(config: pytest.Config) -> None:
@@ -102,6 +124,13 @@ def _worker() -> tuple[int, int]:
     """Return the number of this worker of xdist, and how many there are."""
     name = os.environ.get("PYTEST_XDIST_WORKER", "gw0")
     return int(name.removeprefix("gw")), int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out files that are the same on every version of Python, where the others are asked for."""
+    if not config.getoption("--differing") or collection_path.suffix != ".py":
+        return None
+    return collection_path.relative_to(config.rootpath).as_posix() not in DIFFERING or None
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -6,15 +6,64 @@ run is the same each time, so that a failure is no matter of luck.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Container, Iterable
 
 T = TypeVar("T")
 
 EXAMPLES = 100
 """What Hypothesis draws for a test that names no number."""
+
+DIFFERING = {
+    # annotations, signatures and types, which each version makes and shows in another way
+    "tests/actors/test_contract.py": "annotations and signatures of agent classes",
+    "tests/actors/test_describe.py": "docstrings and types in descriptions",
+    "tests/actors/test_input_streams.py": "annotations of streams",
+    "tests/actors/test_secrets.py": "types that are marked secret",
+    "tests/actors/test_values.py": "types of values",
+    "tests/actors/test_ways_of_writing.py": "annotations of agent classes",
+    "tests/persistence/test_durable_agents.py": "types of kept state, by cattrs",
+    "tests/persistence/test_durable_timers.py": "types of kept arguments",
+    "tests/persistence/test_value_checks.py": "types of kept state",
+    "tests/protocol/td/test_schema.py": "schemas of types, by msgspec",
+    "tests/testing/test_fakes.py": "signatures of fakes",
+    "tests/thinking/test_thinking_agents.py": "fields of a body, types of tools",
+    "tests/thinking/test_tools.py": "types of tools",
+    # tracebacks, frames, messages of exceptions
+    "tests/actors/test_crash_reports.py": "tracebacks and messages of exceptions",
+    "tests/actors/test_misuse.py": "frames, and the lines that errors name",
+    "tests/actors/test_own_tasks.py": "groups of exceptions",
+    "tests/core/test_errors.py": "messages of exceptions",
+    "tests/observe/test_dump.py": "stacks of tasks",
+    "tests/scenario/test_targets.py": "errors of imports, and their lines",
+    # the interpreter: garbage, threads, signals, processes, modules
+    "tests/actors/test_leaks.py": "reference counts and the garbage collector",
+    "tests/actors/test_unawaited.py": "coroutines that are never awaited",
+    "tests/actors/test_wrong_loop.py": "asyncio",
+    "tests/cli/test_doctor.py": "what the command says of the interpreter",
+    "tests/cli/test_exit_codes.py": "signals, closed pipes, the end of the process",
+    "tests/cli/test_imports.py": "which modules a start imports",
+    "tests/core/test_collector.py": "the garbage collector",
+    "tests/core/test_set_orders.py": "orders of sets",
+    "tests/deployment/test_fork_server.py": "fork, and what it leaves",
+    "tests/persistence/test_sqlite.py": "sqlite3",
+    "tests/persistence/test_killed_writer.py": "processes and sqlite3",
+    "tests/portal/test_portal.py": "threads and asyncio",
+    "tests/security/test_tls.py": "ssl",
+    "tests/transport/test_door_tls.py": "ssl",
+    # what people read and type
+    "tests/docs/test_documents.py": "the code of the pages",
+    "tests/scenario/test_shipped.py": "digests of the shipped scenarios",
+    "tests/test_exports.py": "public names and their docstrings",
+}
+"""The files whose tests can differ between versions of Python, each with the reason.
+
+The matrix runs all tests on the oldest and on the newest version, and these on the versions between.
+"""
 
 _everything = False
 
@@ -30,11 +79,16 @@ def some(cases: Iterable[T], *, of: int) -> list[T]:
     return list(cases)[:: 1 if _everything else of]
 
 
+def slow(cases: Iterable[T], of: Container[T]) -> list[Any]:
+    """Return the cases as parameters, those of `of` marked `slow`."""
+    return [pytest.param(case, marks=[pytest.mark.slow] * (case in of)) for case in cases]
+
+
 def few_or_all(few: T, everything: T) -> T:
     """Return what an ordinary run takes, or what `--matrix` takes."""
     return everything if _everything else few
 
 
 def examples(number: int) -> int:
-    """Return how many examples Hypothesis draws: a sixth of the number, or all of it with `--matrix`."""
-    return few_or_all(max(number // 6, 10), number)
+    """Return how many examples Hypothesis draws: a twelfth of the number, or all of it with `--matrix`."""
+    return few_or_all(max(number // 12, 5), number)

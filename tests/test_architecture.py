@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.rows import each_row
 from tests.source import PACKAGE, ROOT, Import, Module, package_modules, read
 
 if TYPE_CHECKING:
@@ -464,7 +465,7 @@ SAMPLES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("check", "name", "text", "wrong"), SAMPLES)
+@each_row(("check", "name", "text", "wrong"), SAMPLES)
 def test_a_check_sees_what_it_is_for(check, name: str, text: str, wrong: bool) -> None:
     assert bool(list(check(sample(name, text)))) == wrong
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.matrix import DIFFERING
 from tests.source import ROOT
 
 if TYPE_CHECKING:
@@ -129,6 +130,10 @@ FAKE = """#!/bin/sh
 case "$1" in
 -c) echo {version} ;;
 -m)
+    case "$2 $*" in
+    "pip "*"--python-version {no_wheel_for} "*) exit 1 ;;
+    "pip "*) exit 0 ;;
+    esac
     mkdir -p "$3/bin"
     for name in pip pytest; do
         printf '#!/bin/sh\\necho "%s of {version}: $*"\\n' "$name" >"$3/bin/$name"
@@ -141,10 +146,11 @@ esac
 """
 
 
-def fake(path: Path, version: str, code: int = 0) -> None:
+def fake(path: Path, version: str, code: int = 0, *, no_wheel_for: str = "none") -> None:
     """Put something where an interpreter may be: its environments only say what they were asked for."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(FAKE.format(version=version, code=code, real=sys.executable), encoding="utf-8")
+    given = {"version": version, "code": code, "no_wheel_for": no_wheel_for, "real": sys.executable}
+    path.write_text(FAKE.format(**given), encoding="utf-8")
     path.chmod(0o755)
 
 
@@ -162,6 +168,10 @@ TOOLS = (
     "tar",
     "timeout",
     "chmod",
+    "cut",
+    "grep",
+    "sed",
+    "tail",
 )
 
 
@@ -193,27 +203,64 @@ def test_the_matrix_finds_one_interpreter_of_each_version_that_starts(tmp_path: 
     ]
 
 
+WHOLE = "-q -n auto --matrix -o faulthandler_timeout=0"
+PART = "-q -n auto --differing -o faulthandler_timeout=0"
+
+
 @pytest.mark.slow
 def test_the_matrix_runs_the_suite_on_each_and_says_where_it_failed(tmp_path: Path) -> None:
-    for minor, code in ((11, 0), (12, 1), (13, 0)):
+    for minor, code in ((11, 0), (12, 1), (13, 0), (15, 0)):
         fake(tmp_path / f"shims/python3.{minor}", f"3.{minor}", code)
     for name in ("redis-server", "ip"):
         fake(tmp_path / f"shims/{name}", "7.0")  # it is there, so it is not installed
     ran = matrix(tmp_path, ".ci/run", "--matrix")
     said = ran.stdout.splitlines()
     assert "== suite on 3.12: FAILED with 1 after" in ran.stdout
+    assert "there is no Python 3.14 here" in said
     assert [line for line in said if line.startswith("pytest of ")] == [
-        f"pytest of 3.{minor}: -q -n auto --matrix -o faulthandler_timeout=0" for minor in (11, 12, 13)
-    ], ran.stdout + ran.stderr
-    assert [line for line in said if line.startswith("pip of ")] == [
-        f"pip of 3.{minor}: install -q -c constraints.txt -e .[dev,ray]" for minor in (11, 12, 13)
-    ]
-    assert (ran.returncode, "failed: [suite on 3.12]" in said[-1]) == (1, True)
+        f"pytest of 3.11: {WHOLE}", f"pytest of 3.12: {PART}", f"pytest of 3.13: {PART}",
+        f"pytest of 3.15: {WHOLE}",
+    ], ran.stdout + ran.stderr  # fmt: skip
+    assert (ran.returncode, "failed: [suite on 3.12] [suite on 3.14]" in said[-1]) == (1, True)
 
 
-def test_no_other_word_is_taken_for_the_matrix() -> None:
-    ran = subprocess.run([".ci/run", "--matrx"], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert (ran.returncode, ran.stderr) == (2, "usage: .ci/run [--matrix]\n")
+@pytest.mark.slow
+def test_an_extra_without_a_wheel_is_tested_on_the_newest_version_that_has_one(tmp_path: Path) -> None:
+    for minor in (11, 12, 13, 14, 15):
+        fake(tmp_path / f"shims/python3.{minor}", f"3.{minor}", 0, no_wheel_for="3.15")
+    for name in ("redis-server", "ip"):
+        fake(tmp_path / f"shims/{name}", "7.0")
+    ran = matrix(tmp_path, ".ci/run", "--matrix")
+    said = ran.stdout.splitlines()
+    assert "Ray has no wheel for 3.15: its tests run on 3.14" in said
+    installed = {line.partition(":")[0][-4:]: line[-5:] for line in said if line.startswith("pip of ")}
+    assert installed == {"3.11": ",ray]", "3.12": "[dev]", "3.13": "[dev]", "3.14": ",ray]", "3.15": "[dev]"}
+    ray = [line for line in said if line.startswith("pytest of 3.14: -q --matrix tests/deployment/test_ray")]
+    assert len(ray) == 1
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+@pytest.mark.slow
+def test_the_matrix_runs_on_one_version(tmp_path: Path) -> None:
+    for minor in (11, 13):
+        fake(tmp_path / f"shims/python3.{minor}", f"3.{minor}", 0)
+    for name in ("redis-server", "ip"):
+        fake(tmp_path / f"shims/{name}", "7.0")
+    ran = matrix(tmp_path, ".ci/run", "--matrix", "3.13")
+    asked = [line for line in ran.stdout.splitlines() if line.startswith("pytest of ")]
+    assert (asked, ran.returncode) == ([f"pytest of 3.13: {WHOLE}"], 0)
+
+
+@pytest.mark.parametrize("words", [("--matrx",), ("--matrix", "3.10"), ("--matrix", "3.11", "3.12"), ("",)])
+def test_no_other_word_is_taken_for_the_matrix(words: tuple[str, ...]) -> None:
+    ran = subprocess.run([".ci/run", *words], cwd=ROOT, capture_output=True, text=True, check=False)
+    usage = "usage: .ci/run [--matrix [VERSION]], VERSION one of 3.11 3.12 3.13 3.14 3.15\n"
+    assert (ran.returncode, ran.stderr) == (2, usage)
+
+
+def test_what_can_differ_between_versions_is_there() -> None:
+    assert [path for path in DIFFERING if not (ROOT / path).is_file()] == []
+    assert all(reason for reason in DIFFERING.values())
 
 
 def test_the_classifiers_name_the_versions_that_are_tested() -> None:

@@ -12,7 +12,7 @@ from tests.source import ROOT
 
 
 @pytest.mark.parametrize(
-    ("everything", "cases", "number"), [(False, [0, 3, 6], 16), (True, [0, 1, 2, 3, 4, 5, 6], 100)]
+    ("everything", "cases", "number"), [(False, [0, 3, 6], 8), (True, [0, 1, 2, 3, 4, 5, 6], 100)]
 )
 def test_an_ordinary_run_takes_a_share(
     monkeypatch: pytest.MonkeyPatch, everything: bool, cases: list[int], number: int

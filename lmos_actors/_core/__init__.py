@@ -23,6 +23,7 @@ from ._budget import (
     LooseAccount as LooseAccount,
     weight as weight,
 )
+from ._certificates import trusted_certificates as trusted_certificates
 from ._entropy import (
     Entropy as Entropy,
     RandomStream as RandomStream,

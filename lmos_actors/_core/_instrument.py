@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 import msgspec
 
+from lmos_actors.errors import raise_interrupt
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -95,7 +97,8 @@ def describe(value: object) -> str:
     """Return the `repr` of a value without memory addresses, or its type's name if it has none to give."""
     try:
         return _ADDRESS.sub("", repr(value))
-    except Exception:
+    except BaseException as error:
+        raise_interrupt(error)
         return f"<{type(value).__qualname__}>"
 
 

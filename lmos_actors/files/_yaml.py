@@ -45,7 +45,7 @@ class PythonLoader(yaml.SafeLoader):
 
     def peek(self, index: int = 0) -> str:
         """Return a character ahead; within plain text a letter for `?`: it is looked at, not kept."""
-        scanner: Any = super()  # untyped in the stubs
+        scanner: Any = super()  # its methods have no types
         ahead: str = scanner.peek(index)
         return "x" if ahead == "?" and self._in_plain else ahead
 

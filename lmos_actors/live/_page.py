@@ -153,20 +153,7 @@ class Page:
         self._app = app
         self._guard = guard
         self._may_look = may_look
-        style, script = part_of(STYLES), "(() => {\n'use strict';\n" + part_of(SCRIPTS) + "})();\n"
-        tag = _tag(style + script)[:12]
-        # whether this client may look stands in the document: then the page connects without asking before
-        self._documents = {
-            looks: _file(
-                DOCUMENT.format(software=software(), looks="yes" if looks else "no", tag=tag),
-                "text/html; charset=utf-8",
-            )
-            for looks in (False, True)
-        }
-        self._files = {
-            STYLE: _file(style, "text/css; charset=utf-8"),
-            SCRIPT: _file(script, "text/javascript; charset=utf-8"),
-        }
+        self._documents, self._files = _documents_and_files()
         self._methods: dict[str, Callable[[Request, Admission], Awaitable[Response]]] = {
             "GET": self._session,
             "HEAD": self._session,
@@ -255,6 +242,26 @@ class Page:
 def software() -> str:
     """Return the name and the version of this package."""
     return f"lmos-actors {version('lmos-actors')}"
+
+
+@cache
+def _documents_and_files() -> tuple[dict[bool, _File], dict[str, _File]]:
+    """Return the documents for clients that may not look and that may, and the files by their paths."""
+    style, script = part_of(STYLES), "(() => {\n'use strict';\n" + part_of(SCRIPTS) + "})();\n"
+    tag = _tag(style + script)[:12]
+    # whether this client may look stands in the document: then the page connects without asking before
+    documents = {
+        looks: _file(
+            DOCUMENT.format(software=software(), looks="yes" if looks else "no", tag=tag),
+            "text/html; charset=utf-8",
+        )
+        for looks in (False, True)
+    }
+    found = {
+        STYLE: _file(style, "text/css; charset=utf-8"),
+        SCRIPT: _file(script, "text/javascript; charset=utf-8"),
+    }
+    return documents, found
 
 
 @cache

@@ -30,6 +30,7 @@ import attrs
 import httpx2
 import trio
 
+from lmos_actors._core import trusted_certificates
 from lmos_actors.errors import ActionFailed
 
 from ._failures import (
@@ -239,7 +240,7 @@ class Provider:
         self._outages = OutageLog(name)
 
     def http_client(self, most_tokens: int, connections: int) -> httpx2.AsyncClient:
-        """Return the HTTP client for an SDK. Blocks for some 20 ms, which certificates take."""
+        """Return the HTTP client for an SDK. The first blocks for some 20 ms, which certificates take."""
         most = TOKEN_BYTES * (most_tokens + 256)
 
         async def bound(response: httpx2.Response) -> None:
@@ -250,6 +251,7 @@ class Provider:
 
         return httpx2.AsyncClient(
             auth=KeyAuth(self.key),
+            verify=trusted_certificates(),
             headers={"accept-encoding": "identity"},
             event_hooks={"response": [bound]},
             timeout=httpx2.Timeout(self._waits.idle, connect=self._waits.connect, pool=None),

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 import httpx2
 from mcp.client.streamable_http import streamable_http_client
 
+from lmos_actors._core import trusted_certificates
+
 from ._connection import CountedStream
 
 if TYPE_CHECKING:
@@ -51,12 +53,13 @@ async def open_http(
 class HttpTransport(httpx2.AsyncBaseTransport):
     """Sends requests with the token `bearer`, and notes what goes wrong.
 
-    Made in a thread: reading certificates takes some 20 ms.
+    Made in a thread: for the first, certificates are read, which takes some 20 ms.
     """
 
     def __init__(self, bearer: str | None, most: int, connection: Connection) -> None:
         self._inner = httpx2.AsyncHTTPTransport(
-            limits=httpx2.Limits(max_connections=CONNECTIONS, max_keepalive_connections=CONNECTIONS)
+            verify=trusted_certificates(),
+            limits=httpx2.Limits(max_connections=CONNECTIONS, max_keepalive_connections=CONNECTIONS),
         )
         self._bearer = bearer
         self._most = most

@@ -125,6 +125,8 @@ class NodeStages:
     services: ShieldedNursery
     connections: Connections
     discovery: Discovery
+    body: trio.CancelScope
+    """The scope around the block of `open_node`."""
 
 
 @asynccontextmanager
@@ -158,7 +160,7 @@ async def open_stages(tree: SupervisorSpec | None, options: NodeOptions) -> Asyn
                         connections.start()
                         discovery.start()
                         with lifecycle.body:
-                            yield NodeStages(rt, root, services, connections, discovery)
+                            yield NodeStages(rt, root, services, connections, discovery, lifecycle.body)
                     finally:
                         await lifecycle.end(loop, connections)
         except BaseException as exc:  # noqa: ASYNC103 -- raised below, with what else ended the node

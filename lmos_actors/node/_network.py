@@ -17,6 +17,7 @@ import trio
 from trio.lowlevel import enable_ki_protection
 
 from lmos_actors._core import TOTAL, Budget, BudgetStatistics, ShieldedNursery
+from lmos_actors.errors import is_interrupt
 
 from ._mcp import endpoint_of_node
 from ._options import urls_at, without_none
@@ -520,7 +521,7 @@ class Connections:
     def note_failure(self, error: BaseException) -> None:
         """Note an exception that has ended a single connection, or a part of it."""
         self.failures.append(error)
-        if not isinstance(error, Exception) and self._rt.fatal is not None:
+        if self._rt.fatal is not None and is_interrupt(error):
             self._rt.fatal(error)
         elif self._rt.real:
             logging.getLogger("lmos_actors").error("a connection failed", exc_info=error)

@@ -81,6 +81,7 @@ class Node:
         self._root = stages.root
         self._services = stages.services
         self._connections = stages.connections
+        self._body = stages.body
         self._portal: Portal | None = None
 
     @property
@@ -344,6 +345,14 @@ class Node:
             await self._connections.leave(spread)
         self._connections.stop_accepting()
         await self._connections.wait_drained()
+
+    def stop(self) -> None:
+        """End the node's block: it is cancelled, and left without an error once the agents have stopped.
+
+        This is the way to end a process from inside: an agent that raises `SystemExit` ends itself alone.
+        Never blocks. For the node's own thread.
+        """
+        self._body.cancel("node.stop()")
 
     def force_stop(self) -> None:
         """Stop all agents and connections at once, without draining. Then leave the node's block.

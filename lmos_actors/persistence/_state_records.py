@@ -11,7 +11,7 @@ import attrs
 import msgspec
 
 from lmos_actors.actors import TimerRecord, check_kept_behaviour, place_of
-from lmos_actors.errors import StateMismatch
+from lmos_actors.errors import StateMismatch, raise_interrupt
 
 from ._keys import key_of, parts_of
 
@@ -114,7 +114,8 @@ async def _apply(writer: StoreWriter, key: str, form: StateForm, agent: Any, fou
             fact = form.facts.restored(record.fact, record.version, key, number)
             try:
                 agent.apply(fact)
-            except Exception as error:
+            except BaseException as error:
+                raise_interrupt(error)
                 raise StateMismatch(
                     key,
                     f"{form.facts.title}.apply raised {type(error).__name__}: {error} at "

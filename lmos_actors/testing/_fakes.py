@@ -6,7 +6,7 @@ import inspect
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
-from lmos_actors._core import HIDDEN
+from lmos_actors._core import HIDDEN, signature_of
 from lmos_actors.actors import (
     STREAM,
     TURN,
@@ -151,7 +151,7 @@ def items_of(op: Operation, answer: object) -> Iterable[Any]:
 
 def _check_signature(op: Operation, fn: Callable[..., object]) -> None:
     try:
-        signature = inspect.signature(fn)
+        signature = signature_of(fn)
     except ValueError:  # a built-in without a signature
         return
     args, kwargs = _spread(op, tuple(op.params))

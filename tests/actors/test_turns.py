@@ -49,10 +49,6 @@ class Counter(Agent):
         raise KeyError(text)
 
     @action
-    def exit(self) -> None:
-        raise SystemExit(3)
-
-    @action
     def lie(self) -> int:
         return "seven"  # type: ignore[return-value]
 
@@ -334,34 +330,6 @@ async def test_t4_exited_waits_for_the_last_run(virtual_clock) -> None:
         await slow.ready()
         assert trio.current_time() == 10
         assert alive == ["started", "unwound", "started"]
-
-
-@pytest.mark.parametrize("busy", [False, True], ids=["idle", "busy"])
-async def test_t5_what_is_no_exception_ends_the_node(virtual_clock, busy: bool) -> None:
-    """T5: SystemExit in a turn: the agent dies, queued callers are answered, the node's block raises it."""
-    answers: list[str] = []
-
-    async def ask(counter: Ref[Counter]) -> None:
-        try:
-            await counter.invoke(Counter.add)
-        except AgentDied as exc:
-            answers.append(f"died, started={exc.started}")
-
-    with pytest.raises((SystemExit, BaseExceptionGroup)) as caught:  # noqa: PT012 -- leaving the block is a part of it
-        async with open_test_node() as node, trio.open_nursery() as nursery:
-            counter = await node.start(Counter)
-            if busy:
-                counter.tell_nowait(Counter.exit)
-                nursery.start_soon(ask, counter)
-                await settle()
-            else:
-                await counter.invoke(Counter.exit)
-            await trio.sleep_forever()
-    leaves = [caught.value]
-    while isinstance(leaves[0], BaseExceptionGroup):
-        leaves = list(leaves[0].exceptions)
-    assert [type(leaf) for leaf in leaves] == [SystemExit]
-    assert answers == (["died, started=False"] if busy else [])
 
 
 async def test_t6_asks_of_an_idle_agent_give_way_after_a_budget(virtual_clock) -> None:

@@ -24,6 +24,7 @@ from lmos_actors.actors.values import check_property_type
 from lmos_actors.errors import InvalidInput, LmosActorsError
 from lmos_actors.protocol.td import SchemaError
 from tests.matrix import examples
+from tests.rows import each_row
 
 T = TypeVar("T")
 
@@ -472,13 +473,13 @@ def test_only_classes_whose_every_value_fits_are_exact(tp: Any, exact: type | No
     assert shape_of(tp).exact is exact
 
 
-@pytest.mark.parametrize("case", SINGLE + SOLID, ids=lambda case: str(case.tp))
+@each_row("case", SINGLE + SOLID, ids=lambda case: str(case.tp))
 def test_types_that_cannot_change_are_known(case: Case) -> None:
     assert shape_of(case.tp).immutable
     check_property_type(case.tp, "Weather.units")
 
 
-@pytest.mark.parametrize("case", MUTABLE, ids=lambda case: str(case.tp))
+@each_row("case", MUTABLE, ids=lambda case: str(case.tp))
 def test_types_that_can_change_are_known(case: Case) -> None:
     assert not shape_of(case.tp).immutable
     assert not shape_of(tuple[case.tp, ...]).immutable
@@ -514,7 +515,7 @@ class Forecast(msgspec.Struct, rename="camel"):
     days: tuple[int, ...] = ()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("tp", "value", "message", "path"),
     [
         (int, "3", "Expected `int`, got `str`", "$"),
@@ -661,7 +662,7 @@ def test_no_recursion_error_escapes_where_the_stack_is_short() -> None:
     assert seen == {"value", "refusal"}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("tp", "value", "taken"),
     [
         (str, Color.RED, "red"),

@@ -21,6 +21,7 @@ from lmos_actors.persistence import MemoryStore
 from lmos_actors.protocol.td import dump
 from lmos_actors.scenario import import_target
 from lmos_actors.supervision import ChildSpec, hint_of, pointer_of
+from lmos_actors.testing import fake
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -549,3 +550,21 @@ async def test_a_tool_whose_type_stays_unknown_is_refused_at_the_start(files: Fi
     async with open_node() as node:
         with pytest.raises(StartFailed, match=refusal):
             await node.start(module.Desk)
+
+
+@pytest.mark.parametrize("how", [FUTURE, *([""] if LAZY else [])])
+async def test_a_fake_answers_by_a_function_whose_types_are_for_checkers_alone(
+    files: Files, how: str
+) -> None:
+    text = """
+    if TYPE_CHECKING:
+        from elsewhere import Clock
+    class Shop(Agent):
+        @action
+        def sell(self, ware: str) -> int: return 1
+    def sold(ware: Clock) -> Clock: return 3
+    """
+    module = files.module(text, how)
+    async with open_node() as node:
+        shop = await node.start(fake(module.Shop, sell=module.sold))
+        assert await shop.invoke(module.Shop.sell, "tea") == 3

@@ -123,7 +123,7 @@ def play_at(seed: int, step: int, *, shadow: bool) -> bool:
 
 @pytest.mark.parametrize("ten", range(few_or_all(3, 20)))
 def test_one_of_the_waits_is_cancelled_at_every_step(ten: int) -> None:
-    steps = few_or_all(9, 2)
+    steps = few_or_all(19, 2)
     for seed in range(10 * ten, 10 * ten + 10):
         for shadow in (False, True):
             assert next(step for step in count(1, steps) if not play_at(seed, step, shadow=shadow)) > 1

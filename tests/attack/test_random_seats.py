@@ -58,7 +58,7 @@ MESSAGES: SearchStrategy[Message] = st.recursive(
 FIRST = st.lists(st.tuples(SECONDS, MESSAGES), min_size=1, max_size=10)
 KINDS = st.lists(st.tuples(st.sampled_from([Player, Serial]), st.integers(1, 3)), min_size=3, max_size=3)
 EXAMPLES = settings(
-    max_examples=few_or_all(100, 1500),
+    max_examples=few_or_all(30, 1500),
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )

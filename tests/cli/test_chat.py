@@ -252,6 +252,7 @@ class Desk(ChatAgent):
 '''
 
 
+@pytest.mark.slow  # test_omnia_client.py and the tests above, in this process
 def test_a_client_that_is_cut_off_learns_how_to_come_back(folder: Path) -> None:
     (folder / "slow.py").write_text(SLOW, encoding="utf-8")
     serving = [*command("")[:-2], "serve", "slow.py:Desk", "--omnia", "--listen", "ws://127.0.0.1:0"]
@@ -320,6 +321,7 @@ def terminal(folder: Path, url: str, *words: str) -> Iterator[Terminal]:
         os.close(ours)
 
 
+@pytest.mark.slow  # the tests above, in this process
 def test_a_conversation_on_a_terminal(url: str, folder: Path) -> None:
     with terminal(folder, url, "--tool", "tools.py:where_am_i") as shown:
         shown.until("> ")
@@ -347,6 +349,7 @@ def test_a_conversation_on_a_terminal(url: str, folder: Path) -> None:
         assert shown.process.wait(PATIENCE) == 0
 
 
+@pytest.mark.slow  # test_interrupts.py has the signals of all commands
 def test_an_interrupt_at_the_prompt_ends_the_chat(url: str, folder: Path) -> None:
     with terminal(folder, url) as shown:
         shown.until("> ")

@@ -18,6 +18,7 @@ from lmos_actors.scenario import scenario_schema
 from lmos_actors.scenario.format import orders_of
 from lmos_actors.scenario.format._key_order import WORDS
 from tests.matrix import examples
+from tests.rows import each_row
 from tests.source import ROOT
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ def test_every_key_has_its_place() -> None:
 HEAD = "lmos: scenario/v1\nname: x\n"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("before", "after"),
     [
         # order, indentation, quotes

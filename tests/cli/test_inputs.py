@@ -13,6 +13,7 @@ from hypothesis import given, strategies as st
 
 from lmos_actors import ConfigError
 from lmos_actors.cli._inputs import Pairs, Written, input_of, kinds_of, read_json, written_in
+from tests.rows import each_row
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,7 +35,7 @@ def value(*words: str, schema: dict[str, Any] | None = None) -> Any:
     return given.value(schema)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("words", "schema", "expected"),
     [
         (['{"city": "Bonn"}'], None, {"city": "Bonn"}),
@@ -71,7 +72,7 @@ def test_a_value(words: list[str], schema: dict[str, Any] | None, expected: Any)
     assert (found, type(found)) == (expected, type(expected))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("words", "schema", "said"),
     [
         (['{"city": "Bonn"'], None, "INPUT: not JSON, column 16: expecting ',' delimiter"),

@@ -38,6 +38,7 @@ from lmos_actors.conformance.wire import (
 )
 from lmos_actors.transport import MemoryNetwork, memory_pair
 from tests.conformance.breaking import HERE, card_of, ids, on_virtual_time, right
+from tests.matrix import slow
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -80,7 +81,16 @@ SCHEMAS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", SCHEMAS)
+LARGE = (
+    "a billion members",
+    "all of many alternatives",
+    "twice at each step",
+    "itself in each of many members",
+)
+
+
+# the other schemas end at the same bounds, sooner
+@pytest.mark.parametrize("name", slow(SCHEMAS, LARGE))
 def test_inputs_for_any_schema_come_to_an_end(name: str) -> None:
     schema = SCHEMAS[name]
     for sample in samples(schema, Random(1)):

@@ -23,6 +23,7 @@ from lmos_actors.conformance.inputs import (
     valid,
 )
 from tests.matrix import examples
+from tests.rows import each_row
 
 FORMATS = (
     "date", "time", "date-time", "email", "idn-email", "hostname", "idn-hostname", "ipv4", "ipv6", "uri",
@@ -318,7 +319,7 @@ def test_patterns_are_matched(pattern) -> None:
         assert re.search(pattern, found)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "pattern",
     [
         "(?=x)x", "(?!x)y", "(?<=x)y", r"\bx", r"(a)\1", r"\p{L}", "[", "(", ")", "a{2,1}", "a{x}", "*", "[]",

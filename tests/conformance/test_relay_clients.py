@@ -202,7 +202,7 @@ async def test_no_client_is_so_odd_that_the_hub_ends(autojump_clock: trio.abc.Cl
     class Odd(RelayClient):
         async def greet(self) -> None:
             await super().greet()
-            for _ in range(few_or_all(300, 3_000)):
+            for _ in range(few_or_all(100, 3_000)):
                 names = self.random.sample(("from", "to", "type", "ref", "payload", "id", "kit"), 4)
                 frame = {name: self.random.choice(odd) for name in names}
                 text = json.dumps(self.random.choice((frame, frame, frame, self.random.choice(odd))))

@@ -16,8 +16,8 @@ from tests.conformance.breaking import Broken, card_of, ids, told
 from tests.conformance.broken import ALL
 from tests.matrix import few_or_all
 
-CHAPTER = few_or_all(24, 1)  # of the cases of its own chapter, one in so many
-SHARE = few_or_all(150, 30)  # of the cases of other chapters
+CHAPTER = few_or_all(60, 1)  # of the cases of its own chapter, one in so many
+SHARE = few_or_all(600, 30)  # of the cases of other chapters
 BY_ID = {broken.id: broken for broken in ALL}
 
 

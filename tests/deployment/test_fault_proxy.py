@@ -451,6 +451,7 @@ async def test_what_is_held_is_bounded() -> None:
         assert len(await exactly(server, sent)) == sent
 
 
+@pytest.mark.slow  # the test above, in larger pieces
 @on_virtual_time
 async def test_what_is_held_is_bounded_if_it_comes_in_single_bytes() -> None:
     sent = 0

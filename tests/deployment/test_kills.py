@@ -25,7 +25,7 @@ from lmos_actors.transport import MemoryNetwork
 from tests.deployment.fleet import Counter, Fleet, Weather
 from tests.deployment.machine import BROKEN, DIRECTORY, Machine, MachinePlace, NodeProcess
 from tests.deployment.places import NoFiles, group, plan_of
-from tests.matrix import some
+from tests.matrix import slow, some
 from tests.supervision.world import run
 
 if TYPE_CHECKING:
@@ -266,6 +266,7 @@ def cases(name: str, victim: Victim, *, has_fleet: bool) -> list[Change]:
     return [change for change, victims in seen.items() if victim in victims]
 
 
+@pytest.mark.slow  # the stories of the next test are told without a fleet; test_rolling_restarts.py
 @pytest.mark.parametrize("name", STORIES)
 def test_drained_restarts_have_no_unknown_outcome(name: str) -> None:
     telling = told(name, has_fleet=True)
@@ -283,12 +284,13 @@ def test_the_stories_reach_every_state_and_step() -> None:
     assert seen == every | {(state, False) for state in get_args(State)}
 
 
+# the first story kills each of them, too; the others are told whole by the test above
 @pytest.mark.parametrize("victim", get_args(Victim))
-@pytest.mark.parametrize("name", STORIES)
+@pytest.mark.parametrize("name", slow(STORIES, list(STORIES)[2:]))
 def test_who_is_killed_at_any_state_change_is_back_with_the_next_up(name: str, victim: Victim) -> None:
     found = cases(name, victim, has_fleet=False)
     assert found
-    for change in some(found, of=4):
+    for change in some(found, of=9):
         killed(name, victim, change, has_fleet=False)
 
 

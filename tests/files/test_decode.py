@@ -9,6 +9,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from lmos_actors.errors import ConfigError
 from lmos_actors.files import UNKNOWN, Duration, FileError, Later, Size, decode, load, parse, schema_of_file
+from tests.rows import each_row
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -80,7 +81,7 @@ def test_a_good_file() -> None:
     assert type(value.shapes[0].side) is float
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("line", "column", "message"),
     [
         ("nam: x", 1, 'unknown key "nam", did you mean "name"?'),

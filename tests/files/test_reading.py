@@ -16,6 +16,7 @@ from lmos_actors.errors import ConfigError
 from lmos_actors.files import FileError, parse, read
 from lmos_actors.files._source import Source
 from lmos_actors.files._yaml import PythonLoader, read_yaml
+from tests.rows import each_row
 
 LOADERS: list[Any] = [PythonLoader] + ([yaml.CSafeLoader] if yaml.__with_libyaml__ else [])
 
@@ -124,7 +125,7 @@ def test_bad_indentation(text: str, place: str, part: str) -> None:
     assert (where, part in message) == (place, True), message
 
 
-@pytest.mark.parametrize(("text", "place", "part"), BAD_JSON)
+@each_row(("text", "place", "part"), BAD_JSON)
 def test_bad_json(text: str, place: str, part: str) -> None:
     where, message = first(text, "json")
     assert (where, part in message) == (place, True), message

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import ssl
 import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -69,12 +70,16 @@ def security(tmp_path: Path) -> Security:
     return Security(schemes=(Bearer(places),), access=ACCESS)
 
 
+# no certificates are read, which takes 20 ms, as nothing here is https
+http_client = partial(httpx2.AsyncClient, verify=ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
+
+
 @asynccontextmanager
 async def client_at(url: str, who: str = "", *, mode: Any = "legacy", **more: Any) -> AsyncIterator[Client]:
     """A client of the official SDK."""
     headers = {"authorization": f"Bearer {who}-token"} if who else {}
     async with (
-        httpx2.AsyncClient(headers=headers, timeout=30.0) as http,
+        http_client(headers=headers, timeout=30.0) as http,
         Client(streamable_http_client(url, http_client=http), mode=mode, **more) as client,
     ):
         yield client
@@ -83,7 +88,7 @@ async def client_at(url: str, who: str = "", *, mode: Any = "legacy", **more: An
 async def post(url: str, message: Any, session: str = "", who: str = "", **headers: str) -> httpx2.Response:
     """Send one message, or any bytes."""
     sent = message if isinstance(message, bytes) else json.dumps(message).encode()
-    async with httpx2.AsyncClient(timeout=30.0) as http:
+    async with http_client(timeout=30.0) as http:
         return await http.post(url, content=sent, headers={**BOTH, **_known(session, who), **headers})
 
 
@@ -263,7 +268,7 @@ async def test_a_session_is_of_no_use_to_others(security: Security) -> None:
         call = request("tools/call", {"name": "weather__look", "arguments": {"name": "x"}})
         for who in ("bob", "carol"):
             assert (await post(url, call, session, who)).status_code == 404
-            async with httpx2.AsyncClient(headers={**BOTH, **_known(session, who)}) as http:
+            async with http_client(headers={**BOTH, **_known(session, who)}) as http:
                 assert (await http.get(url)).status_code == 404
                 assert (await http.delete(url)).status_code == 404
         assert (await post(url, call, session)).status_code == 401
@@ -275,7 +280,7 @@ async def test_the_rights_of_each_request_count(security: Security, tmp_path: Pa
     """A token that is taken away ends what was begun with it: calls, and streams of notifications."""
     async with serving(security=security) as (_, url):
         session = await session_at(url, "alice")
-        async with httpx2.AsyncClient(headers={**BOTH, **_known(session, "alice")}, timeout=30) as http:
+        async with http_client(headers={**BOTH, **_known(session, "alice")}, timeout=30) as http:
             async with http.stream("GET", url) as stream:
                 assert stream.status_code == 200
                 subscribed = await http.post(url, json=request("resources/subscribe", {"uri": UNITS}))
@@ -332,7 +337,7 @@ async def test_pages_that_are_allowed_may_begin_sessions() -> None:
     page = {"origin": "https://app.example"}
     async with serving(origins=["https://app.example"]) as (_, url):
         wanted = {"access-control-request-method": "POST", "access-control-request-headers": "mcp-session-id"}
-        async with httpx2.AsyncClient(headers={**page, **wanted}) as http:
+        async with http_client(headers={**page, **wanted}) as http:
             before = await http.options(url)
         assert before.status_code == 204
         assert "Mcp-Session-Id" in before.headers["access-control-allow-headers"]
@@ -375,7 +380,7 @@ async def test_bad_requests(body: bytes, headers: dict[str, str], status: int) -
 
 
 async def test_other_methods_and_huge_bodies() -> None:
-    async with serving() as (_, url), httpx2.AsyncClient(headers=BOTH, timeout=30) as http:
+    async with serving() as (_, url), http_client(headers=BOTH, timeout=30) as http:
         for method in ("PUT", "PATCH", "HEAD"):
             answer = await http.request(method, url)
             assert (answer.status_code, answer.headers["allow"]) == (405, "GET, POST, DELETE")
@@ -567,16 +572,17 @@ async def test_the_end_of_a_session_in_mid_call_cancels_it() -> None:
         session = await session_at(url)
         nursery.start_soon(post, url, request("tools/call", {"name": "weather__wait"}), session)
         await marks.began.wait()
-        async with httpx2.AsyncClient(headers=_known(session, "")) as http:
+        async with http_client(headers=_known(session, "")) as http:
             assert (await http.delete(url)).status_code == 200
         with trio.fail_after(5):
             await marks.ended.wait()
         assert (await post(url, request("ping"), session)).status_code == 404
 
 
+@pytest.mark.slow  # the tests of sessions that end, above
 async def test_a_call_that_comes_as_its_session_ends_is_answered() -> None:
     """The SDK answers some of them with nothing; `serving` holds that nothing failed for that."""
-    async with serving() as (_, url), httpx2.AsyncClient(headers=BOTH, timeout=30) as http:
+    async with serving() as (_, url), http_client(headers=BOTH, timeout=30) as http:
         for _ in range(20):
             known = _known(await session_at(url), "")
             async with trio.open_nursery() as nursery:
@@ -590,7 +596,7 @@ async def test_a_stream_goes_on_without_the_events_before() -> None:
     """Events have no ids: a client that names one gets those from now on."""
     async with serving() as (_, url):
         headers = {**BOTH, **_known(await session_at(url), ""), "Last-Event-ID": "7"}
-        async with httpx2.AsyncClient(headers=headers) as http, http.stream("GET", url) as stream:
+        async with http_client(headers=headers) as http, http.stream("GET", url) as stream:
             assert stream.status_code == 200
             async for piece in stream.aiter_bytes():
                 assert piece == b": listening\r\n\r\n"
@@ -609,7 +615,7 @@ async def test_a_node_that_stops_ends_calls_and_streams() -> None:
             await node.start_child(ChildSpec("weather", partial(Weather, marks=marks), shutdown=0.1))
             url = f"http://{node.urls[0].partition('://')[2]}/mcp"
             session = await session_at(url)
-            http = await left.enter_async_context(httpx2.AsyncClient(headers={**BOTH, **_known(session, "")}))
+            http = await left.enter_async_context(http_client(headers={**BOTH, **_known(session, "")}))
             stream = await left.enter_async_context(http.stream("GET", url, timeout=30))
             nursery.start_soon(call, url, session)
             await marks.began.wait()
@@ -660,7 +666,7 @@ async def test_one_caller_has_half_of_the_sessions(security: Security) -> None:
             last = await session_at(url, "alice")
         assert (await post(url, request("initialize", HELLO), who="alice")).status_code == 503
         assert await session_at(url, "bob")
-        async with httpx2.AsyncClient(headers=_known(last, "alice")) as http:
+        async with http_client(headers=_known(last, "alice")) as http:
             assert (await http.delete(url)).status_code == 200
         with trio.fail_after(5):
             assert await session_at(url, "alice")

@@ -1,4 +1,4 @@
-"""Ctrl-C and SystemExit: real processes, real signals, real time, told apart by what they say over a pipe."""
+"""Ctrl-C: real processes, real signals, real time, told apart by what they say over a pipe."""
 
 from __future__ import annotations
 
@@ -48,10 +48,6 @@ class Worker(Agent):
         say("spinning")
         while True:
             pass
-
-    @action
-    def leave(self) -> None:
-        sys.exit(3)
 
 class Living(Worker):
     hang: str = ""
@@ -358,19 +354,6 @@ def test_ctrl_c_in_a_turn_that_nobody_asked_for(start, where: str):
     process.interrupt()
     said, _ = process.end()
     assert said == ["spinning", "leaving a", "interrupted"]
-
-
-@pytest.mark.parametrize("verb", ["invoke", "tell"])
-def test_sys_exit_in_a_handler_is_the_exit_code(start, verb: str):
-    process = start(f"""
-        async def main():
-            async with open_node(SupervisorSpec("root", [spec("a"), spec("b")])) as node:
-                await node.root.child("b").{verb}(Worker.leave)
-                await trio.sleep_forever()
-    """)
-    said, code = process.end()
-    assert said == ["leaving b", "leaving a", "ended with SystemExit"]
-    assert code == 3
 
 
 def test_a_node_in_a_task_of_its_own_is_stopped_in_order_too(start):

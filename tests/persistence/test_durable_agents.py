@@ -545,7 +545,6 @@ async def test_all_kinds_of_values_come_back(place: Place, tmp_path: Path) -> No
         (dict[tuple[int, int], int], "keys"),
         (Ledger, "keep a Ref"),
         (type, "no form"),
-        ("Unknown", "cannot be read"),
     ],
 )
 def test_what_cannot_be_kept_is_refused_with_the_class(hint: Any, why: str) -> None:

@@ -6,8 +6,6 @@ import re
 from collections import Counter
 from typing import TYPE_CHECKING
 
-import pytest
-
 from lmos_actors.transport import Ended
 from tests.rfc6455.cases import GROUPS, larger
 from tests.rfc6455.plan import NORMAL, PROTOCOL, STILL, Case, Ending
@@ -26,6 +24,7 @@ from tests.rfc6455.verdicts import (
     judged,
     own_account,
 )
+from tests.rows import each_row
 from tests.source import ROOT
 
 if TYPE_CHECKING:
@@ -125,7 +124,7 @@ VERDICTS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("case", "seen", "verdict"), VERDICTS)
+@each_row(("case", "seen", "verdict"), VERDICTS)
 def test_each_way_to_behave_has_its_verdict(case: Case, seen: Seen, verdict: Verdict) -> None:
     assert judged(case, seen) == verdict
 

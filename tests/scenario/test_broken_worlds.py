@@ -354,6 +354,7 @@ def take(world: str, folder: Path) -> str:
     return f"{world}.yaml"
 
 
+@pytest.mark.slow  # the right agents run in test_shipped.py
 @pytest.mark.parametrize("broken", some(BREAKS, of=7), ids=lambda broken: broken.name)
 def test_a_broken_agent_fails(tmp_path: Path, run: Run, broken: Break) -> None:
     module = tmp_path / f"agents/{broken.module}.py"

@@ -12,6 +12,7 @@ from lmos_actors.reports import RunResult
 from lmos_actors.scenario import Compare
 from lmos_actors.scenario.judge import judge_compared
 from lmos_actors.scenario.model import Restarts
+from tests.rows import each_row
 
 
 def run(number: float | None, seed: int = 1, **values: Any) -> RunResult:
@@ -43,7 +44,7 @@ def verdict(check: Compare, *runs: RunResult) -> Any:
     return found
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("numbers", "trend", "tolerance", "ok"),
     [
         ([1, 2, 3], "increasing", 0, True),

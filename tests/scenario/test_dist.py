@@ -12,6 +12,7 @@ from lmos_actors.files import Duration
 from lmos_actors.scenario.model import Constant, Empirical, Exponential, Lognormal, Normal, Uniform
 from lmos_actors.scenario.values import draw, problem_at, sampler
 from lmos_actors.scenario.values._dist import LONGEST, Drawn, is_time, problem_of
+from tests.rows import each_row
 
 S = Duration(1.0)
 MS = Duration(0.001)
@@ -42,7 +43,7 @@ def test_nothing_is_wrong(given_: Drawn) -> None:
     assert not is_time(given_) or problem_of(given_, time=True) is None
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("given_", "key", "why"),
     [
         (Uniform(min=S, max=MS), "max", '"max" is less than "min": 1ms and 1s'),

@@ -26,6 +26,7 @@ from lmos_actors.scenario.judge import (
 )
 from lmos_actors.scenario.model import Below, Condition, Expect, ExpectedError, Latency, Restarts
 from lmos_actors.scenario.values import holds, same
+from tests.rows import each_row
 
 wanted = partial(Expect, that="value")
 
@@ -96,7 +97,7 @@ def lines(verdicts: list[Any]) -> list[str]:
 VALUE = {"city": "Bonn", "rating": 4, "days": [{"t": 1}, {"t": 9}], "none": None}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("expected", "said"),
     [
         (wanted(equals=VALUE), []),
@@ -172,7 +173,7 @@ def oks(expect: Expect, seen: object) -> bool:
     return all(verdict.ok for verdict in verdicts)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("expect", "seen", "ok"),
     [
         (Expect(that="value", equals=1), 1, True),

@@ -10,6 +10,7 @@ from hypothesis import given, settings, strategies as st
 from lmos_actors.scenario.formulas import Formula, FormulaFailed, FormulaProblem, compile_formula
 from lmos_actors.scenario.values import same
 from tests.matrix import examples
+from tests.rows import each_row
 
 LONGEST, NODES = 2_000, 200  # characters and parts of a formula
 
@@ -47,7 +48,7 @@ def formula(text: str, *, condition: bool = False) -> Formula:
 # --- what they compute
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "value"),
     [
         ("state.n", 4),
@@ -120,7 +121,7 @@ def test_a_formula_names_what_it_speaks_of_once_and_in_order() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "why"),
     [
         ("state.n < 'x'", '4 < "x": numbers, or texts, can be compared'),
@@ -176,7 +177,7 @@ def test_a_condition_is_true_or_false_and_nothing_else() -> None:
 # --- what they may not say, and where
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "where", "why"),
     [
         ("state.m > 3", "state.m", 'no "state.m" here, did you mean "state.n"?'),

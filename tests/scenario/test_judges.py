@@ -37,6 +37,7 @@ from lmos_actors.scenario.model import (
     Statistics,
     Trace,
 )
+from tests.rows import each_row
 from tests.scenario.judged import Agent, Run, peers
 
 SECOND = Duration(1.0)
@@ -474,7 +475,7 @@ def test_only_checks_that_come_true_are_known_by_name() -> None:
 # --- series
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("agg", "expr", "value"),
     [
         ("fraction", "state.ok", 0.6),

@@ -144,6 +144,7 @@ def alone(number: int, at: str, duration: str, *, one_way: bool = False) -> dict
     return {**entry, "sides": [[TALKERS[number]], "rest"], "one_way": one_way}
 
 
+@pytest.mark.slow  # the tests above have each fault alone
 @settings(
     max_examples=examples(150), suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None
 )
@@ -331,6 +332,7 @@ def test_agents_of_one_node_need_no_connection(tmp_path: Path) -> None:
     assert [(each["from"], each["to"]) for each in told.network] == [("west", "talker/2")] * 2
 
 
+@pytest.mark.slow  # the tests above have few connections
 def test_a_thousand_connections(tmp_path: Path) -> None:
     count = few_or_all(12, 33)
     pairs = [(here, there) for here in range(count) for there in range(count) if here != there]

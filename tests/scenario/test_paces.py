@@ -171,6 +171,7 @@ def result_in(inbox: SimpleQueue[WorkerMessage]) -> RunResult:
     )
 
 
+@pytest.mark.slow  # the tests above watch runs in this process
 def test_a_run_that_is_watched_has_the_log_of_one_that_is_not(tmp_path: Path) -> None:
     project = Project(tmp_path)
     project.write("watched_cast.py", CAST)  # a name of its own: this process imports it, and others a cast.py
@@ -201,10 +202,11 @@ def test_a_run_that_is_watched_has_the_log_of_one_that_is_not(tmp_path: Path) ->
     assert ended == {0: "passed", 1: "passed", 2: "passed"}
 
 
+@pytest.mark.slow  # the tests above set paces in this process
 def test_a_pace_that_was_set_before_an_order_came_counts(tmp_path: Path) -> None:
     project = Project(tmp_path)
-    project.write("troupe.py", CAST)
-    file = project.write("story.yaml", story(ASK, **NETWORK).replace("cast.py", "troupe.py"))
+    project.write("paced_cast.py", CAST)  # a name of its own, as above
+    file = project.write("story.yaml", story(ASK, **NETWORK).replace("cast.py", "paced_cast.py"))
     resolved = load_scenario(str(tmp_path / file))
     inbox: SimpleQueue[WorkerMessage] = SimpleQueue()
     worker = Worker("1", inbox)

@@ -135,6 +135,7 @@ def run_file(place: Path) -> RunResult:
     return run_cell(resolved, resolved.cells[0], 1, real_limit=60)
 
 
+@pytest.mark.slow  # test_explore.py and test_shrinking have each step
 @pytest.mark.parametrize(
     "bug",
     [pytest.param(bug, marks=[pytest.mark.slow] * (bug.file in SLOW)) for bug in BUGS],

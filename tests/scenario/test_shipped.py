@@ -17,7 +17,8 @@ from lmos_actors.files import LOADER, FileError
 from lmos_actors.scenario import load_deployment, scenario_schema
 from lmos_actors.scenario.format import load_scenario
 from lmos_actors.scenario.run import run_cell
-from tests.matrix import few_or_all, some
+from tests.matrix import few_or_all, slow, some
+from tests.rows import each_row
 from tests.source import ROOT
 
 if TYPE_CHECKING:
@@ -188,7 +189,7 @@ def worse(word: str) -> str:
 @pytest.mark.parametrize("file", FILES, ids=NAMES)
 def test_every_key_misspelt_is_found(folder: Path, file: Path) -> None:
     changed, missed = Changed(file, folder), list[Any]()
-    for part in some((part for part in changed.parts if part.is_key), of=12):
+    for part in some((part for part in changed.parts if part.is_key), of=40):
         found = changed.mistakes(part, worse(changed.written(part)))
         if part.place in found or part.has_above(OPEN) or changed.says_a_model(part):
             continue
@@ -203,7 +204,7 @@ def test_every_key_misspelt_is_found(folder: Path, file: Path) -> None:
 @pytest.mark.parametrize("file", FILES, ids=NAMES)
 def test_every_value_broken_is_found(folder: Path, file: Path) -> None:
     changed, missed = Changed(file, folder), list[Any]()
-    for part in some((part for part in changed.parts if not part.is_key), of=12):
+    for part in some((part for part in changed.parts if not part.is_key), of=40):
         found = changed.mistakes(part, "{zz: 1}")
         # choices are values of no type: what is wrong with one is wrong where it is used
         elsewhere = part.path[0] in ("matrix", "sweep") and found
@@ -221,7 +222,7 @@ def test_every_value_broken_is_found(folder: Path, file: Path) -> None:
 @pytest.mark.parametrize("file", FILES, ids=NAMES)
 def test_every_name_that_dangles_is_found(folder: Path, file: Path) -> None:
     changed, missed = Changed(file, folder), list[Any]()
-    for part in some((part for part in changed.parts if not part.is_key), of=12):
+    for part in some((part for part in changed.parts if not part.is_key), of=40):
         word = changed.written(part)
         if "$(" in word:
             line, column = part.place
@@ -258,7 +259,7 @@ def test_the_schema_accepts_them(tmp_path: Path) -> None:
     assert told.returncode == 0, told.stdout
 
 
-@pytest.mark.parametrize("file", [*FILES, *DEPLOYMENTS], ids=lambda file: file.name)
+@each_row("file", [*FILES, *DEPLOYMENTS], ids=lambda file: file.name)
 def test_editors_are_told_of_the_schema(file: Path) -> None:
     assert file.read_text(encoding="utf-8").startswith(MODELINE)
 
@@ -277,7 +278,11 @@ SETTINGS: dict[str, dict[str, str]] = few_or_all(
 """What makes a large file quick; as they are, `lmos-actors run` runs all of them in `.ci/run`."""
 
 
-@pytest.mark.parametrize("file", FILES, ids=NAMES)
+LONG = ("register", "bank", "gossip", "two-centres", "election", "journey", "market", "helpdesk", "voting")
+
+
+# `.ci/run` runs each of them, as its stage "scenarios"
+@pytest.mark.parametrize("file", slow(FILES, [file for file in FILES if file.stem in LONG]), ids=NAMES)
 def test_it_passes(file: Path) -> None:
     resolved = load_scenario(file, settings=SETTINGS.get(file.name))
     for cell in resolved.cells:

@@ -12,7 +12,7 @@ import pytest
 from lmos_actors.cli import main
 from lmos_actors.scenario.format import load_scenario
 from lmos_actors.scenario.run import run_cell
-from tests.matrix import few_or_all
+from tests.matrix import few_or_all, slow
 from tests.source import ROOT
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ NOT_IN_REAL_TIME = NOT_OVER_A_WIRE | {
     "two-centres": "its network is simulated",
 }
 
-PEERS = few_or_all(60, 100)
+PEERS = few_or_all(30, 100)
 WIRE = {
     "gossip": {
         "peers": str(PEERS),
@@ -61,6 +61,10 @@ With any speed but 1 time stands still while somebody has something to do: no ve
 """
 
 
+# the files that are left are run over the same wire, and these in memory by test_shipped.py
+LONG_OVER_A_WIRE = ("gossip", "register", "bank", "election", "two-centres", "market", "helpdesk", "voting")
+
+
 def runs(name: str, world: str, settings: dict[str, str], speed: float = 1.0) -> list[RunResult]:
     """Run the first seed of each cell."""
     file = ROOT / "scenarios" / f"{name}.yaml"
@@ -79,7 +83,9 @@ def verdicts(results: list[RunResult]) -> list[Any]:
     return [(run.ended, [(check.name, check.ok) for check in run.judged], run.failures) for run in results]
 
 
-@pytest.mark.parametrize("name", [file.stem for file in FILES if file.stem not in NOT_OVER_A_WIRE])
+@pytest.mark.parametrize(
+    "name", slow([file.stem for file in FILES if file.stem not in NOT_OVER_A_WIRE], LONG_OVER_A_WIRE)
+)
 def test_the_verdict_is_the_same_over_simulated_streams(name: str) -> None:
     """That each of them passes in memory, with all its checks, is shown by `test_shipped`."""
     for run in runs(name, "wire", WIRE.get(name, {})):

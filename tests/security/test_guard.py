@@ -30,6 +30,7 @@ from lmos_actors.security import (
 )
 from lmos_actors.security._guard import address_of
 from lmos_actors.security._origins import Hosts, host_of, origin_of
+from tests.rows import each_row
 from tests.security.sample_credentials import basic, guard_of, request, who, write
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def refused(guard: Guard, *authorization: str | bytes, now: float = 0.0, **more:
 # ---- credentials
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("authorization", "name"),
     [
         (f"Bearer {TOKEN}", "alice"),
@@ -276,7 +277,7 @@ def test_credentials_that_are_presented_count_before_the_certificate() -> None:
 # ---- names of the node (DNS rebinding)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("host", "status"),
     [
         ("localhost", None),
@@ -366,7 +367,7 @@ def is_address(host: str) -> bool:
 # ---- pages in browsers
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("origin", "host", "secure", "allowed"),
     [
         ("http://localhost:8080", "localhost:8080", False, True),
@@ -621,7 +622,7 @@ def test_nosec_beside_other_schemes_opens_open_lists_only() -> None:
     admitted(guard, f"Bearer {TOKEN}").check("desk", "invoke", 0.0)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("make", "why"),
     [
         (lambda: Security(schemes=(BEARER, BEARER)), "two schemes of the kind bearer"),

@@ -11,6 +11,7 @@ from lmos_actors.actors import NORMAL, SHUTDOWN, ExitReason, Status
 from lmos_actors.supervision import Backoff, ChildSpec, Counts, SupervisorSpec
 from lmos_actors.supervision._plan import Decision, Plan
 from tests.matrix import examples
+from tests.rows import each_row
 
 BOOM = RuntimeError("boom")
 CRASH = ExitReason("error", error=BOOM)
@@ -68,7 +69,7 @@ STOPPED_AND_STARTED = {
 }
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("strategy", "restart", "reason"),
     list(product(STOPPED_AND_STARTED, ("permanent", "transient", "temporary"), (CRASH, NORMAL, SHUTDOWN))),
 )

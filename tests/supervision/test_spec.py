@@ -7,6 +7,7 @@ from hypothesis import given, strategies as st
 
 from lmos_actors.errors import ConfigError, NameTaken
 from lmos_actors.supervision import Backoff, ChildSpec, Pool, SupervisorSpec
+from tests.rows import each_row
 
 
 class Nothing:
@@ -17,7 +18,7 @@ def child(name: str = "a", **options: Any) -> ChildSpec[Nothing]:
     return ChildSpec(name, Nothing, **options)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("make", "path", "words"),
     [
         (lambda: child(""), "ChildSpec.name", "non-empty"),

@@ -221,12 +221,12 @@ def check(world: World, history: list[Said], *, may_fail: bool) -> None:
 def test_a_resumed_turn_is_cut_off_at_every_step(how: str) -> None:
     step = 1
     while simulate(play, step, how):
-        step += few_or_all(13, 1)
+        step += few_or_all(29, 1)
     assert step > 50
 
 
 def test_the_session_of_a_resumed_turn_is_forgotten_at_every_step() -> None:
     step = 1
     while simulate(forget, step):
-        step += few_or_all(13, 1)
+        step += few_or_all(29, 1)
     assert step > 50

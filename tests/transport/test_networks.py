@@ -28,6 +28,7 @@ from lmos_actors.transport import (
     endpoint_of,
     memory_pair,
 )
+from tests.rows import each_row
 from tests.transport.peer import Bin, Echo, Recorder
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def test_where_a_url_leads(url: str, endpoint: Endpoint, shown: str) -> None:
     assert endpoint.url == shown
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("url", "why"),
     [
         ("", "scheme"),

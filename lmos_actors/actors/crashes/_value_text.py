@@ -27,6 +27,7 @@ from zoneinfo import ZoneInfo
 import msgspec
 
 from lmos_actors._core import HIDDEN
+from lmos_actors.errors import raise_interrupt
 
 from ..values import MAPS, ROWS, UNREAD, UNREADABLE, WHOLE, conceal, field_of, record_of
 
@@ -61,7 +62,8 @@ def show(value: Any, secrets: Secrets, secrecy: Secrecy = 0, limit: int = LIMIT)
         if not isinstance(secrecy, int):
             value = conceal(value, secrecy)
         text = _Writer(limit + secrets.margin).write(value, 0)
-    except Exception:
+    except BaseException as error:
+        raise_interrupt(error)
         text = f"<{type(value).__name__}>"
     return printable(secrets.clean(text, limit))
 
@@ -76,7 +78,8 @@ def show_quietly(value: Any, secrets: Secrets, secrecy: Secrecy = 0, limit: int 
         if isinstance(secrecy, Mapping):
             value = conceal(value, secrecy)
         text = _Writer(limit + secrets.margin, _named, _read_field).write(value, 0)
-    except Exception:
+    except BaseException as error:
+        raise_interrupt(error)
         text = f"<{type(value).__name__}>"
     return printable(secrets.clean(text, limit))
 
@@ -171,7 +174,8 @@ def _speaks_for_itself(kind: Any) -> bool:
 def _foreign(value: Any, room: int) -> str:
     try:
         text = repr(value)
-    except Exception:
+    except BaseException as error:
+        raise_interrupt(error)
         return f"<{type(value).__name__} whose repr raises>"
     return _ADDRESS.sub("", str.__str__(text)[: room + 64])
 

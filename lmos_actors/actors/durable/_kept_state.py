@@ -55,7 +55,7 @@ import attrs
 import msgspec
 
 from lmos_actors._core import Unknown, signature_of, types_of_class, unknown_in
-from lmos_actors.errors import ConfigError, StateMismatch, group_of, nearest
+from lmos_actors.errors import ConfigError, StateMismatch, group_of, nearest, raise_interrupt
 
 from ..declaration._affordances import Property
 from ..declaration._type_hints import UnknownPart, note_unread, types_of_method
@@ -273,7 +273,8 @@ class FactForm:
             )
         try:
             return self.converter.structure(members, cls)
-        except Exception as error:
+        except BaseException as error:
+            raise_interrupt(error)
             raise StateMismatch(key, f"{what}, a {name}: {why_refused(error)}; {_FACT_HINT}") from error
 
 
@@ -343,7 +344,8 @@ class StateForm:
                 raise StateMismatch(key, f"{self.title} has no field {name!r} that is kept; {_HINT}")
             try:
                 values[member.attribute] = member.structure(value)
-            except Exception as error:
+            except BaseException as error:
+                raise_interrupt(error)
                 raise StateMismatch(key, f"field {name!r}: {why_refused(error)}; {_HINT}") from error
         return values
 

@@ -15,7 +15,7 @@ import attrs
 import msgspec
 
 from lmos_actors._core import signature_of
-from lmos_actors.errors import nearest
+from lmos_actors.errors import nearest, raise_interrupt
 
 from ..declaration._affordances import Turn
 from ..declaration._type_hints import types_of_method
@@ -49,7 +49,8 @@ class TurnForm:
             try:
                 plain[name] = msgspec.json.decode(msgspec.json.encode(self.hooks[name][0](value)))
                 self.hooks[name][1](plain[name])
-            except Exception as error:
+            except BaseException as error:
+                raise_interrupt(error)
                 why = why_refused(error)
                 raise TypeError(
                     f"{self.where}: a durable timer cannot keep {name}={value!r}: {why}"
@@ -68,7 +69,8 @@ class TurnForm:
         for name, value in plain.items():
             try:
                 values[name] = self.hooks[name][1](value)
-            except Exception as error:
+            except BaseException as error:
+                raise_interrupt(error)
                 raise TypeError(f"{name!r} of {self.where}: {why_refused(error)}") from error
         return values
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias, cast
 
-from lmos_actors.errors import StateMismatch
+from lmos_actors.errors import StateMismatch, raise_interrupt
 
 from ..crashes._traces import place_of
 
@@ -38,7 +38,8 @@ def migrated(
             )
         try:
             plain = migration(plain)
-        except Exception as error:
+        except BaseException as error:
+            raise_interrupt(error)
             raise StateMismatch(
                 key,
                 f"{what} is of version {step} of {title}, and the migration from that version raised "

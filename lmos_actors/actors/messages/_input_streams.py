@@ -299,8 +299,9 @@ class Source:
                 await self._room()
                 if not self._is_over:
                     await self._carry_items()
-        except Exception as exc:
-            self.target.break_off(_reason_of(exc))
+        except BaseException as exc:
+            if not _is_cancel(exc):
+                self.target.break_off(_reason_of(exc))
             raise
         finally:
             self._scope = self.task = None
@@ -340,7 +341,7 @@ class Source:
             await wait_task_rescheduled(abort)
 
 
-def _reason_of(error: Exception) -> str:
+def _reason_of(error: BaseException) -> str:
     return f"{type(error).__name__}: {text_of(error)}"
 
 

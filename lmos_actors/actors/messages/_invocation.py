@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 import trio
 from trio.lowlevel import Abort, current_task, enable_ki_protection, reschedule, wait_task_rescheduled
 
-from lmos_actors.errors import ActionFailed, AgentError, SourceFailed, group_of
+from lmos_actors.errors import ActionFailed, AgentError, SourceFailed, group_of, is_interrupt
 
 from ..values import conceal
 from ._input_streams import break_in, streams_among
@@ -161,7 +161,7 @@ class Run:
         except BaseException as exc:  # noqa: ASYNC103 -- what is cancelled goes on, the rest arrives in the reason
             cancelled, error = _split(exc)
             if cancelled is not None and trio.current_effective_deadline() > -math.inf:
-                error, cancelled = error or _stray(self.op.label, exc), None
+                error, cancelled = error or stray(self.op.label, exc), None
             if isinstance(error, Stashed):
                 slot.stash_run(self)
             elif error is not None:
@@ -193,7 +193,7 @@ class Run:
             return
         self.slot.run_crashed(self, error)
         fatal = self.slot.rt.fatal
-        if not isinstance(error, Exception) and fatal is not None:
+        if fatal is not None and is_interrupt(error):
             fatal(error)
 
     def skip(self) -> None:
@@ -286,8 +286,8 @@ def _split(exc: BaseException) -> tuple[BaseException | None, BaseException | No
     return (None, exc) if group is None else group.split(trio.Cancelled)
 
 
-def _stray(label: str, exc: BaseException) -> RuntimeError:
-    """Make the error for a handler that raises Cancelled though nothing around it was cancelled."""
+def stray(label: str, exc: BaseException) -> RuntimeError:
+    """Make the error for code of an agent that raises Cancelled though nothing around it was cancelled."""
     error = RuntimeError(
         f"{label} let out a cancellation that belongs to no scope around it; "
         f"a `yield` inside a cancel scope or nursery does that"

@@ -12,21 +12,23 @@ reason, the known one is not reported twice.
 
 from __future__ import annotations
 
+import math
 from contextlib import nullcontext
 from contextvars import copy_context
 from functools import partial
+from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import trio
 from trio.lowlevel import Abort, current_task, enable_ki_protection, reschedule, wait_task_rescheduled
 
-from lmos_actors.errors import group_of
+from lmos_actors.errors import group_of, is_interrupt
 
 from .._runtime import awaited
 from .._trace_context import current_mark
 from ..crashes._crashes import crash_reason, end_reason
 from ..messages._gates import ENDING
-from ..messages._invocation import CURRENT, OwnTask, Run
+from ..messages._invocation import CURRENT, OwnTask, Run, stray
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -129,7 +131,7 @@ class LifespanTask:
         context = copy_context()
         context.run(CURRENT.set, own_task(self._slot))
         if self.nursery is not None:
-            context.run(partial(self.nursery.start_soon, async_fn, *args, name=name))
+            context.run(partial(self.nursery.start_soon, _contained(async_fn), *args, name=name or async_fn))
             self._slot.rt.timers.woke = True
         else:
             self._backlog.append((context, async_fn, args, name))
@@ -206,7 +208,7 @@ class LifespanTask:
                 async with lifespan:
                     await self._live()
         except BaseException as exc:  # noqa: ASYNC103 -- it arrives: at the starter, in the reason, or the root
-            self._raised(exc)
+            self._raised(exc if not is_stray(exc) else stray("lifespan()", exc))
         self.ended = True
         if self._entered and self._reason is None:
             left = RuntimeError("lifespan() left before the agent ended")
@@ -223,7 +225,7 @@ class LifespanTask:
         if self._reason is None or news is not None:
             self._slot.die(crash_reason(self._slot, news or exc, "lifespan()"))
         fatal = self._slot.rt.fatal
-        if fatal is not None and not isinstance(exc, Exception) and not is_cancel(exc):
+        if fatal is not None and is_interrupt(exc):
             fatal(exc)
 
     def _tell_waiter(self) -> None:
@@ -259,7 +261,7 @@ class LifespanTask:
         async with trio.open_nursery() as nursery:
             self.nursery = nursery
             for context, async_fn, args, name in self._backlog:
-                context.run(partial(nursery.start_soon, async_fn, *args, name=name))
+                context.run(partial(nursery.start_soon, _contained(async_fn), *args, name=name or async_fn))
             self._backlog.clear()
             self._entered = True
             self._tell_waiter()
@@ -312,6 +314,30 @@ def is_cancel(exc: BaseException) -> bool:
     return _without_cancelled(exc) is None
 
 
+def is_stray(exc: BaseException) -> bool:
+    """Return whether an exception is a cancellation, though nothing around the running task is cancelled."""
+    return is_cancel(exc) and trio.current_effective_deadline() > -math.inf
+
+
+def _contained(async_fn: Callable[..., Awaitable[object]]) -> Callable[..., Awaitable[object]]:
+    """Return a task's function so that a cancellation that nobody has asked for is a crash.
+
+    A trio nursery would take it for its own, and cancel all other tasks without a word.
+    """
+    if not iscoroutinefunction(async_fn):
+        return async_fn  # trio says what is wrong with it
+
+    async def task(*args: Any, **status: Any) -> object:
+        try:
+            return await async_fn(*args, **status)
+        except BaseException as exc:
+            if is_stray(exc):
+                raise stray("a task of the agent's nursery", exc) from exc
+            raise
+
+    return task
+
+
 def own_task(slot: LivingSlot) -> OwnTask:
     """Make what stands for a task of an agent that the code that runs now starts."""
     run = CURRENT.get()
@@ -357,7 +383,7 @@ class AgentNursery:
         nursery = await self._holder().opened()
         token = CURRENT.set(own_task(self._slot))  # of the task that is made by the next line
         try:
-            return await nursery.start(async_fn, *args, name=name)
+            return await nursery.start(_contained(async_fn), *args, name=name or async_fn)
         finally:
             CURRENT.reset(token)
 

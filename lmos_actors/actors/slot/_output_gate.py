@@ -39,7 +39,7 @@ from trio.lowlevel import (
     wait_task_rescheduled,
 )
 
-from lmos_actors.errors import AgentDied, MailboxFull
+from lmos_actors.errors import AgentDied, MailboxFull, raise_interrupt
 
 from ..messages._gates import BUSY, DRAINING, HELD, IDLE, QUIET
 from ..messages._invocation import CURRENT, OwnTask
@@ -345,7 +345,8 @@ class OutputGate:
             outputs, self._open = self._open, []
             try:
                 self._seal(outputs)
-            except Exception as error:
+            except BaseException as error:
+                raise_interrupt(error)
                 self.slot.die(ExitReason("error", error=error))
                 return False
         return True
@@ -357,7 +358,7 @@ class OutputGate:
     def _seal(self, outputs: list[Output]) -> None:
         try:
             self._last = self.state.keep() or (self.state.check() if outputs else 0) or self._last
-        except Exception as error:
+        except BaseException as error:
             for output in outputs:
                 output.drop(f"its state cannot be kept: {error}")
             raise

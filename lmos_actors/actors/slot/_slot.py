@@ -78,6 +78,7 @@ from lmos_actors.errors import (
     MailboxFull,
     NotAllowed,
     NotFound,
+    is_interrupt,
 )
 
 from .._parking import park_among
@@ -1316,7 +1317,7 @@ class Slot:
     def turn_crashed(self, exc: BaseException, reason: ExitReason) -> BaseException:
         """End the agent whose turn raised `exc`; return the exception for the asker."""
         self.die(reason)
-        if not isinstance(exc, Exception):
+        if is_interrupt(exc):
             if self.rt.fatal is not None:
                 self.rt.fatal(exc)
             return exc

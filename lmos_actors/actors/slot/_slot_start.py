@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING, Any, cast
 
 import trio
 
-from lmos_actors.errors import ConfigError, LeaseHeld, NameTaken, StartFailed, StoreFailed, WrongState
+from lmos_actors.errors import (
+    ConfigError,
+    LeaseHeld,
+    NameTaken,
+    StartFailed,
+    StoreFailed,
+    WrongState,
+    is_interrupt,
+)
 
 from .._runtime import interruptible
 from ..crashes._crashes import crash_reason
@@ -22,7 +30,7 @@ from ..declaration._fields import name_nearest_field
 from ..declaration._history import kept_turn
 from ..messages._gates import BUSY, CLOSED, DOWN, DRAINING, ENDING, IDLE, RUNNING, STARTING, STATES
 from ..messages._mailbox import PeriodicTurn
-from ._lifespan_task import LifespanTask, is_cancel
+from ._lifespan_task import LifespanTask, is_cancel, is_stray
 from ._skewed_clock import world_seconds
 from ._slot_timers import run_every
 
@@ -55,7 +63,7 @@ async def start_agent(slot: Slot) -> None:
         except BaseException as exc:
             reason = crash_reason(slot, exc, ENTERING)
             cause = await slot.undo_start(exc)
-            if is_cancel(exc) or (cause is exc and _is_own_failure(slot, exc)):
+            if (is_cancel(exc) and not is_stray(exc)) or (cause is exc and _is_own_failure(slot, exc)):
                 raise
             slot.rt.crashes.take(slot, reason)
             raise _start_failed(slot, exc, reason) from cause
@@ -135,7 +143,7 @@ async def _restore(slot: Slot, agent: Any) -> bool:
         raise _start_failed(slot, exc, crash_reason(slot, exc, RESTORING)) from exc
     except BaseException as exc:
         slot.state = DOWN
-        if is_cancel(exc) or isinstance(exc, NameTaken):
+        if (is_cancel(exc) and not is_stray(exc)) or isinstance(exc, NameTaken):
             raise
         reason = crash_reason(slot, exc, RESTORING)
         slot.rt.crashes.take(slot, reason)
@@ -220,8 +228,8 @@ def _is_own_failure(slot: Slot, exc: BaseException) -> bool:
 
 
 def _start_failed(slot: Slot, exc: BaseException, reason: ExitReason) -> StartFailed:
-    """Make the error for a start that failed; what is no `Exception` ends the node too."""
-    if not isinstance(exc, Exception) and slot.rt.fatal is not None:
+    """Make the error for a start that failed; Ctrl-C ends the node too."""
+    if slot.rt.fatal is not None and is_interrupt(exc):
         slot.rt.fatal(exc)
     error = reason.error or exc
     return StartFailed(slot.path, reason.report.text(error) or type(error).__name__)

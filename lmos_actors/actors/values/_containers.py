@@ -18,7 +18,7 @@ from lmos_actors._core import unhashable
 from lmos_actors.errors import InvalidInput
 from lmos_actors.protocol.td import is_any, type_name
 
-from ._leaves import KEY, SCALARS, AnyTake, Part, convert, inside, member, shown, wrong
+from ._leaves import KEY, SCALARS, AnyTake, Part, convert, inside, member, refuse_foreign, shown, wrong
 from ._secrets import WHOLE, guarded, secret_members
 
 if TYPE_CHECKING:
@@ -271,6 +271,9 @@ def _builder(tree: types.Type, cls: Any) -> Callable[[dict[str, Any], str], Any]
             return cls(**taken)
         except (ValueError, TypeError) as exc:
             raise InvalidInput(str(exc), path) from None
+        except BaseException as exc:
+            refuse_foreign(exc, path)
+            raise
 
     def build_other(taken: dict[str, Any], path: str) -> Any:
         return convert(taken, cls, path)

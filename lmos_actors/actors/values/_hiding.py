@@ -17,6 +17,7 @@ from uuid import UUID
 import msgspec
 
 from lmos_actors._core import HIDDEN
+from lmos_actors.errors import raise_interrupt
 
 from ._secrets import OPEN, PARTS, ROWS, UNREAD, WHOLE, members_of, record_of
 
@@ -125,7 +126,8 @@ class Secrets:
                 self._look(value, secrecy)
             else:
                 self._glance(value)
-        except Exception:
+        except BaseException as error:
+            raise_interrupt(error)
             if secrecy:
                 self._left = -1
             self._is_cut = True

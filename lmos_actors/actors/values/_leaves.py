@@ -16,7 +16,7 @@ import attrs
 import msgspec
 from msgspec import inspect as types
 
-from lmos_actors.errors import InvalidInput
+from lmos_actors.errors import InvalidInput, is_interrupt, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -91,6 +91,18 @@ def convert(value: object, tp: Any, path: str) -> Any:
     except msgspec.ValidationError as exc:
         message, _, inner = str(exc).partition(" - at `$")
         raise InvalidInput(message[:200], path + inner.rstrip("`")) from None
+    except BaseException as exc:
+        refuse_foreign(exc, path)
+        raise
+
+
+def refuse_foreign(error: BaseException, path: str) -> None:
+    """Raise InvalidInput for what the code of a value's class has raised if it is no `Exception`.
+
+    Whoever sends such a value ends no more than the request.
+    """
+    if not isinstance(error, Exception) and not is_interrupt(error):
+        raise InvalidInput(f"{type(error).__name__}: {text_of(error)}", path) from error
 
 
 def _take_none(value: object, path: str = "$", /) -> None:

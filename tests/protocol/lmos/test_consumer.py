@@ -23,6 +23,7 @@ from lmos_actors.errors import (
 from lmos_actors.protocol import lmos
 from lmos_actors.protocol.lmos import ConsumerSession, SessionOptions
 from tests.protocol.lmos.thing_by_hand import OURS, THING, Hand
+from tests.rows import each_row
 
 SENT = {
     "read": (lambda s: s.read(THING, "unit"), ['readProperty c1 name="unit"']),
@@ -192,7 +193,7 @@ ANSWERS: dict[str, tuple[Any, list[tuple[Any, ...]], list[tuple[Any, ...]]]] = {
 }
 
 
-@pytest.mark.parametrize("case", ANSWERS)
+@each_row("case", ANSWERS)
 def test_an_answer_fits_or_is_a_stray(case: str) -> None:
     ask, said, wanted = ANSWERS[case]
     hand = Hand()
@@ -516,7 +517,7 @@ def test_a_text_that_is_too_large_closes_the_connection() -> None:
     assert hand.raw(" " * 1001) == [("Close", 1009)]
 
 
-@pytest.mark.parametrize("kind", sorted(lmos.message_types()))
+@each_row("kind", sorted(lmos.message_types()))
 def test_a_message_of_any_type_that_nobody_asked_for_is_a_stray(kind: str) -> None:
     values = {str: "x", int: 1, bool: True}
     fields = msgspec.structs.fields(lmos.message_types()[kind])

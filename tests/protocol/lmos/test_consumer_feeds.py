@@ -11,6 +11,7 @@ from lmos_actors.errors import AgentUnavailable, LocalProtocolError, MailboxFull
 from lmos_actors.protocol import lmos
 from lmos_actors.protocol.lmos import Feed, SessionOptions
 from tests.protocol.lmos.thing_by_hand import OURS, THING, TIME, Hand
+from tests.rows import each_row
 
 # ---- what confirms it
 
@@ -101,7 +102,7 @@ ROUTES: list[tuple[str, str, str | None, str, list[tuple[Any, ...]]]] = [
 ]
 
 
-@pytest.mark.parametrize(("feeds", "kind", "correlation", "name", "wanted"), ROUTES)
+@each_row(("feeds", "kind", "correlation", "name", "wanted"), ROUTES)
 def test_a_value_goes_to_one_feed(
     feeds: str, kind: str, correlation: str | None, name: str, wanted: list[tuple[Any, ...]]
 ) -> None:

@@ -14,6 +14,7 @@ from lmos_actors.protocol import lmos
 from lmos_actors.protocol.lmos import RunStatus
 from tests.protocol.lmos.kotlin_server import Closed, KotlinServer
 from tests.protocol.lmos.thing_by_hand import OURS, THING, Hand, told
+from tests.rows import each_row
 
 
 class Pair:
@@ -64,7 +65,7 @@ VERBS: dict[str, tuple[Any, list[tuple[Any, ...]]]] = {
 }
 
 
-@pytest.mark.parametrize("case", VERBS)
+@each_row("case", VERBS)
 def test_every_verb_is_understood(case: str) -> None:
     ask, wanted = VERBS[case]
     pair = Pair()

@@ -12,6 +12,7 @@ from lmos_actors.protocol import lmos
 from lmos_actors.protocol.lmos import Binary, PendingRun, RunStatus, SessionOptions
 from tests.protocol.lmos.thing_by_hand import OURS, PROBLEM, THING, Hand, told
 from tests.protocol.lmos.wire import binary_frame
+from tests.rows import each_row
 
 CREDIT = SessionOptions().credit
 UNSUPPORTED = "https://eclipse.dev/lmos/protocol/v1/errors#unsupported-message-type"
@@ -152,7 +153,7 @@ ASIDES: dict[str, tuple[str, tuple[str, str, dict[str, Any]], list[str]]] = {
 }
 
 
-@pytest.mark.parametrize("case", ASIDES)
+@each_row("case", ASIDES)
 def test_what_a_query_or_cancel_is_answered_by(case: str) -> None:
     ask, (kind, correlation, members), wanted = ASIDES[case]
     hand, run = running()

@@ -13,6 +13,7 @@ from lmos_actors.protocol.lmos._frames import HEADER, MAX_STREAM, Frame, pack_fr
 from lmos_actors.protocol.lmos._streams import DEFAULT_CREDIT, MAX_CREDIT
 from lmos_actors.protocol.lmos.thing._streams import MAX_GATHERED, MAX_INPUTS
 from lmos_actors.protocol.td import EXTENSIONS_PREFIX, EXTENSIONS_URI, OFFERS as ANNOUNCED, load
+from tests.rows import each_row
 from tests.source import ROOT
 
 PAGE = (ROOT / "docs/reference/lmos-extensions.md").read_text(encoding="utf-8")
@@ -60,7 +61,7 @@ def extended() -> set[tuple[str, str]]:
     }
 
 
-@pytest.mark.parametrize("text", MESSAGES)
+@each_row("text", MESSAGES)
 def test_an_example_is_a_message_as_it_is_sent(text: str) -> None:
     message = m.strict_decoder.decode(text)
     assert json.loads(msgspec.json.encode(message)) == {

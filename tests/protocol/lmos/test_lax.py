@@ -11,6 +11,7 @@ from hypothesis import given, strategies as st
 
 from lmos_actors.protocol import lmos
 from tests.protocol.lmos.wire import TYPES, samples
+from tests.rows import each_row
 from tests.wire.machines import Peer
 
 READ = '{"messageType":"readProperty","thingID":"urn:x","messageID":"a","name":"units"'
@@ -53,7 +54,7 @@ def test_every_type_is_read_with_members_that_nobody_knows(kind: str, seed: int)
     assert has_extra_members.decode(text) == plain.decode(text)
 
 
-@pytest.mark.parametrize("sample", samples("oddities"), ids=lambda sample: sample["name"])
+@each_row("sample", samples("oddities"), ids=lambda sample: sample["name"])
 def test_a_sample_is_read_as_by_any_other_codec(sample: Any) -> None:
     text = sample["text"] if "text" in sample else json.dumps(sample["frame"])
     assert outcome(codec_for(has_extra_members=True).decode(text)) == outcome(

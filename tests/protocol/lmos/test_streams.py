@@ -40,6 +40,7 @@ from lmos_actors.protocol.lmos._streams import (
 )
 from lmos_actors.protocol.lmos.consumer._streams import ConsumerStreams, offers
 from lmos_actors.protocol.lmos.thing._streams import MAX_GATHERED, MAX_INPUTS, ItemCollector, ThingStreams
+from tests.rows import each_row
 
 WINDOW = m.Credit(items=4, bytes=10_000)
 VOICE = "audio/pcm"
@@ -497,7 +498,7 @@ TO_A_THING = {
 }
 
 
-@pytest.mark.parametrize("case", TO_A_THING)
+@each_row("case", TO_A_THING)
 def test_a_violation_ends_the_run(case: str) -> None:
     frames, detail = TO_A_THING[case]
     line = Line({"voice": VOICE, "lines": JSON})
@@ -509,7 +510,7 @@ def test_a_violation_ends_the_run(case: str) -> None:
     assert not any(stream.open for stream in (*line.coming.values(), line.thing.answer))
 
 
-@pytest.mark.parametrize("case", TO_A_THING)
+@each_row("case", TO_A_THING)
 def test_what_comes_after_the_run_is_late_and_no_more(case: str) -> None:
     line = Line({"voice": VOICE, "lines": JSON})
     line.thing.table.drop(line.thing.run)

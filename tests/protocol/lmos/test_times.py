@@ -13,11 +13,12 @@ from hypothesis import given, strategies as st
 
 from lmos_actors.protocol.lmos import format_time, parse_time
 from tests.protocol.lmos.wire import times
+from tests.rows import each_row
 
 NOON = datetime(2025, 1, 20, 12, tzinfo=UTC)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("value", "time"),
     [
         ("2025-01-20T12:00:00Z", NOON),
@@ -48,7 +49,7 @@ def test_a_time_is_read(value: object, time: datetime) -> None:
     assert parse_time(value).tzinfo is UTC
 
 
-@pytest.mark.parametrize(
+@each_row(
     "value",
     [
         *("", "now", "2025-01-20", "2025-01-20T12:00:00", "2025-13-20T12:00:00Z", "2025-02-30T12:00:00Z"),

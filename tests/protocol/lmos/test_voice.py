@@ -181,7 +181,7 @@ class Call:
 
 
 def test_a_long_call_both_ways() -> None:
-    call = Call(few_or_all(20_000, 100_000))
+    call = Call(few_or_all(5_000, 100_000))
     call.finish()
     call.all_said()
     assert call.widest >= WINDOW.items

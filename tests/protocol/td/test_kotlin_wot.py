@@ -24,6 +24,7 @@ from lmos_actors.bindings import Descriptions
 from lmos_actors.protocol.td import Link, check, check_for_kotlin_wot, dump, load, with_forms
 from lmos_actors.security import Basic, Bearer, ClientCertificates, NoSec, Security
 from tests.protocol.td.kotlin_reader import Unreadable, read
+from tests.rows import each_row
 from tests.source import ROOT
 
 BASE = "ws://127.0.0.1:8080"
@@ -137,14 +138,14 @@ def with_member(path: str, value: Any) -> dict[str, Any]:
     return data
 
 
-@pytest.mark.parametrize(("path", "value"), READ, ids=lambda each: str(each)[:50])
+@each_row(("path", "value"), READ, ids=lambda each: str(each)[:50])
 def test_what_kotlin_wot_reads_is_not_complained_of(path: str, value: Any) -> None:
     data = with_member(path, value)
     read(data)
     assert check_for_kotlin_wot(data) == ()
 
 
-@pytest.mark.parametrize(("path", "value", "place"), REFUSED, ids=lambda each: str(each)[:50])
+@each_row(("path", "value", "place"), REFUSED, ids=lambda each: str(each)[:50])
 def test_what_kotlin_wot_refuses_is_named(path: str, value: Any, place: str) -> None:
     data = with_member(path, value)
     with pytest.raises(Unreadable):
@@ -182,7 +183,7 @@ def readme_classes() -> list[type[Agent]]:
     return found
 
 
-@pytest.mark.parametrize("cls", [*agent_classes(), *readme_classes()], ids=lambda cls: cls.__name__)
+@each_row("cls", [*agent_classes(), *readme_classes()], ids=lambda cls: cls.__name__)
 def test_kotlin_wot_reads_our_agents_as_they_are_served(cls: type[Agent]) -> None:
     served = served_of(cls)
     read(served)

@@ -20,6 +20,7 @@ from msgspec import Meta
 
 from lmos_actors.errors import ConfigError
 from lmos_actors.protocol.td import SchemaError, schema_of, type_name
+from tests.rows import each_row
 
 T = TypeVar("T")
 
@@ -316,9 +317,7 @@ UNIONS: list[tuple[Any, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("tp", "schema"), SINGLE + LIMITED + CONTAINERS + OBJECTS + UNIONS, ids=lambda part: str(part)[:40]
-)
+@each_row(("tp", "schema"), SINGLE + LIMITED + CONTAINERS + OBJECTS + UNIONS, ids=lambda part: str(part)[:40])
 def test_a_type_has_its_schema_with_members_in_order(tp: Any, schema: dict[str, Any]) -> None:
     assert json.dumps(schema_of(tp)) == json.dumps(schema)
 

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from lmos_actors.protocol import td
+from tests.rows import each_row
 
 BASE = "http://a/b/c/d;p?q"
 SCHEME = re.compile("[a-z][a-z0-9+.-]*(?=:)", re.IGNORECASE)  # RFC 3986, 3.1
@@ -43,7 +44,7 @@ RESOLVED = {  # RFC 3986, 5.4
 }
 
 
-@pytest.mark.parametrize("href", RESOLVED)
+@each_row("href", RESOLVED)
 def test_references_resolve_as_in_the_rfc(href: str) -> None:
     assert td.resolve(BASE, href) == RESOLVED[href]
 
@@ -112,7 +113,7 @@ EXPANDED = {  # RFC 6570, 1.2 and 3.2
 }
 
 
-@pytest.mark.parametrize("template", EXPANDED)
+@each_row("template", EXPANDED)
 def test_templates_are_filled_in_as_in_the_rfc(template: str) -> None:
     assert td.expand(template, VALUES) == EXPANDED[template]
 
