@@ -34,6 +34,7 @@ OF_OTHERS = {
     "pytest-cov and coverage": {"--cov", "--cov-context", "--cov-report", "--show-contexts"},
     "our suite and benchmarks": {
         "--long",
+        "--differing",
         "--matrix",
         "--resume",
         "--rounds",
