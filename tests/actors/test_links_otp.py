@@ -41,6 +41,7 @@ def differing(records: Iterable[Recorded]) -> Iterator[str]:
             yield text
 
 
+@pytest.mark.slow  # its lines: the tests around it, test_random_programs.py
 def test_recorded_programs_end_as_in_erlang(table: list[Recorded]) -> None:
     assert "\n\n".join(islice(differing(table), 3)) == ""
 

@@ -71,7 +71,7 @@ def test_a_tree_of_any_depth_is_started_shown_and_stopped() -> None:
     simulate(main)
 
 
-@pytest.mark.slow  # the test above stops such a tree
+@pytest.mark.slow  # its lines: the test above, test_cancel_everywhere.py
 def test_a_tree_of_any_depth_is_killed_in_one_step() -> None:
     async def main() -> None:
         async with open_node() as node:

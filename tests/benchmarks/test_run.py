@@ -58,7 +58,7 @@ def servers() -> Iterator[Servers]:
         yield made
 
 
-@pytest.mark.slow  # benchmarks cover no line that others do not
+@pytest.mark.slow  # its lines: the tests of what is measured
 @pytest.mark.parametrize("name", some(CASES, of=11))
 def test_a_case_runs(name: str, servers: Servers, monkeypatch: pytest.MonkeyPatch) -> None:
     if name.startswith("redis") and PROGRAM is None and os.environ.get("LMOS_ACTORS_REDIS") != "required":
@@ -180,7 +180,7 @@ def test_two_versions_are_compared_round_by_round_less_what_no_work_takes(
     assert list(against.ratios(case, tmp_path, 2, case.n)) == [3.0, 3.0]  # 1.5 s before, 0.5 s now
 
 
-@pytest.mark.slow  # the test above compares times
+@pytest.mark.slow  # its lines: none of the package
 def test_memory_is_compared_by_its_own_figure(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(against, "measure", lambda root, case, n: (600.0 if root == tmp_path else 500.0, 1.0))
     assert list(against.ratios(CASES["memory"], tmp_path, 1, 10)) == [1.2]

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from typing import Any, TypeAlias
 
+import pytest
 import trio
 from hypothesis import given, settings, strategies as st
 
@@ -242,6 +243,7 @@ def spoilt(draw: st.DrawFn) -> str | bytes:
     return draw(st.binary(min_size=12, max_size=20)) if how == "binary" else text
 
 
+@pytest.mark.slow  # its lines: test_server_connections.py, test_lmos_fuzz.py
 @settings(max_examples=examples(100))
 @given(frames=st.lists(spoilt(), max_size=20))
 def test_nothing_that_a_peer_sends_ends_more_than_its_connection(frames: list[str | bytes]) -> None:

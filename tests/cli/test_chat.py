@@ -198,6 +198,7 @@ def command(url: str, *words: str) -> list[str]:
     return [sys.executable, "-m", "lmos_actors", "chat", url, *words]
 
 
+@pytest.mark.slow  # its lines: the tests around it, test_deciders.py
 def test_each_line_of_a_pipe_is_a_message_of_one_conversation(url: str, folder: Path) -> None:
     ran = subprocess.run(
         command(url),
@@ -252,7 +253,7 @@ class Desk(ChatAgent):
 '''
 
 
-@pytest.mark.slow  # test_omnia_client.py and the tests above, in this process
+@pytest.mark.slow  # its lines run in processes alone; test_resumed_turns.py
 def test_a_client_that_is_cut_off_learns_how_to_come_back(folder: Path) -> None:
     (folder / "slow.py").write_text(SLOW, encoding="utf-8")
     serving = [*command("")[:-2], "serve", "slow.py:Desk", "--omnia", "--listen", "ws://127.0.0.1:0"]
@@ -321,7 +322,7 @@ def terminal(folder: Path, url: str, *words: str) -> Iterator[Terminal]:
         os.close(ours)
 
 
-@pytest.mark.slow  # the tests above, in this process
+@pytest.mark.slow  # its lines: test_own_facade.py, test_users_of_chats.py
 def test_a_conversation_on_a_terminal(url: str, folder: Path) -> None:
     with terminal(folder, url, "--tool", "tools.py:where_am_i") as shown:
         shown.until("> ")
@@ -349,7 +350,7 @@ def test_a_conversation_on_a_terminal(url: str, folder: Path) -> None:
         assert shown.process.wait(PATIENCE) == 0
 
 
-@pytest.mark.slow  # test_interrupts.py has the signals of all commands
+@pytest.mark.slow  # its lines: test_own_facade.py; test_interrupts.py has the signals
 def test_an_interrupt_at_the_prompt_ends_the_chat(url: str, folder: Path) -> None:
     with terminal(folder, url) as shown:
         shown.until("> ")

@@ -351,7 +351,6 @@ def test_two_processes_give_the_same_log(project: Project, call: Callable[..., R
     assert "same log in a second process: 2 of 2" in call("run", file, "--check-determinism", "all").out
 
 
-@pytest.mark.slow  # the test above compares two processes, too
 def test_a_log_that_depends_on_the_hash_seed(project: Project, call: Callable[..., Ran]) -> None:
     step = {"do": "invoke", "target": "actor", "action": "hashed"}
     ran = call("run", project.write("hashed.yaml", story(step)))

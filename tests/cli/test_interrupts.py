@@ -417,7 +417,7 @@ main()
 """A command that is interrupted while Python ends, which removes handlers before the process is gone."""
 
 
-@pytest.mark.slow  # the signals above take the same lines
+@pytest.mark.slow  # its lines run in a process alone; the signals above
 def test_a_signal_while_python_ends_is_ignored() -> None:
     ended = subprocess.run([sys.executable, "-c", LATE, "schema"], check=False, capture_output=True)
     assert (ended.returncode, ended.stderr) == (0, b"goes on")

@@ -218,6 +218,7 @@ store.close()
 """
 
 
+@pytest.mark.slow  # its lines: the tests around it
 def test_the_file_of_a_node_that_runs(call: Call, tmp_path: Path) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", HOLDER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=tmp_path

@@ -83,7 +83,6 @@ SCHEMAS: dict[str, dict[str, Any]] = {
 
 LARGE = (
     "a billion members",
-    "all of many alternatives",
     "twice at each step",
     "itself in each of many members",
 )

@@ -49,7 +49,6 @@ class Desk(ChatAgent):
             await call.play(frame)
 
 
-@pytest.mark.slow  # the scripted one in test_facades.py; the facade's own tests
 def test_everything_passes_but_uploads_without_a_folder() -> None:
     async def main() -> None:
         network = MemoryNetwork()

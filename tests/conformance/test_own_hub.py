@@ -24,7 +24,6 @@ RESULT = "relayvoting.result"  # a deadline goes by the time of day
 OTHERS = tuple(case.id for case in all_relay_cases() if case.id != RESULT)
 
 
-@pytest.mark.slow  # the hub's own tests in protocol/relay, and the scripted one in test_relays.py
 def test_everything_passes() -> None:
     async def main() -> None:
         network, options = MemoryNetwork(), RelayOptions(extensions=EXTENSIONS)

@@ -74,7 +74,6 @@ def own_card(url: str = URL, **options: Any) -> Card:
     return card
 
 
-@pytest.mark.slow  # the scripted server passes all cases in test_tells_right_from_wrong.py
 def test_it_passes_every_case_by_the_letter() -> None:
     card = own_card(level=Level.SPEC, allow_unsafe=True, hints=HINTS)
     assert ids(card, Verdict.PASSED) == {case.id for case in all_cases()} - KEYED, told(card)

@@ -149,7 +149,6 @@ def test_a_wrong_usage(words: tuple[str, ...], said: str, server: Server, run: C
     assert "Traceback" not in ran.stderr.str() + ran.stdout.str()
 
 
-@pytest.mark.slow  # the test above has every wrong usage
 def test_a_wrong_usage_beside_test_files(run: Callable[..., Any], pytester: pytest.Pytester) -> None:
     pytester.makepyfile("def test_conforms(lmos_case):\n    lmos_case()\n")
     ran = run("--lmos-case", "nothing.*")

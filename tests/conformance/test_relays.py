@@ -100,14 +100,14 @@ def test_a_right_hub_passes_everything_at_every_level(level: Level) -> None:
     assert (card.subject, card.role, card.spoken) == (HERE, "server", "AgentRelay")
 
 
-@pytest.mark.slow  # the seed of the test above is another
+@pytest.mark.slow  # its lines: the test above, with another seed
 def test_it_passes_whatever_the_seed() -> None:
     for seed in few_or_all((1,), (1, 2, 3)):
         card = card_of(seed=seed)
         assert ids(card, Verdict.PASSED) == ALL, told(card)
 
 
-@pytest.mark.slow  # test_permission.py
+@pytest.mark.slow  # its lines: the test above, test_permission.py
 def test_without_permission_what_may_end_it_is_not_run() -> None:
     card = card_of(allow_unsafe=False)
     assert ids(card, Verdict.NOT_RUN) == UNSAFE
@@ -139,7 +139,7 @@ def test_every_case_catches_a_fault_of_its_own() -> None:
     assert caught == ALL
 
 
-@pytest.mark.slow  # the kit does nothing else here than with a right hub
+@pytest.mark.slow  # its lines: a right hub, above
 @pytest.mark.parametrize("harmless", NO_FAULTS)
 def test_what_a_right_hub_may_do(harmless: str) -> None:
     card = card_of(harmless)
@@ -277,6 +277,7 @@ def test_what_ends_a_recorded_relay(name: str) -> None:
         assert (ids(card, Verdict.FAILED) == {id}) == (id in matching(patterns)), told(card)
 
 
+@pytest.mark.slow  # its lines: the recorded relay's card, above
 def test_what_a_recorded_relay_does_is_named_at_its_own_level() -> None:
     card = card_of(*RAWK, level=Level.RAWK)
     keys = {each.key for result in card.results for each in result.departures}
@@ -287,6 +288,7 @@ def test_what_a_recorded_relay_does_is_named_at_its_own_level() -> None:
 # ---- registration, known agents and invitations
 
 
+@pytest.mark.slow  # its lines: the relay of the seed, above
 def test_known_agents_stand_in_for_registration(known: dict[str, str]) -> None:
     card = judged(partial(KnownAgents, "no registration"), agents=known)
     assert ids(card, Verdict.NOT_OFFERED) == REGISTRATION
@@ -470,7 +472,7 @@ def test_no_hub_is_so_odd_that_the_kit_fails() -> None:
 COLUMNS = {"reference": REFERENCE, "rawk": RAWK, "seed's day": SEED_DAY}
 
 
-@pytest.mark.slow  # the same models have their cards above
+@pytest.mark.slow  # its lines: the same models have their cards above
 @pytest.mark.parametrize("column", COLUMNS)
 def test_the_documented_cards_are_those_of_the_models(column: str, known: dict[str, str]) -> None:
     page = (ROOT / "docs" / "reference" / "conformance.md").read_text("utf-8")

@@ -451,7 +451,7 @@ async def test_what_is_held_is_bounded() -> None:
         assert len(await exactly(server, sent)) == sent
 
 
-@pytest.mark.slow  # the test above, in larger pieces
+@pytest.mark.slow  # its lines: the test above
 @on_virtual_time
 async def test_what_is_held_is_bounded_if_it_comes_in_single_bytes() -> None:
     sent = 0

@@ -649,7 +649,7 @@ async def test_odd_output_is_no_event() -> None:
         assert world.states() == {"a/1": "starting"}
 
 
-@pytest.mark.slow  # test_logs.py has floods of one process
+@pytest.mark.slow  # its lines: the tests around it, test_log_files.py
 @on_virtual_time
 async def test_a_flood_slows_the_process_that_floods_alone() -> None:
     async with deployed(group("a"), group("b"), scripts={"a/1": [Script(floods=1_000)]}) as world:

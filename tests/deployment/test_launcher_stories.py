@@ -159,7 +159,7 @@ def is_clear(story: Story) -> bool:
     return all(abs(later - earlier - width) > 1 for width in widths for earlier in ticks for later in ticks)
 
 
-@pytest.mark.slow  # test_launcher.py starts and ends groups
+@pytest.mark.slow  # its lines: test_launcher.py
 @settings(max_examples=examples(200))
 @given(stories().filter(is_clear))
 def test_groups_start_and_end_as_children_of_a_supervisor_do(story: Story) -> None:
@@ -167,7 +167,7 @@ def test_groups_start_and_end_as_children_of_a_supervisor_do(story: Story) -> No
     assert outcome(told) == expected(run_story(told))
 
 
-@pytest.mark.slow  # test_launcher.py starts and ends groups
+@pytest.mark.slow  # its lines: test_launcher.py
 @settings(max_examples=examples(200))
 @given(nested_stories().filter(is_clear))
 def test_processes_of_groups_start_and_end_as_grandchildren_do(story: Story) -> None:

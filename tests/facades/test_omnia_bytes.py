@@ -154,7 +154,7 @@ def test_a_client_that_never_reads_is_cut_after_ten_seconds() -> None:
     assert held == 0
 
 
-@pytest.mark.slow  # the tests above have one silent client
+@pytest.mark.slow  # its lines: test_omnia_server.py
 def test_six_hundred_silent_clients() -> None:
     """Five hundred are served, the others are refused; who never pongs is cut, and then there is room."""
 

@@ -121,7 +121,6 @@ def test_a_call_is_an_action_with_streams_in_both_directions() -> None:
     told(body)
 
 
-@pytest.mark.slow  # the tests above are shorter calls
 def test_a_minute_of_sound_both_ways_interrupted_parked_and_resumed() -> None:
     async def body(node: Node, network: MemoryNetwork) -> None:
         async def speak(call: OutgoingCall) -> None:

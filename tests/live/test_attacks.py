@@ -93,7 +93,7 @@ async def test_a_near_call_stays_five_calls(virtual_clock: MockClock) -> None:
         assert_untouched(node)
 
 
-@pytest.mark.slow  # test_flow.py has the pace of viewers
+@pytest.mark.slow  # its lines: test_tree_view.py
 async def test_many_viewers_together_take_a_fifth_of_a_processor(virtual_clock: MockClock) -> None:
     network = MemoryNetwork()
     tree = SupervisorSpec("root", [BulkSpec("many", member=ChildSpec("m", Echo), count=50_000)])
@@ -119,6 +119,7 @@ async def test_many_viewers_together_take_a_fifth_of_a_processor(virtual_clock: 
         nursery.cancel_scope.cancel()
 
 
+@pytest.mark.slow  # its lines: test_tree_view.py
 async def test_very_many_places_are_open_among_very_many(virtual_clock: MockClock) -> None:
     network = MemoryNetwork()
     tree = SupervisorSpec("root", [BulkSpec("many", member=ChildSpec("m", Echo), count=50_000)])
@@ -165,7 +166,7 @@ async def test_hostile_messages_are_answered_and_the_node_goes_on(virtual_clock:
         assert_untouched(node)
 
 
-@pytest.mark.slow  # nobody is shut out by many windows shows the same limits on fewer viewers
+@pytest.mark.slow  # its lines: the tests around it
 async def test_no_more_than_so_many_viewers_and_none_is_left(virtual_clock: MockClock) -> None:
     network = MemoryNetwork()
     async with open_node(TREE, listen=PLACE, network=network, security=SECURITY) as node:

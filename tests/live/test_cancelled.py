@@ -120,7 +120,7 @@ def test_a_node_that_is_cancelled_while_somebody_looks(first: int, by: int) -> N
     at_steps(scenario, first=first, by=by, least=200)
 
 
-@pytest.mark.slow  # test_viewer.py covers the lines
+@pytest.mark.slow  # its lines: the test above, test_attacks.py
 @pytest.mark.parametrize(("first", "by"), STRIDES)
 def test_a_viewer_that_is_cancelled(first: int, by: int) -> None:
     async def scenario(axe: Axe) -> None:

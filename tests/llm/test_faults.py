@@ -463,7 +463,7 @@ async def test_a_caller_that_leaves_ends_the_request_at_the_provider(provider: s
         assert (await items(model))[-1] == END
 
 
-@pytest.mark.slow  # a caller that leaves, above, is cancelled at one point
+@pytest.mark.slow  # its lines: the test above, test_clients.py
 @pytest.mark.parametrize("provider", PROVIDERS)
 async def test_a_cancel_at_any_point_leaves_nothing_running(provider: str) -> None:
     async with model_of(provider) as (server, model):
@@ -496,7 +496,7 @@ async def _cancel_after(steps: int, scope: trio.CancelScope) -> None:
 # ---- many
 
 
-@pytest.mark.slow  # test_model.py has several requests at once
+@pytest.mark.slow  # its lines: the tests above
 @pytest.mark.parametrize("provider", PROVIDERS)
 @pytest.mark.parametrize("number", [100, pytest.param(1_000, marks=pytest.mark.slow)])
 async def test_many_requests_share_one_client(provider: str, number: int) -> None:

@@ -151,7 +151,6 @@ async def _give_up(model: Ref[Slow], number: int) -> None:
         await items(model, asked(number))
 
 
-@pytest.mark.slow  # many requests wait in the tests above; the refusal is one line
 def test_more_than_can_wait_are_refused() -> None:
     found: list[str] = []
 

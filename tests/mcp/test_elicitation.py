@@ -85,7 +85,6 @@ async def test_a_person_fills_in_the_form_that_a_server_asks_for() -> None:
     assert answers == [{"action": "accept", "content": {"name": "Ann"}}]
 
 
-@pytest.mark.slow  # the tests above, with the older protocol
 async def test_a_server_of_the_newest_protocol_asks_too_and_its_call_has_time() -> None:
     command = [sys.executable, str(HERE / "asking_modern.py")]
     async with asking(command=command, call_seconds=5.0) as (node, server), trio.open_nursery() as nursery:

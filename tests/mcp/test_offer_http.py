@@ -529,6 +529,7 @@ class Pages(Agent):
         return "x" * 3_000_000
 
 
+@pytest.mark.slow  # its lines: the tests around it, test_offer.py
 async def test_results_that_wait_for_clients_are_bounded_over_all() -> None:
     marks = Marks()
     async with serving(partial(Pages, marks=marks), mcp=McpOptions(waiting_bytes=4_000_000)) as (_, url):
@@ -579,7 +580,6 @@ async def test_the_end_of_a_session_in_mid_call_cancels_it() -> None:
         assert (await post(url, request("ping"), session)).status_code == 404
 
 
-@pytest.mark.slow  # the tests of sessions that end, above
 async def test_a_call_that_comes_as_its_session_ends_is_answered() -> None:
     """The SDK answers some of them with nothing; `serving` holds that nothing failed for that."""
     async with serving() as (_, url), http_client(headers=BOTH, timeout=30) as http:
@@ -699,6 +699,7 @@ async def test_calls_are_bounded() -> None:
                 pass
 
 
+@pytest.mark.slow  # its lines: the tests around it
 async def test_a_stream_that_is_not_read_holds_up_nobody_else() -> None:
     async with serving() as (_, url):
         place = httpx2.URL(url)

@@ -175,7 +175,6 @@ async def test_a_failure_that_is_too_long_is_cut() -> None:
         assert len(result["content"][0]["text"]) == 65_536
 
 
-@pytest.mark.slow  # the tests of answers that wait, above
 async def test_nothing_is_read_while_too_much_waits_for_the_client(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lmos_actors.mcp.offer._lines.MOST_WAITING", 100_000)
     sizes: list[int] = []

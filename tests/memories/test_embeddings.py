@@ -235,6 +235,7 @@ def test_what_is_no_embedding(arguments: Any, kind: type[Exception], why: str) -
         MemoryOptions(embedding=Toy())  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
 
 
+@pytest.mark.slow  # its lines: the tests around it
 def test_a_cancel_is_a_cancel_at_every_await() -> None:
     """Cut at each of its awaits, a change is there or not; nothing hangs, and the next call works."""
 

@@ -65,7 +65,7 @@ async def results_of(store: Any, program: list[Any]) -> list[Any]:
     return results
 
 
-@pytest.mark.slow  # test_memories.py asks every store
+@pytest.mark.slow  # its lines: test_memories.py
 @pytest.mark.timeout(600)
 @settings(max_examples=examples(120))
 @example([("remember", "alice", "tea tea \0", []), ("recall", "alice", "tea* OR \0", 5, [])])

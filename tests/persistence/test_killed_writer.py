@@ -33,7 +33,7 @@ def acknowledged_until_killed(address: str, start: int, lines: int) -> dict[str,
     return {owner: int(number) for owner, number in map(str.split, whole)}
 
 
-@pytest.mark.slow  # test_sqlite.py writes the same in this process
+@pytest.mark.slow  # its lines: test_sqlite.py, in this process
 @pytest.mark.timeout(600)
 def test_what_is_acknowledged_survives(tmp_path: Path) -> None:
     chance, path = random.Random(7), tmp_path / "store.db"

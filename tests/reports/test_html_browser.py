@@ -394,7 +394,7 @@ async def test_views_are_reached_by_keys(page: Page, folder: Path) -> None:
         await page.until(f"document.querySelector('#view.view-{view}') !== null")
 
 
-@pytest.mark.slow  # the page's script is no Python; test_html.py has what it is given
+@pytest.mark.slow  # its lines: test_html.py; the script of a page is no Python
 async def test_messages_are_filtered(page: Page, folder: Path) -> None:
     await shown(page, folder, "messages")
     whole = await rows(page)
@@ -642,7 +642,7 @@ def away() -> RunResult:
     return run(faults=faults, log=tuple(log.lines), logged=len(log.lines), virtual=10.0)
 
 
-@pytest.mark.slow  # the page's script is no Python; test_html.py has what it is given
+@pytest.mark.slow  # its lines: test_html.py; the script of a page is no Python
 async def test_a_node_that_is_away_is_shown_with_its_agents(page: Page, tmp_path: Path) -> None:
     (tmp_path / "away.html").write_text(html_page([result(away())], title="away"), encoding="utf-8")
 

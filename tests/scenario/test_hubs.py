@@ -398,7 +398,6 @@ def test_a_restart_of_the_node(project: Project, world: str) -> None:
 # ---- limits and extensions
 
 
-@pytest.mark.slow  # test_own_hub.py and the tests of the relay have each limit
 def test_the_limits_of_a_hub(project: Project) -> None:
     refused = {"is": "ActionFailed", "contains": "rate_limit"}
     hub = {"rate": ["3/1m"], "max_message": "1KiB"}

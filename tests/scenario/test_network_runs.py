@@ -503,7 +503,6 @@ SIDES: Any = [
 ]
 
 
-@pytest.mark.slow  # the tests above have each fault alone
 @settings(max_examples=20, deadline=None, derandomize=True)
 @given(
     cuts=st.lists(

@@ -332,7 +332,7 @@ def test_agents_of_one_node_need_no_connection(tmp_path: Path) -> None:
     assert [(each["from"], each["to"]) for each in told.network] == [("west", "talker/2")] * 2
 
 
-@pytest.mark.slow  # the tests above have few connections
+@pytest.mark.slow  # its lines: the tests above, test_network_runs.py
 def test_a_thousand_connections(tmp_path: Path) -> None:
     count = few_or_all(12, 33)
     pairs = [(here, there) for here in range(count) for there in range(count) if here != there]

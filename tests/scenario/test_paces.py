@@ -171,7 +171,7 @@ def result_in(inbox: SimpleQueue[WorkerMessage]) -> RunResult:
     )
 
 
-@pytest.mark.slow  # the tests above watch runs in this process
+@pytest.mark.slow  # its lines: the next test
 def test_a_run_that_is_watched_has_the_log_of_one_that_is_not(tmp_path: Path) -> None:
     project = Project(tmp_path)
     project.write("watched_cast.py", CAST)  # a name of its own: this process imports it, and others a cast.py
@@ -202,7 +202,6 @@ def test_a_run_that_is_watched_has_the_log_of_one_that_is_not(tmp_path: Path) ->
     assert ended == {0: "passed", 1: "passed", 2: "passed"}
 
 
-@pytest.mark.slow  # the tests above set paces in this process
 def test_a_pace_that_was_set_before_an_order_came_counts(tmp_path: Path) -> None:
     project = Project(tmp_path)
     project.write("paced_cast.py", CAST)  # a name of its own, as above

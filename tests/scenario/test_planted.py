@@ -70,7 +70,8 @@ BUGS = [
     Bug("lost-message", "meters:Meter", "meters:RightMeter", "check always none_missing: broken", 7, 2.2, 8),
     Bug("own-writes", "notes:Author", "notes:RightAuthor", "check always fresh: broken", 15, 2.5),
 ]
-SLOW = ("lost-message", "lost-update", "two-leaders")
+SLOW = ("handled-twice", "lost-message", "lost-update", "own-writes", "two-leaders")
+# what finds and shrinks the other one is what finds these
 of_the_oldest = pytest.mark.skipif(
     sys.version_info >= (3, 12), reason="searches are the same with every Python; one of them looks at many"
 )
@@ -135,7 +136,6 @@ def run_file(place: Path) -> RunResult:
     return run_cell(resolved, resolved.cells[0], 1, real_limit=60)
 
 
-@pytest.mark.slow  # test_explore.py and test_shrinking have each step
 @pytest.mark.parametrize(
     "bug",
     [pytest.param(bug, marks=[pytest.mark.slow] * (bug.file in SLOW)) for bug in BUGS],

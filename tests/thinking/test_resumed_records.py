@@ -293,7 +293,7 @@ class Waiting(Script):
             yield item  # noqa: ASYNC119 -- the runtime closes what it runs
 
 
-@pytest.mark.slow  # the tests above resume few turns
+@pytest.mark.slow  # its lines: the tests above
 def test_many_turns_begin_one_after_the_other_and_none_waits_for_one_that_takes_long() -> None:
     turns = 130
 

@@ -57,7 +57,7 @@ async def test_a_page_reads_invokes_subscribes_and_cancels(browser: str) -> None
     assert [short(message) for message in told["heard"]] == HEARD
 
 
-@pytest.mark.slow  # test_guard.py has the pages of others
+@pytest.mark.slow  # its lines: test_guard.py has pages from elsewhere
 async def test_a_page_from_elsewhere_is_not_let_in(browser: str) -> None:
     told = await talk(browser, ["lmosprotocol"], at_home=False)
     assert (told["protocol"], told["code"], told["heard"]) == ("", 1006, [])
