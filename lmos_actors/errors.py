@@ -47,7 +47,7 @@ def text_of(error: BaseException) -> str:
     try:
         text = str(error)
         return text if type(text) is str else str.__str__(text)
-    except BaseException as other:
+    except BaseException as other:  # noqa: ASYNC103 -- not in trio: a value's own code raised it
         raise_interrupt(other)
         return ""
 

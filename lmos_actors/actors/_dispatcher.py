@@ -225,7 +225,7 @@ def run_next(rt: Runtime, slot: Slot, take: Callable[[], list[Any]]) -> None:
         run_batch(rt, slot, batch)
         try:
             gate.end_turn()
-        except BaseException as exc:  # a value of the state is not of its type: the turn that set it crashes
+        except BaseException as exc:  # noqa: ASYNC103 -- a value of the state is not of its type: the turn crashes
             slot.turn_crashed(exc, crash_reason(slot, exc, batch[0]))
 
 

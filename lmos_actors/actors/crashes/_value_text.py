@@ -62,7 +62,7 @@ def show(value: Any, secrets: Secrets, secrecy: Secrecy = 0, limit: int = LIMIT)
         if not isinstance(secrecy, int):
             value = conceal(value, secrecy)
         text = _Writer(limit + secrets.margin).write(value, 0)
-    except BaseException as error:
+    except BaseException as error:  # noqa: ASYNC103 -- not in trio: a value's own code raised it
         raise_interrupt(error)
         text = f"<{type(value).__name__}>"
     return printable(secrets.clean(text, limit))
@@ -78,7 +78,7 @@ def show_quietly(value: Any, secrets: Secrets, secrecy: Secrecy = 0, limit: int 
         if isinstance(secrecy, Mapping):
             value = conceal(value, secrecy)
         text = _Writer(limit + secrets.margin, _named, _read_field).write(value, 0)
-    except BaseException as error:
+    except BaseException as error:  # noqa: ASYNC103 -- not in trio: a value's own code raised it
         raise_interrupt(error)
         text = f"<{type(value).__name__}>"
     return printable(secrets.clean(text, limit))
@@ -174,7 +174,7 @@ def _speaks_for_itself(kind: Any) -> bool:
 def _foreign(value: Any, room: int) -> str:
     try:
         text = repr(value)
-    except BaseException as error:
+    except BaseException as error:  # noqa: ASYNC103 -- not in trio: a value's own code raised it
         raise_interrupt(error)
         return f"<{type(value).__name__} whose repr raises>"
     return _ADDRESS.sub("", str.__str__(text)[: room + 64])

@@ -345,7 +345,7 @@ class OutputGate:
             outputs, self._open = self._open, []
             try:
                 self._seal(outputs)
-            except BaseException as error:
+            except BaseException as error:  # noqa: ASYNC103 -- not in trio: it ends the agent, as its reason
                 raise_interrupt(error)
                 self.slot.die(ExitReason("error", error=error))
                 return False
