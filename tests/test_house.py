@@ -203,8 +203,8 @@ def test_the_matrix_finds_one_interpreter_of_each_version_that_starts(tmp_path: 
     ]
 
 
-WHOLE = "-q -n auto --matrix -o faulthandler_timeout=0"
-PART = "-q -n auto --differing -o faulthandler_timeout=0"
+WHOLE = "-q -n auto --matrix"
+PART = "-q -n auto --differing"
 
 
 @pytest.mark.slow
