@@ -184,7 +184,8 @@ class Page:
         await response(scope, receive, send)
 
     async def _answer(self, request: Request, path: str) -> Response:
-        admission = self._guard.admit(presented_by(request.scope), trio.current_time(), public=True)
+        shown, now = presented_by(request.scope), trio.current_time()
+        admission = self._guard.admit(shown, now, public=True, page=True)
         if isinstance(admission, Refusal):
             return _refused(admission)
         if path == SESSION:

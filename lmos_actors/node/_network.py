@@ -262,7 +262,7 @@ class Connections:
         relay = self.relay
         if relay is not None:
             server.join(relay)
-            more += self._listen_for(relay, exposure)
+            more += self._listen_for(relay, exposure, guard)
             route = partial(relay.route, route)
         return route
 
@@ -331,11 +331,11 @@ class Connections:
         self.relay = RelayServer(given)
         return attrs.evolve(tree, children=(self.relay.spec(), *tree.children))
 
-    def _listen_for(self, relay: RelayServer, exposure: Exposure) -> list[BaseRoute]:
+    def _listen_for(self, relay: RelayServer, exposure: Exposure, guard: Guard) -> list[BaseRoute]:
         from lmos_actors.security import is_loopback
 
         local = self.is_in_memory or all(is_loopback(endpoint.host) for endpoint in self._options.endpoints)
-        return relay.listen(partial(self._guard, exposure), local=local)
+        return relay.listen(partial(self._guard, exposure, beside=guard), local=local)
 
     def _omnia(self, exposure: Exposure, guard: Guard, url: str) -> OmniaServer | None:
         """Return the server for Omnia's protocol, None if the node does not speak it. Raises ConfigError."""
@@ -394,8 +394,9 @@ class Connections:
         exposure: Exposure,
         tokens: IssuedTokens | None = None,
         sessions: Sessions | None = None,
+        beside: Guard | None = None,
     ) -> Guard:
-        """Return a guard of this node. Raises ConfigError if a secret is missing."""
+        """Return a guard of this node, with the attempts of another. Raises ConfigError."""
         from lmos_actors.security import Guard
 
         entropy, options = self._rt.entropy, self._options
@@ -409,13 +410,11 @@ class Connections:
             report=self._report,
             tokens=tokens,
             shared=self.shared_token,
-            is_approvals=self._is_approvals,
+            is_approvals=lambda name: self.approvals is not None and self.approvals.is_at(name),
             operations=options.allow_operations,
             sessions=sessions,
+            attempts=None if beside is None else beside.attempts,
         )
-
-    def _is_approvals(self, name: str) -> bool:
-        return self.approvals is not None and self.approvals.is_at(name)
 
     def _report(self, trouble: str) -> None:
         if self._rt.real:

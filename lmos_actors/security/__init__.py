@@ -5,6 +5,7 @@ from lmos_actors._core import (
 )
 
 from ._access import RELAYED as RELAYED, Access as Access, AllowList as AllowList
+from ._attempts import Attempts as Attempts
 from ._credentials import (
     BasicAuth as BasicAuth,
     BearerToken as BearerToken,
@@ -18,11 +19,12 @@ from ._credentials import (
     url_of as url_of,
 )
 from ._file import redacted as redacted
-from ._guard import Admission as Admission, Guard as Guard, address_of as address_of
+from ._guard import Admission as Admission, Guard as Guard
 from ._invitations import Invitations as Invitations
-from ._rates import Buckets as Buckets, Rate as Rate
+from ._rates import Buckets as Buckets, Rate as Rate, address_of as address_of
 from ._request import (
     PERSONAL as PERSONAL,
+    AuthorizationHeader as AuthorizationHeader,
     Certificate as Certificate,
     Principal as Principal,
     Refusal as Refusal,

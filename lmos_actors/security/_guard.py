@@ -2,13 +2,15 @@
 
 What it keeps true:
 
-- **One order of checks, cheapest and safest first**: Host header, Origin header, secrets reloaded,
-  credentials, certificate, anonymous. Host and Origin come before credentials, so that a web page whose name
-  was pointed at this node (DNS rebinding) learns nothing from the answer.
+- **One order of checks, cheapest and safest first**: site, Host header, Origin header, secrets reloaded,
+  credentials, certificate, anonymous. Site, Host and Origin come before credentials, so that a web page whose
+  name was pointed at this node (DNS rebinding) learns nothing from the answer.
 - **Credentials that are presented are checked, even where none are needed.** An open agent answers 401 to a
   wrong token; to serve it as anonymous would hide a broken client.
-- **Guessing is slow.** Each rejection takes a token from a bucket of the peer's address (of the /64 network
-  in IPv6, which one customer has whole); an empty bucket is answered with 429 before any digest is computed.
+- **A page of another site gets nothing**, before anything else is looked at, and counts as nobody's failure:
+  what a browser marks so (`Sec-Fetch-Site`) is refused, except from `origins`, and where a person follows a
+  link to the node's page.
+- **Guessing is slow, and locks nobody out**: `_attempts.py`.
 - **A revoked secret ends open connections.** An `Admission` remembers the `Proof` it rests on. When secrets
   change, `generation` grows, and the next use asks the verifier whether the proof still holds. Between
   changes that check is one comparison of integers.
@@ -27,18 +29,19 @@ the expiry of tokens. So a changed system clock can extend no rate limit.
 
 from __future__ import annotations
 
-import ipaddress
 from collections import Counter
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import attrs
 
 from lmos_actors.errors import ConfigError, Forbidden, RateLimited, Unauthorized
 
+from ._attempts import Attempts
 from ._credentials import is_loopback
 from ._jwt import JwtVerifier
 from ._origins import Hosts, check_host, host_of, origin_of, own_origin, own_origin_at
-from ._rates import Buckets
+from ._rates import Buckets, address_of
 from ._request import (
     PERSONAL,
     AuthorizationHeader,
@@ -85,6 +88,9 @@ CREDENTIALS_NEEDED = "credentials are needed"
 NOT_ACCEPTED = "the credentials are not accepted"
 NOT_OWN: Final = "this takes the Origin of the node's own page"
 
+OTHER_SITE: Final = "a page of another site has sent this: list its origin in `origins` to let it in"
+TOO_MANY_WRONG: Final = "too many wrong credentials from this address"
+
 OWN_SITES: Final = (b"same-origin", b"none")
 """Values of `Sec-Fetch-Site` in requests that no other page has made."""
 
@@ -114,7 +120,7 @@ class Guard:
     holds for its members. With `tokens` bearer tokens that were issued while the node runs are credentials
     too, also as the parameter `token` of an address, for clients that cannot set headers. `shared` is the
     token by which nodes that were started together use the storage agents. With `sessions` people log in at
-    the node's page, and its requests are let in by a cookie.
+    the node's page, and its requests are let in by a cookie. `attempts` are those at all doors of the node.
 
     The constructor reads all secrets, which blocks on the disk, and raises ConfigError where one is missing
     or unusable. After that they are checked at most once a second, on use. Problems then go to `report`,
@@ -136,6 +142,7 @@ class Guard:
         is_approvals: Callable[[str], bool] = _is_none,
         operations: bool = False,
         sessions: Sessions | None = None,
+        attempts: Attempts | None = None,
     ) -> None:
         self.security = security
         self.generation = 0
@@ -150,27 +157,30 @@ class Guard:
         self._pool_of, self._is_approvals = pool_of, is_approvals
         self.operations = operations and security.is_open
         self._has_access_lists, self._sessions = bool(security.access), sessions
-        self._rates = None if security.rate is None else Buckets(security.rate)
-        self._failures = Buckets(security.failures)
+        self._rates = security.rate and Buckets(security.rate)
+        self.attempts = attempts or Attempts(security.failures)
         self._admits_anonymous = security.admits_anonymous
         self._verifiers, self._certificates = _verifiers(security)
         self._shared = None if shared is None else SharedTokenVerifier(shared)
         self._takes_query = tokens is not None
-        if tokens is not None:
-            self._verifiers.append(IssuedTokenVerifier(tokens))
+        self._verifiers += [] if tokens is None else [IssuedTokenVerifier(tokens)]
         self._checked_at: float | None = None
         self._reported: frozenset[str] = frozenset()
         self._read_first()
 
     # ---- letting in
 
-    def admit(self, request: RequestContext, now: float, *, public: bool = False) -> Admission | Refusal:
+    def admit(
+        self, request: RequestContext, now: float, *, public: bool = False, page: bool = False
+    ) -> Admission | Refusal:
         """Return the admission of a request or upgrade, or its refusal; `now` is monotonic time in seconds.
 
         `public`: the resource is open to anyone, so credentials are not needed. Credentials that are
-        presented are checked all the same. Blocks on the disk at most once a second.
+        presented are checked all the same. `page`: it is the node's page, to which links of other sites may
+        lead. Blocks on the disk at most once a second.
         """
-        found = self._decide(request, now, public=public)
+        is_foreign = self._is_of_other_site(request) and not (page and _follows_link(request))
+        found = Refusal(403, OTHER_SITE) if is_foreign else self._decide(request, now, public=public)
         if isinstance(found, Refusal):
             self.refusals[found.status] += 1
         return found
@@ -201,17 +211,18 @@ class Guard:
     def _by_credentials(
         self, credentials: AuthorizationHeader, request: RequestContext, now: float
     ) -> Admission | Refusal:
-        if self._failures:
-            wait = self._failures.wait(address_of(request.peer), now)
-            if wait:
-                return _too_many("too many rejected credentials from this address", wait)
+        found = self.attempts.judge(credentials, request.peer, now, partial(self._verified, credentials))
+        if isinstance(found, float):
+            return _too_many(TOO_MANY_WRONG, found) if found else self.invalid_credentials
+        return Admission(self, found, self._source(found.principal, request))
+
+    def _verified(self, credentials: AuthorizationHeader) -> Proof | None:
         wall = self._wall()
         for verifier in self._verifiers:
             proof = verifier.verify(credentials, wall) if verifier.kind == credentials.kind else None
             if proof is not None:
-                return Admission(self, proof, self._source(proof.principal, request))
-        self._failures.take(address_of(request.peer), now)
-        return self.invalid_credentials
+                return proof
+        return None
 
     def _by_connection(self, request: RequestContext, now: float, *, public: bool) -> Admission | Refusal:
         certificate = request.certificate
@@ -268,6 +279,14 @@ class Guard:
             return False
         own = None if request.host is None else own_origin(request.host, secure=request.secure)
         return origin in (own, self._public) or origin in self._origins
+
+    def _is_of_other_site(self, request: RequestContext) -> bool:
+        """Return whether a browser says that a page of another site has sent it, which is not allowed."""
+        if all(site in OWN_SITES for site in request.values(b"sec-fetch-site")):
+            return False
+        named = request.values(b"origin")
+        origin = origin_of(named[0].decode("latin-1")) if len(named) == 1 else None
+        return origin is None or (origin != self._public and origin not in self._origins)
 
     def _has_own_origin(self, request: RequestContext) -> bool:
         """Return whether a request certainly comes from the node's own page."""
@@ -567,18 +586,9 @@ def _is_local(request: RequestContext) -> bool:
     )
 
 
-def address_of(peer: str) -> str:
-    """Return the address that rates are kept by: without port, of IPv6 the /64 network of one customer."""
-    host = peer.rpartition(":")[0] or peer
-    try:
-        address = ipaddress.ip_address(host.strip("[]").partition("%")[0])
-    except ValueError:
-        return host
-    if isinstance(address, ipaddress.IPv4Address):
-        return str(address)
-    if address.ipv4_mapped is not None:
-        return str(address.ipv4_mapped)
-    return str(ipaddress.IPv6Network((address, 64), strict=False))
+def _follows_link(request: RequestContext) -> bool:
+    """Return whether a person has followed a link: the browser shows what is answered, to no script."""
+    return request.reads and request.values(b"sec-fetch-mode") == [b"navigate"]
 
 
 def _too_many(reason: str, wait: float) -> Refusal:

@@ -1,7 +1,8 @@
-"""Token buckets by name, in bounded memory: rates of requests and of rejected credentials."""
+"""Token buckets by name, in bounded memory: rates of requests and of wrong credentials."""
 
 from __future__ import annotations
 
+import ipaddress
 import math
 from collections import OrderedDict
 from typing import Final
@@ -80,3 +81,17 @@ class Buckets:
     def _lacking(self, left: float) -> float:
         # the tolerance makes a client that waits exactly Retry-After find its token, despite float rounding
         return 0.0 if left >= 1.0 - 1e-6 else (1.0 - left) / self.rate.per_second
+
+
+def address_of(peer: str) -> str:
+    """Return the address that rates are kept by: without port, of IPv6 the /64 network of one customer."""
+    host = peer.rpartition(":")[0] or peer
+    try:
+        address = ipaddress.ip_address(host.strip("[]").partition("%")[0])
+    except ValueError:
+        return host
+    if isinstance(address, ipaddress.IPv4Address):
+        return str(address)
+    if address.ipv4_mapped is not None:
+        return str(address.ipv4_mapped)
+    return str(ipaddress.IPv6Network((address, 64), strict=False))

@@ -63,7 +63,7 @@ class Security:
     `schemes`: accepted ways to authenticate; none means `NoSec()`. `access`: allow-lists by patterns of
     agents' public names (`desk.*`); the first that matches decides. `origins`: browser origins accepted
     besides the node's own, with CORS headers. `hosts`: names of this node besides addresses and `localhost`.
-    `rate`: requests of one principal. `failures`: rejected credentials from one address.
+    `rate`: requests of one principal. `failures`: wrong credentials of one name from one address.
     `public_descriptions`: descriptions need no credentials. `crash_details`: an answer about a crash carries
     the exception's text; by default only without authentication. Raises ConfigError.
     """

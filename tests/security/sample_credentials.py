@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 from joserfc import jwk, jws, jwt
 
-from lmos_actors.security import Admission, Guard, Refusal, RequestContext, Security
+from lmos_actors.security import Admission, Guard, Rate, Refusal, RequestContext, Security
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from lmos_actors.security import Certificate
+
+OFTEN = Rate(1e9, 10**9)
+"""For tests in which nobody has to wait, however often credentials are wrong."""
 
 WALL = 1_800_000_000.0
 ISSUER = "https://login.example"
@@ -37,12 +40,15 @@ def request(
     host: str | None = "localhost:8080",
     secure: bool = False,
     certificate: Certificate | None = None,
+    reads: bool = False,
     **headers: str,
 ) -> RequestContext:
     given = [(b"authorization", each.encode() if isinstance(each, str) else each) for each in authorization]
     more = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
     hosts = [] if host is None else [(b"host", host.encode())]
-    return RequestContext.of((*hosts, *given, *more), peer, secure=secure, certificate=certificate)
+    return RequestContext.of(
+        (*hosts, *given, *more), peer, secure=secure, certificate=certificate, reads=reads
+    )
 
 
 def basic(user: str, password: str) -> str:

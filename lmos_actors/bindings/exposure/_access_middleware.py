@@ -168,6 +168,9 @@ class KnownHosts:
             self._hosts[host] = found
 
 
+_LOOKED_AT: Final = (b"origin", b"authorization", b"sec-fetch-site")
+
+
 def _host_alone(scope: Scope) -> bytes | None:
     """Return the name that a request has for this node.
 
@@ -175,7 +178,7 @@ def _host_alone(scope: Scope) -> bytes | None:
     """
     found: bytes | None = None
     for name, value in scope["headers"]:
-        if name in (b"origin", b"authorization") or (name == b"host" and found is not None):
+        if name in _LOOKED_AT or (name == b"host" and found is not None):
             return None
         if name == b"host":
             found = value

@@ -7,11 +7,20 @@ tokens of the hub. A node's own guard does not: who has registered at a hub is n
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import trio
 
-from lmos_actors.security import ISSUED, Admission, Guard, Invitations, Reference
+from lmos_actors.security import (
+    ISSUED,
+    Admission,
+    AuthorizationHeader,
+    Guard,
+    Invitations,
+    Reference,
+    SecretBytes,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,6 +56,17 @@ class HubAdmission:
     def admit(self, request: RequestContext) -> Admission | Refusal:
         """Return the admission of a request, anonymous ones too, or its refusal."""
         return self.guard.admit(request, trio.current_time(), public=True)
+
+    def judge_invitation(self, text: str, address: str) -> str | float:
+        """Return the digest of an invitation, or the seconds to wait with the next: 0.0 where it is none.
+
+        Invitations are guessed as credentials are, and counted with them.
+        """
+        invitations, now = self.invitations, trio.current_time()
+        if invitations is None:
+            return 0.0
+        shown = AuthorizationHeader("invitation", SecretBytes(text.encode("utf-8", "surrogatepass")))
+        return self.guard.attempts.judge(shown, address, now, partial(invitations.find, text, now))
 
     def may_revoke(self, principal: Principal | None) -> bool:
         """Return whether the access list of the hub names a principal, so that it may take tokens away."""

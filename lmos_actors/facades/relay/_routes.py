@@ -64,7 +64,6 @@ class _RelayRoutes:
         self._admission = admission
         often = place.options.registrations_per_minute
         self._registrations = None if often is None else Buckets(Rate(often / 60, often))
-        self._wrong_invitations = Buckets(admission.guard.security.failures)
 
     # ---- POST /register
 
@@ -86,20 +85,18 @@ class _RelayRoutes:
 
     def _invitation(self, body: dict[str, Any], address: str) -> str | None:
         """Return the digest of the invitation that is needed, None where none is. Raise _Fault."""
-        hub, now = self._admission, trio.current_time()
+        hub = self._admission
         if hub.registration == "open":
             return None
         if hub.invitations is None:
             raise _Fault(403, "not_allowed", "agents do not register themselves here")
-        wait = self._wrong_invitations.wait(address, now)
-        if wait:
-            raise _Fault(429, "rate_limit", "too many wrong invitations", wait)
         shown = body.get("invitation")
         if shown is None:
             raise _Fault(403, "not_allowed", "an invitation is needed: the member `invitation`")
-        found = hub.invitations.find(shown, now) if isinstance(shown, str) else None
-        if found is None:
-            self._wrong_invitations.take(address, now)
+        found = hub.judge_invitation(shown, address) if isinstance(shown, str) else 0.0
+        if isinstance(found, float):
+            if found:
+                raise _Fault(429, "rate_limit", "too many wrong invitations", found)
             raise _Fault(403, "not_allowed", "this is no invitation")
         if hub.invitations.problem is None:
             self._hub().identities.keep_invitations(hub.invitations.digests)

@@ -1,0 +1,165 @@
+"""Wrong credentials: how often somebody may be wrong, so that nobody guesses and nobody is locked out.
+
+A limit on wrong credentials slows guessing down. It is also a way to lock out all others who have the same
+address: those behind one proxy, those on one machine, those whose browser a web page makes guess. So:
+
+- **Who was let in before is held up by nobody.** The digest of a credential that was accepted is kept; what
+  comes with it again is checked, whatever others have done. Whether it is still good is another question,
+  asked each time.
+- **What nobody can guess is always looked up.** To find a token of 128 random bits takes one look into a
+  table, and more looks help nobody to guess one. Where the bucket is empty, a wrong one is answered as too
+  many are.
+- **All else is counted by claimed name and address**: the user of a password, the subject of a signed token.
+  Once the bucket is empty nothing is checked, so that a right guess cannot be told from a wrong one. What
+  claims no name is counted by address. An address that claims more than `NAMES` names within `MEMORY` seconds
+  has one bucket for all further ones; else each name would be a new bucket.
+- **One of these for all doors of a node**: who guesses at one door has guessed at all of them.
+- **Bounded**: 4,096 digests, as many buckets, as many addresses that have claimed names; the least recently
+  used goes first.
+
+A password is compared by its digest, in microseconds, in the same step that has read the request. So there
+are never two checks at once, and nobody waits for a check of somebody else.
+"""
+
+from __future__ import annotations
+
+import binascii
+import math
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import msgspec
+
+from ._rates import MOST, Buckets, Rate, address_of
+from ._request import basic_of
+from ._secrets import KeyedDigest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ._request import AuthorizationHeader
+
+K = TypeVar("K")
+V = TypeVar("V")
+T = TypeVar("T")
+
+NAMES: Final = 64
+"""Names that one address may claim, wrongly, each with a count of its own."""
+
+MEMORY: Final = 3600.0
+"""Seconds for which a wrongly claimed name is remembered."""
+
+_TO_BASE64: Final = bytes.maketrans(b"-_", b"+/")
+
+RANDOM_BITS: Final = 128
+
+LETTERS: Final = 8
+"""Different letters in a random token; one of 32 hexadecimal digits has fewer once in ten million times."""
+
+_LOWER: Final = frozenset(b"abcdefghijklmnopqrstuvwxyz")
+_UPPER: Final = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ")
+_HEXADECIMAL: Final = frozenset(b"0123456789abcdef"), frozenset(b"0123456789ABCDEF")
+
+
+def is_random(token: bytes) -> bool:
+    """Return whether a token is as long as 128 random bits are in its alphabet, and repeats itself little."""
+    letters = frozenset(token)
+    size = 64 if letters & _LOWER and letters & _UPPER else 36
+    if any(letters <= digits for digits in _HEXADECIMAL):
+        size = 16
+    return len(letters) >= LETTERS and len(token) * math.log2(size) >= RANDOM_BITS
+
+
+class _Claims(msgspec.Struct):
+    sub: str = ""
+
+
+def claimed_name(shown: AuthorizationHeader) -> bytes:
+    """Return the name that credentials claim, b"" without one; the subject of a token is read unverified."""
+    if shown.kind == "basic":
+        found = basic_of(shown.value)
+        return b"" if found is None else bytes(found[0])
+    if not _is_signed(shown):
+        return b""
+    part = shown.value.split(b".")[1]
+    try:
+        text = binascii.a2b_base64(part.translate(_TO_BASE64) + b"=" * (-len(part) % 4))
+        return msgspec.json.decode(text, type=_Claims).sub.encode()
+    except (ValueError, msgspec.MsgspecError):
+        return b""
+
+
+def _is_signed(shown: AuthorizationHeader) -> bool:
+    """Return whether it looks like a signed token (RFC 7515, 3.1): its first part begins an object."""
+    return shown.value.startswith(b"eyJ") and shown.value.count(b".") == 2
+
+
+class Attempts:
+    """Attempts to be let in at the doors of one node; `rate` is how often one may be wrong."""
+
+    def __init__(self, rate: Rate) -> None:
+        self._failures = Buckets(rate)
+        self._digest_of = KeyedDigest()
+        self._accepted: OrderedDict[bytes, bool] = OrderedDict()
+        self._names: OrderedDict[str, dict[bytes, float]] = OrderedDict()
+
+    def judge(
+        self, shown: AuthorizationHeader, peer: str, now: float, check: Callable[[], T | None]
+    ) -> T | float:
+        """Return what `check` finds, which is None for wrong credentials; `now` is monotonic, in seconds.
+
+        Else return the seconds until such credentials are checked again: 0.0 where these were checked just
+        now, and were wrong.
+        """
+        wait = 0.0
+        if self._failures:
+            wait = self._failures.wait(self._bucket(shown, address_of(peer), now), now)
+            if wait and not self._is_free(shown):
+                return wait
+        found = check()
+        if found is not None:
+            _keep(self._accepted, self._digest(shown), bool)
+        elif not wait:
+            self._fail(shown, address_of(peer), now)
+        return wait if found is None else found
+
+    def _is_free(self, shown: AuthorizationHeader) -> bool:
+        """Return whether credentials are checked whatever has failed: once good, or not to be guessed."""
+        if self._digest(shown) in self._accepted:
+            return True
+        return shown.kind != "basic" and not _is_signed(shown) and is_random(shown.value)
+
+    def _fail(self, shown: AuthorizationHeader, address: str, now: float) -> None:
+        self._failures.take(self._bucket(shown, address, now), now)
+        name = claimed_name(shown)
+        if name:
+            names = _keep(self._names, address, dict[bytes, float])
+            digest = self._digest_of(name)
+            if digest in names or len(names) < NAMES:
+                names[digest] = now
+
+    def _bucket(self, shown: AuthorizationHeader, address: str, now: float) -> str:
+        name = claimed_name(shown)
+        if not name:
+            return address
+        digest, names = self._digest_of(name), self._names.get(address, {})
+        if len(names) >= NAMES and digest not in names:
+            for old in [each for each, at in names.items() if at < now - MEMORY]:
+                del names[old]
+            if len(names) >= NAMES:
+                return f"{address} others"
+        return f"{address} {digest.hex()}"
+
+    def _digest(self, shown: AuthorizationHeader) -> bytes:
+        return self._digest_of(shown.kind.encode(), shown.value)
+
+
+def _keep(table: OrderedDict[K, V], key: K, new: Callable[[], V]) -> V:
+    """Return the value of a key, which is now the most recently used; the least recently used may go."""
+    if key in table:
+        table.move_to_end(key)
+    else:
+        while len(table) >= MOST:
+            table.popitem(last=False)
+        table[key] = new()
+    return table[key]
