@@ -157,7 +157,7 @@ class Guard:
         self._pool_of, self._is_approvals = pool_of, is_approvals
         self.operations = operations and security.is_open
         self._has_access_lists, self._sessions = bool(security.access), sessions
-        self._rates = security.rate and Buckets(security.rate)
+        self._rates = None if security.rate is None else Buckets(security.rate)
         self.attempts = attempts or Attempts(security.failures)
         self._admits_anonymous = security.admits_anonymous
         self._verifiers, self._certificates = _verifiers(security)
@@ -212,7 +212,7 @@ class Guard:
         self, credentials: AuthorizationHeader, request: RequestContext, now: float
     ) -> Admission | Refusal:
         found = self.attempts.judge(credentials, request.peer, now, partial(self._verified, credentials))
-        if isinstance(found, float):
+        if isinstance(found, int | float):
             return _too_many(TOO_MANY_WRONG, found) if found else self.invalid_credentials
         return Admission(self, found, self._source(found.principal, request))
 

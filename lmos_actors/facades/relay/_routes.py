@@ -94,7 +94,7 @@ class _RelayRoutes:
         if shown is None:
             raise _Fault(403, "not_allowed", "an invitation is needed: the member `invitation`")
         found = hub.judge_invitation(shown, address) if isinstance(shown, str) else 0.0
-        if isinstance(found, float):
+        if isinstance(found, int | float):
             if found:
                 raise _Fault(429, "rate_limit", "too many wrong invitations", found)
             raise _Fault(403, "not_allowed", "this is no invitation")
