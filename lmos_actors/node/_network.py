@@ -332,10 +332,7 @@ class Connections:
         return attrs.evolve(tree, children=(self.relay.spec(), *tree.children))
 
     def _listen_for(self, relay: RelayServer, exposure: Exposure, guard: Guard) -> list[BaseRoute]:
-        from lmos_actors.security import is_loopback
-
-        local = self.is_in_memory or all(is_loopback(endpoint.host) for endpoint in self._options.endpoints)
-        return relay.listen(partial(self._guard, exposure, beside=guard), local=local)
+        return relay.listen(partial(self._guard, exposure, beside=guard), local=not self._rt.is_guarded)
 
     def _omnia(self, exposure: Exposure, guard: Guard, url: str) -> OmniaServer | None:
         """Return the server for Omnia's protocol, None if the node does not speak it. Raises ConfigError."""

@@ -371,7 +371,7 @@ def test_who_may_take_tokens_away(tmp_path: Path) -> None:
         assert await revoked(tokens["three"], None) == 200
 
     access = {"relay": Access(invoke=("chief",))}
-    told(body, security=Security(schemes=(Bearer(places),), access=access))
+    told(body, security=Security(schemes=(Bearer(places),), access=access), registration="open")
 
 
 def test_tokens_of_the_hub_open_the_hub_alone_and_the_nodes_do_not(tmp_path: Path) -> None:
@@ -391,7 +391,8 @@ def test_tokens_of_the_hub_open_the_hub_alone_and_the_nodes_do_not(tmp_path: Pat
                 assert (found["connected"], found.get("agents")) == (1, names)
         assert (await asked(network, "GET", "/stats", headers=bearer("wrong"))).status == 401
 
-    told(body, security=Security(schemes=(Bearer({"chief": (f"file:{tmp_path / 'tokens'}",)}),)))
+    security = Security(schemes=(Bearer({"chief": (f"file:{tmp_path / 'tokens'}",)}),))
+    told(body, security=security, registration="open")
 
 
 def test_an_invitation_is_good_once_and_stays_used(tmp_path: Path) -> None:

@@ -84,14 +84,14 @@ class RequestKey:
 def far_key(text: str, principal: str | None, *, guarded: bool) -> RequestKey:
     """Return the key of a request from elsewhere. Raises InvalidInput.
 
-    Callers without a name share their keys. In a node with security they are strangers to each other: there
-    such a key must be one that nobody can guess.
+    Callers without a name share their keys. Where others come than programs of the node's own machine
+    (`guarded`), they are strangers to each other: there such a key must be one that nobody can guess.
     """
     wrong = wrong_key(text)
     if wrong is None and principal is None and guarded and not _UNGUESSABLE.fullmatch(text):
         wrong = (
             "a key of a caller without credentials must be impossible to guess: "
-            "32 letters, digits, - and _ at least, as a UUID has"
+            "32 letters, digits, - and _ at least, as a UUID has; or have callers show who they are: `security`"
         )
     if wrong is not None:
         raise InvalidInput(wrong, "$.key")

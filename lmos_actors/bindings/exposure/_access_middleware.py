@@ -70,6 +70,12 @@ def _peer(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
+def is_of_other_page(headers: Headers) -> bool:
+    """Return whether a web page has sent a request, and not certainly the node's own."""
+    lines = dict(headers)
+    return b"origin" in lines and lines.get(b"sec-fetch-site") != b"same-origin"
+
+
 def principal_of(admission: Admission | None) -> str | None:
     """Return the principal of an admission, None without one."""
     who = None if admission is None else admission.principal

@@ -141,7 +141,7 @@ def _key(tracker: HttpRequestTracker, request: HttpRequest, link: AgentOrPool) -
         return None
     if not isinstance(link, Slot):
         raise NotAllowed(f"{link.path!r} is a pool, and a key is for one agent")
-    return tracker.context.key_of(key, request.principal)
+    return tracker.context.key_of(key, request.principal, request.scope["headers"])
 
 
 def _bound(op: Operation, data: Any) -> tuple[Any, ...] | None:

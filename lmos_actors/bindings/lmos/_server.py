@@ -102,7 +102,6 @@ class LmosServer:
         self._exposure = exposure
         self._guard = guard
         self._asks_nothing = guard is None or asks_nothing(guard)
-        self.context.is_guarded = not self._asks_nothing
         self._memories = AnswerMemories()
         self._served: dict[ServerConnection, None] = {}
         self._services: list[DrainingService] = []

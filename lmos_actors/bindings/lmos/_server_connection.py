@@ -366,7 +366,7 @@ class ServerConnection:
             if key is None:
                 far.post(self._context.seats, self._peer, now=self._is_alone and not is_later)
             else:
-                self._context.post_keyed(far, key, self.principal, self._peer)
+                self._context.post_keyed(far, key, self.principal, self.connection.headers, self._peer)
         except BaseException as error:
             self._context.open.pop(far.asked, None)
             ended(far, error)

@@ -19,6 +19,7 @@ from lmos_actors.errors import ActionCancelled
 from lmos_actors.protocol.lmos import IncomingRequest, InvokeAction
 from lmos_actors.supervision import class_at
 
+from ..exposure._access_middleware import is_of_other_page
 from ..exposure._description_security import CRASHED, discreet
 from ..exposure._meter import left
 from ..exposure._shared_values import SharedValues
@@ -29,7 +30,7 @@ from ._server_tells import WaitingTells
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from lmos_actors._core import Budget
+    from lmos_actors._core import Budget, Headers
     from lmos_actors.actors import Down, Far, Operation, Peer, RequestKey, Runtime
     from lmos_actors.errors import AgentDied
     from lmos_actors.protocol.lmos import SessionOptions
@@ -75,8 +76,6 @@ class ServerContext:
         self.sharing = SharedValues(budget)
         self.seats = Seats()
         self.generation = rt.entropy.new_id()
-        self.is_guarded = False
-        """Whether not every client may do everything, so that clients without a name are strangers."""
         self.leaving = False
         """Whether connections are closed one after another, and no new ones are taken."""
         self.draining = False
@@ -135,16 +134,18 @@ class ServerContext:
         if self.draining or self.leaving:
             self._on_settled()
 
-    def post_keyed(self, far: Far, key: str, principal: str | None, peer: Peer) -> None:
-        """Have a request carried out unless another of its key is, or was. Raises as `KeyedRequests.post`."""
-        keyed_requests_of(far.slot).post_far(self.key_of(key, principal), far, self.seats, peer)
+    def post_keyed(self, far: Far, key: str, principal: str | None, headers: Headers, peer: Peer) -> None:
+        """Have a request carried out unless another of its key is, or was. Raises as `KeyedRequests.post`.
+
+        `headers` are those of its connection.
+        """
+        keyed_requests_of(far.slot).post_far(self.key_of(key, principal, headers), far, self.seats, peer)
 
     # ---- rules
 
-    def key_of(self, text: str, principal: str | None) -> RequestKey:
+    def key_of(self, text: str, principal: str | None, headers: Headers) -> RequestKey:
         """Return the key of a request, in the scope of its client. Raises InvalidInput."""
-        # where all may do everything, an LMOS connection does not even know its principal
-        return far_key(text, principal if self.is_guarded else None, guarded=self.is_guarded)
+        return far_key(text, principal, guarded=self.rt.is_guarded or is_of_other_page(headers))
 
     def answers_later(self, far: Far) -> bool:
         """Return whether an action is declared `synchronous=False`: it is reported as pending at once."""

@@ -38,7 +38,7 @@ class HubAdmission:
     """Admission to the hub of a node that listens. `guard` knows the tokens of the hub too.
 
     The constructor reads the invitations, which blocks on the disk, and raises ConfigError where they cannot
-    be read. `local`: no other machine reaches the node.
+    be read. `local`: the node is not guarded: agents of its own machine come, and no others.
     """
 
     def __init__(self, place: HubPlace, guard: Callable[[HubPlace], Guard], *, local: bool) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lmos_actors import open_node
+from lmos_actors.facades import RelayOptions
 from lmos_actors.security import Rate, Security
 from lmos_actors.transport import ConnectFailed, MemoryNetwork, connect
 from tests.security.nodes.guarded import PLACE, Secrets, ask, network_of, rules, tree
@@ -75,7 +76,12 @@ async def node(autojump_clock: Any, tmp_path: Path) -> AsyncGenerator[Node]:
     security = Security(
         schemes=(type(bearer)({**bearer.tokens, "robot": robot}), *others), failures=Rate(0.1, 3)
     )
-    doors = {"relay": True, "omnia": True, "mcp": True, "directory": True}
+    doors: dict[str, Any] = {
+        "relay": RelayOptions(registration="open"),
+        "omnia": True,
+        "mcp": True,
+        "directory": True,
+    }
     network = MemoryNetwork()
     async with open_node(tree(), listen=PLACE, network=network, security=security, **doors) as node:
         yield node
