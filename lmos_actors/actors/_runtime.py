@@ -410,7 +410,7 @@ class Runtime:
     spread: Spreading | None = None
     keeping: StateKeeping | None = None  # of nodes with a store
     approvals: Approver | None = None
-    is_guarded: bool = False  # clients are strangers: `NodeOptions.is_guarded`, filled in by the node
+    is_guarded: bool = False  # clients are strangers: `node/_options.py`
     seat_circles: SeatCircles
     full_slots: dict[Any, None]  # those in whose mailboxes messages wait for a seat
     files: Any = None  # those that chat clients have uploaded, filled in by the facade

@@ -149,7 +149,7 @@ async def open_stages(tree: SupervisorSpec | None, options: NodeOptions) -> Asyn
                     whole = with_approvals(whole)
                 loop = lifecycle.root = _root(rt, whole, lifecycle)
                 root = Supervisor(loop)
-                rt.is_guarded = options.is_guarded(lambda: connections.is_in_memory)
+                rt.is_guarded = is_guarded(options, lambda: connections.is_in_memory)
                 rt.approvals = connections.approvals = NodeApprovals(rt, root, used=begin_with_node(options))
                 connections.watch(root)
                 with diagnostics_for(root, rt):

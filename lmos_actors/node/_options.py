@@ -161,28 +161,10 @@ class NodeOptions:
         """Whether it serves its page for browsers."""
         return bool(self.endpoints) and (not self._is_exposed if self.page is None else self.page)
 
-    def is_guarded(self, in_memory: Callable[[], bool]) -> bool:
-        """Return whether clients are strangers to each other and to this machine: all that "guarded" means.
-
-        They are where they have to show who they are, where a proxy is in front (`public_url`), and where
-        other machines reach the node. Nothing is open there because it is on loopback. What a client may do,
-        and whether there is a page, changes nothing. `in_memory` returns whether no connection leaves the
-        process.
-        """
-        if not self.effective_security().is_open or self.public_url is not None:
-            return True
-        return not (self._is_on_loopback or in_memory())
-
-    @property
-    def _is_on_loopback(self) -> bool:
-        from lmos_actors.security import is_loopback
-
-        return all(is_loopback(endpoint.host) for endpoint in self.endpoints)
-
     @property
     def _is_exposed(self) -> bool:
         """Whether others may reach it without what `security` asks for."""
-        return self.insecure and not self._is_on_loopback
+        return self.insecure and not _is_on_loopback(self)
 
     def _check_page(self) -> None:
         if self.page and not self.endpoints:
@@ -335,3 +317,21 @@ def urls_at(endpoint: Endpoint, listener: Listener, *, named: bool) -> list[str]
 def without_none(**options: Any) -> dict[str, Any]:
     """Return those of some options that were given."""
     return {name: value for name, value in options.items() if value is not None}
+
+
+def is_guarded(options: NodeOptions, in_memory: Callable[[], bool]) -> bool:
+    """Return whether clients are strangers to each other and to this machine: all that "guarded" means.
+
+    They are where they have to show who they are, where a proxy is in front (`public_url`), and where other
+    machines reach the node. Nothing is open there because it is on loopback. What a client may do, and whether
+    there is a page, changes nothing. `in_memory` returns whether no connection leaves the process.
+    """
+    if not options.effective_security().is_open or options.public_url is not None:
+        return True
+    return not (_is_on_loopback(options) or in_memory())
+
+
+def _is_on_loopback(options: NodeOptions) -> bool:
+    from lmos_actors.security import is_loopback
+
+    return all(is_loopback(endpoint.host) for endpoint in options.endpoints)

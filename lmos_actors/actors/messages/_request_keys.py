@@ -91,7 +91,7 @@ def far_key(text: str, principal: str | None, *, guarded: bool) -> RequestKey:
     if wrong is None and principal is None and guarded and not _UNGUESSABLE.fullmatch(text):
         wrong = (
             "a key of a caller without credentials must be impossible to guess: "
-            "32 letters, digits, - and _ at least, as a UUID has; or have callers show who they are: `security`"
+            "32 letters, digits, - and _ at least, as a UUID has; or let `security` ask who they are"
         )
     if wrong is not None:
         raise InvalidInput(wrong, "$.key")

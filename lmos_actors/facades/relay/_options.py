@@ -20,11 +20,11 @@ class RelayOptions:
     """Options of a node that is a hub of an AgentRelay.
 
     `registration`: whether agents may register themselves, with an invitation or without; None: "invite"
-    where there are `invitations`, else "open" where the node is for its own machine alone (it listens
-    at loopback addresses, without `security` and `public_url`), else "closed". `invitations` is a reference to secrets, such as `file:PATH`, one a line, each good once. Of one
-    address `registrations_per_minute` are taken (None: all). At most `identities` are kept: those that never
-    connected for `unused_seconds`, the others for `identity_seconds` after they have left, and their names
-    are refused for as long again.
+    where there are `invitations`, else "open" where the node is for its own machine (it listens at loopback
+    addresses alone, without `security` and `public_url`), else "closed". `invitations` is a reference to
+    secrets, such as `file:PATH`, one a line, each good once. Of one address `registrations_per_minute` are
+    taken (None: all). At most `identities` are kept: those that never connected for `unused_seconds`, the
+    others for `identity_seconds` after they have left, and their names are refused for as long again.
 
     A message has `max_message` bytes, and an agent sends so many of them in so many seconds (`rates`; (): as
     many as it likes). What it does not read is bounded: broadcasts go beyond `outbox_bytes`, its connection

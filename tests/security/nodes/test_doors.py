@@ -76,12 +76,8 @@ async def node(autojump_clock: Any, tmp_path: Path) -> AsyncGenerator[Node]:
     security = Security(
         schemes=(type(bearer)({**bearer.tokens, "robot": robot}), *others), failures=Rate(0.1, 3)
     )
-    doors: dict[str, Any] = {
-        "relay": RelayOptions(registration="open"),
-        "omnia": True,
-        "mcp": True,
-        "directory": True,
-    }
+    relay = RelayOptions(registration="open")
+    doors: dict[str, Any] = {"relay": relay, "omnia": True, "mcp": True, "directory": True}
     network = MemoryNetwork()
     async with open_node(tree(), listen=PLACE, network=network, security=security, **doors) as node:
         yield node

@@ -50,15 +50,15 @@ def for_anyone(secrets: Secrets) -> Security:
     return rules(secrets, access={"shop": Access(**OPEN)})
 
 
+LAUNCHED = DirectoryOptions(takeover_token=SharedToken(b"s" * 64))
+
 CASES = {
     "nothing said": Case({}, strangers=False),
     "allow_operations": Case({"allow_operations": True}, strangers=False),
     "without a page": Case({"page": False}, strangers=False),
     "with a page": Case({"page": True}, strangers=False),
     "origins": Case({"origins": ["https://app.example"]}, strangers=False),
-    "a launcher's token": Case(
-        {"directory": DirectoryOptions(takeover_token=SharedToken(b"s" * 64))}, strangers=False
-    ),
+    "a launcher's token": Case({"directory": LAUNCHED}, strangers=False),
     "insecure, on loopback": Case({"insecure": True}, strangers=False),
     "insecure, for all": Case({"insecure": True, "listen": "ws://0.0.0.0:0"}, strangers=True),
     "public_url": Case({"public_url": "https://agents.example"}, strangers=True),
@@ -80,8 +80,7 @@ async def keyed_over_lmos(node: Node, url: str, **headers: str) -> int:
         try:
             await far.retrying(key=SHORT).invoke(Shop.order, "tea")
         except InvalidInput as refused:
-            assert "security" in str(refused)
-            return 400
+            return 400 if "security" in str(refused) else 0
         return 200
 
 
