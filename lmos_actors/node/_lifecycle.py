@@ -33,6 +33,7 @@ from lmos_actors.supervision import (
 from ._approvals import NodeApprovals, begin_with_node, with_approvals
 from ._discovery import Discovery
 from ._network import Connections
+from ._options import is_guarded
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator

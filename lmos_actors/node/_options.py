@@ -323,8 +323,8 @@ def is_guarded(options: NodeOptions, in_memory: Callable[[], bool]) -> bool:
     """Return whether clients are strangers to each other and to this machine: all that "guarded" means.
 
     They are where they have to show who they are, where a proxy is in front (`public_url`), and where other
-    machines reach the node. Nothing is open there because it is on loopback. What a client may do, and whether
-    there is a page, changes nothing. `in_memory` returns whether no connection leaves the process.
+    machines reach the node. Nothing is open there because it is on loopback. What a client may do, and
+    whether there is a page, changes nothing. `in_memory` returns whether no connection leaves the process.
     """
     if not options.effective_security().is_open or options.public_url is not None:
         return True
