@@ -36,6 +36,9 @@ if TYPE_CHECKING:
 KEPT: Final = 1_024
 """Descriptions that are kept as text; of more agents they are made anew when they are asked for."""
 
+PLACES: Final = 8
+"""Addresses at which clients ask for which texts are kept, `KEPT // PLACES` at each."""
+
 LINKS: Final = 1_000
 """Links in the description of a node."""
 
@@ -109,13 +112,42 @@ def url_of(base: str, name: str) -> str:
 
 
 class Descriptions:
-    """The descriptions of what a node exposes, as it serves them at its addresses."""
+    """The descriptions of what a node exposes, as it serves them at its addresses.
 
-    def __init__(self, catalogue: Catalogue, bases: Sequence[str], security: Security | None = None) -> None:
+    With `is_public` it is reached at these addresses alone, whatever a proxy says.
+    """
+
+    def __init__(
+        self,
+        catalogue: Catalogue,
+        bases: Sequence[str],
+        security: Security | None = None,
+        *,
+        is_public: bool = False,
+        kept: int = KEPT,
+    ) -> None:
         self.catalogue = catalogue
         self.bases = tuple(bases)
         self.security = security
+        self._is_public, self._most = is_public, kept
+        self._places: OrderedDict[str, Descriptions] = OrderedDict()
         self._kept: OrderedDict[tuple[type[Any], str, str], TaggedText] = OrderedDict()
+
+    def at(self, host: str | None, *, secure: bool) -> Descriptions:
+        """Return those for a client that has asked at a host, the value of its Host header.
+
+        They lead to where it has asked: there it has come, and for that place it has credentials.
+        """
+        base = f"{'wss' if secure else 'ws'}://{host}"
+        if self._is_public or not host or self.bases == (base,):
+            return self
+        found = self._places.pop(base, None)
+        if found is None:
+            found = Descriptions(self.catalogue, (base,), self.security, kept=KEPT // PLACES)
+        self._places[base] = found
+        if len(self._places) > PLACES:
+            self._places.popitem(last=False)
+        return found
 
     def served(self, exposed: Listed) -> TaggedText:
         """Return the description of one of them."""
@@ -123,7 +155,7 @@ class Descriptions:
         found = self._kept.get(key)
         if found is None:
             found = self._kept[key] = self._text_of(exposed)
-            if len(self._kept) > KEPT:
+            if len(self._kept) > self._most:
                 self._kept.popitem(last=False)
         else:
             self._kept.move_to_end(key)

@@ -39,7 +39,7 @@ from ._agent_request import WAY
 from ._events import observe, subscribe, subscribe_all
 from ._properties import read, read_all, write, write_many
 from ._request_tracker import HttpRequestTracker
-from ._requests import HttpRequest, best_of, has_tag
+from ._requests import HttpRequest, asked_at, best_of, has_tag
 from ._responses import JSON, NO_CACHE, NOSNIFF, VARY, HttpError, allow, problem_response
 
 if TYPE_CHECKING:
@@ -180,7 +180,7 @@ class AgentsOverHttp:
             # not all names: any client may ask, and comparing takes time
             known = (each.name for each in islice(self._descriptions.seen(request.sees), NAMES_COMPARED))
             raise NotFound("agent", name[:LONGEST], known=known, below=AGENTS)
-        served = self._descriptions.served(found)
+        served = asked_at(self._descriptions, request).served(found)
         headers = {"etag": served.tag, **VARY, **NO_CACHE}
         if has_tag(request.headers, "if-none-match", served.tag):
             return Response(None, 304, headers)

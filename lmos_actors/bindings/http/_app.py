@@ -21,7 +21,7 @@ from ..exposure._descriptions import LINKS, TD_JSON
 from ..exposure._exposure import AGENTS, public_name
 from ._agents import HTML, AgentsOverHttp
 from ._openapi import OpenApi
-from ._requests import PREFIX, best_of, has_tag
+from ._requests import PREFIX, asked_at, best_of, has_tag
 from ._responses import JSON, NO_CACHE, NOSNIFF, VARY, only_head, problem_response
 
 if TYPE_CHECKING:
@@ -95,13 +95,14 @@ class _Pages:
 
     async def well_known(self, request: Request) -> Response:
         """Return the description of the only agent, else that of the node."""
-        sees = _sees(request)
-        sole = self._all.sole(sees)
-        return _described(request, self._all.own(sees) if sole is None else self._all.served(sole))
+        sees, all_here = _sees(request), asked_at(self._all, request)
+        sole = all_here.sole(sees)
+        return _described(request, all_here.own(sees) if sole is None else all_here.served(sole))
 
     async def openapi(self, request: Request) -> Response:
         """Return the OpenAPI document of what the client may see."""
-        return _described(request, self._openapi.served(_sees(request)), (JSON,))
+        sees, base = _sees(request), asked_at(self._all, request).bases[0]
+        return _described(request, self._openapi.served(sees, base), (JSON,))
 
     async def everything(self, request: Request) -> Response:
         """Return all descriptions as an array, as kotlin-wot does; to a browser, a page of links."""
@@ -109,7 +110,8 @@ class _Pages:
             return Response(self._page(_sees(request)), media_type=HTML, headers=_with(NOTHING_FOREIGN))
         if request.method == "HEAD":
             return only_head(JSON, ALWAYS)
-        return StreamingResponse(self._array(_sees(request)), media_type=JSON, headers=ALWAYS)
+        array = self._array(asked_at(self._all, request), _sees(request))
+        return StreamingResponse(array, media_type=JSON, headers=ALWAYS)
 
     async def elsewhere(self, request: Request) -> Response:
         """Redirect from `/NAME` to the agent of that name."""
@@ -128,11 +130,11 @@ class _Pages:
             raise NotFound("agent", name[:LONGEST], known=known, below=AGENTS)
         return found
 
-    async def _array(self, sees: Sees) -> AsyncIterator[bytes]:
+    async def _array(self, all_here: Descriptions, sees: Sees) -> AsyncIterator[bytes]:
         """Yield them one by one, as there may be very many."""
         before = b"["
-        for exposed in tuple(self._all.seen(sees)):
-            yield before + self._all.served(exposed).text
+        for exposed in tuple(all_here.seen(sees)):
+            yield before + all_here.served(exposed).text
             before = b",\n"
         yield b"[]" if before == b"[" else b"]"
 

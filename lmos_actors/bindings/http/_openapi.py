@@ -118,22 +118,22 @@ class OpenApi:
         self._all = descriptions
         self._kept: OrderedDict[tuple[Any, ...], TaggedText] = OrderedDict()
 
-    def served(self, sees: Sees = anything) -> TaggedText:
-        """Return the document of the first 1,000 agents that the client may see."""
+    def served(self, sees: Sees = anything, base: str | None = None) -> TaggedText:
+        """Return the document of the first 1,000 agents that the client may see, with servers at `base`."""
         listed = list(islice(self._all.seen(sees), LINKS))
-        key = tuple((each.name, each.cls) for each in listed)
+        base = self._all.bases[0] if base is None else base
+        key = (base, *((each.name, each.cls) for each in listed))
         found = self._kept.pop(key, None)
         if found is None:
-            found = served_text(self._text(listed))
+            found = served_text(self._text(listed, base))
         self._kept[key] = found
         if len(self._kept) > KEPT:
             self._kept.popitem(last=False)
         return found
 
-    def _text(self, listed: Iterable[Listed]) -> str:
-        bases = self._all.bases
+    def _text(self, listed: Iterable[Listed], base: str) -> str:
         described = ((each.name, describe(each.cls)) for each in listed)
-        return openapi_text(described, http_of(bases[0]), self._all.security)
+        return openapi_text(described, http_of(base), self._all.security)
 
 
 def openapi_text(described: Iterable[tuple[str, Description]], base: str, security: Security | None) -> str:

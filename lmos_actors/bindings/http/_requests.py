@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
     from ..exposure._description_security import Sees
+    from ..exposure._descriptions import Descriptions
     from ._agent_request import AgentRequest
 
 PREFIX: Final = b"/agents/"
@@ -37,6 +38,11 @@ _CHARSETS: Final = ("utf-8", "utf8", "us-ascii", "ascii")
 _QUOTED: Final = re.compile(r'"(?:[^"\\]|\\["\\])*"')
 _ESCAPED: Final = re.compile(r'\\(["\\])')
 _NUMBER: Final = re.compile(r"[0-9]{1,12}(\.[0-9]{1,9})?")
+
+
+def asked_at(descriptions: Descriptions, request: Request) -> Descriptions:
+    """Return the descriptions for the address at which a request came."""
+    return descriptions.at(request.headers.get("host"), secure=request.scope["scheme"] == "https")
 
 
 class HttpRequest(Request):

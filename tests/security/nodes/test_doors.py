@@ -120,3 +120,27 @@ async def test_a_page_of_another_site_gets_nothing_and_has_failed_at_nothing(nod
         assert await door(node, {"sec_fetch_site": "same-site"}) == 403
     assert await door(node, bearer(GUESS)) == WRONG.get(name, 401)
     assert await comes_in(node, name, "token-a")
+
+
+LAN = Security(hosts=("desk.lan",))
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1:80", "[::1]:80", "desk.lan:8443", "here"])
+@pytest.mark.parametrize("path", ["/agents/desk", "/agents", "/", "/.well-known/wot", "/openapi.json"])
+async def test_a_description_leads_to_where_it_was_asked_for(
+    autojump_clock: Any, path: str, host: str
+) -> None:
+    network = MemoryNetwork()
+    async with open_node(tree(), listen=[PLACE, "ws://there"], network=network, security=LAN) as node:
+        text = (await ask(node, path, host=host)).body.decode()
+        assert f'"http://{host}' in text
+        assert "://there" not in text
+
+
+async def test_a_public_address_stands_whatever_a_proxy_says(autojump_clock: Any) -> None:
+    network, public = MemoryNetwork(), "https://agents.example"
+    async with open_node(tree(), listen=PLACE, network=network, public_url=public) as node:
+        for host in ("127.0.0.1:8080", "agents.example"):
+            text = (await ask(node, "/agents/desk", host=host)).body.decode()
+            assert "https://agents.example/" in text
+            assert "127.0.0.1" not in text
