@@ -222,7 +222,8 @@ async def of_one_server(address: str, *, but: tuple[str, ...] = ()) -> AsyncIter
     """Open a tab that has nothing to complain of at the end, `but` this, and has asked one server alone."""
     async with opened(address) as tab:
         yield tab
-        assert [each for each in tab.problems if not any(one in each for one in but)] == []
+        problems = [each for each in tab.problems if not any(one in each for one in but)]
+        assert not problems, f"the browser complains: {problems}"
         asked = {url.split("/")[2] for url in tab.requests if not url.startswith(("data:", "blob:"))}
         assert len(asked) == 1, asked
 
@@ -246,13 +247,16 @@ async def opened(address: str, beside: Page | None = None) -> AsyncIterator[Page
         for domain in ("Page", "Runtime", "Log", "Network"):
             await page.call(f"{domain}.enable")
         await page.window(1366, 768)
-        yield page
-        page.session = ""
-        if beside is None:
-            await page.call("Target.disposeBrowserContext", browserContextId=page.context)
-        else:
-            await page.call("Target.closeTarget", targetId=target["targetId"])
-        await connection.aclose()
+        try:
+            yield page
+        finally:  # of a test that fails, too: nothing of it is to be left to the next one
+            with trio.CancelScope(shield=True):
+                page.session = ""
+                if beside is None:
+                    await page.call("Target.disposeBrowserContext", browserContextId=page.context)
+                else:
+                    await page.call("Target.closeTarget", targetId=target["targetId"])
+                await connection.aclose()
         nursery.cancel_scope.cancel()
 
 

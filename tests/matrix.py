@@ -79,9 +79,9 @@ def some(cases: Iterable[T], *, of: int) -> list[T]:
     return list(cases)[:: 1 if _everything else of]
 
 
-def slow(cases: Iterable[T], of: Container[T]) -> list[Any]:
-    """Return the cases as parameters, those of `of` marked `slow`."""
-    return [pytest.param(case, marks=[pytest.mark.slow] * (case in of)) for case in cases]
+def slow(cases: Iterable[T], of: Container[T], *, mark: str = "slow") -> list[Any]:
+    """Return the cases as parameters, those of `of` marked `slow`, or otherwise."""
+    return [pytest.param(case, marks=[getattr(pytest.mark, mark)] * (case in of)) for case in cases]
 
 
 def few_or_all(few: T, everything: T) -> T:

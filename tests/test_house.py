@@ -176,12 +176,19 @@ TOOLS = (
 
 
 def matrix(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    """Run a command where no interpreter is found but those that were put there."""
+    """Run a command where no interpreter is found but those that were put there.
+
+    It runs in a small checkout, as the command copies the whole of it for each of them.
+    """
+    top = folder / "top"
+    shutil.copytree(ROOT / ".ci", top / ".ci")
+    for name in ("README.md", "pyproject.toml"):
+        shutil.copy(ROOT / name, top)
     for name in TOOLS:
         (folder / "shims" / name).symlink_to(shutil.which(name) or name)
     env = {**os.environ, "PATH": str(folder / "shims")}
     env |= {"HOME": str(folder), "PYENV_ROOT": str(folder / "pyenv"), "UV_PYTHON_INSTALL_DIR": str(folder)}
-    return subprocess.run(words, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
+    return subprocess.run(words, cwd=top, env=env, capture_output=True, text=True, check=False)
 
 
 def test_the_matrix_finds_one_interpreter_of_each_version_that_starts(tmp_path: Path) -> None:

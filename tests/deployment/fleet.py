@@ -66,10 +66,18 @@ class Fleet:
     """Clients that ask until they are told to end, and what became of each request."""
 
     def __init__(
-        self, weather: Ref[Weather], counter: Ref[Counter], random: Random, seconds: float = 0.2
+        self,
+        weather: Ref[Weather],
+        counter: Ref[Counter],
+        random: Random,
+        seconds: float = 0.2,
+        *,
+        rest: float = 0.0,
     ) -> None:
         self.seconds = seconds
         """The longest that a request takes."""
+        self.rest = rest
+        """Seconds between two increments, about as many as one takes; without it, one follows the other."""
         self.weather = weather
         self.counter = counter
         self.random = random
@@ -128,6 +136,7 @@ class Fleet:
                     await self.counter.ready()
             self.added += 1
             self._look()
+            await trio.sleep(self.rest)
 
     async def _is_added(self, view: Ref[Counter]) -> bool:
         try:

@@ -25,7 +25,7 @@ from lmos_actors.transport import MemoryNetwork
 from tests.deployment.fleet import Counter, Fleet, Weather
 from tests.deployment.machine import BROKEN, DIRECTORY, Machine, MachinePlace, NodeProcess
 from tests.deployment.places import NoFiles, group, plan_of
-from tests.matrix import slow, some
+from tests.matrix import few_or_all, slow, some
 from tests.supervision.world import run
 
 if TYPE_CHECKING:
@@ -180,7 +180,7 @@ class Telling:
     async def _run_fleet(self, task_status: trio.TaskStatus[None]) -> None:
         async with open_node(lookup=f"http://{DIRECTORY}", network=self.machine.network) as node:
             weather, counter = node.find(Weather, spread="round_robin"), node.find(Counter, id="main")
-            self.fleet = Fleet(weather, counter, Random(1), seconds=1.0)
+            self.fleet = Fleet(weather, counter, Random(1), seconds=1.0, rest=few_or_all(0.01, 0.0))
             await weather.ready()
             await counter.ready()
             async with trio.open_nursery() as nursery:

@@ -21,6 +21,7 @@ from lmos_actors.deployment import Launcher, LocalPlace, LogFiles, UnixNetwork, 
 from lmos_actors.scenario import launch_plan, load_deployment
 from tests.deployment import fleet as agents
 from tests.deployment.fleet import Counter, Fleet, Weather
+from tests.matrix import few_or_all
 from tests.redis_server import RedisServer, needs_redis
 
 if TYPE_CHECKING:
@@ -118,7 +119,8 @@ async def fleet_of(
             await launcher.wait_ready()
             lookup = launcher.groups["registry"].address
             async with open_node(lookup=lookup) as node, trio.open_nursery() as nursery:
-                fleet = Fleet(node.find(Weather, spread="round_robin"), node.find(Counter, id="main"), random)
+                weather, counter = node.find(Weather, spread="round_robin"), node.find(Counter, id="main")
+                fleet = Fleet(weather, counter, random, rest=few_or_all(0.003, 0.0))
                 await fleet.weather.ready()
                 ready.clear()
                 for first in range(6):

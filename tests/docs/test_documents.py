@@ -174,6 +174,7 @@ def test_the_python_of_a_page_runs(page: Path, capsys: pytest.CaptureFixture[str
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)  # a page has many commands, each with a limit of its own
 @has_command
 @pytest.mark.parametrize("page", with_blocks(SHELL))
 def test_the_commands_of_a_page_run(page: Path, tmp_path: Path) -> None:

@@ -95,7 +95,7 @@ def assert_untouched(node: Node, slots: list[Any]) -> None:
 
 STRIDES = [
     pytest.param(1, 29, id="some"),
-    *(pytest.param(n, 12, id=f"more-{n}", marks=pytest.mark.slow) for n in range(2, 14, 3)),
+    *(pytest.param(n, 12, id=f"more-{n}", marks=pytest.mark.matrix) for n in range(2, 14, 3)),
 ]
 
 

@@ -17,6 +17,7 @@ from lmos_actors.supervision import BulkSpec
 from lmos_actors.transport import ConnectionOptions
 from tests.chromium import ENDED, Page, browser as browser, of_one_server, opened
 from tests.live.lively import lively
+from tests.matrix import few_or_all, some
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator
@@ -110,7 +111,7 @@ async def active(page: Page, name: str) -> None:
 # ---- views
 
 
-@pytest.mark.parametrize("agents", [FEW, SOME, MANY])
+@pytest.mark.parametrize("agents", few_or_all((FEW, MANY), (FEW, SOME, MANY)))
 async def test_every_view_at_every_size(page: Page, agents: int) -> None:
     async with served(agents) as node:
         for number in range(3):
@@ -258,8 +259,11 @@ async def test_the_flow_of_messages(page: Page) -> None:
         nursery.cancel_scope.cancel()
 
 
-@pytest.mark.parametrize("width", [390, 1280, 2560])
-@pytest.mark.parametrize("dark", [False, True])
+SIZES = some([(width, dark) for dark in (False, True) for width in (390, 1280, 2560)], of=5)
+"""Widths in light and in dark colours."""
+
+
+@pytest.mark.parametrize(("width", "dark"), SIZES)
 async def test_it_fits_at_every_width(page: Page, width: int, dark: bool) -> None:
     async with served(SOME, allow_operations=True) as node:
         await page.window(width, 800, dark=dark)

@@ -85,8 +85,8 @@ TREE = SupervisorSpec("root", [ChildSpec("studio", Studio)])
 
 WORDS = "[...document.querySelectorAll('.bubble .words')].map((e) => e.textContent)"
 NOTE = "document.querySelector('.chatmain > [role=status]').textContent"
-BROWSERS_OWN = (ENDED, "status of 409", "status of 503")
-"""What a browser logs by itself, of requests that fail."""
+BROWSERS_OWN = (ENDED, "ERR_EMPTY_RESPONSE", "status of 409", "status of 503")
+"""What a browser logs by itself, of requests that fail: some were taken in by a node that has ended since."""
 
 READY = "document.querySelector('.composer .main').disabled === false"
 

@@ -102,6 +102,8 @@ async def test_who_operates_one_agent_and_what_is_gone(page: Page) -> None:
     async with open_node(TREE, listen="ws://127.0.0.1:0", security=SECURITY) as node:
         await ready(page, node, "eve")
         await page.until("document.querySelectorAll('#view td button').length === 1")
+        # more are looked for until then, and the line that says so stands over the row
+        await page.until("document.querySelector('.listview > :not(.about)').hidden")
         await page.click("#view td button")
         await page.until(f"{BUTTONS} === 'Restart,Stop,Hold'")
         await press(page, "hold")

@@ -498,7 +498,7 @@ async def _cancel_after(steps: int, scope: trio.CancelScope) -> None:
 
 @pytest.mark.slow  # its lines: the tests above
 @pytest.mark.parametrize("provider", PROVIDERS)
-@pytest.mark.parametrize("number", [100, pytest.param(1_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("number", [100, pytest.param(1_000, marks=pytest.mark.matrix)])
 async def test_many_requests_share_one_client(provider: str, number: int) -> None:
     async with model_of(provider, concurrency=20) as (server, model):
         results: list[Any] = []

@@ -83,7 +83,7 @@ async def test_requests_before_the_handshake_are_refused() -> None:
         assert (await Answers(stream).next())["error"]["code"] == -32602
 
 
-@pytest.mark.parametrize("calls", [300, pytest.param(10_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("calls", [300, pytest.param(10_000, marks=pytest.mark.matrix)])
 async def test_thousands_of_calls_at_once_are_answered(calls: int) -> None:
     """So many run, and the others are failures that say why."""
     async with offered() as node, lines_of(node, McpOptions(calls=100)) as stream:

@@ -95,7 +95,7 @@ async def test_a_call_that_is_cancelled_is_cancelled_there_and_the_next_one_is_a
     await notes.ended()
 
 
-@pytest.mark.parametrize("count", [100, pytest.param(10_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [100, pytest.param(10_000, marks=pytest.mark.matrix)])
 async def test_calls_side_by_side_are_answered_each(count: int) -> None:
     """However many and fast: answers are no flood."""
     async with server_of(hostile("plain")) as (_, server):

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-KILLS = len(few_or_all(range(5), range(100)))
+KILLS = len(few_or_all(range(3), range(100)))
 KILLS_OF_TIMERS = len(few_or_all(range(3), range(50)))
 
 pytestmark = pytest.mark.timeout(600)

@@ -281,8 +281,10 @@ SETTINGS: dict[str, dict[str, str]] = few_or_all(
 LONG = ("register", "bank", "gossip", "two-centres", "election", "journey", "market", "helpdesk", "voting")
 
 
-# `.ci/run` runs each of them, as its stage "scenarios"
-@pytest.mark.parametrize("file", slow(FILES, [file for file in FILES if file.stem in LONG]), ids=NAMES)
+# `.ci/run` runs each of them as it is, as its stage "scenarios"
+@pytest.mark.parametrize(
+    "file", slow(FILES, [file for file in FILES if file.stem in LONG], mark="matrix"), ids=NAMES
+)
 def test_it_passes(file: Path) -> None:
     resolved = load_scenario(file, settings=SETTINGS.get(file.name))
     for cell in resolved.cells:

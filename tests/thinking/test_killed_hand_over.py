@@ -13,9 +13,10 @@ from tests.lives import lives_of
 from tests.matrix import few_or_all
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
     from pathlib import Path
 
-KILLS = len(few_or_all(range(5), range(100)))
+KILLS = len(few_or_all(range(2), range(100)))
 """At each point."""
 
 POINTS = [
@@ -35,15 +36,23 @@ CUT = {"clerk model kept", "work before", "work done", "clerk tool begins"}
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 
+@pytest.fixture(scope="module")
+def live() -> Generator[Callable[..., int]]:
+    """Run one life of the node."""
+    with lives_of("tests.thinking.killed_hand_over") as run:
+        yield run
+
+
 @pytest.mark.parametrize("point", [*POINTS, *PLACES])
-def test_a_message_is_passed_on_once_wherever_the_process_is_killed(point: str, tmp_path: Path) -> None:
+def test_a_message_is_passed_on_once_wherever_the_process_is_killed(
+    point: str, tmp_path: Path, live: Callable[..., int]
+) -> None:
     plans = [str(number) for number in range(KILLS)]
-    with lives_of("tests.thinking.killed_hand_over") as live:
-        for number, plan in enumerate(plans):
-            two = plans[max(0, number - 1) : number + 1]
-            end = f"{point} of {plan}" if point in PLACES else point
-            assert live(str(tmp_path), two, end) == -signal.SIGKILL
-        assert live(str(tmp_path), plans[-1:]) == 0
+    for number, plan in enumerate(plans):
+        two = plans[max(0, number - 1) : number + 1]
+        end = f"{point} of {plan}" if point in PLACES else point
+        assert live(str(tmp_path), two, end) == -signal.SIGKILL
+    assert live(str(tmp_path), plans[-1:]) == 0
     found, worked = json.loads((tmp_path / "end.json").read_text())
     log = tmp_path / "log"
     did = Counter(line for line in log.read_text().splitlines() if line.startswith("did "))

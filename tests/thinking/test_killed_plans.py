@@ -25,11 +25,14 @@ from tests.redis_server import RedisServer, needs_redis
 from tests.thinking.killed_plans import ROUNDS, TOOLS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Generator, Iterable
     from pathlib import Path
 
 KILLS = len(few_or_all(range(5), range(100)))
-"""At each point, and at random times."""
+"""At random points and times."""
+
+KILLS_AT_EACH = len(few_or_all(range(2), range(100)))
+"""At each point."""
 
 MODULE = "tests.thinking.killed_plans"
 REQUESTS = ["+".join(names) for names in ROUNDS]
@@ -147,16 +150,24 @@ def killed(live: Any, *arguments: Any) -> bool:
     return bool(end)
 
 
+@pytest.fixture(scope="module")
+def live() -> Generator[Callable[..., int]]:
+    """Run one life of the node."""
+    with lives_of(MODULE) as run:
+        yield run
+
+
 @pytest.mark.parametrize("point", [point.replace(" of 0", "") for point in points_of("0")])
-def test_a_turn_goes_on_wherever_its_process_is_killed(point: str, tmp_path: Path) -> None:
-    plans = [str(number) for number in range(KILLS)]
+def test_a_turn_goes_on_wherever_its_process_is_killed(
+    point: str, tmp_path: Path, live: Callable[..., int]
+) -> None:
+    plans = [str(number) for number in range(KILLS_AT_EACH)]
     place = [each.replace(" of 0", "") for each in points_of("0")].index(point)
-    with lives_of(MODULE) as live:
-        for number in range(KILLS):
-            two = plans[max(0, number - 1) : number + 1]
-            assert killed(live, str(tmp_path), {"s": two}, points_of(two[-1])[place])
-        assert not killed(live, str(tmp_path), {"s": plans[-1:]})
-    seen = Seen.of(tmp_path, KILLS)
+    for number in range(KILLS_AT_EACH):
+        two = plans[max(0, number - 1) : number + 1]
+        assert killed(live, str(tmp_path), {"s": two}, points_of(two[-1])[place])
+    assert not killed(live, str(tmp_path), {"s": plans[-1:]})
+    seen = Seen.of(tmp_path, KILLS_AT_EACH)
     seen.check_history("s", plans)
     for plan in plans:
         became = seen.check_plan(plan)
@@ -171,32 +182,30 @@ def test_a_turn_goes_on_wherever_its_process_is_killed(point: str, tmp_path: Pat
         assert became["unknown"] <= 2
 
 
-def test_a_turn_goes_on_after_several_kills(tmp_path: Path) -> None:
+def test_a_turn_goes_on_after_several_kills(tmp_path: Path, live: Callable[..., int]) -> None:
     """Of at most four, of a resumed turn too."""
     chance, kills = random.Random(26), 0
     plans = [str(number) for number in range(KILLS)]
-    with lives_of(MODULE) as live:
-        for number, plan in enumerate(plans):
-            points = [*points_of(plan), *(f"turn {again} of {plan} kept" for again in (1, 2, 3))]
-            two = plans[max(0, number - 1) : number + 1]
-            for point in chance.choices(points, k=chance.randrange(2, 5)):
-                kills += killed(live, str(tmp_path), {"s": two}, point)
-        assert not killed(live, str(tmp_path), {"s": plans[-1:]})
+    for number, plan in enumerate(plans):
+        points = [*points_of(plan), *(f"turn {again} of {plan} kept" for again in (1, 2, 3))]
+        two = plans[max(0, number - 1) : number + 1]
+        for point in chance.choices(points, k=chance.randrange(2, 5)):
+            kills += killed(live, str(tmp_path), {"s": two}, point)
+    assert not killed(live, str(tmp_path), {"s": plans[-1:]})
     seen = Seen.of(tmp_path, kills)
     assert kills > KILLS
     seen.check_history("s", plans)
     total(seen, plans)
 
 
-def test_a_turn_that_ends_each_life_is_given_up(tmp_path: Path) -> None:
+def test_a_turn_that_ends_each_life_is_given_up(tmp_path: Path, live: Callable[..., int]) -> None:
     plans = [str(number) for number in range(KILLS)]
-    with lives_of(MODULE) as live:
-        for number, plan in enumerate(plans):
-            two = plans[max(0, number - 1) : number + 1]
-            assert killed(live, str(tmp_path), {"s": two}, f"ship done of {plan}")
-            for again in (1, 2, 3):
-                assert killed(live, str(tmp_path), {"s": [plan]}, f"turn {again} of {plan} kept")
-        assert not killed(live, str(tmp_path), {"s": plans[-1:]})
+    for number, plan in enumerate(plans):
+        two = plans[max(0, number - 1) : number + 1]
+        assert killed(live, str(tmp_path), {"s": two}, f"ship done of {plan}")
+        for again in (1, 2, 3):
+            assert killed(live, str(tmp_path), {"s": [plan]}, f"turn {again} of {plan} kept")
+    assert not killed(live, str(tmp_path), {"s": plans[-1:]})
     seen = Seen.of(tmp_path, 4 * KILLS)
     seen.check_history("s", plans)
     for plan in plans:
@@ -206,18 +215,17 @@ def test_a_turn_that_ends_each_life_is_given_up(tmp_path: Path) -> None:
         assert not seen.places("did", plan, "refund")
 
 
-def test_turns_go_on_whenever_their_process_is_killed(tmp_path: Path) -> None:
+def test_turns_go_on_whenever_their_process_is_killed(tmp_path: Path, live: Callable[..., int]) -> None:
     chance, kills, worlds = random.Random(26), 0, list[Seen]()
     sessions = {f"s{n}": [f"{n}{plan}" for plan in range(3)] for n in range(4)}
-    with lives_of(MODULE) as live:
-        while kills < KILLS:
-            folder = tmp_path / f"world-{len(worlds)}"
-            folder.mkdir()
-            longest, before = 0.1, kills
-            while killed(live, str(folder), sessions, "", chance.uniform(0.02, longest)):
-                kills += 1
-                longest *= 1.1  # on a slow machine, too, the last life comes to its end
-            worlds.append(Seen.of(folder, kills - before))
+    while kills < KILLS:
+        folder = tmp_path / f"world-{len(worlds)}"
+        folder.mkdir()
+        longest, before = 0.1, kills
+        while killed(live, str(folder), sessions, "", chance.uniform(0.02, longest)):
+            kills += 1
+            longest *= 1.1  # on a slow machine, too, the last life comes to its end
+        worlds.append(Seen.of(folder, kills - before))
     for seen in worlds:
         for session, plans in sessions.items():
             seen.check_history(session, plans)
@@ -231,7 +239,7 @@ def test_turns_go_on_whenever_their_process_is_killed(tmp_path: Path) -> None:
 
 
 @needs_redis
-@pytest.mark.parametrize("point", ["ship before", "end 0", "refund done"])
+@pytest.mark.parametrize("point", few_or_all(["end 0"], ["ship before", "end 0", "refund done"]))
 def test_a_process_that_was_paused_does_nothing_twice_beside_the_one_that_has_taken_over(
     point: str, tmp_path: Path
 ) -> None:
