@@ -690,7 +690,7 @@ class ConfigError(LmosActorsError):
 
 
 class SlowTurnWarning(RuntimeWarning):
-    """A `def` turn, or a function as a tool, took longer than 100 ms; nothing else could run meanwhile."""
+    """A `def` turn or a tool took longer than 100 ms, or any code has held up the loop for 0.6 s."""
 
 
 class UnkeptRunWarning(RuntimeWarning):

@@ -25,6 +25,7 @@ from ._edge import (
     TraceMembers as TraceMembers,
     Watch as Watch,
 )
+from ._loop_watch import LoopWatch as LoopWatch
 from ._parking import park_among as park_among, wake_all as wake_all
 from ._population import (
     AgentQuery as AgentQuery,

@@ -1,9 +1,10 @@
-"""The watchdog thread: it names a `def` turn that blocks the node, and limits the time between checkpoints.
+"""The watchdog thread: it names a `def` turn that was slow, and limits the time between checkpoints.
 
 A turn runs from start to end in one step, so one that blocks stops the whole node. A thread looks on
 while turns are being run, and sleeps without a time limit when they are not: an idle node costs
 nothing. Every tick it spends what is left of the budget, so that ten milliseconds of turns are followed
-by a checkpoint however few they were. Real time only: a simulated world has no threads.
+by a checkpoint however few they were. Code that goes on blocking is named while it does, by `_loop_watch.py`.
+Real time only: a simulated world has no threads.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ import sys
 import threading
 import traceback
 import warnings
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import trio
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 TICK: Final = 0.01  # seconds: the longest between two checkpoints
 SLOW: Final = 0.1  # seconds a turn may take before it is named
-STUCK: Final = 5.0  # seconds after which it is named at once, as the turn may never end
 SHOWN: Final = 20  # calls of its stack that are shown at most
 QUIET: Final = 100  # ticks without a turn before the thread sleeps
 
@@ -85,8 +84,6 @@ class Watchdog:
                 ticks += 1
                 if ticks == round(SLOW / TICK):
                     self._tell(slot, current)
-                elif ticks == round(STUCK / TICK):
-                    self._tell_at_once(slot, current)
             quiet = 0 if began or slot is not None else quiet + 1
             if quiet > QUIET:
                 self.armed = False
@@ -99,19 +96,10 @@ class Watchdog:
         except trio.RunFinishedError:
             self._report(text)
 
-    def _tell_at_once(self, slot: Any, current: Any) -> None:
-        """Warn from this thread: the node's own thread is held up by the turn."""
-        text = self._text(slot, current, f"holds up its node, for {STUCK:g} s so far")
-        try:
-            warnings.warn(text, SlowTurnWarning, stacklevel=2)
-        except SlowTurnWarning:  # an error, but the thread it belongs to is held up
-            with suppress(OSError, ValueError, AttributeError):
-                sys.stderr.write(f"{text}\n")
-
     def _text(self, slot: Any, current: Any, what: str) -> str:
         frames = sys._current_frames()  # pyright: ignore[reportPrivateUsage] # documented by CPython
         frame = frames.get(self._ident)
-        stack = _where(frame) if frame is not None else ""
+        stack = "" if frame is None else "".join(traceback.format_list(calls_in(frame)))
         return f"the turn {title_of(current)!r} of agent {slot.path!r} {what}:\n{stack}"
 
     def _warn(self, text: str) -> None:
@@ -122,8 +110,9 @@ class Watchdog:
                 self._rt.fatal(exc)
 
 
-def _where(frame: FrameType) -> str:
-    """Show the calls from the handler inwards, without the runtime's own that led to it."""
+def calls_in(frame: FrameType) -> traceback.StackSummary:
+    """Return the calls from the handler inwards, without the runtime's own that led to it."""
     calls = traceback.extract_stack(frame, limit=SHOWN)
     ours = [place for place, call in enumerate(calls) if call.filename.startswith(_HERE)]
-    return "".join(traceback.format_list(calls[ours[-1] + 1 :] if ours else calls))
+    shown = calls[ours[-1] + 1 :] if ours else calls
+    return traceback.StackSummary.from_list(shown or calls)

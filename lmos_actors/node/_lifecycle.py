@@ -17,7 +17,16 @@ import trio
 
 from lmos_actors._collector import collector
 from lmos_actors._core import Entropy, Environment, ShieldedNursery, TaskTimers, current_environment
-from lmos_actors.actors import CircleSearch, Outside, RecordedSlot, Runtime, Slot, Watchdog, dispatch
+from lmos_actors.actors import (
+    CircleSearch,
+    LoopWatch,
+    Outside,
+    RecordedSlot,
+    Runtime,
+    Slot,
+    Watchdog,
+    dispatch,
+)
 from lmos_actors.errors import ConfigError, raise_together
 from lmos_actors.observe import diagnostics_for
 from lmos_actors.supervision import (
@@ -216,11 +225,12 @@ def _root(rt: Runtime, tree: SupervisorSpec, lifecycle: NodeLifecycle) -> Superv
 
 
 def _run_turns(rt: Runtime, services: ShieldedNursery) -> None:
-    """Start the dispatcher, and in real time the watchdog beside it."""
+    """Start the dispatcher, and in real time the threads that see who holds it up."""
     services.start_soon(dispatch, rt, name="dispatcher")
     if rt.real:
         watchdog = Watchdog(rt)
         services.at_end.append(watchdog.close)
+        services.at_end.append(LoopWatch.join().leave)
         rt.wake_watchdog = watchdog.wake
         rt.turns.budget = 0  # so that the first turn wakes it
 

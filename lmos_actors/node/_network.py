@@ -224,9 +224,7 @@ class Connections:
             budget=self.budget,
         )
         self._bridges = self._bridged(server, exposure, guard)
-        descriptions = self.descriptions = Descriptions(
-            exposure, bases, guard.security, is_public=options.public_url is not None
-        )
+        descriptions = self.descriptions = Descriptions(exposure, bases, guard.security, options.public_url)
         more = [*self.more_routes(server, bases, guard.security), *self._routes()]
         route = self._with_facades(server, exposure, guard, more, http_of(bases[0]))
         app = http_app(

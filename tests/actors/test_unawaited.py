@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-import threading
 from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +25,6 @@ from lmos_actors import (
     prop,
 )
 from lmos_actors.testing import open_test_node, settle
-from tests.source import ROOT
 
 if TYPE_CHECKING:
     from lmos_actors.simulation import VirtualClock
@@ -187,47 +182,3 @@ async def test_in_a_run_python_names_the_verb(
             await settle()
             with pytest.warns(RuntimeWarning, match=f"coroutine '{name}' was never awaited"):
                 forget(node.find(Desk) if kind == "found" else ref, call)
-
-
-SPIN = """
-import sys, trio
-from lmos_actors import Agent, action, open_node
-from lmos_actors.actors import _watchdog
-_watchdog.STUCK = 0.2
-
-class Stuck(Agent):
-    @action
-    def spin(self):
-        while True:
-            pass
-
-async def main():
-    async with open_node() as node:
-        ref = await node.start(Stuck)
-        await ref.tell(Stuck.spin)
-        await ref.ready()
-        await trio.sleep_forever()
-
-trio.run(main)
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("warnings_are", ["default", "error"])
-def test_a_turn_that_never_ends_is_named_while_it_runs(warnings_are: str) -> None:
-    with subprocess.Popen(
-        [sys.executable, "-W", warnings_are, "-c", SPIN],
-        stderr=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        text=True,
-    ) as process:
-        watch = threading.Timer(LIMIT, process.kill)
-        watch.start()
-        try:
-            assert process.stderr is not None
-            lines = [process.stderr.readline() for _ in range(2)]
-        finally:
-            watch.cancel()
-            process.kill()
-    assert "the turn 'spin' of agent 'stuck' holds up its node, for 0.2 s so far:" in lines[0]
-    assert "in spin" in lines[1]

@@ -114,7 +114,7 @@ def url_of(base: str, name: str) -> str:
 class Descriptions:
     """The descriptions of what a node exposes, as it serves them at its addresses.
 
-    With `is_public` it is reached at these addresses alone, whatever a proxy says.
+    With a `public_url` it is reached there alone, whatever a proxy says.
     """
 
     def __init__(
@@ -122,14 +122,14 @@ class Descriptions:
         catalogue: Catalogue,
         bases: Sequence[str],
         security: Security | None = None,
+        public_url: str | None = None,
         *,
-        is_public: bool = False,
         kept: int = KEPT,
     ) -> None:
         self.catalogue = catalogue
         self.bases = tuple(bases)
         self.security = security
-        self._is_public, self._most = is_public, kept
+        self._is_public, self._most = public_url is not None, kept
         self._places: OrderedDict[str, Descriptions] = OrderedDict()
         self._kept: OrderedDict[tuple[type[Any], str, str], TaggedText] = OrderedDict()
 

@@ -1,0 +1,173 @@
+"""Who holds up the loop: a thread looks on while it works, and names the code that does not let go of it.
+
+Everything of a process's nodes runs in one thread, between two awaits of one task at a time. Code that blocks
+there (`time.sleep` in an `async def`, a library's own wait, a loop over a million rows) stops them all, and
+nothing in the loop can say so. Hence a thread:
+
+- The loop tells it by a hook of trio when it has waited for something to happen, and will work. A thread that
+  finds the loop waiting again sleeps, until it is told so the next time: an idle process costs nothing.
+- While the loop works, the thread looks five times a second. Where it finds the loop in the same call of the
+  same code three times, that code holds it up. A loop that has much to do is in other code each time; it is
+  slow, but nobody holds it.
+- It is said at once, from the thread, as the code may never end: which agent, and in which line. The agent is
+  the first `self` in the calls that is one.
+
+One of these looks on for all nodes of a process. Real time only: a simulated world has no threads. Turns of a
+`def` that are shorter are named by `_watchdog.py`, after they have ended.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import warnings
+from contextlib import suppress
+from traceback import format_list
+from typing import TYPE_CHECKING, Any, Final
+
+import trio
+
+from lmos_actors.errors import AgentUnavailable, SlowTurnWarning
+
+from ._agent import Agent
+from ._watchdog import calls_in
+from .slot._slot import Slot
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+LOOK: Final = 0.2
+"""Seconds between two looks at a loop that works."""
+
+LOOKS: Final = 3
+"""Looks that find it in the same call before that is named."""
+
+_RUN: Final[trio.lowlevel.RunVar[LoopWatch | None]] = trio.lowlevel.RunVar("lmos loop watch", None)
+
+
+class LoopWatch(trio.abc.Instrument):
+    """The thread that looks on, for all nodes of one run of trio."""
+
+    def __init__(self) -> None:
+        self._nodes = 0
+        self._ident = threading.get_ident()
+        self._passes = 0
+        self._sleeps = True
+        self._said: dict[Any, Any] = {}
+        self._awake = threading.Event()
+        self._ended = False
+        self._thread: threading.Thread | None = None
+
+    @staticmethod
+    def join() -> LoopWatch:
+        """Return the one of this run, for one more node, which calls `leave` at its end."""
+        found = _RUN.get()
+        if found is None:
+            found = LoopWatch()
+            _RUN.set(found)
+            trio.lowlevel.add_instrument(found)
+        found._nodes += 1
+        return found
+
+    def leave(self) -> None:
+        """One node less; with the last one the thread ends."""
+        self._nodes -= 1
+        if not self._nodes:
+            _RUN.set(None)
+            trio.lowlevel.remove_instrument(self)
+            self._ended = True
+            self._awake.set()
+
+    # ---- what the loop tells
+
+    def after_io_wait(self, timeout: float) -> None:
+        """Note that the loop will work."""
+        self._passes += 1
+        if self._sleeps:
+            self._sleeps = False
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._watch, name="lmos loop watch", daemon=True)
+                self._thread.start()
+            self._awake.set()
+
+    # ---- the thread
+
+    def _watch(self) -> None:
+        while not self._ended:
+            self._awake.wait()
+            self._awake.clear()
+            self._while_awake()
+
+    def _while_awake(self) -> None:
+        held: FrameType | None = None
+        seen = looks = 0
+        while not self._ended:
+            passes = self._passes
+            self._awake.wait(LOOK)
+            if self._passes != passes:
+                looks = 0
+                continue
+            frame = _step_of(self._ident)
+            if frame is None:
+                self._sleeps = True
+                if self._passes == passes:  # else it has begun to work before it could know
+                    return
+                self._sleeps = False
+                continue
+            looks = looks + 1 if frame is held and seen == passes else 1
+            held, seen = frame, passes
+            if looks == LOOKS:
+                _say(self._ident, self._said)
+
+
+def _step_of(ident: int) -> FrameType | None:
+    """Return the outermost call of the task that runs, another for each task; None while none runs."""
+    found = None
+    frame = sys._current_frames().get(ident)  # pyright: ignore[reportPrivateUsage] # documented by CPython
+    while frame is not None:
+        if frame.f_code.co_name == "unrolled_run":  # trio's loop, while it runs tasks
+            return found
+        found, frame = frame, frame.f_back
+    return None
+
+
+def _say(ident: int, said: dict[Any, Any]) -> None:
+    """Warn from this thread, as the loop's own is held up; of one place once, by Python's default filter."""
+    innermost = sys._current_frames().get(ident)  # pyright: ignore[reportPrivateUsage] # documented by CPython
+    if innermost is None:
+        return
+    agent = _agent_in(innermost)
+    if agent is None and _imports(innermost):  # as a command does while it starts
+        return
+    who, calls = "the code of no agent" if agent is None else f"agent {agent!r}", calls_in(innermost)
+    text = f"{who} holds up its node, for {LOOK * LOOKS:g} s so far:\n{''.join(format_list(calls))}"
+    place = calls[-1].filename, calls[-1].lineno or 0
+    try:
+        warnings.warn_explicit(text, SlowTurnWarning, *place, registry=said)
+    except SlowTurnWarning:  # an error, but the thread it belongs to is held up
+        with suppress(OSError, ValueError, AttributeError):
+            sys.stderr.write(f"{text}\n")
+
+
+def _imports(frame: FrameType | None) -> bool:
+    while frame is not None:
+        if frame.f_code.co_filename == "<frozen importlib._bootstrap>":
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _agent_in(frame: FrameType | None) -> str | None:
+    """Return the path of the agent whose code was called first, None without one."""
+    found = None
+    while frame is not None:
+        code = frame.f_code
+        first = frame.f_locals.get(code.co_varnames[0]) if code.co_argcount else None
+        slot = frame.f_locals.get("slot")  # in calls of ours, for functions that are not an agent's own
+        if isinstance(first, Agent):
+            with suppress(AgentUnavailable):  # its constructor, which has no place yet
+                found = first.path
+        elif isinstance(slot, Slot):
+            found = slot.path
+        frame = frame.f_back
+    return found
