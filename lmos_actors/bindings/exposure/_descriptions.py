@@ -138,7 +138,9 @@ class Descriptions:
 
         They lead to where it has asked: there it has come, and for that place it has credentials.
         """
-        base = f"{'wss' if secure else 'ws'}://{host}"
+        asked = f"{'wss' if secure else 'ws'}://{host}"
+        # some clients, and proxies, leave the port out
+        base = next((each for each in self.bases if each.startswith(f"{asked}:")), asked)
         if self._is_public or not host or self.bases == (base,):
             return self
         found = self._places.pop(base, None)

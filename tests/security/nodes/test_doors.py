@@ -137,6 +137,14 @@ async def test_a_description_leads_to_where_it_was_asked_for(
         assert "://there" not in text
 
 
+async def test_a_host_without_its_port_is_the_one_with_it(autojump_clock: Any) -> None:
+    network = MemoryNetwork()
+    async with open_node(tree(), listen=["ws://here:8080", "ws://there:8080"], network=network) as node:
+        text = (await ask(node, "/agents/desk", url="ws://here:8080", host="here")).body.decode()
+        assert '"http://here:8080/' in text
+        assert "://there" not in text
+
+
 async def test_a_public_address_stands_whatever_a_proxy_says(autojump_clock: Any) -> None:
     network, public = MemoryNetwork(), "https://agents.example"
     async with open_node(tree(), listen=PLACE, network=network, public_url=public) as node:
