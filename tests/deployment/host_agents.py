@@ -59,7 +59,7 @@ async def add(node: Node, say: Callable[[object], object]) -> None:
 async def attempt(counter: Ref[Counter], number: int) -> tuple[int, str] | None:
     """Return the answer to one attempt, which counts once with those before it; None without an answer."""
     try:
-        return await counter.retrying(attempts=1, key=f"add-{number}").invoke(Counter.add)
+        return await counter.retrying(attempts=1, key=f"add-{number:032}").invoke(Counter.add)
     except LmosActorsError:
         return None
 
