@@ -9,6 +9,7 @@ import signal
 import sys
 import tempfile
 from functools import partial
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -158,6 +159,14 @@ def pytest_collection_finish() -> None:
     gc.set_threshold(GC_THRESHOLD, *gc.get_threshold()[1:])
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _pydantic_is_not_asked() -> Generator[None]:
+    """Let cyclopts not find pydantic, as in the process of a command: it checks each option once more."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("cyclopts.argument._argument.sys", SimpleNamespace(modules={}))
+        yield
 
 
 @pytest.fixture(scope="module", autouse=True)

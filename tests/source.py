@@ -9,6 +9,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = "lmos_actors"
+BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
+"""The members of a statement that have further statements."""
 
 
 @dataclass(frozen=True)
@@ -68,10 +70,15 @@ class Module:
     @cached_property
     def import_statements(self) -> list[tuple[ast.Import | ast.ImportFrom, bool]]:
         """The statements that import, and whether they are there for type checkers only."""
-        found = [node for node in self.nodes if isinstance(node, (ast.Import, ast.ImportFrom))]
-        blocks = [node for node in self.nodes if type(node) is ast.If and for_types(node)]
-        unrun = {inner for node in blocks for inner in ast.walk(node)}
-        return [(node, node in unrun) for node in found]
+        found: list[tuple[ast.Import | ast.ImportFrom, bool]] = []
+        todo: list[tuple[ast.AST, bool]] = [(self.tree, False)]
+        for node, types_only in todo:  # grows while it is walked
+            if isinstance(node, (ast.Import, ast.ImportFrom)):
+                found.append((node, types_only))
+            inside = types_only or for_types(node)
+            # statements alone: nearly all nodes are expressions
+            todo += [(child, inside) for name in BLOCKS for child in getattr(node, name, ())]
+        return found
 
     def base(self, node: ast.ImportFrom) -> str:
         """What `from` names, made absolute."""

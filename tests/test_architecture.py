@@ -196,7 +196,7 @@ def private_imports(module: Module) -> Iterator[str]:
 def shared_too_much(module: Module) -> Iterator[str]:
     """Imports by which the kit would share the mistakes of those whom it judges."""
     if f"{module.name}.".startswith(f"{KIT}."):
-        for node in module.nodes:
+        for node, _ in module.import_statements:
             for room, name in imported(module, node):
                 top, inside = room.partition(".")[0], f"{room}.".startswith(f"{KIT}.")
                 allowed = SHARED.get(room, frozenset()) if top == PACKAGE and not inside else None
@@ -279,6 +279,9 @@ def impure(module: Module) -> Iterator[str]:
             yield f"{module.name}:{found.line} imports {found.target}"
 
 
+PRIVATE_NAME = re.compile(r"\btrio\b[\w.\s]*\._")
+
+
 def private_trio(module: Module) -> Iterator[str]:
     """Uses of trio's private names outside the one file that may."""
     if module.name == PRIVATE_TRIO:
@@ -286,7 +289,7 @@ def private_trio(module: Module) -> Iterator[str]:
     for found in module.imports():
         if found.target.startswith("trio.") and "._" in found.target:
             yield f"{module.name}:{found.line} imports {found.target}"
-    for node in module.nodes:
+    for node in module.nodes if PRIVATE_NAME.search(module.text) else ():
         if type(node) is ast.Attribute and node.attr.startswith("_") and not node.attr.endswith("__"):
             root: ast.expr = node
             while type(root) is ast.Attribute:

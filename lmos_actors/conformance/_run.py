@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from importlib.metadata import version
 from random import Random
 from typing import TYPE_CHECKING, Final
 
@@ -20,6 +19,7 @@ from .card import (
     Result,
     Verdict,
     check_level,
+    versions,
 )
 from .cases import all_cases
 from .session import (
@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from .target import HeadersFor
 
 _WITHOUT_SOCKET: Final = ("handshake", "description", "http")  # groups that need no open WebSocket
-VERSIONS: Final = ("lmos-actors", "trio", "h11")
 _WAYS: Final = (
     AS_WRITTEN,
     AS_IN_EXAMPLES,
@@ -136,7 +135,7 @@ async def conform(
         seed=options.seed,
         results=tuple(results),
         seconds=trio.current_time() - began,
-        versions={name: version(name) for name in VERSIONS},
+        versions=versions(),
     )
 
 

@@ -45,4 +45,5 @@ from ._verdicts import (
     Traffic as Traffic,
     Verdict as Verdict,
     check_level as check_level,
+    versions as versions,
 )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from enum import Enum
+from functools import cache
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import attrs
@@ -31,6 +33,12 @@ class Level(Enum):
 LMOS_LEVELS: Final = (Level.SPEC, Level.LENIENT, Level.KOTLIN_WOT)
 CHAT_LEVELS: Final = (Level.SPEC, Level.LENIENT)
 RELAY_LEVELS: Final = (Level.SPEC, Level.LENIENT, Level.REFERENCE, Level.RAWK)
+
+
+@cache
+def versions() -> Mapping[str, str]:
+    """Return the versions of what judges: of this package, and of what its network is made of."""
+    return {name: version(name) for name in ("lmos-actors", "trio", "h11")}
 
 
 def check_level(level: Level, known: tuple[Level, ...], what: str) -> None:

@@ -17,6 +17,5 @@ from ._rules import MessageRules as MessageRules
 from ._server import (
     judge_clients as judge_clients,
     serve_until as serve_until,
-    versions as versions,
 )
 from ._visits import Visits as Visits

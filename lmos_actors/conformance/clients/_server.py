@@ -10,13 +10,12 @@ open for a while, and for longer while a challenge waits for a client to reconne
 
 from __future__ import annotations
 
-from importlib.metadata import version
 from random import Random
 from typing import TYPE_CHECKING, Final
 
 import trio
 
-from lmos_actors.conformance.card import LMOS_LEVELS, Card, Level, check_level
+from lmos_actors.conformance.card import LMOS_LEVELS, Card, Level, check_level, versions
 from lmos_actors.conformance.scripted import NetworkServer, RequestHead, WebSocketCodec
 
 from ._challenges import ChallengeConnection, ChallengePages, ChallengeServer
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
     from lmos_actors.conformance.scripted import Reply, ScriptedConnection, WebServer
     from lmos_actors.transport import Endpoint, Network
 
-_VERSIONS: Final = ("lmos-actors", "trio", "h11")
 _RETURN: Final = 10.0  # seconds at least that a client is waited for that is to come back
 
 
@@ -125,11 +123,6 @@ async def judge_clients(
 
 def _description_at(base: str, server: ChallengeServer) -> str:
     return f"http{base.removeprefix('ws')}/agents/{server.main.name}"
-
-
-def versions() -> dict[str, str]:
-    """Return the versions of what judges clients."""
-    return {name: version(name) for name in _VERSIONS}
 
 
 async def serve_until(

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from functools import partial
-from importlib.metadata import version
 from random import Random
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import trio
 
-from lmos_actors.conformance.card import Card
+from lmos_actors.conformance.card import Card, versions
 from lmos_actors.conformance.session import Failed, NoAnswer, judge_all, without_secrets, without_words
 from lmos_actors.conformance.target import NotRun
 from lmos_actors.conformance.wire import ConnectionGone, Refused, Unreachable
@@ -23,8 +22,6 @@ if TYPE_CHECKING:
     from lmos_actors.conformance.card import Result
     from lmos_actors.conformance.session import Case
     from lmos_actors.transport import Network
-
-_VERSIONS: Final = ("lmos-actors", "trio", "h11")
 
 
 async def judge_relay(
@@ -57,7 +54,7 @@ async def judge_relay(
         seed=options.seed,
         results=results,
         seconds=trio.current_time() - began,
-        versions={name: version(name) for name in _VERSIONS},
+        versions=versions(),
     )
 
 

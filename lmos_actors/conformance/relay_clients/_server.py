@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from lmos_actors.conformance.card import RELAY_LEVELS, Card, Level, check_level
+from lmos_actors.conformance.card import RELAY_LEVELS, Card, Level, check_level, versions
 from lmos_actors.conformance.clients import (
     ClientNotes,
     ConnectionLog,
@@ -17,7 +17,6 @@ from lmos_actors.conformance.clients import (
     JudgingCodec,
     Visits,
     serve_until,
-    versions,
 )
 from lmos_actors.conformance.scripted import Reply, RequestHead, SendClose, WebServer, refusal
 
