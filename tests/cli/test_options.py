@@ -33,6 +33,7 @@ OF_OTHERS = {
     "pip": {"--upgrade"},
     "pytest-cov and coverage": {"--cov", "--cov-context", "--cov-report", "--show-contexts"},
     "our suite and benchmarks": {
+        "--differing",
         "--long",
         "--matrix",
         "--resume",
