@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import struct
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ from lmos_actors.transport import ConnectionOptions
 from tests.transport.peer import CLOSE, TEXT, closing, frame, frames_of, mask
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import AsyncGenerator, Awaitable, Callable
 
     from lmos_actors import Node
 
@@ -223,20 +224,36 @@ async def test_a_turn_that_emits_to_its_own_peer_is_answered_once() -> None:
     await attack(body)
 
 
-@pytest.mark.parametrize("alone", [True, False])
-@pytest.mark.parametrize("kind", [0, 1, 2])
-async def test_what_is_no_exception_ends_the_node_however_the_turn_was_run(kind: int, alone: bool) -> None:
-    error = (KeyboardInterrupt, SystemExit, GeneratorExit)[kind]
-    peers: list[Peer] = []
+@asynccontextmanager
+async def exiting(kind: int, *, alone: bool) -> AsyncGenerator[Node]:
+    """A node that is sent a message whose turn exits; the peer stays."""
+    brief = ConnectionOptions(close_seconds=0.05)
+    async with open_node(listen="ws://127.0.0.1:0", connection=brief) as node:
+        await node.start_child(ChildSpec("taker", Taker))
+        peer = await connect(node)
+        try:
+            peer.send(message(kind, "exit"), b"" if alone else message(9))
+            yield node
+        finally:
+            peer.socket.close()
 
+
+@pytest.mark.parametrize("alone", [True, False])
+async def test_ctrl_c_ends_the_node_however_the_turn_was_run(alone: bool) -> None:
     async def serve() -> None:
-        brief = ConnectionOptions(close_seconds=0.05)
-        async with open_node(listen="ws://127.0.0.1:0", connection=brief) as node:
-            await node.start_child(ChildSpec("taker", Taker))
-            peers.append(await connect(node))
-            peers[0].send(message(kind, "exit"), b"" if alone else message(9))
+        async with exiting(0, alone=alone):
             await trio.sleep_forever()
 
-    with pytest.raises(error):
+    with pytest.raises(KeyboardInterrupt):
         await serve()
-    peers[0].socket.close()
+
+
+@pytest.mark.parametrize("alone", [True, False])
+@pytest.mark.parametrize("kind", [1, 2])
+async def test_another_exit_ends_the_agent_alone_however_the_turn_was_run(kind: int, alone: bool) -> None:
+    async with exiting(kind, alone=alone) as node:
+        taker = node.find(Taker)
+        async with taker.monitor() as downs:
+            down = await anext(aiter(downs))
+        assert type(down.reason.error) is (SystemExit, GeneratorExit)[kind - 1]
+        await taker.ready()

@@ -35,6 +35,7 @@ OF_OTHERS = {
     "our suite and benchmarks": {
         "--differing",
         "--long",
+        "--differing",
         "--matrix",
         "--resume",
         "--rounds",
