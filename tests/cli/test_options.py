@@ -33,7 +33,6 @@ OF_OTHERS = {
     "pip": {"--upgrade"},
     "pytest-cov and coverage": {"--cov", "--cov-context", "--cov-report", "--show-contexts"},
     "our suite and benchmarks": {
-        "--differing",
         "--long",
         "--differing",
         "--matrix",
