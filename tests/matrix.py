@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable
+    from collections.abc import Callable, Container, Iterable
 
 T = TypeVar("T")
 
@@ -81,9 +81,12 @@ def ask_everything() -> None:
     _everything = True
 
 
-def some(cases: Iterable[T], *, of: int) -> list[T]:
-    """Return every `of`-th of the cases, beginning with the first; with `--matrix`, all of them."""
-    return list(cases)[:: 1 if _everything else of]
+def some(cases: Iterable[T], *, of: int, besides: Callable[[T], bool] = lambda case: False) -> list[T]:
+    """Return every `of`-th of the cases, beginning with the first; with `--matrix`, all of them.
+
+    `besides`: whether to take a case in any run, as it alone runs some lines of the package.
+    """
+    return [case for number, case in enumerate(cases) if _everything or number % of == 0 or besides(case)]
 
 
 def slow(cases: Iterable[T], of: Container[T]) -> list[Any]:

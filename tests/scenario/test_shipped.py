@@ -187,7 +187,7 @@ def worse(word: str) -> str:
     return word[:-1] + "q" + word[-1] if word[0] == word[-1] and word[0] in "\"'" else word + "q"
 
 
-@pytest.mark.parametrize("file", FILES, ids=NAMES)
+@pytest.mark.parametrize("file", some(FILES, of=3), ids=lambda file: file.name)
 def test_every_key_misspelt_is_found(folder: Path, file: Path) -> None:
     changed, missed = Changed(file, folder), list[Any]()
     for part in some((part for part in changed.parts if part.is_key), of=40):
@@ -202,7 +202,9 @@ def test_every_key_misspelt_is_found(folder: Path, file: Path) -> None:
     assert missed == []
 
 
-@pytest.mark.parametrize("file", FILES, ids=NAMES)
+@pytest.mark.parametrize(
+    "file", some(FILES, of=3, besides=lambda file: file.stem == "council"), ids=lambda file: file.name
+)
 def test_every_value_broken_is_found(folder: Path, file: Path) -> None:
     changed, missed = Changed(file, folder), list[Any]()
     for part in some((part for part in changed.parts if not part.is_key), of=40):
@@ -220,7 +222,7 @@ def test_every_value_broken_is_found(folder: Path, file: Path) -> None:
     assert missed == []
 
 
-@pytest.mark.parametrize("file", FILES, ids=NAMES)
+@pytest.mark.parametrize("file", some(FILES, of=3), ids=lambda file: file.name)
 def test_every_name_that_dangles_is_found(folder: Path, file: Path) -> None:
     changed, missed = Changed(file, folder), list[Any]()
     for part in some((part for part in changed.parts if not part.is_key), of=40):
@@ -417,7 +419,10 @@ FLIPS: list[tuple[str, str, str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "old", "new"), some(FLIPS, of=4))
+@pytest.mark.parametrize(
+    ("name", "old", "new"),
+    some(FLIPS, of=12, besides=lambda flip: flip[1] in ("north: [site/0, northern]", "limit: 100")),
+)
 def test_a_number_flipped_fails(folder: Path, name: str, old: str, new: str) -> None:
     text = (ROOT / "scenarios" / name).read_text(encoding="utf-8")
     assert text.count(old) >= 1
