@@ -166,8 +166,8 @@ async def test_a_right_client_passes_everything(autojump_clock: trio.abc.Clock) 
 
 
 OF_THEIR_OWN = {
-    "NoObject", "SpeaksBinary", "SpeaksOn", "Unmasked", "LeavesAtClose", "ClosesLate", "SameIds", "AllIsWell", "KeepsToNoCredit", "OneThing",
-    "SaysWhatCannotBeSaid",
+    "NoObject", "SpeaksBinary", "SpeaksOn", "Unmasked", "LeavesAtClose", "ClosesLate", "SameIds", "AllIsWell",
+    "KeepsToNoCredit", "OneThing", "SaysWhatCannotBeSaid",
 }  # fmt: skip
 """Clients whose faults have lines of their own in the kit."""
 
