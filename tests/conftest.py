@@ -8,10 +8,12 @@ import shutil
 import signal
 import sys
 import tempfile
+from copy import copy
 from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+import cyclopts
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -166,6 +168,26 @@ def _pydantic_is_not_asked() -> Generator[None]:
     """Let cyclopts not find pydantic, as in the process of a command: it checks each option once more."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("cyclopts.argument._argument.sys", SimpleNamespace(modules={}))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _options_are_read_once() -> Generator[None]:
+    """Read the options of a command from its signature once: that is most of a command in this process."""
+    read, known = cyclopts.App.assemble_argument_collection, dict[Any, Any]()
+
+    def fresh(app: cyclopts.App, **how: Any) -> cyclopts.ArgumentCollection:
+        key = (id(app), *sorted(how.items()))
+        if key not in known:
+            known[key] = (app, read(app, **how))  # with the app, so that no other has its id
+        copies = {id(each): copy(each) for each in known[key][1]}
+        for each in copies.values():
+            each.tokens = []
+            each.children = cyclopts.ArgumentCollection(copies[id(child)] for child in each.children)
+        return cyclopts.ArgumentCollection(copies.values())
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cyclopts.App, "assemble_argument_collection", fresh)
         yield
 
 

@@ -85,7 +85,8 @@ def owners(features: Mapping[str, Feature], files: Iterable[str]) -> dict[str, s
     patterns = {path: re.compile(re.escape(path).replace(r"\*", "[^/]*") + "(/.*)?") for _, path in paths}
     found: dict[str, set[tuple[str, str]]] = {}
     for file in files:
-        claims = [(name, path) for name, path in paths if patterns[path].fullmatch(file)]
+        near = [(name, path) for name, path in paths if file.startswith(path.partition("*")[0])]
+        claims = [(name, path) for name, path in near if patterns[path].fullmatch(file)]
         longest = max((len(path) for _, path in claims), default=0)
         found[file] = {claim for claim in claims if len(claim[1]) == longest}
     return found

@@ -10,6 +10,7 @@ import enum
 import inspect
 import re
 import typing
+from functools import cache
 from types import ModuleType, UnionType
 from typing import Any
 
@@ -222,9 +223,14 @@ def _members(cls: type[Any]) -> Iterator[str]:
             yield name
 
 
+@cache
+def _public() -> frozenset[Any]:
+    return frozenset(vars(face).get(name) for face in FACES for name in names_of(face))
+
+
 def _own(cls: type[Any]) -> dict[str, Any]:
     """Give the members of a class and of those of its bases that are not public themselves."""
-    public = {vars(face).get(name) for face in FACES for name in names_of(face)} - {cls}
+    public = _public() - {cls}
     members: dict[str, Any] = {}
     for part in reversed(cls.__mro__):
         if part.__module__.startswith("lmos_actors") and part not in public:

@@ -12,7 +12,7 @@ def test_the_page_says_what_the_docstrings_say() -> None:
 def test_every_public_name_has_a_text() -> None:
     import lmos_actors
 
-    page = write_page()
+    page = PAGE.read_text(encoding="utf-8")
     for name in names_of(lmos_actors):
         entry = page.partition(f"\n### `{name}`\n")[2].partition("\n### ")[0]
         assert len(entry.split()) > 5, name

@@ -581,7 +581,7 @@ def play_at(scenario: Any, ways: dict[int, str], seed: int = 0) -> bool:
 )
 def test_broken_off_at_every_step(scenario: Any, way: str) -> None:
     # what breaks off one agent is seldom near: every third step
-    steps = count(1, few_or_all(17, 1) if way in ENDS else few_or_all(31, 3))
+    steps = count(1, few_or_all(41, 1) if way in ENDS else few_or_all(73, 3))
     assert next(step for step in steps if not play_at(scenario, {step: way})) > 3
 
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from pathlib import Path
 
-STRIDE = few_or_all(97, 11)
+STRIDE = few_or_all(197, 11)
 """Of so many steps one is played; which one it is differs from scenario to scenario."""
 
 

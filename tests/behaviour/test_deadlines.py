@@ -7,6 +7,7 @@ import logging
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -38,6 +39,7 @@ from lmos_actors.types import Waiting
 from tests.bindings.client_connections import URL as SOCKET, scripted
 from tests.bindings.test_web_client_ours import web_only
 from tests.discovery.fake import directory_at
+from tests.matrix import some
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -309,8 +311,11 @@ AT_ONCE: dict[str, tuple[str, ...]] = {
 }
 
 
-@pytest.mark.parametrize("asked", VERBS)
-@pytest.mark.parametrize("world", WORLDS, ids=lambda world: world.__name__)
+@pytest.mark.parametrize(
+    ("world", "asked"),
+    some(product(WORLDS, VERBS), of=4),
+    ids=lambda value: value if isinstance(value, str) else value.__name__,
+)
 async def test_a_deadline_holds(autojump_clock: object, tmp_path: Path, world: Any, asked: str) -> None:
     async with world(tmp_path) as ref:
         begun = trio.current_time()

@@ -562,7 +562,7 @@ async def test_a_thing_known_by_names_is_told_as_an_agent_is() -> None:
         assert it.came["counter"] == [item for n in range(128) for item in (n, 1000 + n)]
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", few_or_all(range(1), range(3)))
 @pytest.mark.parametrize("steps", [0, 1, 2, 5, 11, 24])
 def test_a_waiting_message_that_is_cancelled_is_sent_whole_or_not_at_all(seed: int, steps: int) -> None:
     async def main() -> None:

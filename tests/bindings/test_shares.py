@@ -14,6 +14,7 @@ from lmos_actors.protocol import lmos
 from lmos_actors.testing import open_test_node, settle
 from tests.bindings.server_connections import Line, Serving, accounts, serving
 from tests.bindings.web import World, served
+from tests.matrix import few_or_all
 
 SIZE = 64
 LATER = {"Prefer": "respond-async"}
@@ -210,7 +211,7 @@ async def test_where_a_full_mailbox_drops_it_does_so_as_before(virtual_clock: An
 DEEDS = ("ask", "ask", "ask", "cancel", "leave", "come", "wait", "within")
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", few_or_all(range(2), range(6)))
 async def test_all_seats_are_given_up_whatever_becomes_of_requests(virtual_clock: Any, seed: int) -> None:
     random = Random(seed)
     async with open_test_node() as node, serving(node) as there:

@@ -12,6 +12,7 @@ from lmos_actors import Agent, ChildSpec, MailboxOptions, Ref, action
 from lmos_actors.actors import set_service_time, slot_of
 from lmos_actors.testing import open_test_node, settle
 from tests.bindings.server_connections import Line, Serving, accounts, serving
+from tests.matrix import few_or_all
 
 
 class Book(Agent):
@@ -266,7 +267,7 @@ async def test_peers_that_wait_when_their_agent_dies_are_all_answered(virtual_cl
         accounts(node)
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", few_or_all(range(3), range(8)))
 async def test_each_peer_and_each_near_sender_is_served_in_order_whatever_happens(
     virtual_clock: Any, seed: int
 ) -> None:

@@ -17,6 +17,7 @@ from lmos_actors.actors import Backlog
 from lmos_actors.transport import ConnectionOptions, MemoryNetwork, endpoint_of
 from tests.bindings.server_connections import Line, serving
 from tests.bindings.web import Web
+from tests.matrix import few_or_all
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
@@ -128,7 +129,7 @@ async def test_an_event_larger_than_the_budget_is_a_gap() -> None:
         assert budget.statistics().bytes == 0
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", few_or_all(range(8), range(30)))
 async def test_whatever_readers_do_the_sums_are_right(seed: int) -> None:
     chance = random.Random(seed)
     async with sharing_up_to(chance.choice((300_000, 1 << 30))) as (sharing, budget):

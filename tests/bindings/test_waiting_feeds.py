@@ -16,6 +16,7 @@ from lmos_actors import Agent, ChildSpec, Event, Gap, Node, Property, Ref, actio
 from lmos_actors._core import SMALL, Budget, LooseAccount
 from lmos_actors.transport import ConnectionOptions, MemoryNetwork
 from tests.bindings.test_web_client_ours import KINDS, fetch
+from tests.matrix import few_or_all
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -141,7 +142,7 @@ async def test_events_over_http_count(autojump_clock: object, tmp_path: Path) ->
         assert client.statistics().memory.bytes < SIZE
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", few_or_all(range(3), range(10)))
 async def test_whatever_happens_to_a_feed_the_sums_are_right(autojump_clock: object, seed: int) -> None:
     chance = random.Random(seed)
     size, gaps = chance.randint(1, 15), chance.random() < 0.5

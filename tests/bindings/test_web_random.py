@@ -11,6 +11,7 @@ import trio
 
 from lmos_actors import ChildSpec, SupervisorSpec
 from tests.bindings.web import Weather, World, served
+from tests.matrix import few_or_all
 
 if TYPE_CHECKING:
     from tests.bindings.web import Web
@@ -62,7 +63,7 @@ async def some_requests(web: Web, random: Random, answered: list[int]) -> None:
             pass
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", few_or_all(range(2), range(4)))
 def test_nothing_is_lost_whatever_clients_do(seed: int) -> None:
     answered: list[int] = []
 

@@ -17,7 +17,7 @@ from lmos_actors.files._yaml import PythonLoader
 from lmos_actors.scenario import scenario_schema
 from lmos_actors.scenario.format import orders_of
 from lmos_actors.scenario.format._key_order import WORDS
-from tests.matrix import examples
+from tests.matrix import examples, some
 from tests.rows import each_row
 from tests.source import ROOT
 
@@ -43,7 +43,7 @@ def test_shipped_files_are_formatted(file: Path) -> None:
     assert laid_out(text) == text
 
 
-@pytest.mark.parametrize("file", SHIPPED, ids=lambda file: file.name)
+@pytest.mark.parametrize("file", some(SHIPPED, of=4), ids=lambda file: file.name)
 def test_keys_in_any_order_come_into_one(file: Path) -> None:
     """The structs of a file turned around, without its comments, give what it has without them."""
     data = parse(file.read_text(encoding="utf-8"), name="").data

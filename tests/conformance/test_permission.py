@@ -14,6 +14,7 @@ from lmos_actors.conformance.scripted import ID_B, VALUES, ScriptedConnection, S
 from lmos_actors.conformance.session import CaseContext
 from lmos_actors.transport import MemoryNetwork
 from tests.conformance.breaking import HERE, HINTS, card_of, ids, on_virtual_time, right, told
+from tests.matrix import few_or_all
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -54,7 +55,11 @@ def invoked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
 def test_a_hint_is_no_permission(invoked: list[tuple[str, str]]) -> None:
     hints = attrs.evolve(HINTS, triggers={"rang": Call(action="reset"), "alarm": Call(action="reset")})
     card = card_of(
-        allow_unsafe=False, hints=hints, cases=("events.*", "extension.*", "things.*", "connection.*")
+        allow_unsafe=False,
+        hints=hints,
+        cases=few_or_all(
+            ("events.*", "extension.stream*"), ("events.*", "extension.*", "things.*", "connection.*")
+        ),
     )
     assert invoked
     assert "reset" not in {action for _, action in invoked}

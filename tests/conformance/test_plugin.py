@@ -80,7 +80,8 @@ def run(pytester: pytest.Pytester) -> Callable[..., pytest.RunResult]:
     """Run pytest in this process, in a folder of its own."""
 
     def run(*words: str) -> pytest.RunResult:
-        return pytester.runpytest_inprocess("-p", NAME, "-p", "no:cacheprovider", "-W", "error", *words)
+        left_out = ("-p", "no:cacheprovider", "-p", "no:schemathesis")
+        return pytester.runpytest_inprocess("-p", NAME, *left_out, "-W", "error", *words)
 
     return run
 

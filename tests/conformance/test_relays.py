@@ -147,8 +147,9 @@ def test_what_a_right_hub_may_do(harmless: str) -> None:
 
 
 def test_agents_of_a_hub_without_extensions_and_limits() -> None:
-    card = card_of("no extensions", "no limits")
-    assert ids(card, Verdict.NOT_OFFERED) == EXTENSIONS | {"relayrate.limit"}
+    missing = EXTENSIONS | {"relayrate.limit"}
+    card = card_of("no extensions", "no limits", cases=few_or_all((*missing, "relaysend.*"), ()))
+    assert ids(card, Verdict.NOT_OFFERED) == missing
 
 
 # ---- the relays that were recorded
@@ -210,7 +211,7 @@ def predicted(name: str, which: int) -> dict[str, Verdict]:
 
 
 @pytest.mark.parametrize("which", slow(range(3), (0, 1)))  # at their own level they depart from most
-@pytest.mark.parametrize("name", PREDICTED)
+@pytest.mark.parametrize("name", slow(PREDICTED, ("rawk",)))  # its lines: the other, and its broken clients
 def test_a_recorded_relay_has_its_card(name: str, which: int) -> None:
     faults, own, _ = PREDICTED[name]
     card = card_of(*faults, level=(Level.SPEC, Level.LENIENT, own)[which])
@@ -251,7 +252,8 @@ class KnownAgents(HubServer):
         self.hub.tokens |= {f"tok_of_agent_{number}": f"agent-{number}" for number in range(7)}
 
 
-@pytest.mark.parametrize("which", slow(range(2), (0,)))  # at lenient it departs, too
+@pytest.mark.slow  # its lines: the recorded relays above, and the faults that it has
+@pytest.mark.parametrize("which", range(2))
 def test_the_relay_of_the_seed_has_its_card(which: int, known: dict[str, str]) -> None:
     level = (Level.SPEC, Level.LENIENT)[which]
     card = judged(partial(KnownAgents, *SEED_DAY), level=level, agents=known)
@@ -290,9 +292,10 @@ def test_what_a_recorded_relay_does_is_named_at_its_own_level() -> None:
 
 @pytest.mark.slow  # its lines: the relay of the seed, above
 def test_known_agents_stand_in_for_registration(known: dict[str, str]) -> None:
-    card = judged(partial(KnownAgents, "no registration"), agents=known)
-    assert ids(card, Verdict.NOT_OFFERED) == REGISTRATION
-    assert ids(card, Verdict.PASSED) == ALL - REGISTRATION, told(card)
+    asked = few_or_all(matching("relaysend.* relayfollow.* relayregister.*"), ALL)
+    card = judged(partial(KnownAgents, "no registration"), agents=known, cases=tuple(asked))
+    assert ids(card, Verdict.NOT_OFFERED) == asked & REGISTRATION
+    assert ids(card, Verdict.PASSED) == asked - REGISTRATION, told(card)
     assert "tok_of_agent" not in str(card)
 
 
@@ -326,10 +329,16 @@ class ByInvitation(HubServer):
 def test_agents_register_by_invitations() -> None:
     left: list[int] = []
     words = tuple(f"invitation {number}" for number in range(9))
-    card = judged(ByInvitation, invitations=words, on_run=lambda server: left.append(len(server.left)))  # type: ignore[attr-defined]
-    assert ids(card, Verdict.NOT_OFFERED) == REGISTRATION
-    assert ids(card, Verdict.PASSED) == ALL - REGISTRATION, told(card)
-    assert left == [2]  # seven agents
+    asked = few_or_all(matching("relaysend.* relayregister.*"), ALL)
+    card = judged(
+        ByInvitation,
+        invitations=words,
+        on_run=lambda server: left.append(len(server.left)),  # type: ignore[attr-defined]
+        cases=tuple(asked),
+    )
+    assert ids(card, Verdict.NOT_OFFERED) == asked & REGISTRATION
+    assert ids(card, Verdict.PASSED) == asked - REGISTRATION, told(card)
+    assert left == [few_or_all(6, 2)]  # all cases need seven agents
     assert not any(word in str(card) for word in words)
     with pytest.raises(Unreachable, match=r"not registered \(403 not_allowed\).*--invitation"):
         judged(ByInvitation)
@@ -344,8 +353,9 @@ def test_where_agents_are_registered_may_be_elsewhere() -> None:
                 return super().on_http(attrs.evolve(head, target="/register"), body)
             return super().on_http(head, body)
 
-    card = judged(Elsewhere, register_url="http://kit.example:80/elsewhere")
-    assert ids(card, Verdict.PASSED) == ALL, told(card)
+    asked = few_or_all(matching("relaysend.* relayregister.*"), ALL)
+    card = judged(Elsewhere, register_url="http://kit.example:80/elsewhere", cases=tuple(asked))
+    assert ids(card, Verdict.PASSED) == asked, told(card)
     with pytest.raises(Unreachable, match="--register-url"):
         judged(Elsewhere)
 

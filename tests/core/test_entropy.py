@@ -19,13 +19,14 @@ from hypothesis import given, strategies as st
 
 from lmos_actors._core import Entropy, RandomStream, SeededBytes, seeded_entropy
 from lmos_actors.simulation import VirtualClock
+from tests.matrix import few_or_all
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 EPOCH = datetime(2030, 1, 1, tzinfo=UTC)
 
-N = 20_000
+N = few_or_all(5_000, 20_000)
 
 
 def seeded(seed: int = 1) -> Entropy:

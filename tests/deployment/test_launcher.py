@@ -14,6 +14,7 @@ from lmos_actors import ActionFailed, Backoff
 from lmos_actors.deployment import LauncherAgent, changes_between
 from lmos_actors.errors import RestartIntensityExceeded
 from tests.deployment.places import KILL, Script, World, deployed, group, plan_of
+from tests.matrix import few_or_all
 from tests.supervision.world import run, settled
 
 if TYPE_CHECKING:
@@ -490,7 +491,7 @@ def test_a_request_that_is_cut_off_leaves_its_group_whole(name: str, order: Any)
             else:
                 assert len(world.states()) == len(numbers), after
 
-    for half in range(1, 12):
+    for half in range(1, 12, few_or_all(4, 1)):
         run(partial(main, half / 2 - 0.25))
 
 

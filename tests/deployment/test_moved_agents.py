@@ -21,6 +21,7 @@ from lmos_actors.actors import skew_clock
 from lmos_actors.errors import AgentDied, AgentUnavailable, LmosActorsError, NotFound, OutcomeUnknown
 from lmos_actors.persistence import SimulatedDisk, SimulatedStore
 from lmos_actors.transport import MemoryNetwork
+from tests.matrix import some
 
 if TYPE_CHECKING:
     from lmos_actors import Ref
@@ -187,7 +188,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("middle", "way", "is_repeated"), CASES)
+@pytest.mark.parametrize(("middle", "way", "is_repeated"), some(CASES, of=3))
 def test_each_request_has_one_end_that_agrees_with_what_is_kept(
     middle: Middle, way: Move, is_repeated: bool
 ) -> None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     Verb = Callable[[Relay], Awaitable[object]]
 
 MOST = 60
-EACH = few_or_all(7, 1)
+EACH = few_or_all(19, 1)
 """Steps after which every verb has ended."""
 
 VERBS: dict[str, Verb] = {

@@ -20,6 +20,7 @@ from lmos_actors.supervision import BulkSpec
 from lmos_actors.transport import MemoryNetwork
 from tests.benchmarks.walks import Walked, counted, in_a_turn
 from tests.live.watching import SECURITY, Watcher, as_viewer, watching
+from tests.matrix import some
 
 if TYPE_CHECKING:
     from trio.testing import MockClock
@@ -287,7 +288,7 @@ async def test_a_traced_node_has_its_own_slots_again(virtual_clock: MockClock) -
         assert node.root.rt.instrument is log
 
 
-@pytest.mark.parametrize("steps", range(0, 40, 3))
+@pytest.mark.parametrize("steps", some(range(0, 40, 3), of=3, besides=lambda steps: steps == 3))
 async def test_a_node_that_ends_while_somebody_looks(virtual_clock: MockClock, steps: int) -> None:
     network = MemoryNetwork()
     async with trio.open_nursery() as nursery:

@@ -15,6 +15,7 @@ from lmos_actors.supervision import BulkSpec
 from lmos_actors.transport import MemoryNetwork
 from tests.live.test_attacks import live_tasks
 from tests.live.watching import SECURITY, watching
+from tests.matrix import few_or_all
 from tests.supervision.test_cancelled import Axe
 from tests.supervision.world import run
 
@@ -94,7 +95,7 @@ def assert_untouched(node: Node, slots: list[Any]) -> None:
 
 
 STRIDES = [
-    pytest.param(1, 29, id="some"),
+    pytest.param(1, few_or_all(71, 29), id="some"),
     *(pytest.param(n, 12, id=f"more-{n}", marks=pytest.mark.matrix) for n in range(2, 14, 3)),
 ]
 

@@ -11,7 +11,7 @@ from lmos_actors import ActionFailed, open_node
 from lmos_actors.errors import StoreDamaged, StoreFailed
 from lmos_actors.memories import Memories, MemoryOptions
 from lmos_actors.persistence import MemoryStore, Put, SqliteStore
-from tests.matrix import few_or_all
+from tests.matrix import few_or_all, some
 from tests.memories.keepers import KEEPERS, Keeper, every_store, keeper_on, texts, with_options
 from tests.persistence.stores import StoreOfTest
 
@@ -104,7 +104,7 @@ NAMES = [
 
 @every_store
 async def test_no_spelling_of_a_name_is_another_name(place: Any, tmp_path: Path) -> None:
-    names: list[str | None] = [None, *dict.fromkeys(name for name in NAMES if name)]
+    names: list[str | None] = [None, *dict.fromkeys(name for name in some(NAMES, of=2) if name)]
     share = few_or_all(9, 1)  # of the other names, one in so many
 
     def others(number: int) -> list[int]:
@@ -193,7 +193,7 @@ HOSTILE = {
 
 
 @every_store
-@pytest.mark.parametrize("kind", HOSTILE)
+@pytest.mark.parametrize("kind", some(HOSTILE, of=3))
 async def test_hostile_texts(place: Any, kind: str, tmp_path: Path) -> None:
     text = HOSTILE[kind]
     async with keeper_on(place(tmp_path)) as keeper:
@@ -313,14 +313,15 @@ async def test_a_store_that_fails_is_an_error_and_loses_nothing() -> None:
 
 @every_store
 async def test_many_at_once_are_all_kept(place: Any, tmp_path: Path) -> None:
+    each = few_or_all(4, 10)
     async with keeper_on(place(tmp_path), kind=with_options(identities=20)) as keeper:
         async with trio.open_nursery() as nursery:
             for who in range(20):
-                for number in range(10):
+                for number in range(each):
                     nursery.start_soon(Memories(keeper, f"user {who}").remember, f"fact {number}")
         for who in range(20):
             found = await texts(Memories(keeper, f"user {who}"), "fact", most=100)
-            assert sorted(found) == [f"fact {number}" for number in range(10)]
+            assert sorted(found) == [f"fact {number}" for number in range(each)]
         with pytest.raises(ActionFailed, match="20 identities"):
             await Memories(keeper, "another").remember("fact")
 
@@ -350,10 +351,10 @@ async def test_records_that_cannot_be_read_are_damage(tmp_path: Path) -> None:
 async def test_forgetting_while_others_recall(place: Any, tmp_path: Path) -> None:
     async with keeper_on(place(tmp_path)) as keeper:
         alice = Memories(keeper, "alice")
-        ids = [await alice.remember(f"fact {number}") for number in range(60)]
+        ids = [await alice.remember(f"fact {number}") for number in range(few_or_all(20, 60))]
 
         async def recall() -> None:
-            for _ in range(10):
+            for _ in range(few_or_all(4, 10)):
                 found = await alice.recall("fact", most=100)
                 assert {each.id for each in found} <= set(ids)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from copy import deepcopy
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -102,7 +103,7 @@ def test_a_batch_depends_on_finished_batches_alone() -> None:
 
 
 @given(seed=st.integers(0, 1 << 40))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 def test_what_is_drawn_is_permitted(seed: int) -> None:
     for schedule in [schedule for batch in batches(seed, 4)[1:] for schedule in batch]:
         assert 1 <= len(schedule.faults) <= SPACE.at_most
@@ -300,6 +301,7 @@ SCENARIO: Data = {
 }
 
 
+@cache
 def drawn(number: int) -> list[ScheduledFault]:
     """Some schedule of four faults at most."""
     return [*batches(number, 2)[1][number % BATCH].faults]

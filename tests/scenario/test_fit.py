@@ -165,7 +165,7 @@ lmos: simulation/v1
 name: crowd
 sweep:
   fanout: [2, 4]
-  step: {from: 1, to: 3, step: 1}
+  step: {from: 1, to: 1, step: 1}
 stop: {at: 10s, when: all_known}
 agents:
   clerk: {from: agent, use: troupe:Clerk}
@@ -246,7 +246,7 @@ def test_the_good_files_are_right(project: Project) -> None:
     ],
 )
 def test_a_range_goes_up_to_its_end(project: Project, step: str, values: list[int]) -> None:
-    assert project.mistakes(CROWD.replace("{from: 1, to: 3, step: 1}", step)) == []
+    assert project.mistakes(CROWD.replace("{from: 1, to: 1, step: 1}", step)) == []
     cells = load_scenario(project.root / "file.yaml").cells
     assert list(dict.fromkeys(cell.values["step"] for cell in cells)) == values
     text = CROWD.replace("[2, 4]", "{from: 0.0, to: 0.3, step: 0.1}").replace("fanout: $", "period: $")
@@ -347,7 +347,7 @@ CROWDS = [
     ("others: $(agents.spare)", "others: |$(agents.clerk)", "refs to several agents are expected"),
     ("others: $(agents.spare)", "others: |$(agents.peer)", '"peer" is Peer'),
     ("use: troupe:Clerk}\npop", "use: troupe:Boss, args: {clerk: |$(agents.spare)}}\npop", "one ref is"),
-    ("to: 3, step: 1}", "to: |0, step: 1}", "ends before it begins"),
+    ("to: 1, step: 1}", "to: |0, step: 1}", "ends before it begins"),
     ("start: {over: 5s}", "start: {over: |11s}", "the simulation is over before that"),
     ("kind: small_world, of: peer", "kind: grid, of: peer, width: |5", "no whole number of rows"),
     ("kind: small_world, of: peer", "kind: ring, of: peer", 'does not apply to "kind: ring"'),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,7 +35,7 @@ vars:
   budget: {type: duration, default: 2s}
 matrix:
   city: [Berlin, "New York"]
-  size: [8, 64]
+  size: [8]
 seeds: {from: 1, count: 3}
 trials: {count: 1, pass_rate: 1.0}
 timeout: 30s
@@ -219,9 +220,12 @@ def line_of(part: str, text: str = GOOD) -> int:
 
 # --- the good file
 
+SIZES = GOOD.replace("size: [8]", "size: [8, 64]")
+"""Its twelve cells. The mistakes below are looked for in six, as each cell costs as much."""
+
 
 def test_a_good_file(project: Project) -> None:
-    resolved = project.resolve()
+    resolved = project.resolve(SIZES)
     assert resolved.root == project.root
     assert resolved.notes == ()
     assert resolved.name == "weather-Berlin"
@@ -235,7 +239,7 @@ def test_a_good_file(project: Project) -> None:
 
 
 def test_a_cell_has_its_values_with_their_types(project: Project) -> None:
-    cell = project.resolve().cells[-1]
+    cell = project.resolve(SIZES).cells[-1]
     assert cell.scenario.name == "weather-New York"
     assert cell.scenario.agents["weather"].mailbox.size == 64
     assert cell.scenario.agents["weather"].shutdown == Duration(2.0)
@@ -324,7 +328,7 @@ def spoilt_word(word: str) -> str:
     return word[:-1] + "q" + word[-1] if word[-1] in "\"')]}" else word + "q"
 
 
-@pytest.mark.parametrize("path", some(keys(), of=4), ids=lambda path: ".".join(map(str, path)))
+@pytest.mark.parametrize("path", some(keys(), of=12), ids=lambda path: ".".join(map(str, path)))
 def test_every_key_misspelt(path: DataPath, project: Project) -> None:
     text, line = replaced(path, key=True, make=spoilt_word)
     found = project.mistakes(text)
@@ -336,14 +340,14 @@ def test_every_key_misspelt(path: DataPath, project: Project) -> None:
         assert any(f'"{path[-1]}q"' in message for at, message in found if at == line), found
 
 
-@pytest.mark.parametrize("path", some(values(), of=4), ids=lambda path: ".".join(map(str, path)))
+@pytest.mark.parametrize("path", some(values(), of=12), ids=lambda path: ".".join(map(str, path)))
 def test_every_value_broken(path: DataPath, project: Project) -> None:
     text, line = replaced(path, key=False, make=spoilt_word)
     found = project.mistakes(text)
     assert line in [at for at, _ in found], found
 
 
-@pytest.mark.parametrize("path", some(keys(), of=4), ids=lambda path: ".".join(map(str, path)))
+@pytest.mark.parametrize("path", some(keys(), of=12), ids=lambda path: ".".join(map(str, path)))
 def test_every_key_twice(path: DataPath, project: Project) -> None:
     document = parse(GOOD, name="f")
     start, end = document.span(path, key=True)
@@ -407,10 +411,10 @@ WRONG = [
     ("city: [Berlin, ", "city: [7, ", "expected text, saw the number 7"),
     ("city: [Berlin, ", "city: [$(vars.budget), ", "are written out"),
     ("city: [Berlin, ", "city: [New York, ", "stands in the matrix twice"),
-    ("size: [8, 64]", "size: []", "not empty"),
-    ("size: [8, 64]", "size: [8, 0]", "expected at least 1, saw the number 0"),
-    ("size: [8, 64]", f"size: {list(range(1, 600))}", "combinations, more than 1000"),
-    ("size: [8, 64]", "size: [8, 64]\n  world: [memory]", "world stands in the matrix too"),
+    ("size: [8]", "size: []", "not empty"),
+    ("size: [8]", "size: [8, 0]", "expected at least 1, saw the number 0"),
+    ("size: [8]", f"size: {list(range(1, 600))}", "combinations, more than 1000"),
+    ("size: [8]", "size: [8, 64]\n  world: [memory]", "world stands in the matrix too"),
     # steps
     ("id: ask\n", "id: look\n", 'step id "look" is given twice'),
     ("of: ask\n    sequence", "of: askk\n    sequence", 'no earlier step "askk", did you mean "ask"?'),
@@ -671,9 +675,14 @@ def test_the_schema_tells_what_a_thing_is_by_one_key_so_that_editors_offer_all_w
     ]
 
 
+@cache
+def validator() -> jsonschema_rs.Validator:
+    return jsonschema_rs.validator_for(scenario_schema())
+
+
 @pytest.mark.parametrize("file", sorted((ROOT / "scenarios").glob("*.yaml")), ids=lambda file: file.stem)
 def test_the_shipped_files_fit_the_schema_and_a_misspelt_verb_does_not(file: Path) -> None:
-    fits = jsonschema_rs.validator_for(scenario_schema()).is_valid
+    fits = validator().is_valid
     data: Any = parse(file.read_text(), name="f").data
     assert fits(data)
     stories = data.get("steps") or data.get("timeline") or data.get("checks")

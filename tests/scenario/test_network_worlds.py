@@ -294,7 +294,7 @@ def asking(count: int, pairs: list[tuple[int, int]], verb: str = "invoke") -> li
     return written([(1 + number, pair, verb) for number, pair in enumerate(pairs[:count])])
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", few_or_all(range(2), range(5)))
 def test_bytes_that_are_changed_are_noticed(tmp_path: Path, seed: int) -> None:
     """The connection ends, and is made again; nobody gets a value that is not one."""
     script = written([(2 * number + 1, (0, 1), "invoke") for number in range(100)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,6 +12,7 @@ from lmos_actors.files import FileError
 from lmos_actors.reports import FileResult, NodeRestart, html_page
 from lmos_actors.scenario.format import load_scenario
 from lmos_actors.scenario.run import run_cell
+from tests.matrix import few_or_all, some
 from tests.reports.test_html import report
 from tests.scenario.project import Project
 from tests.scenario.steps import answers, at_once, heal, inject, invoke, passed, reads, records, wait
@@ -791,21 +793,23 @@ def test_formulas_have_no_state_of_a_node_that_unwinds(project: Project, world: 
 # ---- faults that meet
 
 
-@WORLDS
+OTHERS = [
+    [entry(5.5, kind="crash", target="peer/1", restart={"after": "9s"})],
+    [entry(4, kind="crash", target="peer/1", restart={"after": "3s"})],
+    [entry(4, kind="pause", target="peer/1", duration="9s")],
+    [entry(4, kind="clock_skew", target="peer/1", rate=2, duration="9s")],
+    [entry(5.5, kind="partition", sides=[["peer/1"], "rest"], duration="7s")],
+    [entry(5.5, kind="disconnect", between=["peer/1", "peer/2"])],
+    [entry(4, kind="swizzle", of="peer", every="500ms", duration="9s")],
+    [entry(6, kind="restart", down="1s")],
+    [entry(7.5, kind="restart", of="peer/2", down="1s")],
+]
+
+
 @pytest.mark.parametrize(
-    "more",
-    [
-        [entry(5.5, kind="crash", target="peer/1", restart={"after": "9s"})],
-        [entry(4, kind="crash", target="peer/1", restart={"after": "3s"})],
-        [entry(4, kind="pause", target="peer/1", duration="9s")],
-        [entry(4, kind="clock_skew", target="peer/1", rate=2, duration="9s")],
-        [entry(5.5, kind="partition", sides=[["peer/1"], "rest"], duration="7s")],
-        [entry(5.5, kind="disconnect", between=["peer/1", "peer/2"])],
-        [entry(4, kind="swizzle", of="peer", every="500ms", duration="9s")],
-        [entry(6, kind="restart", down="1s")],
-        [entry(7.5, kind="restart", of="peer/2", down="1s")],
-    ],
-    ids=lambda more: more[0]["kind"] + more[0]["at"],
+    ("more", "world"),
+    some(product(OTHERS, ("memory", "wire")), of=3),
+    ids=lambda value: value if isinstance(value, str) else value[0]["kind"] + value[0]["at"],
 )
 def test_with_any_other_fault_on_it_all_is_well_in_the_end(
     project: Project, more: list[Any], world: str
@@ -853,7 +857,7 @@ def sold(*counts: int, of: str) -> list[dict[str, Any]]:
 
 
 @WORLDS
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", few_or_all(range(2), range(4)))
 @pytest.mark.parametrize("writes", ["kept", "lost", "torn"])
 def test_a_node_loses_commits_of_its_own_alone(project: Project, world: str, writes: str, seed: int) -> None:
     key = {"key": "42"} if seed % 2 else {}  # with one it has a lease, which its node is granted anew

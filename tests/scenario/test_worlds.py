@@ -12,7 +12,7 @@ import pytest
 from lmos_actors.cli import main
 from lmos_actors.scenario.format import load_scenario
 from lmos_actors.scenario.run import run_cell
-from tests.matrix import few_or_all, slow
+from tests.matrix import few_or_all, slow, some
 from tests.source import ROOT
 
 if TYPE_CHECKING:
@@ -84,7 +84,8 @@ def verdicts(results: list[RunResult]) -> list[Any]:
 
 
 @pytest.mark.parametrize(
-    "name", slow([file.stem for file in FILES if file.stem not in NOT_OVER_A_WIRE], LONG_OVER_A_WIRE)
+    "name",
+    some(slow([file.stem for file in FILES if file.stem not in NOT_OVER_A_WIRE], LONG_OVER_A_WIRE), of=2),
 )
 def test_the_verdict_is_the_same_over_simulated_streams(name: str) -> None:
     """That each of them passes in memory, with all its checks, is shown by `test_shipped`."""
