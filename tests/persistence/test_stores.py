@@ -25,7 +25,7 @@ from lmos_actors.persistence import (
     after,
     records_of,
 )
-from tests.matrix import examples
+from tests.matrix import examples, some
 from tests.persistence.stores import KINDS, STORES, every_store
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def opened(make: Make, folder: Path) -> Store:
 @every_store
 @pytest.mark.parametrize(
     ("batches", "conflicts", "content"),
-    [
+    some([
         ([], [], {}),
         ([[]], [None], {}),
         ([ABC], [None], {"a": b"a", "b": b"b", "c": b"c"}),
@@ -77,7 +77,7 @@ def opened(make: Make, folder: Path) -> Store:
         ([[Check("s", "a", GONE), Check("s", "b", b"")]], [("s", "b")], {}),
         ([ABC, [Put("s", "d", b""), Check("s", "a", b"b")], [Check("s", "b", b"b")]],
          [None, ("s", "a"), None], {"a": b"a", "b": b"b", "c": b"c"}),
-    ],
+    ], of=3),
 )  # fmt: skip
 def test_a_commit(make: Make, batches: Any, conflicts: Any, content: Any, tmp_path: Path) -> None:
     for durability in DURABILITIES:

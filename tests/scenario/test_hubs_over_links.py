@@ -188,7 +188,12 @@ FAULTS = [
 ]
 
 
-@pytest.mark.parametrize(("fault", "world"), some(product(FAULTS, ("memory", "wire")), of=3))
+@pytest.mark.parametrize(
+    ("fault", "world"),
+    some(
+        product(FAULTS, ("memory", "wire")), of=3, besides=lambda case: case == (inject("restart"), "memory")
+    ),
+)
 def test_agents_come_back_after_a_fault(folder: Path, world: str, fault: Any) -> None:
     result = ran(folder, world, ASK, fault, wait(10), ASK, SAY, wait(1), HEARD)
     assert answered(result) == ["fine", "fine", 1]

@@ -186,7 +186,7 @@ def test_left_at_every_step(how: str) -> None:
 @pytest.mark.parametrize("victim", ["script", "mine", "dealer", "digger"])
 @pytest.mark.parametrize("how", ["stop", "crash"])
 def test_an_agent_ends_at_every_step(how: str, victim: str) -> None:
-    for step in count(1, few_or_all(37, 1)):
+    for step in count(1, few_or_all(31, 1)):
         if not simulate(play, step, f"{how} {victim}"):
             break
     assert step > 50
