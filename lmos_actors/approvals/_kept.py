@@ -93,6 +93,8 @@ class Entry:
     askers: int = 0
     ticket: Ticket | None = None
     """The write that is under way."""
+    kept: bool = True
+    """Whether the question is kept: before, nobody is shown it, as a crash would take it back."""
     changed: trio.Event = attrs.field(factory=trio.Event)
 
     @property
@@ -132,6 +134,7 @@ class KeptApprovals:
         self._decided: OrderedDict[str, None] = OrderedDict()  # ids, in the order of the decisions
         self._deadlines: list[tuple[float, str]] = []  # a heap; of decided ones, too
         self._bytes = 0
+        self._unkept = 0
 
     async def load(self) -> None:
         """Read all records. Raise StoreFailed."""
@@ -150,14 +153,15 @@ class KeptApprovals:
     # ---- looking
 
     def __iter__(self) -> Iterator[Approval]:
-        """Yield all approvals, in the order in which they were asked."""
+        """Yield all approvals that are kept, in the order in which they were asked."""
         for entry in self._by_id.values():
-            yield msgspec.structs.replace(entry.approval, awaited=entry.askers > 0)
+            if entry.kept:
+                yield msgspec.structs.replace(entry.approval, awaited=entry.askers > 0)
 
     @property
     def waiting(self) -> int:
-        """The number of approvals that wait for a decision."""
-        return len(self._by_id) - len(self._decided)
+        """The number of approvals that are kept and wait for a decision."""
+        return len(self._by_id) - len(self._decided) - self._unkept
 
     def find(self, id: str) -> Entry | None:
         """Return the approval of that id."""
@@ -193,20 +197,23 @@ class KeptApprovals:
     def _begin(self, question: Approval) -> Entry:
         size = len(_written(question))
         self._make_room(size)
-        if self.waiting >= MOST_WAITING or self._bytes + size > MOST_BYTES:
+        if self.waiting + self._unkept >= MOST_WAITING or self._bytes + size > MOST_BYTES:
             raise TooMany
         entry = Entry(question, size)
         if question.once:
             self._add(question, entry)
             return entry
         write = Put(SPACE, _key_of(question), _written(question))
+        entry.kept = False
+        self._unkept += 1
         # settled by the writer's task, never before this step has ended
         entry.ticket = self._writer.submit([write], done=partial(self._question_written, entry))
         self._add(question, entry)
         return entry
 
     def _question_written(self, entry: Entry, error: Exception | None) -> None:
-        entry.ticket = None
+        entry.ticket, entry.kept = None, True
+        self._unkept -= 1
         if error is not None:
             self._remove(entry)
             entry.changed.set()

@@ -22,9 +22,10 @@ from lmos_actors import (
     open_node,
     simulate,
 )
+from lmos_actors._core import RandomStream
 from lmos_actors.approvals import Approval, Approvals
 from lmos_actors.errors import AgentDied, KeyReused, StoreFailed
-from lmos_actors.persistence import MemoryStore, SqliteStore
+from lmos_actors.persistence import MemoryStore, SimulatedDisk, SimulatedStore, SqliteStore
 from tests.redis_server import RedisServer, needs_redis
 
 if TYPE_CHECKING:
@@ -284,6 +285,29 @@ def test_while_the_store_fails_questions_wait_and_nothing_is_decided() -> None:
             await approvals.invoke(Approvals.refuse, found.id)
             assert not await answer.receive()
             assert node.crash_reports == ()
+
+    in_a_world(world)
+
+
+def test_nobody_is_shown_a_question_before_it_is_kept() -> None:
+    """A crash would take it back, and it would be asked again under another id."""
+
+    async def world() -> None:
+        disk = SimulatedDisk(RandomStream(1), lambda: 5.0)
+        async with (
+            open_node(store=SimulatedStore(disk), approvals=True) as node,
+            trio.open_nursery() as nursery,
+        ):
+            desk, approvals = await node.start(Desk), node.find(Approvals)
+            await approvals.ready()
+            begun(nursery, desk, 5)
+            await trio.sleep(1)
+            assert await approvals.invoke(Approvals.entries, "all") == []
+            assert await approvals.read(Approvals.waiting) == 0
+            await trio.sleep(30)
+            (found,) = await approvals.invoke(Approvals.entries)
+            assert await approvals.read(Approvals.waiting) == 1
+            await approvals.invoke(Approvals.refuse, found.id)
 
     in_a_world(world)
 
