@@ -101,6 +101,7 @@ class ForkedProcess:
         self._stdout, self._stderr = map(trio.lowlevel.FdStream, pipes[1:])
         self._waiting = trio.Lock()
         self._pause: Pause | None = None
+        self._is_asked = False
         self.has_ended = False
         """Whether it has ended, and that has been noticed."""
         self._code: int | None = None
@@ -156,7 +157,9 @@ class ForkedProcess:
 
     def stop(self) -> None:
         """See `Process`."""
-        self._send(signal.SIGTERM)
+        if not self._is_asked:  # a command that gets two takes the second for an order to end at once
+            self._is_asked = True
+            self._send(signal.SIGTERM)
 
     def kill(self) -> None:
         """See `Process`: with all that it has started itself."""

@@ -56,6 +56,7 @@ class LocalProcess:
     def __init__(self, process: trio.Process) -> None:
         self._process = process
         self._pause = Pause()
+        self._is_asked = False
 
     @property
     def pid(self) -> int:
@@ -86,8 +87,10 @@ class LocalProcess:
 
     def stop(self) -> None:
         """See `Process`."""
-        with suppress(ProcessLookupError):
-            self._process.terminate()
+        if not self._is_asked:  # a command that gets two takes the second for an order to end at once
+            self._is_asked = True
+            with suppress(ProcessLookupError):
+                self._process.terminate()
 
     def kill(self) -> None:
         """See `Process`: with all that it has started itself."""

@@ -57,7 +57,7 @@ class Process(Protocol):
         ...
 
     def stop(self) -> None:
-        """Ask it to end in order. Does nothing once it has ended."""
+        """Ask it to end in order. Does nothing once it was asked, or has ended."""
         ...
 
     def kill(self) -> None:
