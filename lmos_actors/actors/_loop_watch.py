@@ -1,4 +1,4 @@
-"""Who holds up the loop: a thread looks on while it works, and names the code that does not let go of it.
+"""The loop watch: a thread looks on while the loop works, and names code that does not let go of it.
 
 Everything of a process's nodes runs in one thread, between two awaits of one task at a time. Code that blocks
 there (`time.sleep` in an `async def`, a library's own wait, a loop over a million rows) stops them all, and

@@ -54,7 +54,7 @@ _TO_BASE64: Final = bytes.maketrans(b"-_", b"+/")
 RANDOM_BITS: Final = 128
 
 LETTERS: Final = 8
-"""Different letters in a random token; one of 32 hexadecimal digits has fewer once in ten million times."""
+"""Different letters in a random token; of those of 32 hexadecimal digits one in 28 million has fewer."""
 
 _LOWER: Final = frozenset(b"abcdefghijklmnopqrstuvwxyz")
 _UPPER: Final = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ")
@@ -66,7 +66,7 @@ def is_random(token: bytes) -> bool:
     letters = frozenset(token)
     size = 64 if letters & _LOWER and letters & _UPPER else 36
     if any(letters <= digits for digits in _HEXADECIMAL):
-        size = 16
+        size = 10 if token.isdigit() else 16
     return len(letters) >= LETTERS and len(token) * math.log2(size) >= RANDOM_BITS
 
 
@@ -85,7 +85,7 @@ def claimed_name(shown: AuthorizationHeader) -> bytes:
     try:
         text = binascii.a2b_base64(part.translate(_TO_BASE64) + b"=" * (-len(part) % 4))
         return msgspec.json.decode(text, type=_Claims).sub.encode()
-    except (ValueError, msgspec.MsgspecError):
+    except (ValueError, msgspec.MsgspecError, RecursionError):
         return b""
 
 

@@ -132,6 +132,18 @@ def test_a_signed_token_counts_for_its_subject(tmp_path: Path) -> None:
     assert ask(guard, f"Bearer {signed('ann')}") == 401
 
 
+@pytest.mark.parametrize(
+    "payload",
+    [b"", b"[]", b'{"sub":7}', b'{"sub":"\\ud800"}', b"\xff", b'{"x":' + b"[" * 5_800],
+    ids=["nothing", "no object", "no text", "half a character", "no UTF-8", "very deep"],
+)
+def test_a_token_that_claims_nothing_readable_counts_by_address(security: Security, payload: bytes) -> None:
+    guard = guard_of(security)
+    text = f"Bearer eyJ.{base64.urlsafe_b64encode(payload).decode().rstrip('=')}.x"
+    exhaust(guard, text)
+    assert ask(guard, "Bearer nothing") == 429
+
+
 def is_looked_up(token: bytes) -> bool:
     """Return whether a token is checked where its address has been wrong too often."""
     attempts, shown = Attempts(Rate(1.0, 1)), AuthorizationHeader("bearer", SecretBytes(token))
@@ -149,7 +161,15 @@ def test_sixteen_random_bytes_are_random_however_they_are_written(raw: bytes) ->
 
 
 @pytest.mark.parametrize(
-    "token", [b"", b"a" * 1000, b"hunter2", b"abcdefg" * 30, b"3b1f6f4f0e3f4a9d8e2b7c6d5a4f3e"]
+    "token",
+    [
+        b"",
+        b"a" * 1000,
+        b"hunter2",
+        b"abcdefg" * 30,
+        b"3b1f6f4f0e3f4a9d8e2b7c6d5a4f3e",
+        b"01234567890123456789012345678901",
+    ],
 )
 def test_what_is_short_or_repeats_itself_is_not(token: bytes) -> None:
     assert not is_looked_up(token)

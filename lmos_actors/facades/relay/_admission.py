@@ -57,7 +57,7 @@ class HubAdmission:
         """Return the admission of a request, anonymous ones too, or its refusal."""
         return self.guard.admit(request, trio.current_time(), public=True)
 
-    def judge_invitation(self, text: str, address: str) -> str | float:
+    def judge_invitation(self, text: str, peer: str) -> str | float:
         """Return the digest of an invitation, or the seconds to wait with the next: 0.0 where it is none.
 
         Invitations are guessed as credentials are, and counted with them.
@@ -66,7 +66,7 @@ class HubAdmission:
         if invitations is None:
             return 0.0
         shown = AuthorizationHeader("invitation", SecretBytes(text.encode("utf-8", "surrogatepass")))
-        return self.guard.attempts.judge(shown, address, now, partial(invitations.find, text, now))
+        return self.guard.attempts.judge(shown, peer, now, partial(invitations.find, text, now))
 
     def may_revoke(self, principal: Principal | None) -> bool:
         """Return whether the access list of the hub names a principal, so that it may take tokens away."""

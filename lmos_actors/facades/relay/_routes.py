@@ -71,19 +71,19 @@ class _RelayRoutes:
         """Make an identity."""
         try:
             self._admitted(request)
-            address = "" if request.client is None else address_of(f"{request.client.host}:0")
+            peer = "" if request.client is None else f"{request.client.host}:0"
             wait = 0.0
             if self._registrations is not None:
-                wait = self._registrations.take(address, trio.current_time())
+                wait = self._registrations.take(address_of(peer), trio.current_time())
             if wait:
                 raise _Fault(429, "rate_limit", "too many registrations", wait)
             body = await _body_of(request)
-            invitation = self._invitation(body, address)
+            invitation = self._invitation(body, peer)
             return await self._registered(_text_in(body, "agent_id"), invitation)
         except _Fault as fault:
             return fault.answer
 
-    def _invitation(self, body: dict[str, Any], address: str) -> str | None:
+    def _invitation(self, body: dict[str, Any], peer: str) -> str | None:
         """Return the digest of the invitation that is needed, None where none is. Raise _Fault."""
         hub = self._admission
         if hub.registration == "open":
@@ -93,7 +93,7 @@ class _RelayRoutes:
         shown = body.get("invitation")
         if shown is None:
             raise _Fault(403, "not_allowed", "an invitation is needed: the member `invitation`")
-        found = hub.judge_invitation(shown, address) if isinstance(shown, str) else 0.0
+        found = hub.judge_invitation(shown, peer) if isinstance(shown, str) else 0.0
         if isinstance(found, int | float):
             if found:
                 raise _Fault(429, "rate_limit", "too many wrong invitations", found)
