@@ -4,11 +4,12 @@ Everything of a process's nodes runs in one thread, between two awaits of one ta
 there (`time.sleep` in an `async def`, a library's own wait, a loop over a million rows) stops them all, and
 nothing in the loop can say so. Hence a thread:
 
-- The loop tells it by a hook of trio when it has waited for something to happen, and will work. A thread that
-  finds the loop waiting again sleeps, until it is told so the next time: an idle process costs nothing.
-- While the loop works, the thread looks five times a second. Where it finds the loop in the same call of the
-  same code three times, that code holds it up. A loop that has much to do is in other code each time; it is
-  slow, but nobody holds it.
+- While nothing happens the thread sleeps, and an idle process costs nothing. A hook of trio wakes it when the
+  loop begins to work, and is taken away then: a loop that works pays for no hook.
+- Awake, the thread asks the loop five times a second to say that it goes on. Where it only ever finds it
+  waiting, it has the hook put back, and sleeps.
+- Where the loop does not say so three times, and is found in the same call of the same code, that code holds
+  it up. A loop that has much to do is in other code each time; it is slow, but nobody holds it.
 - It is said at once, from the thread, as the code may never end: which agent, and in which line. The agent is
   the first `self` in the calls that is one.
 
@@ -42,6 +43,9 @@ LOOK: Final = 0.2
 LOOKS: Final = 3
 """Looks that find it in the same call before that is named."""
 
+QUIET: Final = 5
+"""Looks in a row that find it waiting before the thread sleeps."""
+
 _RUN: Final[trio.lowlevel.RunVar[LoopWatch | None]] = trio.lowlevel.RunVar("lmos loop watch", None)
 
 
@@ -51,11 +55,12 @@ class LoopWatch(trio.abc.Instrument):
     def __init__(self) -> None:
         self._nodes = 0
         self._ident = threading.get_ident()
-        self._passes = 0
-        self._sleeps = True
+        self._token = trio.lowlevel.current_trio_token()
+        self._beats = 0
+        self._is_hooked = False
         self._said: dict[Any, Any] = {}
         self._awake = threading.Event()
-        self._ended = False
+        self._over = threading.Event()
         self._thread: threading.Thread | None = None
 
     @staticmethod
@@ -65,7 +70,7 @@ class LoopWatch(trio.abc.Instrument):
         if found is None:
             found = LoopWatch()
             _RUN.set(found)
-            trio.lowlevel.add_instrument(found)
+            found._hook()
         found._nodes += 1
         return found
 
@@ -74,48 +79,57 @@ class LoopWatch(trio.abc.Instrument):
         self._nodes -= 1
         if not self._nodes:
             _RUN.set(None)
-            trio.lowlevel.remove_instrument(self)
-            self._ended = True
+            self._over.set()
+            self._unhook()
             self._awake.set()
 
-    # ---- what the loop tells
+    # ---- in the loop
 
     def after_io_wait(self, timeout: float) -> None:
-        """Note that the loop will work."""
-        self._passes += 1
-        if self._sleeps:
-            self._sleeps = False
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._watch, name="lmos loop watch", daemon=True)
-                self._thread.start()
-            self._awake.set()
+        """Wake the thread: the loop begins to work."""
+        self._unhook()
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._watch, name="lmos loop watch", daemon=True)
+            self._thread.start()
+        self._awake.set()
+
+    def _hook(self) -> None:
+        if not (self._is_hooked or self._over.is_set()):
+            self._is_hooked = True
+            trio.lowlevel.add_instrument(self)
+
+    def _unhook(self) -> None:
+        if self._is_hooked:
+            self._is_hooked = False
+            trio.lowlevel.remove_instrument(self)
+
+    def _beat(self) -> None:
+        self._beats += 1
 
     # ---- the thread
 
     def _watch(self) -> None:
-        while not self._ended:
-            self._awake.wait()
-            self._awake.clear()
-            self._while_awake()
+        with suppress(trio.RunFinishedError):
+            while not self._over.is_set():
+                self._awake.clear()
+                self._while_awake()
+                self._token.run_sync_soon(self._hook)
+                # code that began in the very step that has put the hook back would not wake the thread
+                if not self._awake.wait(LOOK) and self._is_hooked and _step_of(self._ident) is None:
+                    self._awake.wait()
 
     def _while_awake(self) -> None:
         held: FrameType | None = None
-        seen = looks = 0
-        while not self._ended:
-            passes = self._passes
-            self._awake.wait(LOOK)
-            if self._passes != passes:
-                looks = 0
-                continue
+        looks = quiet = 0
+        while quiet < QUIET and not self._over.is_set():
+            beats = self._beats
+            self._token.run_sync_soon(self._beat, idempotent=True)
+            self._over.wait(LOOK)
             frame = _step_of(self._ident)
-            if frame is None:
-                self._sleeps = True
-                if self._passes == passes:  # else it has begun to work before it could know
-                    return
-                self._sleeps = False
-                continue
-            looks = looks + 1 if frame is held and seen == passes else 1
-            held, seen = frame, passes
+            quiet = quiet + 1 if frame is None else 0
+            goes_on = frame is None or self._beats != beats
+            looks = 0 if goes_on else looks + 1 if frame is held else 1
+            held = frame
             if looks == LOOKS:
                 _say(self._ident, self._said)
 
