@@ -296,6 +296,15 @@ def test_of_several_that_are_begun_at_once_one_runs_and_the_others_leave_it_as_i
     assert run(project, "down")[0] == 0
 
 
+def test_down_waits_for_the_process_of_the_launcher(project: Path) -> None:
+    agents = AGENTS + "\nimport atexit, time\natexit.register(time.sleep, 0.5)\n"
+    (project / "desk.py").write_text(agents, encoding="utf-8")
+    assert run(project, "up", "desk.yaml", "--detach")[0] == 0
+    launcher = status(project)["launcher_pid"]
+    assert run(project, "down")[0] == 0
+    assert has_ended(launcher)
+
+
 def test_an_interrupt_drains_and_a_running_request_is_answered(project: Path) -> None:
     with up(project) as running:
         ready = running.until("process", state="ready")

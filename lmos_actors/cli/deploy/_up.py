@@ -136,10 +136,14 @@ def run_up(request: UpRequest) -> int:
         place = _place_of(request, controls, loaded)
         plan = read(request.settings)
         running = _Up(plan, controls, console, read, place, page, reload=request.reload)
-        return _run(running)
-    finally:
+    except BaseException:
         controls.remove()
         lock.release()
+        raise
+    try:
+        return _run(running)
+    finally:
+        controls.remove()  # its lock ends with this process, and so does the wait of `down`
 
 
 def _at_start_alone(request: UpRequest) -> dict[str, bool]:
