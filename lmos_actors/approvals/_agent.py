@@ -101,7 +101,11 @@ class Approvals(Agent, mailbox=MailboxOptions(size=MOST_ASKED)):
                 store = _MEMORIES.setdefault(slot.rt, MemoryStore())
                 writer = await stack.enter_async_context(open_writer(store))
             self._writer = writer
-            self._kept = KeptApprovals(writer, self._now)
+            wall = (
+                slot.rt.entropy.now
+            )  # asked after the end of this incarnation, too: a decision is written late
+            self._kept = KeptApprovals(writer, lambda: wall().timestamp())
+            await writer.settled()
             await self._kept.load()
             yield
 

@@ -2,13 +2,15 @@
 
 It is in the store of the node, if there is one, and else in memory; of either the last entries are kept. An
 operation does not wait for the log, and does not fail with it: a node whose store fails may need one. What
-was refused is kept apart, in memory, so that nobody pushes out what was done by asking for what he may not.
+was refused is apart, in memory, so that nobody pushes out what was done by asking for what he may not. An
+entry that is in no store, or not as it is shown, is shown with `kept: false`.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict, deque
 from contextlib import suppress
+from functools import partial
 from heapq import nlargest
 from itertools import islice
 from operator import itemgetter
@@ -70,6 +72,7 @@ class Audit:
         self._noted = noted
         self._entries: OrderedDict[str, AuditEntry] = OrderedDict()
         self._refused: deque[AuditEntry] = deque(maxlen=REFUSALS)
+        self._unkept: dict[str, bytes] = {}  # what is to be kept of entries, and is not yet
         self._is_loaded = rt.keeping is None
 
     async def load(self) -> None:
@@ -113,6 +116,15 @@ class Audit:
         entry.state, entry.outcome = "refused", why[:CHARACTERS]
         self._refused.append(entry)
 
+    @property
+    def has_store(self) -> bool:
+        """Whether the node has a store."""
+        return self._rt.keeping is not None
+
+    def is_kept(self, entry: AuditEntry) -> bool:
+        """Return whether the store has an entry as it is."""
+        return self.has_store and entry.state != "refused" and entry.key not in self._unkept
+
     def newest(self) -> list[AuditEntry]:
         """Return the last entries, the newest first."""
         few = [*islice(reversed(self._entries.values()), SHOWN), *self._refused]
@@ -131,12 +143,19 @@ class Audit:
         if keeping is not None:
             from lmos_actors.persistence import Put
 
+            written = self._unkept[entry.key] = msgspec.json.encode(entry)
+            done = partial(self._written, entry.key, written)
             with suppress(StoreFailed):
-                keeping.writer.submit([Put(SPACE, entry.key, msgspec.json.encode(entry))])
+                keeping.writer.submit([Put(SPACE, entry.key, written)], done=done)
+
+    def _written(self, key: str, written: bytes, error: Exception | None) -> None:
+        if error is None and self._unkept.get(key) is written:
+            del self._unkept[key]
 
     def _prune(self) -> None:
         while len(self._entries) > ENTRIES:
             key, _ = self._entries.popitem(last=False)
+            self._unkept.pop(key, None)
             if self._rt.keeping is not None:
                 from lmos_actors.persistence import Delete
 
@@ -165,15 +184,20 @@ class AuditView:
     def content(self) -> State:
         """Return them."""
         last = nlargest(SHOWN, decisions(self._root), key=_by_decision)
-        found = [(entry.time, entry.key, _row(entry)) for entry in self._audit.newest()]
+        found = [(entry.time, entry.key, self._row(entry)) for entry in self._audit.newest()]
         found += [(each.decided, each.id, self._decision(each)) for each in last]
         found.sort(key=itemgetter(0, 1), reverse=True)
         rows = {key: row for _, key, row in found[:SHOWN]}
         return {"order": list(rows), "rows": rows}
 
+    def _row(self, entry: AuditEntry) -> State:
+        members = {**msgspec.structs.asdict(entry), "kept": None if self._audit.is_kept(entry) else False}
+        return {name: value for name, value in members.items() if value is not None and name != "key"}
+
     def _decision(self, approval: Any) -> State:
         """Return a decision as an operation on the agent that has asked."""
         return {
+            **({} if self._audit.has_store else {"kept": False}),
             "node": self._audit.node,
             "time": approval.decided,
             "who": approval.by or "",
@@ -186,8 +210,3 @@ class AuditView:
 
 def _by_decision(approval: Any) -> tuple[float, str]:
     return approval.decided, approval.id
-
-
-def _row(entry: AuditEntry) -> State:
-    members = msgspec.structs.asdict(entry)
-    return {name: value for name, value in members.items() if value is not None and name != "key"}

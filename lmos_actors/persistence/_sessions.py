@@ -16,14 +16,16 @@ a turn whose process has ended, and its steps are what had been recorded by then
 one ticket of the writer, and tickets are committed in order, so what a power failure takes is the end.
 
 The heads are also in memory, in the order in which they expire: looking for one reads nothing. A session
-that has had no turn yet is in memory alone. The sessions of an agent are bounded (of the owner with most of
-them, the one that would expire first is removed), and so are the messages and bytes of each (the oldest go).
+that has had no turn yet is in memory alone; it is listed once it is kept, and as it is kept. The sessions of
+an agent are bounded (of the owner with most of them, the one that would expire first is removed), and so are
+the messages and bytes of each (the oldest go).
 """
 
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 from urllib.parse import quote, unquote
 
@@ -167,6 +169,7 @@ class Sessions:
         self._agent = agent
         self._now = now
         self._heads: OrderedDict[tuple[str, str], SessionHead] = OrderedDict()
+        self._listed: dict[tuple[str, str], SessionInfo] = {}  # as they are kept
         self._owners: Counter[str] = Counter()  # how many sessions each has
         self._turns: dict[tuple[str, str], OpenTurn] = {}
         self._turn_bytes = 0
@@ -176,8 +179,7 @@ class Sessions:
 
     async def load(self) -> None:
         """Read the heads and the turns in progress, and remove what has expired. Raise StoreFailed."""
-        if self._writer.statistics().waiting:  # an earlier incarnation's, which no reading shows yet
-            await self._writer.submit([]).wait()
+        await self._writer.settled()
         start, stop = range_of(self._agent)
         found: list[tuple[float, tuple[str, str], SessionHead]] = []
         while page := await self._writer.scan(CHATS, start=start, stop=stop, limit=PAGE):
@@ -186,6 +188,7 @@ class Sessions:
                 place, head = _head_in(self._writer.name, key, value)
                 found.append((head.until, place, head))
         self._heads = OrderedDict((key, head) for _, key, head in sorted(found, key=lambda each: each[:2]))
+        self._listed = {key: _info(key, head) for key, head in self._heads.items()}
         self._owners = Counter(owner for owner, _ in self._heads)
         await self._load_turns()
         self._expire()
@@ -241,12 +244,12 @@ class Sessions:
         return Session(owner, id, _copy(head), written)
 
     def of_owner(self, owner: str) -> Iterator[SessionInfo]:
-        """Yield the sessions of an owner, the one that expires first at first."""
+        """Yield the sessions of an owner that are kept, the one that expires first at first."""
         self._expire()
         written = _written(owner)
-        for (each, id), head in self._heads.items():
-            if each == written:
-                yield SessionInfo(id, head.began, head.until, head.last - head.first + 1)
+        for key in self._heads:
+            if key[0] == written and key in self._listed:
+                yield self._listed[key]
 
     # ---- changing
 
@@ -286,6 +289,7 @@ class Sessions:
         if key in self._heads:
             self._heads[key] = _copy(head)
             self._heads.move_to_end(key)
+            self._listed[key] = _info(key, head)
         if turn is not None and self._turns.get(key) is turn:
             self._forget_turn(key)
 
@@ -331,12 +335,17 @@ class Sessions:
                 Put(TURNS, self._head_key(key), written),
             ],
             self.options.durability,
+            partial(self._begun, key, _info(key, begun)),
         )
         head.until = session.head.until = until
         self._heads.move_to_end(key)
         self._turns[key] = turn
         self._size(turn, len(written))
         return turn, ticket
+
+    def _begun(self, key: tuple[str, str], info: SessionInfo, error: Exception | None) -> None:
+        if error is None and key in self._heads:
+            self._listed[key] = info
 
     async def record(self, turn: OpenTurn, step: Any) -> None:
         """Keep the next step of a turn; return once it is kept. Raise StoreFailed, TypeError.
@@ -476,6 +485,7 @@ class Sessions:
         ticket = self._writer.submit(writes, self.options.durability)
         self._forget_turn(key)
         del self._heads[key]
+        self._listed.pop(key, None)
         self._owners[key[0]] -= 1
         if not self._owners[key[0]]:
             del self._owners[key[0]]
@@ -514,6 +524,10 @@ def _turn_of(owner: str, id: str, value: bytes) -> OpenTurn:
     elif kept.is_too_large:
         turn.wrong = "it had recorded more than is kept of a turn"
     return turn
+
+
+def _info(key: tuple[str, str], head: SessionHead) -> SessionInfo:
+    return SessionInfo(key[1], head.began, head.until, head.last - head.first + 1)
 
 
 def _copy(head: SessionHead) -> SessionHead:

@@ -236,6 +236,11 @@ class StoreWriter:
             self._work.set()
         return ticket
 
+    async def settled(self) -> None:
+        """Wait until all is kept that has been submitted, which no reading shows yet. Raise StoreFailed."""
+        if self._waiting or self._committing:
+            await self.submit([]).wait()
+
     def discard(self, owners: Callable[[Write], bool]) -> None:
         """Have nothing written of what owners have submitted and no commit has begun with.
 

@@ -558,8 +558,9 @@ def test_the_receipt_of_a_vote_comes_once_it_is_kept() -> None:
             await trio.sleep(10 * COMMIT)  # what the agents' coming has written is kept
             began = trio.current_time()
             one.say(to=["*"], payload="shall we?", type="proposal", receipt="mine")
-            ref = (await one.of_type("receipt"))["ref"]
+            ref = (await one.of_type("passed"))["ref"]
             assert trio.current_time() == began
+            assert (await one.of_type("receipt"))["ref"] == ref
             one.say(to=["relay"], payload={"approve": True}, type="vote", ref=ref, receipt="vote")
             await one.of_type("receipt")
             assert trio.current_time() - began == 2 * COMMIT  # the proposal's commit, and its own

@@ -40,7 +40,7 @@ UNTYPED: Final = "message"
 
 QUESTION: Final = "question"
 ANSWER: Final = "answer"
-RECEIPT: Final = "receipt"
+RECEIPTS: Final = "passed", "receipt"
 
 
 @attrs.define(eq=False)
@@ -170,7 +170,7 @@ class RelayConversation:
 
     def _word(self, answer: RelayAnswer) -> None:
         receipt = mapped(answer.payload).get("receipt")
-        if answer.type == RECEIPT:
+        if answer.type in RECEIPTS:
             for said in (*self._sent, *self._commands):
                 if receipt is not None and said.receipt == receipt:
                     said.id = answer.ref

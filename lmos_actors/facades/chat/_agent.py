@@ -279,9 +279,11 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
     @action(safe=True, idempotent=True)
     def sessions(self) -> list[SessionEntry]:
         """Return the sessions of the caller, the one that expires first at first."""
-        owner = self._owner()
+        owner, is_kept = self._owner(), self._place().rt.keeping is not None
         return [
-            SessionEntry(each.id, each.began, each.until, each.messages, (owner, each.id) in self._lines)
+            SessionEntry(
+                each.id, each.began, each.until, each.messages, (owner, each.id) in self._lines, is_kept
+            )
             for each in self._sessions.of_owner(owner)
         ]
 

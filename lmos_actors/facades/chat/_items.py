@@ -186,3 +186,4 @@ class SessionEntry(Struct, frozen=True, omit_defaults=True):
     until: Annotated[float, Meta(description="When it expires, unless it goes on.")]
     messages: int
     in_progress: Annotated[bool, Meta(description="Whether a turn is in progress, or waits.")] = False
+    kept: Annotated[bool, Meta(description="Whether it outlives the process: the node has a store.")] = True

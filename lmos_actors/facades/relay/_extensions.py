@@ -52,7 +52,9 @@ def made(extensions: Sequence[Extension]) -> list[HubExtension]:
 class _Kept:
     """Store of one extension of a hub: an `ExtensionStore`."""
 
-    def __init__(self, writer: StoreWriter, prefix: str) -> None:
+    def __init__(self, writer: StoreWriter, prefix: str, *, is_lasting: bool) -> None:
+        self.is_lasting = is_lasting
+        """Whether what is kept outlives the process; where it does not, it is kept at once."""
         self._writer = writer
         self._prefix = prefix
 
@@ -82,12 +84,15 @@ class _Kept:
             for key, value in changes.items()
         ]
         try:
-            self._writer.submit(writes, "process", done)
+            self._writer.submit(writes, "process", done if self.is_lasting else None)
         except StoreFailed as error:
             done(error)
+            return
+        if not self.is_lasting:
+            done(None)
 
 
-async def start(hub: Hub, writer: StoreWriter, place: str) -> None:
+async def start(hub: Hub, writer: StoreWriter, place: str, *, is_lasting: bool) -> None:
     """Start the extensions of a hub with what they have kept. Raise StoreFailed."""
     for each in hub.extensions:
         prefix, stop = range_of(place, each.name)
@@ -96,4 +101,4 @@ async def start(hub: Hub, writer: StoreWriter, place: str) -> None:
         while page := await writer.scan(SPACE, start=start, stop=stop, limit=PAGE):
             start = after(page[-1][0])
             records += [(key[len(prefix) :], value) for key, value in page]
-        each.start(hub, _Kept(writer, prefix), records)
+        each.start(hub, _Kept(writer, prefix, is_lasting=is_lasting), records)

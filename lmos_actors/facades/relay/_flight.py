@@ -6,7 +6,8 @@ Receipts and the errors of a relay that has them name their message. Everything 
 - **An answer to a command is one of the right type**, and belongs to the oldest command that expects it: a
   relay may pass over a command that it does not know.
 - **An error is about the oldest of what waits**, but for what waits for the relay's store: the receipts of
-  commands. Where a message that nothing acknowledges went before an echo, it may be about that.
+  commands, and of what was passed on. Where a message that nothing acknowledges went before an echo, it may
+  be about that.
 
 What nobody waits for any more stays here, so that the relay's word about it is not taken for another one; of
 such there are `LEFT` at most.
@@ -112,11 +113,13 @@ class Flight:
             self.forget(found)
         return found
 
-    def received(self, word: str) -> Sent | None:
-        """Return the message that a receipt is about."""
+    def received(self, word: str, *, is_final: bool) -> Sent | None:
+        """Return the message that a receipt is about; one that is not final says that it was passed on."""
         found = self._receipts.get(word)
-        if found is not None:
+        if found is not None and is_final:
             self.forget(found)
+        elif found is not None:
+            found.is_passed = True
         return found
 
     def refused(self, fault: RelayFault) -> bool:
@@ -130,7 +133,7 @@ class Flight:
 
     def _oldest(self) -> Sent | None:
         receipts = list(self._receipts.values())
-        prompt = next((each for each in receipts if not each.is_command), None)
+        prompt = next((each for each in receipts if not (each.is_command or each.is_passed)), None)
         firsts = [*list(self._commands)[:1], *list(self._echoes)[:1], *([prompt] if prompt else [])]
         if not firsts:
             return receipts[0] if receipts else None

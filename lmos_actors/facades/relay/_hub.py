@@ -98,8 +98,9 @@ class RelayHub(Agent, private=True):
             )
             self.delivery = Delivery()
             self.nursery.start_soon(self.delivery.run)
+            await writer.settled()  # an earlier incarnation's writes
             await self.identities.load()
-            await start(self.hub, writer, self.path)
+            await start(self.hub, writer, self.path, is_lasting=slot.rt.keeping is not None)
             if self.hub.extensions:
                 self.nursery.start_soon(self._extensions_due)
             self.place.hub = self

@@ -123,6 +123,8 @@ class Sent:
     """The type of the answer to a command."""
     is_command: bool = False
     """It goes to the relay itself."""
+    is_passed: bool = False
+    """The relay has passed it on, and is keeping it: its receipt is to come."""
     is_left: bool = False
     """Nobody waits for it any more."""
     number: int = 0

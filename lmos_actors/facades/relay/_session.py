@@ -453,8 +453,8 @@ class Relay:
                 self._pause.begin()
             return self._flight.refused(event)
         if isinstance(event, RelayAnswer):
-            if event.type == "receipt":
-                return self._has_receipt(event)
+            if event.type in ("passed", "receipt"):
+                return self._has_receipt(event, is_final=event.type == "receipt")
             command = self._flight.answered(event.type)
             if command is not None:
                 command.outcome.settle(event)
@@ -470,21 +470,23 @@ class Relay:
             self._known(sent.question, message.id)
         return True
 
-    def _has_receipt(self, event: RelayAnswer) -> bool:
+    def _has_receipt(self, event: RelayAnswer, *, is_final: bool) -> bool:
         is_object = isinstance(event.payload, dict)
         payload = cast("dict[str, Any]", event.payload) if is_object else {}
-        sent = self._flight.received(str(payload.get("receipt")))
+        sent = self._flight.received(str(payload.get("receipt")), is_final=is_final)
         if sent is None:
             return False
         delivered, unknown = payload.get("delivered"), payload.get("unknown")
         missing: list[Any] = unknown if isinstance(unknown, list) else []  # pyright: ignore[reportUnknownVariableType]
         count = delivered if isinstance(delivered, int) else 0
-        sent.outcome.settle(Receipt(event.ref, count, tuple(map(str, missing))))
-        if sent.question is not None and count:
-            self._known(sent.question, event.ref)
-        elif sent.question is not None:
+        if is_final:
+            sent.outcome.settle(Receipt(event.ref, count, tuple(map(str, missing))))
+        question, sent.question = sent.question, None  # what becomes of the receipt is nothing to its answer
+        if question is not None and count:
+            self._known(question, event.ref)
+        elif question is not None:
             nobody = ActionFailed({"code": NOBODY, "message": "nobody got the question"})
-            sent.question.answer.settle(error=nobody)
+            question.answer.settle(error=nobody)
         return True
 
     def _wake(self) -> None:

@@ -3,11 +3,15 @@
 An extension is one object of one hub. It is called about each frame, in the order in which it was named, and
 answers by the methods of the hub: `answer` to one agent, `announce` to all. It must not block. What it keeps
 goes through its `ExtensionStore`, and is handed to `start` again after a restart.
+
+Messages are passed on before anything of them is kept: no delivery waits for a disk. So an extension shows
+what it keeps only once it is kept, and the sender learns it by `HubFrame.when_kept`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeAlias
 
 import attrs
@@ -15,7 +19,7 @@ import attrs
 from ._frames import EVERYBODY, value_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Collection, Mapping
 
     from ._frames import Members
 
@@ -65,6 +69,11 @@ class HubFrame:
     members: Members = attrs.field(repr=False)
     data: bytes = b""
     _values: dict[str, Any] = attrs.field(factory=dict[str, Any], repr=False, init=False)
+    _open: int = attrs.field(default=0, init=False)
+    _is_lost: bool = attrs.field(default=False, init=False)
+    _waits: list[tuple[Callable[[], object], Callable[[], object]]] = attrs.field(
+        factory=list["tuple[Callable[[], object], Callable[[], object]]"], repr=False, init=False
+    )
 
     @property
     def is_broadcast(self) -> bool:
@@ -81,6 +90,32 @@ class HubFrame:
             raise HubRefusal("invalid_message", f"`{member}` cannot be read: {error}") from None
         return found
 
+    # ---- what extensions keep of it
+
+    def when_kept(self, kept: Callable[[], object], lost: Callable[[], object]) -> bool:
+        """Call `kept` once all is kept that extensions have written about it; return whether it was, at once.
+
+        `lost` is called in its place where some of it could not be kept.
+        """
+        self._waits.append((kept, lost))
+        self._tell()
+        return not self._waits
+
+    def keeping(self) -> None:
+        """Note that something of it is being written."""
+        self._open += 1
+
+    def settled(self, *, is_kept: bool) -> None:
+        """Note that a write has ended."""
+        self._open -= 1
+        self._is_lost = self._is_lost or not is_kept
+        self._tell()
+
+    def _tell(self) -> None:
+        while self._waits and not self._open:
+            kept, lost = self._waits.pop(0)
+            (lost if self._is_lost else kept)()
+
 
 class HubControl(Protocol):
     """Operations of a hub for its extensions."""
@@ -93,6 +128,11 @@ class HubControl(Protocol):
     @property
     def now(self) -> Callable[[], int]:
         """Returns Unix time in milliseconds."""
+        ...
+
+    @property
+    def handled(self) -> HubFrame | None:
+        """The frame whose hooks are being called, None outside of them."""
         ...
 
     def has(self, agent: str) -> bool:
@@ -120,6 +160,11 @@ class HubControl(Protocol):
 class ExtensionStore(Protocol):
     """Storage of an extension for what outlives a restart."""
 
+    @property
+    def is_lasting(self) -> bool:
+        """Whether what is kept outlives the process of the hub."""
+        ...
+
     def write(
         self,
         changes: Mapping[str, bytes | None],
@@ -132,6 +177,41 @@ class ExtensionStore(Protocol):
         for what all extensions of the hub have written before.
         """
         ...
+
+
+class _NotedStore:
+    """Store of an extension that notes in a frame what is written about it; `writing` counts open writes."""
+
+    def __init__(self, hub: HubControl, store: ExtensionStore) -> None:
+        self.writing = 0
+        self._hub = hub
+        self._store = store
+
+    @property
+    def is_lasting(self) -> bool:
+        return self._store.is_lasting
+
+    def write(
+        self,
+        changes: Mapping[str, bytes | None],
+        then: Callable[[], object] | None = None,
+        failed: Callable[[], object] | None = None,
+    ) -> None:
+        frame = self._hub.handled if changes else None
+        self.writing += 1
+        if frame is not None:
+            frame.keeping()
+
+        def settled(call: Callable[[], object] | None, *, is_kept: bool) -> None:
+            self.writing -= 1
+            if call is not None:
+                call()
+            if frame is not None:
+                frame.settled(is_kept=is_kept)
+
+        self._store.write(
+            changes, partial(settled, then, is_kept=True), partial(settled, failed, is_kept=False)
+        )
 
 
 class HubExtension:
@@ -150,7 +230,15 @@ class HubExtension:
 
     def start(self, hub: HubControl, store: ExtensionStore, records: Records) -> None:
         """Begin, with what was kept before."""
-        self.hub, self.store = hub, store
+        self.hub = hub
+        self.store = self._noted = _NotedStore(hub, store)
+
+    def when_settled(self, call: Callable[[], object]) -> None:
+        """Call a function once all is kept, or lost, that it is writing; at once if nothing is."""
+        if self._noted.writing:
+            self.store.write({}, call, call)
+        else:
+            call()
 
     def joined(self, agent: str) -> None:
         """Note that an agent has connected that was not."""
@@ -174,6 +262,9 @@ class HubExtension:
 
         It is too late to refuse it: a HubRefusal, as of a member that cannot be read, ends the hook alone.
         """
+
+    def acknowledge(self, frame: HubFrame, fate: Fate) -> None:
+        """Answer the sender, after the `done` of all extensions; here, too, it is too late to refuse."""
 
     def due_at(self) -> int | None:
         """Return the Unix time in milliseconds at which `due` is to be called, None for never."""

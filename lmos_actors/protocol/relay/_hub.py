@@ -169,6 +169,8 @@ class Hub:
         """Returns Unix time in milliseconds."""
         self.on_change: Callable[[], object] = lambda: None
         """Called when `due_at` may have changed."""
+        self.handled: HubFrame | None = None
+        """The frame whose hooks are being called."""
         self._new_id = new_id
         self._shared = shared
         self._agents: OrderedDict[str, _Agent] = OrderedDict()  # those that have left at first
@@ -460,6 +462,14 @@ class HubConnection:
         if fault is not None:
             raise HubRefusal(INVALID_MESSAGE, fault)
         frame = hub.frame_of(self.agent, targets, members) if hub.extensions else None
+        hub.handled = frame
+        try:
+            return self._handled(members, targets, frame)
+        finally:
+            hub.handled = None
+
+    def _handled(self, members: Members, targets: list[str], frame: HubFrame | None) -> Fate:
+        hub = self._hub
         if RELAY in targets:
             self._command(members, frame)
             fate = Fate("command", "" if frame is None else frame.id)
@@ -471,6 +481,9 @@ class HubConnection:
             for each in hub.extensions:
                 with suppress(HubRefusal):  # the frame has its fate
                     each.done(frame, fate)
+            for each in hub.extensions:
+                with suppress(HubRefusal):
+                    each.acknowledge(frame, fate)
             hub.on_change()
         return fate
 

@@ -30,11 +30,15 @@ DAY = 86_400_000
 
 
 class Kept:
-    """A store of one extension, which may fail."""
+    """A store of one extension, which may fail; while it is `slow`, writes wait for `settle`."""
+
+    is_lasting = True
 
     def __init__(self) -> None:
         self.records: dict[str, bytes] = {}
         self.fails = False
+        self.slow = False
+        self.waiting: list[Callable[[], None]] = []
 
     def write(
         self,
@@ -42,17 +46,23 @@ class Kept:
         then: Callable[[], object] | None = None,
         failed: Callable[[], object] | None = None,
     ) -> None:
-        if self.fails:
-            if failed is not None:
-                failed()
-            return
-        for key, value in changes.items():
-            if value is None:
-                self.records.pop(key, None)
-            else:
-                self.records[key] = value
-        if then is not None:
-            then()
+        def settled() -> None:
+            if not self.fails:
+                for key, value in changes.items():
+                    self.records.pop(key, None) if value is None else self.records.update({key: value})
+            call = failed if self.fails else then
+            if call is not None:
+                call()
+
+        if self.slow:
+            self.waiting.append(settled)
+        else:
+            settled()
+
+    def settle(self) -> None:
+        """Have all that waits kept, or lost if the store fails."""
+        while self.waiting:
+            self.waiting.pop(0)()
 
 
 class World:
@@ -136,15 +146,55 @@ def test_a_receipt_has_the_id_and_who_got_it() -> None:
 
 
 def test_a_command_whose_changes_could_not_be_kept_has_an_error_and_no_receipt() -> None:
-    world = World(Receipts)
+    world = World(Receipts, Voting)
     world.join("one")
-    world.stores["receipts"].fails = True
-    world.say("one", "relay", type="ping", receipt="r-1")
-    pong, error = world.heard("one")
-    assert (pong["type"], error["type"]) == ("pong", "error")
+    world.say("one", payload="shall we?", type="proposal", quorum=5)
+    world.stores["voting"].fails = True
+    ref = world.say("one", payload="shall we?", type="proposal", quorum=5).id
+    world.stores["voting"].fails = True
+    world.say("one", "relay", {"approve": True}, type="vote", ref=ref, receipt="r-1")
+    (error,) = world.heard("one")
+    assert error["type"] == "error"
     assert (error["payload"]["code"], error["payload"]["receipt"]) == ("unavailable", "r-1")
-    assert world.say("one", payload=1, receipt="r-2").outcome == "passed"
-    assert [each["type"] for each in world.heard("one")] == ["receipt"]  # others have the message
+    world.say("one", "relay", type="ping", receipt="r-2")  # nothing of it is to be kept
+    assert [each["type"] for each in world.heard("one")] == ["pong", "receipt"]
+
+
+ORDERS = [(Receipts, History), (History, Receipts), (Receipts, Semantic, History)]
+
+
+@pytest.mark.parametrize("extensions", ORDERS)
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_message_is_passed_on_at_once_and_its_receipt_comes_once_it_is_kept(
+    extensions: tuple[Any, ...], fails: bool
+) -> None:
+    world = World(*extensions)
+    world.join("one", "two")
+    store = world.stores["history"]
+    store.slow = True
+    world.say("one", payload="hello", receipt="r-1")
+    (heard,), (passed,) = world.heard("two"), world.heard("one")
+    content = {"receipt": "r-1", "delivered": 1, "unknown": []}
+    assert (passed["type"], passed["ref"], passed["payload"]) == ("passed", heard["id"], content)
+    store.fails = fails
+    store.settle()
+    (word,) = world.heard("one")
+    if fails:
+        assert (word["type"], word["payload"]["code"], word["payload"]["receipt"]) == (
+            "error",
+            "unavailable",
+            "r-1",
+        )
+    else:
+        assert (word["type"], word["ref"], word["payload"]) == ("receipt", heard["id"], content)
+
+
+def test_what_is_not_to_be_kept_has_its_receipt_at_once() -> None:
+    world = World(Receipts, History)
+    world.join("one")
+    world.stores["history"].slow = world.stores["history"].fails = True
+    world.say("one", payload="hello", no_store=True, receipt="r-1")
+    assert [each["type"] for each in world.heard("one")] == ["receipt"]
 
 
 @pytest.mark.parametrize("receipt", [5, "x" * 257, ["r"]])
@@ -220,6 +270,62 @@ def test_history_page_by_page() -> None:
     assert [each["id"] for each in rest["messages"]] == ids[4:]
     world.say("two", "relay", {"command": "history"}, type="command", ref="mine")
     assert world.heard("two")[0]["ref"] == "mine"
+
+
+def test_history_shows_what_is_kept_and_an_answer_waits_for_what_is_being_written() -> None:
+    world = World(History, Semantic)
+    world.join("one", "two")
+    store = world.stores["history"]
+    ids = [world.say("one", payload="0").id]
+    store.slow = True
+    world.say("one", payload="lost")
+    world.heard("two")
+    for payload, type in (({"command": "history"}, "command"), ("lost", "query")):
+        world.say("two", "relay", payload, type=type)
+    world.say("two", "relay", {"command": "replay", "since_message_id": "m-99"}, type="command")
+    assert world.heard("two") == []
+    store.fails = True
+    store.settle()
+    history, found, error = world.heard("two")
+    assert (told(history["payload"]), found["payload"]["messages"]) == (["0"], [])
+    assert (error["type"], error["payload"]["code"]) == ("error", "invalid_message")
+    store.fails = False
+    world.say("one", payload="1")
+    world.say("two", "relay", {"command": "history"}, type="command")
+    store.settle()
+    heard = world.heard("two")
+    assert told(heard[-1]["payload"]) == ["0", "1"]
+    assert told(world.ask("two", {"command": "replay", "since_message_id": ids[0]})) == ["1"]
+    world.start()
+    world.join("two")
+    assert told(world.ask("two", {"command": "history"})) == ["0", "1"]
+
+
+def test_agents_are_found_by_what_is_kept() -> None:
+    world = World(Semantic)
+    world.join("one", "two")
+    store = world.stores["semantic"]
+    world.say("two", payload="I cook", type="discovery")
+    store.slow = True
+    world.say("two", payload="I sail", type="discovery")
+    store.fails = True
+    world.say("one", "relay", "sail", type="query")
+    assert world.heard("one")[-1]["type"] == "discovery"
+    store.settle()
+    assert world.heard("one")[-1]["payload"]["agents"] == []
+    store.slow = store.fails = False
+    assert [each["agent"] for each in world.ask("one", "cook", type="query")["agents"]] == ["two"]
+    world.say("two", payload="I sail", type="discovery")
+    assert world.ask("one", "cook", type="query")["agents"] == []
+    assert len(store.records) == 1
+
+
+def test_a_hub_that_keeps_nothing_says_so() -> None:
+    world = World(History)
+    world.join("one")
+    assert "kept" not in world.ask("one", {"command": "history"})
+    world.stores["history"].is_lasting = False
+    assert world.ask("one", {"command": "history"})["kept"] is False
 
 
 def test_history_is_bounded_by_number_bytes_and_age() -> None:

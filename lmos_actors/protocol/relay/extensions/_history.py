@@ -9,12 +9,17 @@ A command of the type `command` with one of the payloads
 is answered with `command_result`, whose payload is `{"command", "messages", "more"}`: frames as they were
 passed on, oldest first, and whether there are more. Who asks gets broadcasts, and what it has sent or was
 sent. A message with `"no_store": true` is not kept. What is kept is bounded by number, bytes and age.
+
+Nobody is shown a message before it is kept. An answer waits for what is being written as the question comes,
+so whoever asks finds what it has said before. A message that could not be kept is not there, and its receipt
+says so. A hub without a store keeps nothing that outlives it: its answers have the member `"kept": false`.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from itertools import islice
+from functools import partial
+from itertools import dropwhile, islice
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import attrs
@@ -93,15 +98,18 @@ class History(HubExtension):
             return
         kept = Kept(frame.id, frame.sender, tuple(frame.to), frame.ts, Raw(frame.data))
         number = self._next
+        self._next += 1
+        self.store.write({_key(number): msgspec.json.encode(kept)}, partial(self._written, number, kept))
+
+    def _written(self, number: int, kept: Kept) -> None:
         self._add(number, kept)
-        self.store.write({_key(number): msgspec.json.encode(kept)})
         self._bound()
 
     def _add(self, number: int, kept: Kept) -> None:
         self._kept[number] = kept
         self._numbers[kept.id] = number
         self._bytes += len(kept.frame)
-        self._next = number + 1
+        self._next = max(self._next, number + 1)
         self._index.add(number, _text_in(kept))
 
     def _bound(self) -> None:
@@ -131,14 +139,26 @@ class History(HubExtension):
         name = asked.get("command")
         if name not in ("history", "replay", "search"):
             return False
-        self._bound()
         limit = asked.get("limit", DEFAULT)
         if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
             raise HubRefusal("invalid_message", "`limit` is a number above 0")
-        found, more = self._answer(name, asked, frame.sender, min(limit, MOST))
-        answer = {"command": name, "messages": [each.frame for each in found], "more": more}
-        self.hub.answer(frame.sender, "command_result", answer, frame.ref or None)
+        self.when_settled(partial(self._answered, frame, name, asked, min(limit, MOST)))
         return True
+
+    def _answered(self, frame: HubFrame, name: str, asked: dict[str, Any], limit: int) -> None:
+        self._bound()
+        try:
+            found, more = self._answer(name, asked, frame.sender, limit)
+        except HubRefusal as refusal:
+            if self.hub.handled is frame:
+                raise
+            error = {"code": refusal.code, "message": str(refusal)}
+            self.hub.answer(frame.sender, "error", error)
+            return
+        answer = {"command": name, "messages": [each.frame for each in found], "more": more}
+        if not self.store.is_lasting:
+            answer["kept"] = False
+        self.hub.answer(frame.sender, "command_result", answer, frame.ref or None)
 
     def _answer(self, name: str, asked: dict[str, Any], agent: str, limit: int) -> tuple[list[Kept], bool]:
         if name == "search":
@@ -158,8 +178,8 @@ class History(HubExtension):
         number = self._numbers.get(id) if isinstance(id, str) else None
         if number is None:
             raise HubRefusal("invalid_message", "`since_message_id` is no message that is kept")
-        first = next(iter(self._kept))
-        return islice(self._kept.values(), number - first + 1, None)
+        later = dropwhile(lambda each: each <= number, self._kept)  # numbers of lost messages are missing
+        return (self._kept[each] for each in later)
 
     def _searched(self, query: Any, agent: str, limit: int) -> tuple[list[Kept], bool]:
         if not isinstance(query, str):

@@ -2,10 +2,12 @@
 
 A relay gives messages their ids and does not tell them to the sender, so an answer's `ref` says nothing to
 the one who asked. A member `receipt`, a text of the sender's, is answered with a message of the type
-`receipt` whose `ref` is the id: before any answer can come. Errors about a frame repeat the member.
+`receipt` whose `ref` is the id. Errors about a frame repeat the member.
 
-The receipt of a command, such as a vote, comes once everything that it has changed is kept, or an error if
-it could not be. That of a message cannot wait for this: the answer might come first.
+A receipt comes once everything is kept that the hub keeps of the frame, or an error `unavailable` if it could
+not be. Delivery does not wait for that, so an answer might come before the receipt. Where there is something
+to wait for, a message is answered with `passed` at once, which has the same content: it comes before any
+answer, and says that the message was passed on, not that anything of it is kept.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ class Receipts(HubExtension):
         if found is not None and (not isinstance(found, str) or len(found) > LONGEST):
             raise HubRefusal("invalid_message", f"`receipt` is a text of {LONGEST} characters at most")
 
-    def done(self, frame: HubFrame, fate: Fate) -> None:
+    def acknowledge(self, frame: HubFrame, fate: Fate) -> None:
         """Answer a message that asks for a receipt."""
         found = frame.value("receipt")
         if found is None:
@@ -50,10 +52,10 @@ class Receipts(HubExtension):
             self.hub.answer(frame.sender, "receipt", payload, frame.id)
 
         def lost() -> None:
-            error = {"code": "unavailable", "message": "the relay could not keep it", "receipt": found}
+            was = "it was passed on, and " if fate.outcome == "passed" else ""
+            error = {"code": "unavailable", "message": f"{was}the relay could not keep it", "receipt": found}
             self.hub.answer(frame.sender, "error", error)
 
-        if fate.outcome == "command":
-            self.store.write({}, kept, lost)
-        else:
-            kept()
+        is_known = frame.when_kept(kept, lost)
+        if not is_known and fate.outcome == "passed":
+            self.hub.answer(frame.sender, "passed", payload, frame.id)

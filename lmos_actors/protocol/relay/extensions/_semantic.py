@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
@@ -56,9 +57,7 @@ class Semantic(HubExtension):
         """Begin with the discovery messages that were kept before."""
         super().start(hub, store, records)
         for key, value in records:
-            found = msgspec.json.decode(value, type=_Discovery)
-            self._next = int(key)
-            self._add(found.agent, found.text)
+            self._written(int(key), msgspec.json.decode(value, type=_Discovery))
 
     def left(self, agent: str) -> None:
         """Forget the keywords of an agent."""
@@ -70,31 +69,27 @@ class Semantic(HubExtension):
         """Note the description of itself that an agent has sent to everybody."""
         if frame.type != "discovery" or fate.outcome != "passed" or not frame.is_broadcast:
             return
-        text = f"{frame.sender} {text_of(frame.value('payload'))}"
-        changes: dict[str, bytes | None] = {}
-        before = self._known.get(frame.sender)
-        if before is not None:
-            changes[_key(before)] = None
-        changes[_key(self._next)] = msgspec.json.encode(_Discovery(frame.sender, text))
-        self._add(frame.sender, text)
-        if len(self._known) > AGENTS:
-            oldest = next(iter(self._known))
-            changes[_key(self._known[oldest])] = None
-            self._remove(oldest)
-        self.store.write(changes)
-
-    def _add(self, agent: str, text: str) -> None:
-        self._remove(agent)
-        self._known[agent] = self._next
-        self._agents[self._next] = agent
-        self._index.add(self._next, text)
+        found = _Discovery(frame.sender, f"{frame.sender} {text_of(frame.value('payload'))}")
+        number = self._next
         self._next += 1
+        self.store.write({_key(number): msgspec.json.encode(found)}, partial(self._written, number, found))
+
+    def _written(self, number: int, found: _Discovery) -> None:
+        """Have a description that is kept found, in the place of its agent's older one."""
+        self._next = max(self._next, number + 1)
+        self._remove(found.agent)
+        self._known[found.agent] = number
+        self._agents[number] = found.agent
+        self._index.add(number, found.text)
+        if len(self._known) > AGENTS:
+            self._remove(next(iter(self._known)))
 
     def _remove(self, agent: str) -> None:
         number = self._known.pop(agent, None)
         if number is not None:
             del self._agents[number]
             self._index.remove(number)
+            self.store.write({_key(number): None})
 
     # ---- asking
 
@@ -117,14 +112,23 @@ class Semantic(HubExtension):
             raise HubRefusal("invalid_message", "the payload of a query is a text, or {query, limit}")
         if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
             raise HubRefusal("invalid_message", "`limit` is a number above 0")
-        limit = min(limit, MOST)
+        found = partial(self._found, frame, query, min(limit, MOST))
+        history = self._history
+        self.when_settled(found if history is None else partial(history.when_settled, found))
+
+    @property
+    def _history(self) -> History | None:
+        return next((each for each in self.hub.extensions if isinstance(each, History)), None)
+
+    def _found(self, frame: HubFrame, query: str, limit: int) -> None:
+        history = self._history
         agents = [
             {"agent": self._agents[number], "score": round(score, 6)}
             for number, score in self._index.search(query, every=False, limit=limit)
         ]
         messages: list[dict[str, Any]] = []
         size = 0
-        for kept, score in self._history(query, frame.sender, limit):
+        for kept, score in [] if history is None else history.best(query, frame.sender, limit):
             size += len(kept.frame)
             if messages and size > ANSWER_BYTES:
                 break
@@ -132,10 +136,6 @@ class Semantic(HubExtension):
         self.hub.answer(
             frame.sender, "query_result", {"agents": agents, "messages": messages}, frame.ref or None
         )
-
-    def _history(self, query: str, agent: str, limit: int) -> Any:
-        history = next((each for each in self.hub.extensions if isinstance(each, History)), None)
-        return [] if history is None else history.best(query, agent, limit)
 
     # ---- keywords
 

@@ -199,8 +199,9 @@ class Voting(HubExtension):
         found = self._open.get(frame.ref) or self._ended.get(frame.ref)
         if found is None:
             raise HubRefusal("not_allowed", "`ref` is no proposal that is open")
-        if found.status is not None:
-            raise HubRefusal("not_allowed", f"this vote has ended: {found.status}")
+        if found.status is not None:  # before its end is kept nobody is told how it ends
+            how = f"has ended: {found.status}" if found.announced else "is being ended"
+            raise HubRefusal("not_allowed", f"this vote {how}")
         if frame.ts >= found.deadline:
             raise HubRefusal("not_allowed", "this vote has ended: its deadline has passed")
         return found, approve
