@@ -175,11 +175,15 @@ async def recorded(habits: Habits) -> AsyncGenerator[Callable[..., AbstractAsync
 
 
 @asynccontextmanager
-async def ours(**options: Any) -> AsyncGenerator[Callable[..., AbstractAsyncContextManager[Relay]]]:
+async def ours(
+    store: Any = None, **options: Any
+) -> AsyncGenerator[Callable[..., AbstractAsyncContextManager[Relay]]]:
     """Serve a hub of ours; yield what joins it by an id."""
     network = MemoryNetwork()
     async with AsyncExitStack() as stack:
-        await stack.enter_async_context(open_node(listen=URL, relay=RelayOptions(**options), network=network))
+        await stack.enter_async_context(
+            open_node(listen=URL, relay=RelayOptions(**options), network=network, store=store)
+        )
 
         @asynccontextmanager
         async def join(id: str, **more: Any) -> AsyncGenerator[Relay]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -9,8 +10,10 @@ import trio
 from hypothesis import given, settings, strategies as st
 
 from lmos_actors import ActionFailed, OutcomeUnknown, StartFailed, open_node, simulate
+from lmos_actors._core import RandomStream
 from lmos_actors.errors import ConfigError, ConnectFailed
 from lmos_actors.facades import RelayAnswer, RelayMember, RelayMessage, RelayPeer, Welcomed, open_relay
+from lmos_actors.persistence import SimulatedDisk, SimulatedStore
 from lmos_actors.transport import Refuse
 from tests.facades.relays import URL, WORLDS, Script, hub_with, ours, scripted
 from tests.matrix import examples
@@ -678,3 +681,28 @@ def test_whatever_a_relay_sends_the_agent_goes_on(frames: list[Any]) -> None:
             assert relay.connections == 1
 
     simulate(run)
+
+
+def test_an_answer_does_not_wait_for_the_disk_but_a_receipt_does() -> None:
+    disk = SimulatedDisk(RandomStream(1), lambda: 0.5)
+    hub = partial(ours, SimulatedStore(disk), extensions=("receipts", "history"))
+
+    async def main() -> None:
+        async with hub() as join, join("one") as one, join("two") as two, trio.open_nursery() as nursery:
+
+            async def answer() -> None:
+                question = await heard(two)
+                await two.answer(question, "noon")
+
+            nursery.start_soon(answer)
+            began = trio.current_time()
+            assert (await one.ask("what time is it?", "two")).payload == "noon"
+            assert trio.current_time() - began < 0.5
+            said = await one.say("thanks", "two")
+            assert said is not None
+            assert (said.delivered, trio.current_time() - began >= 0.5) == (1, True)
+            disk.full = True
+            with pytest.raises(ActionFailed, match="it was passed on, and the relay could not keep it"):
+                await one.say("again", "two")
+
+    simulate(main)
