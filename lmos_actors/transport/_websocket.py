@@ -162,6 +162,20 @@ class Connection:
             self._asked_close = (code, reason)
             self.wake()
 
+    def ping(self) -> None:
+        """Send a ping soon. Never blocks."""
+        self._ping_due = True
+        self.wake()
+
+    def break_off(self, why: str) -> None:
+        """End the connection without a Close, as of a peer that is gone. Never blocks."""
+        self._break(why)
+
+    @property
+    def bytes_in(self) -> int:
+        """The bytes that have come so far."""
+        return self._codec.bytes_in
+
     # ---- the life of the connection
 
     async def run(self, handler: Handler) -> Ended:

@@ -88,6 +88,10 @@ class Wire:
         self.sent: list[dict[str, Any]] = []
         self.closed: tuple[int, str] | None = None
         self.stuck = False
+        self.hangs = False
+        """It answers no pings."""
+        self.pings: list[float] = []
+        self.bytes_in = 0
         self._answer = answer
         self._kotlin = kotlin
         self._handler: Handler | None = None
@@ -118,6 +122,13 @@ class Wire:
         self.closed = (code, reason)
         self.end(Ended(code, reason, "us", True))
 
+    def ping(self) -> None:
+        self.pings.append(trio.current_time())
+        self.bytes_in += not self.hangs
+
+    def break_off(self, why: str = "") -> None:
+        self.end(Ended(None, why, "broken", False))
+
     def _take(self, message: dict[str, Any]) -> None:
         self.sent.append(message)
         if self._answer is not None:
@@ -134,9 +145,6 @@ class Wire:
         self._ended = ended
         self.wake()
 
-    def break_off(self) -> None:
-        self.end(Ended(None, "", "broken", False))
-
     def drain(self) -> None:
         self.end(Ended(1012, "restart", "peer", True))
 
@@ -145,6 +153,7 @@ class Wire:
         self.wake()
 
     def text(self, text: str) -> None:
+        self.bytes_in += len(text)
         self.handler.text(text)
 
     def say(self, kind: str, to: dict[str, Any] | None = None, **members: Any) -> None:

@@ -51,6 +51,7 @@ from lmos_actors.protocol import lmos
 from ..exposure._exposure import EXITED
 from ._peer_requests import RunQuestion, as_near_error, means_unwell, refuses_whole
 from ._peer_streams import held_back, note_flow
+from ._peer_watch import PeerWatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -90,7 +91,8 @@ class PeerConnection:
         self._connection = connection
         self._options = options
         self._offers = offers
-        self.takes_keys = "keys" in offers and self.session.habits != "kotlin-wot"
+        is_ours = bool(offers) and self.session.habits != "kotlin-wot"
+        self.takes_keys = is_ours and "keys" in offers
         self._confirms = "acks" in offers or self.session.habits == "kotlin-wot"
         self._charged = 0  # to the account of the connection, of what waits to be sent
         self._near = range(SMALL)  # to that: what waits more or less is not worth counting
@@ -102,6 +104,7 @@ class PeerConnection:
         self._text = ""  # the message that is being taken
         self._stalled = False  # there may be credit for those, and the outbox was full
         self._open: dict[lmos.ConsumerRequest, PendingRequest] = {}
+        self._watch = PeerWatch(rt.timers, connection, lambda: bool(self._open), is_ours=is_ours)
         self._feeds: dict[lmos.Feed, SharedListening] = {}
         self._unasked: dict[SharedListening, None] = {}
         self._singly: set[str] = set()  # ids of things that refuse to be read as a whole
@@ -191,6 +194,8 @@ class PeerConnection:
             request.answer(pending.value)
         else:
             self._open[pending] = request
+            if not self._watch.is_on:
+                self._watch.begin()
         return True
 
     def _ask(self, request: PendingRequest) -> lmos.ConsumerRequest:
@@ -419,18 +424,12 @@ class PeerConnection:
         if listening.name == EXITED and "exited" not in self._offers:
             listening.on_confirmed()  # nothing to ask for: the end of the connection stands for the exit
             return True
-        session, thing, trace = self.session, listening.far.thing_id, listening.trace
         try:
-            if listening.kind == "property":
-                feed = session.observe(thing, listening.name, **trace)
-            elif listening.kind == "event":
-                feed = session.subscribe(thing, listening.name, **trace)
-            else:
-                feed = session.subscribe_all(thing, **trace)
+            feed = listening.ask(self.session)
         except MailboxFull as error:
-            if not session.full:  # as many are listened to as may be
+            if not self.session.full:  # as many are listened to as may be
                 listening.on_refused(MailboxFull(listening.far.path, error.size))
-            return not session.full
+            return not self.session.full
         except Exception as error:
             listening.on_refused(error)
             return True
@@ -564,6 +563,7 @@ class PeerConnection:
         `unavailable` returns the error for those in line. `drained`: the peer has answered all it had begun.
         """
         self._is_over = True
+        self._watch.end()
         for pending, sent in self.session.closed(drained=drained).pendings:
             self._fail_unfinished(pending, sent=sent)
         for table in (self._open, self._feeds, self._unasked):

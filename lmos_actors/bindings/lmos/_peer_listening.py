@@ -187,6 +187,15 @@ class SharedListening:
         """The trace members to send with the request."""
         return {} if self._going is None else self._going.trace
 
+    def ask(self, session: lmos.ConsumerSession) -> lmos.Feed:
+        """Have a session ask for it, and return the feed. Raise what the session raises."""
+        thing, trace = self.far.thing_id, self.trace
+        if self.kind == "property":
+            return session.observe(thing, self.name, **trace)
+        if self.kind == "event":
+            return session.subscribe(thing, self.name, **trace)
+        return session.subscribe_all(thing, **trace)
+
     # ---- its listeners
 
     def join(self, tap: RemoteListener) -> None:

@@ -1,0 +1,102 @@
+"""The watch over a peer that owes an answer: it is pinged, and given up where it hangs.
+
+A peer that hangs, as its host is gone or its process stopped, says nothing, and its connection stands. For
+an idle connection that may take a minute to be noticed; a caller who waits for an answer should not wait that
+long. So while a request is unanswered the peer is pinged each `PING` seconds. Once nothing has come from it
+for `SILENCE` seconds, the connection is broken off, and the caller gets OutcomeUnknown. Whatever comes is a
+sign of life.
+
+Only time counts in which this process ran. A look that comes late finds that the event loop was held up, or
+the process stopped. What the peer has sent meanwhile may be unread, so that time is not counted.
+
+Peers that are not ours are not watched: some of them answer nothing, not even a ping, while they work.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import trio
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lmos_actors._core import Timer, Timers
+    from lmos_actors.transport import Connection
+
+LOOK: Final = 1.0
+"""Seconds between two looks."""
+
+PING: Final = 2.0
+"""Seconds between two pings; the first comes with the first look, for peers that are far away."""
+
+SILENCE: Final = 5.0
+"""Seconds without a byte after which a peer that owes an answer is given up."""
+
+LATE: Final = 0.5
+"""Seconds by which a look may be late before the time until it is not counted."""
+
+
+class PeerWatch:
+    """The watch over one connection; `owes` returns whether the peer owes an answer.
+
+    `is_on` says that it goes on by itself, and need not be begun.
+    """
+
+    __slots__ = (
+        "_connection",
+        "_heard",
+        "_looked_at",
+        "_owes",
+        "_pings_in",
+        "_silence",
+        "_timer",
+        "_timers",
+        "is_on",
+    )
+
+    def __init__(
+        self, timers: Timers, connection: Connection, owes: Callable[[], bool], *, is_ours: bool
+    ) -> None:
+        self.is_on = not is_ours
+        self._timers = timers
+        self._connection = connection
+        self._owes = owes
+        self._timer: Timer | None = None
+        self._heard = 0
+        self._silence = self._pings_in = self._looked_at = 0.0
+
+    def begin(self) -> None:
+        """Begin to watch, as a request has been sent. Ends by itself once no answer is owed."""
+        self.is_on = True
+        self._heard = self._connection.bytes_in
+        self._silence, self._pings_in = 0.0, LOOK
+        self._look_later()
+
+    def end(self) -> None:
+        """End for good, with the connection."""
+        self.is_on = True
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _look_later(self) -> None:
+        self._looked_at = trio.current_time()
+        self._timer = self._timers.call_after(LOOK, self._look)
+
+    def _look(self) -> None:
+        if not self._owes():
+            self.is_on, self._timer = False, None
+            return
+        heard = self._connection.bytes_in
+        if heard != self._heard:
+            self._heard, self._silence = heard, 0.0
+        elif trio.current_time() - self._looked_at < LOOK + LATE:
+            self._silence += LOOK
+        if self._silence >= SILENCE:
+            self._connection.break_off(f"it owes an answer, and has sent nothing for {SILENCE:g} s")
+            return
+        self._pings_in -= LOOK
+        if self._pings_in <= 0:
+            self._pings_in = PING
+            self._connection.ping()
+        self._look_later()
