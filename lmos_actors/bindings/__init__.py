@@ -93,6 +93,11 @@ from .lmos._peer_requests import (
 from .lmos._peer_streams import (
     StreamTarget as StreamTarget,
 )
+from .lmos._peer_watch import (
+    LOOK as LOOK,
+    PING as PING,
+    SILENCE as SILENCE,
+)
 from .lmos._remote_calls import (
     RemoteCall as RemoteCall,
     RemoteRun as RemoteRun,

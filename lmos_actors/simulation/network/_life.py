@@ -14,12 +14,16 @@ import trio
 
 from ._carrier import Carrier
 from ._heartbeats import BEAT, SLACK, Heartbeats
+from ._watch import Watch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ._peer import NetworkParts
     from ._serving import Serving
+
+SLOW: Final = 0.5
+"""Seconds of the last message on its way from which on pings take long."""
 
 SMALL: Final = 60
 """Bytes of a ping, or of the word that an end is gone, about."""
@@ -32,8 +36,8 @@ class Life:
     """
 
     __slots__ = (
-        "_beats", "_ended", "_is_half_open", "_lost", "_timer", "_were_cut", "_whole_since", "carrier",
-        "serving",
+        "_beats", "_ended", "_is_half_open", "_is_slow", "_lost", "_timer", "_were_cut", "_whole_since",
+        "carrier", "serving", "watch",
     )  # fmt: skip
 
     def __init__(
@@ -55,6 +59,8 @@ class Life:
         self._timer: Any = None  # of the next look at which an end may give up
         self._were_cut = (False, False)  # the lines there and back, when they were looked at
         self._whole_since = now  # neither has been cut
+        self._is_slow = False
+        self.watch = Watch(network.rt.timers, self)
         if self.carrier.is_cut:
             self.look_at_lines()
 
@@ -89,12 +95,57 @@ class Life:
             arrive()
 
         arrives = self.carrier.send(size, arrived, request, back=back)
-        if arrives is not None and arrives - self.carrier.network.now() > BEAT:
-            self._look_again()
+        if arrives is not None:
+            takes = arrives - self.carrier.network.now()
+            self._is_slow = takes >= SLOW
+            if takes > BEAT:
+                self._look_again()
+        self.watch.look_again()
+
+    # ---- the pings of an end that waits for an answer: see `Watched`
+
+    @property
+    def heard_at(self) -> float:
+        """The instant at which the end that connected has heard something for the last time."""
+        return self._beats.heard[0]
+
+    @property
+    def is_odd(self) -> bool:
+        """Whether a ping may go unanswered, or take long."""
+        lines = self.carrier.line(), self.carrier.line(back=True)
+        return (
+            self._is_slow
+            or self._ended[1]
+            or self._is_half_open
+            or any(line.is_cut or line.loss for line in lines)
+            or self._is_late(0)
+            or self._is_late(1)
+        )
+
+    def ping(self) -> None:
+        """Have the end that connected ping, and the other one answer."""
+
+        def pinged() -> None:
+            if self._is_half_open:
+                self._refuse()
+            elif not self._ended[1]:
+                self._hear(1)
+                self.carrier.send(SMALL, partial(self._hear, 0), back=True)
+
+        self.carrier.send(SMALL, pinged)
+
+    def pong(self, at: float) -> None:
+        """Take note of a ping at an instant, which was answered as the lines were whole."""
+        beats = self._beats
+        takes = max(beats.since[0] - beats.since[1], 2 * SLACK)
+        beats.hear(1, at + takes)
+        beats.hear(0, at + 2 * takes)
 
     def look_at_lines(self) -> None:
         """Take note of a change of the lines: what is held goes on, or the end is seen to come."""
         now, were_cut = trio.current_time(), self._were_cut
+        if self.carrier.is_cut:
+            self.watch.settle(now)
         are_cut = self.carrier.line().is_cut, self.carrier.line(back=True).is_cut
         if were_cut == are_cut == (False, False):
             return  # nothing is held: a fault of other lines, as nearly all are in a large network
@@ -108,9 +159,12 @@ class Life:
             self._look_again()
         self._were_cut = are_cut
         self.carrier.look_at_lines()
+        self.watch.look_again()
 
     def _hear(self, end: int) -> None:
         now, beats = self.carrier.network.now(), self._beats
+        if now > beats.next_ping:
+            self.watch.settle(now)
         if now > beats.next_ping and not any((*self._were_cut, *self._ended)):
             is_idle = min(beats.ping(0), beats.ping(1)) > self._whole_since
             if is_idle:  # else its pings come with what was held
@@ -186,11 +240,13 @@ class Life:
         """
         if any(self._ended):
             return False
+        self.watch.settle(trio.current_time())
         if not any(self._were_cut) and not self._is_late(0) and not self._is_late(1):
             self._beats.pass_idle_time(trio.current_time())
         self._is_half_open = self._ended[1] = True
         self._end(1)
         self._look_again()
+        self.watch.look_again()
         self._ping_in_time()
         return True
 
@@ -224,6 +280,7 @@ class Life:
 
     def _end(self, end: int) -> None:
         if end == 0:
+            self.watch.end()
             self._lost()
         elif self.serving is not None:
             self.serving.close()

@@ -300,6 +300,8 @@ class StreamPeer(NodePeer):
             self.rt.timers.call_at(now + over / line.rules.bandwidth + 1e-6, self._send_waiting)
 
     def _put(self, request: PendingRequest) -> None:
+        if not self._open:
+            self._life.watch.begin()
         served = self._open[request] = requested(self, request)
         served.host = request
         self._go(served.weight, partial(self._arrived, self._life, served), served)
@@ -341,6 +343,7 @@ class StreamPeer(NodePeer):
             return
         elif (served := self._open.pop(request, None)) is not None:
             self._there(lambda serving: serving.withdraw(served))
+            self._owes_less()
             self._send_waiting()
 
     def _there(self, call: Callable[[Serving], object], size: int = HEAD) -> None:
@@ -482,7 +485,12 @@ class StreamPeer(NodePeer):
         request = self._request_of(served)
         if request is not None:
             del self._open[request]
+            self._owes_less()
         return request
+
+    def _owes_less(self) -> None:
+        if not self._open:
+            self._life.watch.free()
 
     def refuse(self, served: Served, error: Exception) -> None:
         """Send the error in place of an answer."""

@@ -1,0 +1,122 @@
+"""The watch over the other end of a simulated connection that owes an answer; see `PeerWatch` of real ones.
+
+While an answer is owed, the end that connected looks each `LOOK` seconds whether anything has come, and pings
+each `PING` seconds. Over lines that are whole these pings are answered, which need not happen here to be known:
+nothing is done until the lines are cut, slow, or lead to an end that is gone. Then the pings until now are made
+up for (`settle`), and the looks and pings that follow do happen.
+"""
+
+from __future__ import annotations
+
+from math import floor
+from typing import TYPE_CHECKING, Protocol
+
+import trio
+
+from lmos_actors.bindings import LOOK, PING, SILENCE
+
+from ._heartbeats import SLACK
+
+if TYPE_CHECKING:
+    from lmos_actors._core import Timer, Timers
+
+
+class Watched(Protocol):
+    """A connection, as its watch sees it."""
+
+    @property
+    def heard_at(self) -> float:
+        """The instant at which the end that connected has heard something for the last time."""
+        ...
+
+    @property
+    def is_odd(self) -> bool:
+        """Whether a ping may go unanswered, or take long."""
+        ...
+
+    def ping(self) -> None:
+        """Have the end that connected ping."""
+        ...
+
+    def pong(self, at: float) -> None:
+        """Take note of a ping at an instant, which was answered."""
+        ...
+
+    def leave(self, end: int) -> None:
+        """End one end of the connection."""
+        ...
+
+
+class Watch:
+    """The watch of one connection."""
+
+    __slots__ = ("_began", "_free_since", "_timer", "_timers", "_watched")
+
+    def __init__(self, timers: Timers, watched: Watched) -> None:
+        self._timers = timers
+        self._watched = watched
+        self._began: float | None = None  # None while it is off
+        self._free_since: float | None = None  # no answer is owed
+        self._timer: Timer | None = None
+
+    def begin(self) -> None:
+        """Note that an answer is owed, where none was."""
+        now = trio.current_time()
+        self.settle(now)
+        self._free_since = None
+        if self._began is None:
+            self._began = now
+        self.look_again()
+
+    def free(self) -> None:
+        """Note that no answer is owed any more."""
+        self._free_since = trio.current_time()
+
+    def settle(self, now: float) -> None:
+        """Take note of the pings until now that did not happen, as they have been answered."""
+        began = self._began
+        if began is None or self._timer is not None:
+            return
+        last = now
+        if self._free_since is not None:
+            ended = began + LOOK * max(1, -floor((began - self._free_since) / LOOK + SLACK))
+            if ended <= now + SLACK:  # at the first look that finds nothing owed
+                last, self._began = ended - SLACK, None
+        pings = floor((last - began - LOOK + SLACK) / PING)
+        if pings >= 0:
+            self._watched.pong(began + LOOK + PING * pings)
+
+    def look_again(self) -> None:
+        """Have the looks happen from now on, where they may find something."""
+        if self._began is not None and self._timer is None and self._watched.is_odd:
+            now = trio.current_time()
+            self.settle(now)
+            if self._began is not None:
+                looks = floor((now - self._began) / LOOK + SLACK) + 1
+                self._timer = self._timers.call_at(self._began + LOOK * looks, self._look)
+
+    def end(self) -> None:
+        """End with the connection."""
+        self._began = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _look(self) -> None:
+        self._timer = None
+        began, now = self._began, trio.current_time()
+        assert began is not None
+        if self._free_since is not None:
+            self._began = None
+            return
+        heard = max(self._watched.heard_at, began)
+        noticed = began + LOOK * -floor((began - heard) / LOOK + SLACK)  # the first look after that
+        if now - noticed >= SILENCE - SLACK:
+            self._began = None
+            self._watched.leave(0)
+            return
+        looks = round((now - began) / LOOK)
+        if (looks - 1) % (PING / LOOK) == 0:
+            self._watched.ping()
+        if self._watched.is_odd:
+            self._timer = self._timers.call_at(began + LOOK * (looks + 1), self._look)
