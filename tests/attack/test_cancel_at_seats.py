@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import trio
 
-from lmos_actors.actors import slot_of
+from lmos_actors.actors import DONE, Envelope, slot_of
 from lmos_actors.simulation import VirtualClock
 from lmos_actors.testing import open_test_node, settle
 from tests.attack import seat_model
@@ -50,12 +50,16 @@ class LaterShadow(Shadow):
 
 
 def seats_taken(slot: Any) -> int:
-    """Return how many messages an agent has that have not begun, those that it has sent itself included."""
+    """Return how many messages an agent has that have not begun, those that it has sent itself included.
+
+    What was withdrawn has no seat, and stays in the queue until its turn comes.
+    """
     extra = slot.extra
     lines = [] if extra is None else [*extra.pending.values()]
     aside = [] if extra is None or extra.stash is None else [extra.stash.items.values()]
     items = [item for line in (slot.queue, *lines, *aside) for item in line]
-    return sum(type(item).__name__ != "InternalTurn" for item in items)
+    withdrawn = [item for item in items if isinstance(item, Envelope) and item.phase == DONE]
+    return sum(type(item).__name__ != "InternalTurn" for item in items) - len(withdrawn)
 
 
 def check_seats(players: list[Ref[Player]]) -> None:
