@@ -174,7 +174,7 @@ def test_refs_are_equal_whoever_uses_them() -> None:
     run(body)
 
 
-@pytest.mark.parametrize("lasts", [1.0, 10.0])
+@pytest.mark.parametrize("lasts", [1.0, 2.0])
 def test_a_short_cut_is_a_delay(lasts: float) -> None:
     async def body(world: World) -> None:
         found: list[float] = []
@@ -199,7 +199,7 @@ def test_a_long_cut_ends_what_is_open_and_is_over_after_a_while(after: float) ->
             began, told = trio.current_time(), list[str]()
             with pytest.raises(OutcomeUnknown):
                 await counter.invoke(Counter.add, 1)
-            assert 20 <= trio.current_time() - began <= 60
+            assert trio.current_time() - began == 5
             with pytest.raises(AgentUnavailable, match="no connection to counter") as caught:
                 await counter.invoke(Counter.add, 1)
             assert caught.value.retry_in is not None
