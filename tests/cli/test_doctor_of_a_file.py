@@ -185,7 +185,7 @@ def test_keys_of_agents_are_no_files(look: Look) -> None:
 groups:"""
     text = FILE.replace("[weather]", "[weather, many]").partition("  weather:")
     text = f"{text[0]}{agents}{text[2].partition('groups:')[2]}"
-    assert look(text=text)[0] == 0
+    assert look('store: "memory:"', text=text)[0] == 0
 
 
 def test_keys_of_the_models_of_a_tree(look: Look, monkeypatch: pytest.MonkeyPatch) -> None:
