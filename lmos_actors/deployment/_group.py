@@ -20,6 +20,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 
 import attrs
+import msgspec
 import trio
 
 from lmos_actors.actors import Agent
@@ -31,7 +32,7 @@ from lmos_actors.supervision import ChildSpec, SupervisorSpec
 from ._known_stores import KnownStores
 from ._log_files import LineSplitter
 from ._place import Order
-from ._plan import HARD_END
+from ._plan import CANNOT_START, HARD_END
 from ._recent_lines import plain
 from ._status import GroupStatus, ReplicaStatus, RolloutStatus, State
 
@@ -90,6 +91,8 @@ class Replica(Agent, private=True):
     has_gone: bool = attrs.field(default=False, init=False)
     was_ready: trio.Event = attrs.field(factory=trio.Event, init=False)
     """Set once it has been ready: before, there is nothing that it has to end when it drains."""
+    cannot_start: bool = attrs.field(default=False, init=False)
+    """Whether another process would end as this one: then its supervisor starts none."""
     was_killed: bool = attrs.field(default=False, init=False)
     """Whether it was killed, as it did not end in its time."""
 
@@ -159,10 +162,17 @@ class Replica(Agent, private=True):
         if self.asked:
             return
         await trio.sleep(LAST_WORDS)
-        self._fail(how_ended(code))
+        if code == CANNOT_START and not (self.was_ready.is_set() or self.of.plan.is_patient):
+            self.why, self.cannot_start = self._with_last_words("cannot start"), True
+            self.stop()
+        else:
+            self._fail(how_ended(code))
+
+    def _with_last_words(self, how: str) -> str:
+        return f"{how}: {self.last_words}" if self.last_words else how
 
     def _fail(self, how: str) -> NoReturn:
-        self.why = f"{how}: {self.last_words}" if self.last_words else how
+        self.why = self._with_last_words(how)
         raise ProcessEnded(self.name, self.why)
 
     def ask_to_end(self) -> None:
@@ -222,7 +232,7 @@ class Replica(Agent, private=True):
             async for piece in pieces:
                 lines = list(splitter.lines(piece))
                 said = next(filter(_is_said, reversed(lines)), None)
-                self.last_words = self.last_words if said is None else plain(said, MOST_WORDS)
+                self.last_words = self.last_words if said is None else plain(said.strip(), MOST_WORDS)
                 await self.of.logs.write(self.name, lines)
         await self.of.logs.write(self.name, list(splitter.rest()))
 
@@ -373,6 +383,11 @@ class Group:
         if member is None or member.replica is not replica:
             return
         member.pid, member.urls, member.page, member.replica, member.why = None, (), "", None, why
+        if replica.cannot_start:
+            self._set(replica.number, member, "failed")
+            for each in self.others.values():  # who waits for all of them waits no longer
+                each.wake()
+            return
         if why:
             member.restarts += 1
         self._set(replica.number, member, "restarting" if why else "stopped")
@@ -462,10 +477,14 @@ class Group:
         return len(going) >= self.plan.replicas
 
     def is_stopped(self) -> bool:
-        """Return whether it has processes that were stopped by a request, and are to be there."""
-        return any(
+        """Return whether it has processes that are to be there, and that nothing but a request starts."""
+        return self.has_failed() or any(
             member.state == "stopped" and number not in self.chosen for number, member in self.members.items()
         )
+
+    def has_failed(self) -> bool:
+        """Return whether a process of it cannot start."""
+        return any(member.state == "failed" for member in self.members.values())
 
     async def wait_needs(self) -> None:
         """Wait for the groups that this one needs."""
@@ -527,14 +546,27 @@ class Group:
     def child_spec(self, number: int) -> ChildSpec[Any]:
         """Return the spec of the process of a number."""
         factory = partial(Replica, of=self, number=number)
-        return ChildSpec(str(number), factory, shutdown=self.plan.shutdown, backoff=self.plan.backoff)
+        return ChildSpec(
+            str(number),
+            factory,
+            restart="transient",  # one that cannot start ends its agent in order
+            shutdown=self.plan.shutdown,
+            backoff=self.plan.backoff,
+        )
+
+    def replica_status(self, number: int) -> ReplicaStatus:
+        """Return the state of a process as plain data."""
+        found, missing = self.members[number].status(number), self.missing_needs()
+        if found.state != "waiting" or not missing:
+            return found
+        return msgspec.structs.replace(found, why=f"waits for {', '.join(missing)}")
 
     def status(self) -> GroupStatus:
         """Return its state as plain data."""
         return GroupStatus(
             name=self.plan.name,
             wanted=self.plan.replicas,
-            replicas=tuple(member.status(number) for number, member in sorted(self.members.items())),
+            replicas=tuple(map(self.replica_status, sorted(self.members))),
             rollout=self.rollout,
             version=self.plan.version,
         )

@@ -254,7 +254,7 @@ class SupervisorLoop:
         try:
             self.reset()
         except IdTaken as exc:
-            raise StartFailed(self.path, str(exc)) from exc
+            raise StartFailed(self.path, str(exc), is_permanent=True) from exc
         start_soon(self.main, name=f"supervisor {self.path}")
         await self.started.wait()
         failure, self.failure = self.failure, None
@@ -333,7 +333,7 @@ class SupervisorLoop:
                 if self.is_away(child):
                     continue  # it was lost meanwhile
                 self.failed_starts += 1
-                self.failure = StartFailed(self.path, str(exc))
+                self.failure = StartFailed(self.path, str(exc), is_permanent=getattr(exc, "is_permanent", False))
                 self.failure.__cause__ = exc.__cause__ or exc
                 self.reason = SHUTDOWN
                 return

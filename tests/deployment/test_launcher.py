@@ -11,7 +11,7 @@ import pytest
 import trio
 
 from lmos_actors import ActionFailed, Backoff
-from lmos_actors.deployment import LauncherAgent, changes_between
+from lmos_actors.deployment import CANNOT_START, LauncherAgent, changes_between
 from lmos_actors.errors import RestartIntensityExceeded
 from tests.deployment.places import KILL, Script, World, deployed, group, plan_of
 from tests.matrix import few_or_all
@@ -221,6 +221,66 @@ async def test_a_process_that_ends_while_it_starts_counts_as_one_that_ends() -> 
             await trio.sleep_forever()
     assert len(world.place.processes) == 4
     assert "a/1 ended with exit code 1: OSError: [Errno 98] Address already in use" in ended(caught.value)
+
+
+UNABLE = Script(ends=0.5, ready=None, code=CANNOT_START, says="lmos-actors: Books is durable")
+
+
+@on_virtual_time
+async def test_a_process_that_cannot_start_is_not_started_again_and_says_why() -> None:
+    scripts = {"books/1": [UNABLE, Script()]}
+    front = group("front", needs={"books": "ready"})
+    async with deployed(group("books"), group("other"), front, scripts=scripts) as world:
+        await world.launcher.wait_ready()
+        await until(60)
+        assert world.states() == {"books/1": "failed", "other/1": "ready", "front/1": "waiting"}
+        assert world.replica("books/1").why == "cannot start: lmos-actors: Books is durable"
+        assert world.replica("front/1").why == "waits for books to be ready"
+        assert [line for line in world.place.take() if "start books" in line] == ["0 start books/1"]
+        done = await world.asked(world.ref.stream(LauncherAgent.restart, ["books"], False))
+        assert done[-1] == "books: ready"
+        await until(70)
+        assert set(world.states().values()) == {"ready"}
+
+
+@on_virtual_time
+async def test_up_again_starts_what_could_not_start() -> None:
+    plan = plan_of(group("books"))
+    async with deployed(*plan.groups, scripts={"books/1": [UNABLE, Script()]}) as world:
+        await world.launcher.wait_ready()
+        assert world.launcher.changes_to(plan).lines() == ["books: stopped, to be started again"]
+        async with aclosing(world.launcher.apply(plan)) as texts:
+            assert [text async for text in texts] == ["books: ready"]
+
+
+@pytest.mark.parametrize(
+    ("script", "options"),
+    [
+        (attrs.evolve(UNABLE, ready=0.2), {}),
+        (attrs.evolve(UNABLE, code=3), {}),
+        (UNABLE, {"is_patient": True}),
+    ],
+)
+def test_what_may_start_later_is_started_again(script: Script, options: Any) -> None:
+    """It was ready before, says that it could not run, or its code is being written."""
+
+    async def main() -> None:
+        async with deployed(group("books", **options), scripts={"books/1": [script, Script()]}) as world:
+            await until(10)
+            assert world.states() == {"books/1": "ready"}
+            assert world.replica("books/1").restarts == 1
+
+    run(main)
+
+
+@on_virtual_time
+async def test_a_replacement_that_cannot_start_leaves_the_other_processes() -> None:
+    scripts = {"books/1": [Script(), UNABLE]}
+    async with deployed(group("books", 2), scripts=scripts) as world:
+        await world.launcher.wait_ready()
+        with pytest.raises(ActionFailed, match="books/1 did not become ready: it cannot start"):
+            await world.asked(world.ref.stream(LauncherAgent.restart, ["books"], True))
+        assert world.states() == {"books/1": "stopped", "books/2": "ready"}
 
 
 @on_virtual_time

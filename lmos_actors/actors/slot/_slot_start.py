@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 import trio
 
 from lmos_actors.errors import (
+    BROKEN_CODE,
     ConfigError,
     LeaseHeld,
     NameTaken,
@@ -20,6 +21,7 @@ from lmos_actors.errors import (
     StoreFailed,
     WrongState,
     is_interrupt,
+    is_permanent,
 )
 
 from .._runtime import interruptible
@@ -231,5 +233,6 @@ def _start_failed(slot: Slot, exc: BaseException, reason: ExitReason) -> StartFa
     """Make the error for a start that failed; Ctrl-C ends the node too."""
     if slot.rt.fatal is not None and is_interrupt(exc):
         slot.rt.fatal(exc)
-    error = reason.error or exc
-    return StartFailed(slot.path, reason.report.text(error) or type(error).__name__)
+    error, report = reason.error or exc, reason.report
+    wrong = is_permanent(exc) or (report.handler == FACTORY and isinstance(exc, BROKEN_CODE))
+    return StartFailed(slot.path, report.text(error) or type(error).__name__, is_permanent=wrong)

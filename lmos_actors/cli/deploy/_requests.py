@@ -198,8 +198,9 @@ def wait_ready(controls: Controls, process: subprocess.Popen[bytes], *, json: bo
                     async with _launcher(controls) as ref:
                         if sys.stderr.isatty():
                             nursery.start_soon(_say_late, ref)
-                        print_status(await ref.invoke(LauncherAgent.ready), json=json)
-                    result = OK
+                        status = await ref.invoke(LauncherAgent.ready)
+                    print_status(status, json=json)
+                    result = _code_of(status)
                 except (
                     AgentError,
                     TransportError,
@@ -215,6 +216,16 @@ def wait_ready(controls: Controls, process: subprocess.Popen[bytes], *, json: bo
         if group.subgroup(KeyboardInterrupt) is not None:
             raise KeyboardInterrupt from None
         raise
+
+
+def _code_of(status: LauncherStatus) -> int:
+    """Return the exit code of a start; print which processes cannot start."""
+    failed = [(group.name, each) for group in status.groups for each in group.replicas]
+    failed = [(name, each) for name, each in failed if each.state == "failed"]
+    for name, each in failed:
+        text = f"{name}/{each.number} {each.why}"
+        print(printable(f"lmos-actors: {text}; correct it, and `up` again starts it"), file=sys.stderr)
+    return FAILED if failed else OK
 
 
 async def _say_late(ref: Ref[LauncherAgent]) -> None:

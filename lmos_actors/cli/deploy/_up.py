@@ -242,8 +242,8 @@ def _read(controls: Controls, settings: Mapping[str, str], *, reload: bool) -> L
     if not reload:
         return plan
     slowly = Backoff(initial=0.5, max=2.0)
-    patient = (attrs.evolve(group, max_restarts=PATIENT, backoff=slowly) for group in plan.groups)
-    return attrs.evolve(plan, groups=tuple(patient))
+    patient = {"max_restarts": PATIENT, "backoff": slowly, "is_patient": True}
+    return attrs.evolve(plan, groups=tuple(attrs.evolve(group, **patient) for group in plan.groups))
 
 
 def _shown(plan: LaunchPlan) -> list[str]:
@@ -390,7 +390,8 @@ class _Up:
     async def _say_ready(self) -> None:
         with suppress(ActionFailed):  # it ends before
             await self._launcher.wait_ready()
-            self.console.ready(self._launcher.status())
+            if not self._launcher.has_failed():
+                self.console.ready(self._launcher.status())
 
     async def _take_signals(self, task_status: trio.TaskStatus[None]) -> None:
         with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as coming:

@@ -20,7 +20,7 @@ import trio
 from msgspec import UNSET
 
 from lmos_actors.bindings import is_private
-from lmos_actors.errors import ConfigError
+from lmos_actors.errors import BROKEN_CODE, ConfigError
 from lmos_actors.files import did_you_mean
 from lmos_actors.persistence import AsyncStore, server_store, store_of, with_id
 from lmos_actors.scenario import DATABASE, GroupAgents, filled_for, load_deployment, relay_options, texts_of
@@ -28,7 +28,7 @@ from lmos_actors.security import SharedToken, is_private as is_private_place, pl
 from lmos_actors.supervision import Tree
 from lmos_actors.transport import endpoint_of
 
-from .._importing import importing
+from .._importing import WRONG, importing
 from ..options._connection import options_in
 from ..options._serving import ChatOptions, DiscoveryOptions, ListenOptions, OfferOptions, SecurityOptions
 from ._ending import Ending
@@ -108,9 +108,11 @@ def serve_group(request: GroupRequest) -> int:
     group = _group_of(first.deployment, request)
     _prepare(group, Path(file).parent, request.replica)  # before the modules of the agents are imported
     try:
-        loaded = importing(request.file, partial(load, group=request.group))
+        wrong: list[ConfigError] = []
+        loaded = importing(request.file, partial(load, group=request.group), notice=wrong.append)
         if isinstance(loaded, int):
-            return loaded
+            is_broken = any(isinstance(each.__cause__, BROKEN_CODE) for each in wrong)
+            return WRONG if is_broken else loaded
         agents = GroupAgents(loaded, request.group)
         ending = Ending(float(group.drain.timeout), float(group.drain.spread), launched=request.launched)
         store = _store_of(group, request)

@@ -18,12 +18,19 @@ import attrs
 import trio
 
 from lmos_actors.bindings import http_of, is_private, public_name, url_of
-from lmos_actors.errors import ConfigError, StoreFailed, SupervisionError, TransportError, group_of
+from lmos_actors.errors import (
+    ConfigError,
+    StoreFailed,
+    SupervisionError,
+    TransportError,
+    group_of,
+    is_permanent,
+)
 from lmos_actors.node import Node, open_node
 from lmos_actors.supervision import SupervisorSpec, Tree, class_at
 from lmos_actors.transport import DoorOptions, raise_descriptor_limit
 
-from .._importing import complain
+from .._importing import WRONG, complain
 from .._texts import explained, spelling
 from ..options._connection import PresentOptions, in_shell
 from ..options._serving import BridgeOptions, ChatOptions, ListenOptions, OfferOptions, misfits
@@ -188,7 +195,7 @@ def exit_code_of(run: Callable[[], int]) -> int:
         return complain(error)
     except (SupervisionError, TransportError, StoreFailed) as error:
         print(f"lmos-actors: {why(error)}", file=sys.stderr)
-        return COULD_NOT_RUN
+        return WRONG if is_permanent(error) else COULD_NOT_RUN
     except Exception:
         traceback.print_exc()
         return COULD_NOT_RUN
@@ -259,8 +266,14 @@ def why(error: SupervisionError | TransportError | StoreFailed) -> str:
     cause = error.__cause__
     group = None if cause is None else group_of(cause)
     causes = group.exceptions if group is not None else [cause] if cause is not None else []
-    causes_text = [f"  {type(each).__name__}: {each}" for each in causes]
-    return "\n".join([explained(error, PRESENTED), *dict.fromkeys(causes_text)])
+    first, lines = explained(error, PRESENTED), list[str]()
+    for each in causes:
+        named = f"{type(each).__name__}: {each}"
+        if str(each) and first.endswith(f": {each}"):
+            first = first.removesuffix(str(each)) + named
+        else:
+            lines.append(f"  {named}")
+    return "\n".join([first, *dict.fromkeys(lines)])
 
 
 async def _nothing_more(node: Node) -> None:

@@ -6,7 +6,7 @@ const OF_GROUPS = {
   roll: ['Its processes are replaced one after another, as its update says: the next one follows once the new one is ready.'],
   stop: ['All its processes drain and end. They stay ended until the group is restarted.', 'It drains and ends, and stays ended until it is restarted.'],
 };
-const STATES = { ready: 'running', starting: 'starting', waiting: 'starting', draining: 'stopping', restarting: 'restarting', stopped: 'stopped' };
+const STATES = { ready: 'running', starting: 'starting', waiting: 'starting', draining: 'stopping', restarting: 'restarting', stopped: 'stopped', failed: 'failed' };
 const LOOSE = 40; // pixels from the end of the lines within which they are followed
 
 class GroupsView {
