@@ -421,6 +421,8 @@ class StateMismatch(LmosActorsError):
 class SupervisionError(LmosActorsError):
     """A supervision tree could not start, could not go on, or lacks what was asked of it."""
 
+    is_permanent: bool = False
+
 
 class NameTaken(SupervisionError):
     """The supervisor already has a child of that name, or a running agent keeps its state at that key.
@@ -462,7 +464,7 @@ class WrongState(SupervisionError):
 class StartFailed(SupervisionError):
     """A child could not be started; what it raised is the `__cause__`. `path` names it in the tree.
 
-    `is_permanent`: another try fails, too, until somebody corrects something. The configuration is wrong, the
+    `is_permanent`: another try fails, too, until somebody corrects something: the configuration is wrong, the
     stored state does not fit, or the class cannot be called with its arguments.
     """
 
@@ -753,7 +755,7 @@ def is_permanent(error: BaseException | None) -> bool:
     A wrong configuration is: unless the system refused something, such as a port, which may be free later.
     """
     while error is not None:
-        if isinstance(error, StartFailed) and error.is_permanent:
+        if isinstance(error, SupervisionError) and error.is_permanent:
             return True
         if isinstance(error, ConfigError | StateMismatch):
             return not isinstance(error.__cause__, OSError)

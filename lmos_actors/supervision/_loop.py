@@ -333,7 +333,7 @@ class SupervisorLoop:
                 if self.is_away(child):
                     continue  # it was lost meanwhile
                 self.failed_starts += 1
-                self.failure = StartFailed(self.path, str(exc), is_permanent=getattr(exc, "is_permanent", False))
+                self.failure = StartFailed(self.path, str(exc), is_permanent=exc.is_permanent)
                 self.failure.__cause__ = exc.__cause__ or exc
                 self.reason = SHUTDOWN
                 return
