@@ -27,6 +27,7 @@ from lmos_actors.errors import DeadlineExceeded
 
 from ._parking import ReadyWaits
 from ._population import Population
+from ._starts import Starts
 from ._tally import Tally
 from .crashes._crashes import Crashes, hide_error, shown_message
 from .messages._invocation import CURRENT
@@ -440,6 +441,7 @@ class Runtime:
         self.crashes = Crashes(log=real and instrument is None)
         self.slots_made = 0
         self.tally = Tally()
+        self.starts = Starts()
         self.link: Any = None  # the class of slots: plain, or traced where an instrument looks
         self.fatal: Callable[[BaseException], None] | None = None
         self.wake_watchdog: Callable[[], None] | None = None

@@ -403,6 +403,7 @@ class Group:
             self.address = url.replace("ws", "http", 1)
         if url not in member.urls:
             member.urls = (*member.urls, url)
+            self.wake()
 
     def shows(self, replica: Replica, url: str) -> None:
         """Note the address of the page of a process. It has printed that, so it may be anything."""
@@ -504,6 +505,8 @@ class Group:
 
     def holds(self, what: Need) -> bool:
         """Return whether this group is as others need it."""
+        if what == "listening":
+            return sum(bool(member.urls) for member in self.members.values()) >= self.plan.replicas
         return self.is_ready() if what == "ready" else self.is_begun()
 
     def arguments_of(self, number: int) -> tuple[str, ...]:

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 
     from lmos_actors.supervision import Backoff
 
-Need: TypeAlias = Literal["ready", "started"]
-"""What a group waits for of another."""
+Need: TypeAlias = Literal["ready", "started", "listening"]
+"""What a group waits for of another; `listening` is for its directory, while its agents may be starting."""
 
 CANNOT_START = 2
 """Exit code of a process that cannot start until somebody corrects a file, a class or an option."""

@@ -233,6 +233,10 @@ class Plan(Generic[C]):
         """Return all children in start order with their status (OTP lists them the other way round)."""
         return [(child, child.status) for child in self.children]
 
+    def waiting(self) -> tuple[C, ...]:
+        """Return the children that wait for their restart."""
+        return tuple(self._pending)
+
     def count(self) -> Counts:
         """Return how many specs there are, of which kind, and how many children are alive."""
         supervisors = sum(isinstance(child.spec, SupervisorSpec) for child in self.children)

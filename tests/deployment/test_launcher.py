@@ -117,6 +117,16 @@ async def test_ready_needs_wait_for_ready_and_started_ones_for_a_start() -> None
 
 
 @on_virtual_time
+async def test_groups_that_use_a_directory_wait_until_it_listens_and_not_for_the_agents_beside_it() -> None:
+    scripts = {"host/1": [Script(ready=20.0, bound="ws://127.0.0.1:7100")]}
+    guest = group("guest", needs={"host": "listening"})
+    async with deployed(guest, group("host"), scripts=scripts) as world:
+        await until(5)
+        assert world.states() == {"host/1": "starting", "guest/1": "ready"}
+        await world.launcher.wait_ready()
+
+
+@on_virtual_time
 async def test_a_process_that_does_not_drain_is_killed_with_all_of_its_group_at_one_instant() -> None:
     async with deployed(group("weather", 3, drain=4.0), group("front"), usual=STUBBORN) as world:
         await world.launcher.wait_ready()

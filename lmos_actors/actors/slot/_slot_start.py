@@ -56,6 +56,17 @@ async def start_agent(slot: Slot) -> None:
     """
     agent = _make(slot)
     contract = agent.__contract__
+    if contract.state is None and not (contract.has_lifespan or contract.has_children):
+        _open(slot, agent)
+    elif slot.incarnation or slot.spec.restart == "permanent":
+        with slot.rt.starts.under_way(slot, again=slot.incarnation > 0):
+            await _start_waiting(slot, agent, contract)
+    else:
+        await _start_waiting(slot, agent, contract)
+
+
+async def _start_waiting(slot: Slot, agent: Any, contract: Contract) -> None:
+    """Start an agent that has been made, and has to wait for something."""
     if contract.state is not None and not await _restore(slot, agent):
         return
     if contract.has_lifespan or contract.has_children:

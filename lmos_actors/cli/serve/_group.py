@@ -116,9 +116,8 @@ def serve_group(request: GroupRequest) -> int:
         agents = GroupAgents(loaded, request.group)
         ending = Ending(float(group.drain.timeout), float(group.drain.spread), launched=request.launched)
         store = _store_of(group, request)
-        start = partial(
-            _start, agents, loaded.root if request.files else None, store, bound=bool(request.gateway)
-        )
+        tells_early = bool(request.gateway or (request.launched and group.directory))
+        start = partial(_start, agents, loaded.root if request.files else None, store, bound=tells_early)
         token = None if secret is None else _token(loaded.deployment, group, request, secret)
         serving = attrs.evolve(_serve_request(loaded, group, request, token), store=store)
         return serve_tree(serving, agents.root, start, ending)

@@ -344,9 +344,10 @@ class Serving:
         with self._opening:
             async with opened() as node:
                 self._node = node
-                await self._start(node)
-                for member in self._members:
-                    await node.join(**member, peers=True)
+                with node.starting():
+                    await self._start(node)
+                    for member in self._members:
+                        await node.join(**member, peers=True)
                 self._ready = True
                 self._announce(node)
                 await self._asked.wait()

@@ -118,7 +118,7 @@ class GroupValidator:
     def _check_circles(self) -> None:
         """Refuse groups each of which waits for another of them."""
         needs = {
-            name: [need for need in needs_of(group) if need in self._groups and need != name]
+            name: [need for need in needs_of(group, self._groups) if need in self._groups and need != name]
             for name, group in self._groups.items()
         }
         circle = _circle_of(needs)
