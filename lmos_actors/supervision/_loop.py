@@ -327,7 +327,7 @@ class SupervisorLoop:
                 page = children[place : place + BUDGET]
                 await read_states(self.rt, ((each.spec, each.path) for each in page))
             try:
-                if not self.is_away(child):
+                if not (self.is_away(child) or child.spec.optional):
                     await self.start_one(child)
             except (StartFailed, NameTaken) as exc:
                 if self.is_away(child):
@@ -428,7 +428,7 @@ class SupervisorLoop:
         for child in children:
             if self.is_away(child):
                 continue
-            self.restarts += 1
+            self.restarts += bool(child.incarnation or not child.spec.optional)
             if self.rt.instrument is not None:
                 self.rt.instrument.record("restarting", child.path, {})
             failed = await self.try_to_start(child)

@@ -59,7 +59,7 @@ async def start_agent(slot: Slot) -> None:
     if contract.state is None and not (contract.has_lifespan or contract.has_children):
         _open(slot, agent)
     elif slot.incarnation or slot.spec.restart == "permanent":
-        with slot.rt.starts.under_way(slot, again=slot.incarnation > 0):
+        with slot.rt.starts.under_way(slot, again=slot.incarnation > 0 or slot.spec.optional):
             await _start_waiting(slot, agent, contract)
     else:
         await _start_waiting(slot, agent, contract)

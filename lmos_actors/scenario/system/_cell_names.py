@@ -60,7 +60,7 @@ DIRECTORY_PLACE: Final[DataPath] = ("network", "directory")
 USED: Final[DataPath] = ("tree", "use")
 """The place of the agents of a tree that a file uses."""
 
-_THE_TREES: Final = frozenset({"restart", "shutdown", "significant", "backoff", "id", "key"})
+_THE_TREES: Final = frozenset({"restart", "shutdown", "significant", "backoff", "id", "key", "optional"})
 _LONGEST_INDEX = 7
 
 
