@@ -37,7 +37,7 @@ from ._recent_lines import plain
 from ._status import GroupStatus, ReplicaStatus, RolloutStatus, State
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Mapping
+    from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Mapping, Sequence
 
     from ._log_files import LogFiles
     from ._place import Place, Process
@@ -261,6 +261,8 @@ class Replica(Agent, private=True):
             case "ready" if not self.asked:
                 self.was_ready.set()
                 self.of.enters(self, "ready")
+            case "degraded" if isinstance(event.get("agents"), list):
+                self.of.is_degraded(self, event["agents"])
             case "draining" if not self.asked:
                 self.of.enters(self, "draining")
             case _:
@@ -305,6 +307,8 @@ class Member:
     urls: tuple[str, ...] = ()
     page: str = ""
     version: str = ""
+    degraded: tuple[str, ...] = ()
+    """The first of its agents that are down, as its process names them."""
     generation: int = 0
     restarts: int = 0
     why: str = ""
@@ -324,6 +328,7 @@ class Member:
             why=self.why,
             page=self.page,
             version=self.version,
+            degraded=self.degraded if self.state == "ready" else (),
         )
 
 
@@ -371,6 +376,7 @@ class Group:
         if state == "waiting":
             member.generation += 1
             member.replica, member.pid, member.urls, member.page = replica, None, (), ""
+            member.degraded = ()
         elif member.replica is not replica:
             return  # it has ended, and what it has said before is read now
         if state == "starting":
@@ -411,6 +417,12 @@ class Group:
         is_page = url.startswith(("http://", "https://")) and len(url) <= MOST_URL and url.isprintable()
         if member is not None and member.replica is replica and is_page:
             member.page = url
+
+    def is_degraded(self, replica: Replica, agents: Sequence[object]) -> None:
+        """Note which agents of a process are down: a few, whatever it prints."""
+        member = self.members.get(replica.number)
+        if member is not None and member.replica is replica:
+            member.degraded = tuple(plain(str(each), MOST_URL) for each in agents[:MOST_URLS])
 
     def uses_store(self, number: int, id: str) -> None:
         """Note the store in a server that a process has opened."""

@@ -31,6 +31,8 @@ class ReplicaStatus(msgspec.Struct, frozen=True, kw_only=True):
     """The address of its page for browsers, where it has one."""
     version: str = ""
     """`version` of its group as it was when this process was started."""
+    degraded: tuple[str, ...] = ()
+    """The first of its agents that are being restarted, or wait for it."""
 
 
 class RolloutStatus(msgspec.Struct, frozen=True, kw_only=True):

@@ -125,6 +125,10 @@ class Node:
         with self._rt.starts.under_way(object()):
             yield
 
+    def degraded(self) -> list[str]:
+        """Return the paths of what is being restarted, or waits for it: `/readyz` says `degraded` then."""
+        return self._connections.readiness.down()
+
     @overload
     def topic(self, name: str, tp: type[T], /) -> Topic[T]: ...
     @overload

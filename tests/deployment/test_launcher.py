@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import aclosing
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
@@ -199,6 +200,19 @@ async def test_a_process_is_started_again_with_the_store_that_its_number_has_use
             if "--store-id" in order.arguments
         }
         assert given == {"a/1": "1" * 16, "c/1": "1" * 16}, "the group c has the same store"
+
+
+@on_virtual_time
+async def test_a_process_says_which_of_its_agents_are_down_and_is_ready_all_the_same() -> None:
+    down = json.dumps({"event": "degraded", "agents": ["tools", *map(str, range(20))]})
+    none = json.dumps({"event": "degraded", "agents": []})
+    scripts = {"one/1": [Script(prints=(down,))], "two/1": [Script(prints=(down, none))]}
+    async with deployed(group("one"), group("two"), scripts=scripts) as world:
+        await world.launcher.wait_ready()
+        await settled()
+        assert world.states() == {"one/1": "ready", "two/1": "ready"}
+        assert world.replica("one/1").degraded == ("tools", "0", "1", "2", "3", "4", "5", "6")
+        assert world.replica("two/1").degraded == ()
 
 
 @on_virtual_time

@@ -168,7 +168,9 @@ def print_status(status: LauncherStatus, *, json: bool) -> None:
             more = " ".join(replica.urls) or (f"it {replica.why}" if replica.why else "")
             pid = "" if replica.pid is None else str(replica.pid)
             counts = (str(replica.generation), str(replica.restarts))
-            rows.append((f"{group.name}/{replica.number}", replica.state, pid, *counts, replica.since, more))
+            state = "degraded" if replica.degraded else replica.state
+            more += f"  down: {', '.join(replica.degraded)}" if replica.degraded else ""
+            rows.append((f"{group.name}/{replica.number}", state, pid, *counts, replica.since, more))
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     for row in rows:
         cells = (f"{cell:{width}}" for cell, width in zip(row, widths, strict=True))

@@ -242,7 +242,7 @@ def _read(controls: Controls, settings: Mapping[str, str], *, reload: bool) -> L
     if not reload:
         return plan
     slowly = Backoff(initial=0.5, max=2.0)
-    patient = {"max_restarts": PATIENT, "backoff": slowly, "is_patient": True}
+    patient: dict[str, Any] = {"max_restarts": PATIENT, "backoff": slowly, "is_patient": True}
     return attrs.evolve(plan, groups=tuple(attrs.evolve(group, **patient) for group in plan.groups))
 
 

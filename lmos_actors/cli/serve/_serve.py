@@ -89,6 +89,12 @@ OPTIONS: Final = {
 PRESENTED: Final = spelling("--credential URL=bearer:env:NAME", "--present-cert")
 """The options that help where a server refuses."""
 
+DEGRADED: Final = 1.0
+"""Seconds between two looks at which agents are down."""
+
+MOST_DEGRADED: Final = 8
+"""Most of them that are named."""
+
 SAME_SIGNAL: Final = 0.1
 """Seconds within which a second SIGTERM is the same one."""
 
@@ -350,7 +356,10 @@ class Serving:
                         await node.join(**member, peers=True)
                 self._ready = True
                 self._announce(node)
-                await self._asked.wait()
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(self._report_degraded, node)
+                    await self._asked.wait()
+                    nursery.cancel_scope.cancel("the end has begun")
                 await self._ending.drained(node)
 
     def _announce(self, node: Node) -> None:
@@ -396,6 +405,16 @@ class Serving:
             patience *= 2
             if self._node is not None:
                 self._announcer.waiting(busy_in(self._node), self._node.connections)
+
+    async def _report_degraded(self, node: Node) -> None:
+        """Print which agents are down, whenever that has changed, for a launcher."""
+        said: list[str] = []
+        while self._ending.launched:
+            await trio.sleep(DEGRADED)
+            now = node.degraded()[:MOST_DEGRADED]
+            if now != said:
+                self._announcer.degraded(now)
+            said = now
 
     async def _watch_launcher(self) -> None:
         """End as by a signal once the launcher has gone, and at once when the time for that is over."""

@@ -75,7 +75,7 @@ class GroupsView {
         put(cells.restarts, fresh.restarts.toLocaleString('en'));
       } else {
         const isOld = group && group.version && fresh.version && group.version !== fresh.version;
-        cells.state.replaceChildren(h('span', { class: `state ${STATES[fresh.state] || 'unknown'}` }, fresh.state), isOld ? h('span', { class: 'state starting', title: `version ${fresh.version}, and ${group.version} from now on` }, 'older version') : '', fresh.why ? h('div', { class: 'why' }, isolated(fresh.state === 'ready' ? `before, it ${fresh.why}` : `it ${fresh.why}`)) : '');
+        cells.state.replaceChildren(h('span', { class: `state ${STATES[fresh.state] || 'unknown'}` }, fresh.state), isOld ? h('span', { class: 'state starting', title: `version ${fresh.version}, and ${group.version} from now on` }, 'older version') : '', fresh.why ? h('div', { class: 'why' }, isolated(fresh.state === 'ready' ? `before, it ${fresh.why}` : `it ${fresh.why}`)) : '', fresh.degraded && fresh.degraded.length ? h('div', { class: 'why' }, isolated(`down: ${fresh.degraded.join(', ')}`)) : '');
         row.began = Date.parse(fresh.since);
         put(cells.pid, fresh.pid ? String(fresh.pid) : '');
         put(cells.starts, fresh.generation.toLocaleString('en'));
