@@ -27,7 +27,6 @@ from lmos_actors.errors import DeadlineExceeded
 
 from ._parking import ReadyWaits
 from ._population import Population
-from ._starts import Starts
 from ._tally import Tally
 from .crashes._crashes import Crashes, hide_error, shown_message
 from .messages._invocation import CURRENT
@@ -42,6 +41,7 @@ if TYPE_CHECKING:
 
     from ._edge import Edge
     from ._population import RelayLookup, RemoteLookup, Resolver, Spreading
+    from ._starts import Starts
     from ._unsent import Outbox
     from .messages._invocation import Runners
     from .messages._mailbox import Ask, Envelope
@@ -413,6 +413,7 @@ class Runtime:
     approvals: Approver | None = None
     is_guarded: bool = False  # clients are strangers: `node/_options.py`
     seat_circles: SeatCircles
+    starts: Starts
     full_slots: dict[Any, None]  # those in whose mailboxes messages wait for a seat
     files: Any = None  # those that chat clients have uploaded, filled in by the facade
     wires: Any = None  # network, trust and credentials of connections to others, filled in by the node
@@ -441,7 +442,6 @@ class Runtime:
         self.crashes = Crashes(log=real and instrument is None)
         self.slots_made = 0
         self.tally = Tally()
-        self.starts = Starts()
         self.link: Any = None  # the class of slots: plain, or traced where an instrument looks
         self.fatal: Callable[[BaseException], None] | None = None
         self.wake_watchdog: Callable[[], None] | None = None

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import attrs
@@ -94,7 +94,6 @@ class Connections:
         self._doors: list[FrontDoor] = []
         self._open: dict[FrontDoor, None] = {}
         self._all_closed = trio.Event()
-        self.readiness = Readiness(rt, drains=self._drains, is_open=lambda: bool(self._open))
         self._server: LmosServer | None = None
         self._peers: Peers | None = None
         self._before_stop_scope = trio.CancelScope()
@@ -139,6 +138,11 @@ class Connections:
             lambda: traffic_of(self._doors, self._server, self._peers, self.budget),
             self.note_failure,
         )
+
+    @cached_property
+    def readiness(self) -> Readiness:
+        """Whether the node takes requests."""
+        return Readiness(self._rt, drains=self._drains, is_open=lambda: bool(self._open))
 
     @property
     def network(self) -> Network:
