@@ -89,7 +89,9 @@ class StartValidator:
             return
         except ValueError:
             return  # it is not written in Python
-        fields = {} if made is None else fields_of_agent(made)
+        if made is None:
+            return
+        fields = fields_of_agent(made)
         for key in [key for key, value in given.items() if key in fields and type(value) in PLAIN]:
             field = fields[key]
             if field.pointer is not None:
