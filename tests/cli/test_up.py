@@ -30,7 +30,7 @@ import trio
 from lmos_actors import Agent, ConfigError, action
 
 if "BREAK" in os.environ:
-    raise RuntimeError("no licence")
+    raise (TypeError if os.environ["BREAK"] == "wrongly" else RuntimeError)("no licence")
 
 
 class Weather(Agent):
@@ -513,6 +513,17 @@ def test_an_import_that_fails_in_a_process_names_the_file_and_the_line(project: 
     assert "weather/1 ended with exit code 3" in errors
     assert "desk.py:10" in errors
     assert "no licence" in errors
+
+
+def test_a_module_that_is_wrong_stops_its_group_at_once(project: Path) -> None:
+    written(project, group="env: {BREAK: wrongly}")
+    with up(project) as running:
+        failed = running.until("process", name="weather/1", state="failed")
+        running.interrupt()
+        assert running.ended()[0] == 0
+    assert failed["why"].startswith("cannot start: ")
+    assert failed["why"].endswith('importing "desk" failed at desk.py:10: TypeError: no licence')
+    assert running.states().count("weather/1 starting") == 1
 
 
 def test_a_class_that_is_wrong_stops_its_group_alone_and_at_once(project: Path) -> None:
