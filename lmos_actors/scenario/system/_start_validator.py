@@ -85,7 +85,7 @@ class StartValidator:
         try:
             inspect.signature(fn).bind(*args, **given)
         except TypeError as error:
-            self._report(f'"{path}" cannot be made by {fn.__name__}(...): {error}')
+            self._report(f'"{path}" cannot be made by {getattr(fn, "__name__", fn)}(...): {error}')
             return
         except ValueError:
             return  # it is not written in Python
