@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 from difflib import get_close_matches
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, cast
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -421,6 +421,8 @@ class StateMismatch(LmosActorsError):
 class SupervisionError(LmosActorsError):
     """A supervision tree could not start, could not go on, or lacks what was asked of it."""
 
+    is_permanent: bool = False
+
 
 class NameTaken(SupervisionError):
     """The supervisor already has a child of that name, or a running agent keeps its state at that key.
@@ -460,10 +462,15 @@ class WrongState(SupervisionError):
 
 
 class StartFailed(SupervisionError):
-    """A child could not be started; what it raised is the `__cause__`. `path` names it in the tree."""
+    """A child could not be started; what it raised is the `__cause__`. `path` names it in the tree.
 
-    def __init__(self, path: str, message: str = "") -> None:
+    `is_permanent`: another try fails, too, until somebody corrects something: the configuration is wrong, the
+    stored state does not fit, or the class cannot be called with its arguments.
+    """
+
+    def __init__(self, path: str, message: str = "", *, is_permanent: bool = False) -> None:
         self.path = path
+        self.is_permanent = is_permanent
         super().__init__(f"{path} could not start" + (f": {message}" if message else ""))
 
 
@@ -736,3 +743,21 @@ def _leaves(error: BaseException) -> list[BaseException]:
     if group is None:
         return [error]
     return [leaf for part in group.exceptions for leaf in _leaves(part)]
+
+
+BROKEN_CODE: Final = (ImportError, SyntaxError, TypeError, NameError, AttributeError)
+"""What code raises that is wrong, whatever it meets."""
+
+
+def is_permanent(error: BaseException | None) -> bool:
+    """Return whether a start that failed with this fails at each further try, until somebody corrects it.
+
+    A wrong configuration is: unless the system refused something, such as a port, which may be free later.
+    """
+    while error is not None:
+        if isinstance(error, SupervisionError) and error.is_permanent:
+            return True
+        if isinstance(error, ConfigError | StateMismatch):
+            return not isinstance(error.__cause__, OSError)
+        error = error.__cause__
+    return False

@@ -52,6 +52,7 @@ from ._runtime import (
     title_of as title_of,
 )
 from ._seat_circles import CircleSearch as CircleSearch
+from ._starts import Starts as Starts
 from ._tally import Totals as Totals
 from ._trace_context import (
     TRACES as TRACES,

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
     from ._edge import Edge
     from ._population import RelayLookup, RemoteLookup, Resolver, Spreading
+    from ._starts import Starts
     from ._unsent import Outbox
     from .messages._invocation import Runners
     from .messages._mailbox import Ask, Envelope
@@ -412,6 +413,7 @@ class Runtime:
     approvals: Approver | None = None
     is_guarded: bool = False  # clients are strangers: `node/_options.py`
     seat_circles: SeatCircles
+    starts: Starts
     full_slots: dict[Any, None]  # those in whose mailboxes messages wait for a seat
     files: Any = None  # those that chat clients have uploaded, filled in by the facade
     wires: Any = None  # network, trust and credentials of connections to others, filled in by the node

@@ -40,6 +40,7 @@ from ._log_files import (
 from ._pause import kill_with_us as kill_with_us
 from ._place import Order as Order, Place as Place, Process as Process
 from ._plan import (
+    CANNOT_START as CANNOT_START,
     GroupPlan as GroupPlan,
     LaunchPlan as LaunchPlan,
     changes_between as changes_between,

@@ -20,6 +20,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 
 import attrs
+import msgspec
 import trio
 
 from lmos_actors.actors import Agent
@@ -31,12 +32,12 @@ from lmos_actors.supervision import ChildSpec, SupervisorSpec
 from ._known_stores import KnownStores
 from ._log_files import LineSplitter
 from ._place import Order
-from ._plan import HARD_END
+from ._plan import CANNOT_START, HARD_END
 from ._recent_lines import plain
 from ._status import GroupStatus, ReplicaStatus, RolloutStatus, State
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Mapping
+    from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Mapping, Sequence
 
     from ._log_files import LogFiles
     from ._place import Place, Process
@@ -90,6 +91,8 @@ class Replica(Agent, private=True):
     has_gone: bool = attrs.field(default=False, init=False)
     was_ready: trio.Event = attrs.field(factory=trio.Event, init=False)
     """Set once it has been ready: before, there is nothing that it has to end when it drains."""
+    cannot_start: bool = attrs.field(default=False, init=False)
+    """Whether another process would end as this one: then its supervisor starts none."""
     was_killed: bool = attrs.field(default=False, init=False)
     """Whether it was killed, as it did not end in its time."""
 
@@ -159,10 +162,17 @@ class Replica(Agent, private=True):
         if self.asked:
             return
         await trio.sleep(LAST_WORDS)
-        self._fail(how_ended(code))
+        if code == CANNOT_START and not (self.was_ready.is_set() or self.of.plan.is_patient):
+            self.why, self.cannot_start = self._with_last_words("cannot start"), True
+            self.stop()
+        else:
+            self._fail(how_ended(code))
+
+    def _with_last_words(self, how: str) -> str:
+        return f"{how}: {self.last_words}" if self.last_words else how
 
     def _fail(self, how: str) -> NoReturn:
-        self.why = f"{how}: {self.last_words}" if self.last_words else how
+        self.why = self._with_last_words(how)
         raise ProcessEnded(self.name, self.why)
 
     def ask_to_end(self) -> None:
@@ -222,7 +232,7 @@ class Replica(Agent, private=True):
             async for piece in pieces:
                 lines = list(splitter.lines(piece))
                 said = next(filter(_is_said, reversed(lines)), None)
-                self.last_words = self.last_words if said is None else plain(said, MOST_WORDS)
+                self.last_words = self.last_words if said is None else plain(said.strip(), MOST_WORDS)
                 await self.of.logs.write(self.name, lines)
         await self.of.logs.write(self.name, list(splitter.rest()))
 
@@ -251,6 +261,8 @@ class Replica(Agent, private=True):
             case "ready" if not self.asked:
                 self.was_ready.set()
                 self.of.enters(self, "ready")
+            case "degraded" if isinstance(event.get("agents"), list):
+                self.of.is_degraded(self, event["agents"])
             case "draining" if not self.asked:
                 self.of.enters(self, "draining")
             case _:
@@ -295,6 +307,8 @@ class Member:
     urls: tuple[str, ...] = ()
     page: str = ""
     version: str = ""
+    degraded: tuple[str, ...] = ()
+    """The first of its agents that are down, as its process names them."""
     generation: int = 0
     restarts: int = 0
     why: str = ""
@@ -314,6 +328,7 @@ class Member:
             why=self.why,
             page=self.page,
             version=self.version,
+            degraded=self.degraded if self.state == "ready" else (),
         )
 
 
@@ -361,6 +376,7 @@ class Group:
         if state == "waiting":
             member.generation += 1
             member.replica, member.pid, member.urls, member.page = replica, None, (), ""
+            member.degraded = ()
         elif member.replica is not replica:
             return  # it has ended, and what it has said before is read now
         if state == "starting":
@@ -373,6 +389,11 @@ class Group:
         if member is None or member.replica is not replica:
             return
         member.pid, member.urls, member.page, member.replica, member.why = None, (), "", None, why
+        if replica.cannot_start:
+            self._set(replica.number, member, "failed")
+            for each in self.others.values():  # who waits for all of them waits no longer
+                each.wake()
+            return
         if why:
             member.restarts += 1
         self._set(replica.number, member, "restarting" if why else "stopped")
@@ -388,6 +409,7 @@ class Group:
             self.address = url.replace("ws", "http", 1)
         if url not in member.urls:
             member.urls = (*member.urls, url)
+            self.wake()
 
     def shows(self, replica: Replica, url: str) -> None:
         """Note the address of the page of a process. It has printed that, so it may be anything."""
@@ -395,6 +417,12 @@ class Group:
         is_page = url.startswith(("http://", "https://")) and len(url) <= MOST_URL and url.isprintable()
         if member is not None and member.replica is replica and is_page:
             member.page = url
+
+    def is_degraded(self, replica: Replica, agents: Sequence[object]) -> None:
+        """Note which agents of a process are down: a few, whatever it prints."""
+        member = self.members.get(replica.number)
+        if member is not None and member.replica is replica:
+            member.degraded = tuple(plain(str(each), MOST_URL) for each in agents[:MOST_URLS])
 
     def uses_store(self, number: int, id: str) -> None:
         """Note the store in a server that a process has opened."""
@@ -462,10 +490,14 @@ class Group:
         return len(going) >= self.plan.replicas
 
     def is_stopped(self) -> bool:
-        """Return whether it has processes that were stopped by a request, and are to be there."""
-        return any(
+        """Return whether it has processes that are to be there, and that nothing but a request starts."""
+        return self.has_failed() or any(
             member.state == "stopped" and number not in self.chosen for number, member in self.members.items()
         )
+
+    def has_failed(self) -> bool:
+        """Return whether a process of it cannot start."""
+        return any(member.state == "failed" for member in self.members.values())
 
     async def wait_needs(self) -> None:
         """Wait for the groups that this one needs."""
@@ -485,6 +517,8 @@ class Group:
 
     def holds(self, what: Need) -> bool:
         """Return whether this group is as others need it."""
+        if what == "listening":
+            return sum(bool(member.urls) for member in self.members.values()) >= self.plan.replicas
         return self.is_ready() if what == "ready" else self.is_begun()
 
     def arguments_of(self, number: int) -> tuple[str, ...]:
@@ -527,14 +561,27 @@ class Group:
     def child_spec(self, number: int) -> ChildSpec[Any]:
         """Return the spec of the process of a number."""
         factory = partial(Replica, of=self, number=number)
-        return ChildSpec(str(number), factory, shutdown=self.plan.shutdown, backoff=self.plan.backoff)
+        return ChildSpec(
+            str(number),
+            factory,
+            restart="transient",  # one that cannot start ends its agent in order
+            shutdown=self.plan.shutdown,
+            backoff=self.plan.backoff,
+        )
+
+    def replica_status(self, number: int) -> ReplicaStatus:
+        """Return the state of a process as plain data."""
+        found, missing = self.members[number].status(number), self.missing_needs()
+        if found.state != "waiting" or not missing:
+            return found
+        return msgspec.structs.replace(found, why=f"waits for {', '.join(missing)}")
 
     def status(self) -> GroupStatus:
         """Return its state as plain data."""
         return GroupStatus(
             name=self.plan.name,
             wanted=self.plan.replicas,
-            replicas=tuple(member.status(number) for number, member in sorted(self.members.items())),
+            replicas=tuple(map(self.replica_status, sorted(self.members))),
             rollout=self.rollout,
             version=self.plan.version,
         )

@@ -113,7 +113,7 @@ class Launcher:
         self._news.set()
         member = group.members.get(number)
         if member is not None:
-            self._notice(group.plan.name, member.status(number))
+            self._notice(group.plan.name, group.replica_status(number))
 
     def _enters(self, group: Group, step: Step, processes: Sequence[int]) -> None:
         """Note a step of a rolling restart."""
@@ -155,13 +155,17 @@ class Launcher:
         )
 
     async def wait_ready(self) -> None:
-        """Wait until all groups are ready. Raises ActionFailed where the launcher ends."""
+        """Wait until all groups are ready, or one cannot start. Raises ActionFailed if the launcher ends."""
         for group in tuple(self.groups.values()):
-            await group.wait_until(partial(self._is_ready_or_ends, group))
+            await group.wait_until(partial(self._is_ready_or_never, group))
         self._check_goes_on()
 
-    def _is_ready_or_ends(self, group: Group) -> bool:
-        return self.ending.is_set() or group.is_ready()
+    def _is_ready_or_never(self, group: Group) -> bool:
+        return self.ending.is_set() or group.is_ready() or self.has_failed()
+
+    def has_failed(self) -> bool:
+        """Return whether a group cannot start."""
+        return any(group.has_failed() for group in self.groups.values())
 
     def end(self) -> None:
         """Ask it to end: what is being done is cut short after its present step."""
@@ -217,7 +221,9 @@ class Launcher:
                 group.has_stopped(number)
 
     async def start_all(self, group: Group) -> None:
-        """Start the processes of a group that are stopped."""
+        """Start the processes of a group that are stopped, or could not start."""
+        failed = [number for number, member in group.members.items() if member.state == "failed"]
+        await self.stop_all(group, failed)  # the agent of one may be about to end
         with trio.CancelScope(shield=True):
             for info in self._supervisor(group).which_children():
                 if info.status == "stopped":
@@ -337,7 +343,8 @@ class Launcher:
         def settled() -> bool:
             there = [(number, group.members.get(number)) for number in numbers]
             return self.ending.is_set() or all(
-                member is not None and (member.state == "ready" or member.restarts > restarts.get(number, 0))
+                member is not None
+                and (member.state in ("ready", "failed") or member.restarts > restarts.get(number, 0))
                 for number, member in there
             )
 

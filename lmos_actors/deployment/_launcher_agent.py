@@ -42,7 +42,7 @@ class LauncherAgent(Agent):
 
     @action(concurrency=64)
     async def ready(self) -> LauncherStatus:
-        """Wait until all groups are ready; return their state."""
+        """Wait until all groups are ready, or one cannot start; return their state."""
         await self.launcher.wait_ready()
         return self.launcher.status()
 

@@ -55,7 +55,7 @@ def operations_of(launcher: Launcher) -> OwnOperations:
             return []
         members = group.members
         there = members.values() if number is None else [members[number]]
-        is_stopped = all(member.state == "stopped" for member in there)
+        is_stopped = all(member.state in ("stopped", "failed") for member in there)
         return ["restart"] if is_stopped else ["restart", *(["roll"] if number is None else []), "stop"]
 
     return OwnOperations({"restart": restart, "roll": roll, "stop": stop}, fitting)

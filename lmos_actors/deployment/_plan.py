@@ -11,8 +11,11 @@ if TYPE_CHECKING:
 
     from lmos_actors.supervision import Backoff
 
-Need: TypeAlias = Literal["ready", "started"]
-"""What a group waits for of another."""
+Need: TypeAlias = Literal["ready", "started", "listening"]
+"""What a group waits for of another; `listening` is for its directory, while its agents may be starting."""
+
+CANNOT_START = 2
+"""Exit code of a process that cannot start until somebody corrects a file, a class or an option."""
 
 HARD_END = 6.0
 """Seconds that a process has beyond its time to drain, before it is killed."""
@@ -46,6 +49,8 @@ class GroupPlan:
     max_restarts: int = 3
     max_seconds: float = 60.0
     backoff: Backoff | None = None
+    is_patient: bool = False
+    """It is also tried again where it cannot start: its code is being written."""
     most: int = 1_000
     """Most processes it can have: one, where all would have one port or one file."""
     processors: int | None = None

@@ -6,8 +6,9 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-State: TypeAlias = Literal["waiting", "starting", "ready", "draining", "restarting", "stopped"]
-"""State of a process: `waiting` for groups that it needs, `restarting` between two, `stopped` by request."""
+State: TypeAlias = Literal["waiting", "starting", "ready", "draining", "restarting", "stopped", "failed"]
+"""State of a process: `waiting` for groups that it needs, `restarting` between two, `stopped` by request,
+`failed` where it cannot start until somebody corrects something: it is not tried again by itself."""
 
 Step: TypeAlias = Literal["stopping", "starting", "replaced", "pausing", "giving_up", "rolling_back"]
 """Step of a rolling restart: `stopping` the processes of a batch and `starting` theirs, in the order of the
@@ -25,11 +26,13 @@ class ReplicaStatus(msgspec.Struct, frozen=True, kw_only=True):
     restarts: int
     since: str
     why: str = ""
-    """Why the one before it ended, if it ended by itself."""
+    """Why the one before it ended, if it ended by itself; while it is waiting: what it waits for."""
     page: str = ""
     """The address of its page for browsers, where it has one."""
     version: str = ""
     """`version` of its group as it was when this process was started."""
+    degraded: tuple[str, ...] = ()
+    """The first of its agents that are being restarted, or wait for it."""
 
 
 class RolloutStatus(msgspec.Struct, frozen=True, kw_only=True):

@@ -164,7 +164,7 @@ class ServedAgents:
         return None if exposed is None or exposed.link.path != path else self._exhibit_of(exposed)
 
     def _exhibit_of(self, exposed: Any) -> ExposedAgent | None:
-        if not self._has(exposed.link.path) or is_member(exposed.link):
+        if not self._has(exposed.link.path) or is_member(exposed.link) or not _has_started(exposed.link):
             return None
         text = self._descriptions.served(exposed).text
         has_lease = getattr(getattr(exposed.link, "spec", None), "key", None) is not None
@@ -176,6 +176,12 @@ class ServedAgents:
                 {**msgspec.json.decode(text), LEASE: {"key": lease[0], "epoch": lease[1]}}
             )
         return ExposedAgent(exposed.thing_id, text, has_lease)
+
+
+def _has_started(link: Any) -> bool:
+    """Return whether an agent has been started before, or one of a pool: its start may take a while."""
+    members = getattr(link, "members", None)
+    return any(map(_has_started, members)) if members else getattr(link, "incarnation", 1) > 0
 
 
 @attrs.define(eq=False)

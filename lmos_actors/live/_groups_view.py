@@ -114,7 +114,7 @@ def _group(group: State, replicas: list[State]) -> State:
 
 
 def _process(replica: State, *, sees: bool) -> State:
-    left_out = {"number"} if sees else {"number", "why"}
+    left_out = {"number"} if sees else {"number", "why", "degraded"}
     members = {name: value for name, value in replica.items() if name not in left_out}
     return {"kind": "process", **{name: value for name, value in members.items() if value not in (None, "")}}
 

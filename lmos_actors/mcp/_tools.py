@@ -33,6 +33,7 @@ class McpSource:
 
     name: str
     options: dict[str, Any]
+    optional: bool = False
 
     @property
     def factory(self) -> partial[McpServer]:
@@ -40,17 +41,21 @@ class McpSource:
         return partial(McpServer, **self.options)
 
 
-def mcp(server: str | list[str], /, *, name: str | None = None, **options: Any) -> McpSource:
+def mcp(
+    server: str | list[str], /, *, name: str | None = None, optional: bool = False, **options: Any
+) -> McpSource:
     """Return a source of tools: an MCP server by its URL or its command, and options of `McpServer`.
 
     A thinking agent starts the server as a child, restarts it when it ends, and ends it when it ends itself.
     `name` stands before the names of its tools where they collide with others; by default it is that of the
-    program or the host. Raises ConfigError for options that are wrong.
+    program or the host. An `optional` server may be away: the agent starts and thinks without its tools, and
+    the server is tried again. Raises ConfigError for options that are wrong.
     """
     is_url = isinstance(server, str) and server.startswith(("http://", "https://"))
     options["url" if is_url else "command"] = server
     McpServer(**options)  # raises for a mistake in the line that makes it
-    return McpSource(_OTHERS.sub("-", name or _name_of(server, is_url=is_url)).strip("-") or "mcp", options)
+    named = _OTHERS.sub("-", name or _name_of(server, is_url=is_url)).strip("-") or "mcp"
+    return McpSource(named, options, optional)
 
 
 def _name_of(server: str | list[str], *, is_url: bool) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import attrs
@@ -22,6 +22,7 @@ from lmos_actors.errors import is_interrupt
 from ._mcp import endpoint_of_node
 from ._options import urls_at, without_none
 from ._page_views import sessions_of
+from ._readiness import Readiness
 from ._traffic import BoundedWarnings, traffic_of
 
 if TYPE_CHECKING:
@@ -49,9 +50,6 @@ if TYPE_CHECKING:
 
 FAILURES: Final = 100
 """Exceptions of connections that are kept."""
-
-STORE_HANGS: Final = 5.0
-"""Seconds of one commit from which on the node is not ready."""
 
 GRACE: Final = 5.0
 """Seconds to wait for peers beyond the time of a connection's own closing handshake."""
@@ -140,6 +138,11 @@ class Connections:
             lambda: traffic_of(self._doors, self._server, self._peers, self.budget),
             self.note_failure,
         )
+
+    @cached_property
+    def readiness(self) -> Readiness:
+        """Whether the node takes requests."""
+        return Readiness(self._rt, drains=self._drains, is_open=lambda: bool(self._open))
 
     @property
     def network(self) -> Network:
@@ -421,19 +424,10 @@ class Connections:
         """Return the HTTP routes for monitoring."""
         from lmos_actors.observe import health_routes
 
-        return health_routes(self._unready, self.metrics)
+        return health_routes(self.readiness.word, self.metrics)
 
-    def _unready(self) -> str | None:
-        """Return why no requests are taken now, None if they are."""
-        if self._server is not None and (self._server.context.leaving or self._server.context.draining):
-            return "draining"
-        keeping = self._rt.keeping
-        if keeping is not None:
-            if keeping.retry_in is not None:
-                return "store fails"
-            if keeping.statistics().waiting_seconds >= STORE_HANGS:
-                return "store hangs"
-        return None if self._open else "starting"
+    def _drains(self) -> bool:
+        return self._server is not None and (self._server.context.leaving or self._server.context.draining)
 
     def start(self) -> None:
         """Accept connections."""

@@ -116,6 +116,19 @@ class Node:
         """Start a supervisor and its children under the root. Raises NameTaken, StartFailed."""
         return await self._root.start_supervisor(spec)
 
+    @contextmanager
+    def starting(self) -> Generator[None]:
+        """Return a context manager for the start of several agents: until its end `/readyz` says `starting`.
+
+        For the time until the node has been ready once: what is started later does not make it unready.
+        """
+        with self._rt.starts.under_way(object()):
+            yield
+
+    def degraded(self) -> list[str]:
+        """Return the paths of what is being restarted, or waits for it: `/readyz` says `degraded` then."""
+        return self._connections.readiness.down()
+
     @overload
     def topic(self, name: str, tp: type[T], /) -> Topic[T]: ...
     @overload

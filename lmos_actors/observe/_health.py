@@ -25,11 +25,14 @@ HEALTH: Final = "/healthz"
 READINESS: Final = "/readyz"
 METRICS: Final = "/metrics"
 
+WELL: Final = ("ready", "degraded")
+"""Words for a node that takes requests; `degraded` while agents that have run before are down."""
+
 _HEADERS: Final = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 
 
-def health_routes(unready: Callable[[], str | None], metrics: Metrics | None = None) -> list[BaseRoute]:
-    """Return the routes. `unready` returns a word for why the node takes no requests, or None if it does."""
+def health_routes(state: Callable[[], str], metrics: Metrics | None = None) -> list[BaseRoute]:
+    """Return the routes. `state` returns one of `WELL`, or a word for why the node takes no requests."""
     from starlette.responses import PlainTextResponse, Response, StreamingResponse
     from starlette.routing import Route
 
@@ -37,8 +40,8 @@ def health_routes(unready: Callable[[], str | None], metrics: Metrics | None = N
         return PlainTextResponse("ok\n", headers=_HEADERS)
 
     async def readiness(_: Request) -> Response:
-        why = unready()
-        return PlainTextResponse(f"{why or 'ready'}\n", status_code=503 if why else 200, headers=_HEADERS)
+        word = state()
+        return PlainTextResponse(f"{word}\n", status_code=200 if word in WELL else 503, headers=_HEADERS)
 
     routes: list[BaseRoute] = [Route(HEALTH, health), Route(READINESS, readiness)]
     if metrics is None:

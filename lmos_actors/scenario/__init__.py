@@ -39,6 +39,7 @@ from .system import (
     import_function as import_function,
     import_target as import_target,
     is_deployment as is_deployment,
+    keywords_of as keywords_of,
     launch_plan as launch_plan,
     load_deployment as load_deployment,
     relay_options as relay_options,

@@ -90,7 +90,9 @@ class _Refs(Mapping[str, Any]):
         if group is None or group == self.group:
             return self.node.find(cls, path)
         several = self.file.deployment.groups[group].replicas > 1
-        return self.node.find(cls, path, title=_title(cls), spread="round_robin" if several else None)
+        # of an agent that a function makes, only the class is known that it is taken for
+        title = _title(cls) if name in system.classes else None
+        return self.node.find(cls, path, title=title, spread="round_robin" if several else None)
 
     def __iter__(self) -> Iterator[str]:
         return iter((*self.file.system.paths, *self.remotes))

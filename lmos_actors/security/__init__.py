@@ -4,7 +4,12 @@ from lmos_actors._core import (
     SecretBytes as SecretBytes,
 )
 
-from ._access import RELAYED as RELAYED, Access as Access, AllowList as AllowList
+from ._access import (
+    RELAYED as RELAYED,
+    Access as Access,
+    AllowList as AllowList,
+    idle_patterns as idle_patterns,
+)
 from ._attempts import Attempts as Attempts
 from ._credentials import (
     BasicAuth as BasicAuth,

@@ -32,7 +32,7 @@ from ._request import PERSONAL, VERBS, Principal, Verb
 from ._schemes import ANYONE, AUTHENTICATED, SCOPE, Jwt, NoSec, Scheme, is_a, principals_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 AllowList: TypeAlias = "Literal['anyone', 'authenticated'] | tuple[str, ...]"
 """The clients that a list admits: all, all authenticated ones, or the principals named.
@@ -202,3 +202,19 @@ def _why_unknown(name: str, known: list[str] | None, *, scoped: bool) -> str | N
         return None
     near = nearest(name, known)
     return f"no scheme knows {name!r}" + (f", did you mean {near!r}?" if near else "")
+
+
+def idle_patterns(patterns: Iterable[str], names: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield each pattern of an access list that fits nothing that is served, and a hint at what was meant.
+
+    Agents below those that are served may come later, so their patterns are left out.
+    """
+    known = (*names, "directory", "metrics", "relay")
+    tops = {name.partition(".")[0]: None for name in known}
+    for pattern in patterns:
+        top = pattern.partition(".")[0]
+        if not any(fnmatch.fnmatchcase(name, pattern) for name in known) and not (
+            "." in pattern and any(fnmatch.fnmatchcase(name, top) for name in tops)
+        ):
+            near = nearest(pattern, names)
+            yield pattern, f", did you mean {near!r}?" if near else ""

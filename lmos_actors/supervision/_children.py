@@ -166,9 +166,13 @@ def mailbox_of(spec: ChildSpec[Any]) -> MailboxOptions:
 
 
 def needs_waiting(spec: ChildSpec[Any]) -> bool:
-    """Return whether starting an agent of this spec may have to wait: for lifespan, children or store."""
+    """Return whether starting an agent of this spec may have to wait: for lifespan, children or store.
+
+    An optional one is started by its supervisor, at another time.
+    """
     contract = _contract_of(spec)
-    return contract is None or bool(contract.has_lifespan or contract.has_children or contract.state)
+    waits = contract is None or contract.has_lifespan or contract.has_children or contract.state
+    return bool(waits or spec.optional)
 
 
 def is_durable(spec: ChildSpec[Any]) -> bool:

@@ -254,7 +254,7 @@ class SupervisorLoop:
         try:
             self.reset()
         except IdTaken as exc:
-            raise StartFailed(self.path, str(exc)) from exc
+            raise StartFailed(self.path, str(exc), is_permanent=True) from exc
         start_soon(self.main, name=f"supervisor {self.path}")
         await self.started.wait()
         failure, self.failure = self.failure, None
@@ -327,13 +327,13 @@ class SupervisorLoop:
                 page = children[place : place + BUDGET]
                 await read_states(self.rt, ((each.spec, each.path) for each in page))
             try:
-                if not self.is_away(child):
+                if not (self.is_away(child) or child.spec.optional):
                     await self.start_one(child)
             except (StartFailed, NameTaken) as exc:
                 if self.is_away(child):
                     continue  # it was lost meanwhile
                 self.failed_starts += 1
-                self.failure = StartFailed(self.path, str(exc))
+                self.failure = StartFailed(self.path, str(exc), is_permanent=exc.is_permanent)
                 self.failure.__cause__ = exc.__cause__ or exc
                 self.reason = SHUTDOWN
                 return
@@ -428,7 +428,7 @@ class SupervisorLoop:
         for child in children:
             if self.is_away(child):
                 continue
-            self.restarts += 1
+            self.restarts += bool(child.incarnation or not child.spec.optional)
             if self.rt.instrument is not None:
                 self.rt.instrument.record("restarting", child.path, {})
             failed = await self.try_to_start(child)

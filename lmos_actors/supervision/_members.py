@@ -50,7 +50,11 @@ class ListedMembers:
 
     async def start(self) -> None:
         """See `Members`."""
-        await self._loop.start_children()
+        loop = self._loop
+        await loop.start_children()
+        for child in tuple(loop.plan.children) if loop.reason is None else ():
+            if child.spec.optional and not loop.is_away(child):
+                await loop.carry_out(loop.plan.begin_later(child))
 
     def find(self, name: str) -> Child | None:
         """See `Members`."""
@@ -293,8 +297,14 @@ async def regain_children(loop: SupervisorLoop, children: Iterable[Child]) -> No
 
 
 async def start_new(loop: SupervisorLoop, child: Child) -> None:
-    """Take a new child into the plan and start it; a start that fails leaves nothing of it."""
+    """Take a new child into the plan and start it; a start that fails leaves nothing of it.
+
+    An optional one is started later, and stays.
+    """
     loop.plan.add(child)
+    if child.spec.optional:
+        await loop.carry_out(loop.plan.begin_later(child))
+        return
     try:
         await loop.start_one(child)
     except BaseException:

@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
 
-from ._spec import ChildSpec, SupervisorSpec
+from ._spec import Backoff, ChildSpec, SupervisorSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,6 +32,10 @@ CAUSES: Final = 100
 """How many errors of children a supervisor keeps, to say why it has given up."""
 
 End: TypeAlias = Literal["intensity", "auto_shutdown"]
+
+
+OPTIONAL: Final = Backoff(initial=1.0)
+"""The back-off of optional children that have none: others may be away for long."""
 
 
 class Child(Protocol):
@@ -126,6 +130,11 @@ class Plan(Generic[C]):
         if child.spec.significant:
             self._significant[child] = None
 
+    def begin_later(self, child: C) -> Decision[C]:
+        """Decide on the first start of an optional child, which nothing waits for."""
+        child.status = "restarting"
+        return self._alone(child, 0.0)
+
     def stopped(self, child: C) -> bool:
         """The supervisor has stopped the child, or given up restarting it. True: temporary, so forgotten."""
         child.status = "stopped"
@@ -175,6 +184,9 @@ class Plan(Generic[C]):
         """
         if child not in self.children:
             return Decision()
+        if child.spec.optional:
+            child.status = "restarting"
+            return self._alone(child, self._delay(child, now))
         self._settle(child)
         child.status = "restarting"
         if child.spec.significant:
@@ -233,6 +245,10 @@ class Plan(Generic[C]):
         """Return all children in start order with their status (OTP lists them the other way round)."""
         return [(child, child.status) for child in self.children]
 
+    def waiting(self) -> tuple[C, ...]:
+        """Return the children that wait for their restart."""
+        return tuple(self._pending)
+
     def count(self) -> Counts:
         """Return how many specs there are, of which kind, and how many children are alive."""
         supervisors = sum(isinstance(child.spec, SupervisorSpec) for child in self.children)
@@ -243,6 +259,9 @@ class Plan(Generic[C]):
 
     def _restart_after(self, child: C, cause: BaseException | None, now: float) -> Decision[C]:
         delay = self._postponed.pop(child, None)
+        if child.spec.optional:
+            child.status = "restarting"
+            return self._alone(child, self._delay(child, now) if delay is None else delay)
         if not self._within_limit(cause, now):
             return self._give_up(child)
         child.status = "restarting"
@@ -250,8 +269,13 @@ class Plan(Generic[C]):
             return self._restart(child)
         return self._later(child, self._delay(child, now) if delay is None else delay)
 
+    def _alone(self, child: C, delay: float) -> Decision[C]:
+        """Decide on an attempt after a delay that concerns no other child, and no limit."""
+        self._pending[child] = None
+        return Decision(again=child, delay=delay)
+
     def _restart(self, child: C) -> Decision[C]:
-        if self.spec.strategy == "one_for_one":
+        if self.spec.strategy == "one_for_one" or child.spec.optional:
             return Decision(start=(child,))
         scope = self._scope(child)
         stop, forget = self._clear(scope, child)
@@ -269,7 +293,8 @@ class Plan(Generic[C]):
         """Return the children that are restarted with this one, itself among them, last started first."""
         scope: list[C] = []
         for one in reversed(self.children):
-            scope.append(one)
+            if not one.spec.optional:
+                scope.append(one)
             if one is child and self.spec.strategy == "rest_for_one":
                 break
         return scope
@@ -316,7 +341,7 @@ class Plan(Generic[C]):
         return "auto_shutdown"
 
     def _delay(self, child: C, now: float) -> float:
-        backoff = child.spec.backoff
+        backoff = child.spec.backoff or (OPTIONAL if child.spec.optional else None)
         if backoff is None:
             return 0.0
         attempts, due = self._streaks.get(child, (0, now))

@@ -93,7 +93,10 @@ class ChildSpec(Generic[A_co]):
     which others reach it over a network, one agent's alone in a node; None: its address.
     `key` is that of the stored state of a durable agent, one agent's alone; None: its path in the tree.
     With `standby` an agent that another node runs counts as started: it is unavailable until that node has
-    left it. Else its start fails once it has waited for 15 s. Raises ConfigError naming the field.
+    left it. Else its start fails once it has waited for 15 s. An `optional` child, such as a connection to a
+    server of others, is started once its supervisor runs. It is tried again with its back-off (1 s and more)
+    for as long as that takes. No failure of it counts for the limit of its supervisor, and no strategy
+    restarts it with its siblings, or them with it. Raises ConfigError naming the field.
     """
 
     name: str
@@ -106,6 +109,7 @@ class ChildSpec(Generic[A_co]):
     id: str | None = attrs.field(default=None, kw_only=True)
     key: str | None = attrs.field(default=None, kw_only=True)
     standby: bool = attrs.field(default=False, kw_only=True)
+    optional: bool = attrs.field(default=False, kw_only=True)
     is_unnamed: ClassVar[bool] = False
     references: tuple[Reference, ...] = attrs.field(init=False, default=(), eq=False, repr=False)
     """The references to siblings in the factory's arguments; see `sibling`."""
@@ -120,6 +124,9 @@ class ChildSpec(Generic[A_co]):
             raise ConfigError(
                 "goes with key=: without one no other node runs the agent", f"{self.name}.standby"
             )
+        if self.optional and (self.restart == "temporary" or self.significant):
+            why = "goes with a child that is permanent or transient, and not significant"
+            raise ConfigError(why, f"{self.name}.optional")
         wrong = None if self.id is None else check_id(self.id)
         if wrong is not None:
             raise ConfigError(wrong, f"{self.name}.id")
@@ -178,6 +185,7 @@ class SupervisorSpec:
     shutdown: Shutdown = attrs.field(default="infinity", kw_only=True)
     significant: bool = attrs.field(default=False, kw_only=True)
     backoff: Backoff | None = attrs.field(default=None, kw_only=True)
+    optional: ClassVar[bool] = False
     outward: tuple[Reference, ...] = attrs.field(init=False, default=(), eq=False, repr=False)
     """The references below that lead to something beside this supervisor, or above it."""
 
@@ -247,6 +255,8 @@ class BulkSpec:
             raise ConfigError("an id belongs to one agent, not to several", f"{self.member.name}.id")
         if self.member.key is not None:
             raise ConfigError("a key belongs to one agent, not to several", f"{self.member.name}.key")
+        if self.member.optional:
+            raise ConfigError("is for single agents", f"{self.member.name}.optional")
         if type(self.count) is not int or self.count < 0:
             raise ConfigError(f"must be an int of at least 0, not {self.count!r}", f"{self.name}.count")
         if not 0 <= self.over < math.inf:

@@ -384,7 +384,8 @@ class ThinkingAgent(ChatAgent):
                     return server
             same = sum(known.name == source.name for known, _ in self._servers)
             name = f"{source.name}-{same + 1}" if same else source.name
-            server = await self.start_child(ChildSpec(name, source.factory, backoff=MCP_BACKOFF))
+            spec = ChildSpec(name, source.factory, backoff=MCP_BACKOFF, optional=source.optional)
+            server = await self.start_child(spec)
             self._servers.append((source, server))
             return server
 

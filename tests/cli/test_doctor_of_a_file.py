@@ -113,6 +113,36 @@ def test_a_port_that_is_taken(look: Look) -> None:
     assert look(f"listen: ws://127.0.0.1:{port}")[1]["weather: port"][0]["verdict"] == "ok"
 
 
+def test_a_dry_run_says_what_is_in_the_way(
+    project: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A port that is taken, and, as a note, a secret that others can read."""
+    monkeypatch.chdir(project)
+    (project / "token").write_text("secret")
+    (project / "token").chmod(0o644)
+    rules = "schemes: [{scheme: bearer, tokens: {alice: 'file:token'}}]\n"
+    (project / "rules.yaml").write_text(rules)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        more = f"listen: ws://127.0.0.1:{port}\n    security: rules.yaml"
+        (project / "desk.yaml").write_text(FILE.format(more=more))
+        codes = [_code_of("up", "desk.yaml", "--dry-run")]
+    said = capfd.readouterr()
+    codes.append(_code_of("up", "desk.yaml", "--dry-run"))
+    assert codes == [1, 0]
+    assert said.out == "desk: 1 groups, in this order\n  weather: 1 process\n"
+    assert f"lmos-actors: weather: port: 127.0.0.1:{port}: " in said.err
+    note = f"lmos-actors: note: weather: file: {project}/token can be read by all users; chmod o-r"
+    assert note in said.err
+    assert capfd.readouterr().err.startswith(note)
+
+
+def _code_of(*words: str) -> Any:
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    return ended.value.code
+
+
 def test_an_address_of_another_machine(look: Look) -> None:
     code, found = look("listen: ws://192.0.2.1:7000", "insecure: true")
     assert (code, found["weather: port"][0]["verdict"]) == (1, "fail")
@@ -185,7 +215,7 @@ def test_keys_of_agents_are_no_files(look: Look) -> None:
 groups:"""
     text = FILE.replace("[weather]", "[weather, many]").partition("  weather:")
     text = f"{text[0]}{agents}{text[2].partition('groups:')[2]}"
-    assert look(text=text)[0] == 0
+    assert look('store: "memory:"', text=text)[0] == 0
 
 
 def test_keys_of_the_models_of_a_tree(look: Look, monkeypatch: pytest.MonkeyPatch) -> None:

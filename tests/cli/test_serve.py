@@ -225,7 +225,11 @@ def test_refs_of_targets_lead_to_agents_of_the_tree(project: Path) -> None:
         (["served.py:Slow", "--listen", "wss://127.0.0.1:0"], 2, "needs a certificate: --cert FILE"),
         (["served.py:Slow", "--listen", "ws://127.0.0.1:0", "--cert", "none.pem"], 2, "none.pem: "),
         (["served.py:Slow", "--key", "key.pem"], 2, "goes with --cert"),
-        (["served.py:Broken", "--listen", "ws://127.0.0.1:0"], 3, "broken could not start: no licence"),
+        (
+            ["served.py:Broken", "--listen", "ws://127.0.0.1:0"],
+            3,
+            "broken could not start: RuntimeError: no licence",
+        ),
         (
             ["served.py:Guide", "--listen", "ws://127.0.0.1:0", "--arg", "slow=ws://127.0.0.1:1/agents/slow"],
             3,

@@ -27,10 +27,10 @@ import sys
 from contextlib import asynccontextmanager
 
 import trio
-from lmos_actors import Agent, action
+from lmos_actors import Agent, ConfigError, action
 
 if "BREAK" in os.environ:
-    raise RuntimeError("no licence")
+    raise (TypeError if os.environ["BREAK"] == "wrongly" else RuntimeError)("no licence")
 
 
 class Weather(Agent):
@@ -70,6 +70,16 @@ class Slow(Agent):
         open("starting", "a").close()
         while not os.path.exists("go"):
             await trio.sleep(0.02)
+        yield
+
+
+class Unlicensed(Agent):
+    """Wants a file that somebody has to put there."""
+
+    @asynccontextmanager
+    async def lifespan(self):
+        if not os.path.exists("licence.txt"):
+            raise ConfigError("no licence; put one into licence.txt", "LICENCE")
         yield
 
 
@@ -503,6 +513,36 @@ def test_an_import_that_fails_in_a_process_names_the_file_and_the_line(project: 
     assert "weather/1 ended with exit code 3" in errors
     assert "desk.py:10" in errors
     assert "no licence" in errors
+
+
+def test_a_module_that_is_wrong_stops_its_group_at_once(project: Path) -> None:
+    written(project, group="env: {BREAK: wrongly}")
+    with up(project) as running:
+        failed = running.until("process", name="weather/1", state="failed")
+        running.interrupt()
+        assert running.ended()[0] == 0
+    assert failed["why"].startswith("cannot start: ")
+    assert failed["why"].endswith('importing "desk" failed at desk.py:10: TypeError: no licence')
+    assert running.states().count("weather/1 starting") == 1
+
+
+def test_a_class_that_is_wrong_stops_its_group_alone_and_at_once(project: Path) -> None:
+    other = "  other:\n    directory: true\n"
+    written(project, "Unlicensed", more=other)
+    code, out, errors = run(project, "up", "desk.yaml", "--detach")
+    why = "weather could not start: ConfigError: LICENCE: no licence; put one into licence.txt"
+    assert (code, errors) == (
+        1,
+        f"lmos-actors: weather/1 cannot start: lmos-actors: {why}; correct it, and `up` again starts it\n",
+    )
+    assert "weather/1  failed" in out
+    soon(lambda: status(project)["groups"]["other"]["replicas"][0]["state"] == "ready")
+    (weather,) = status(project)["groups"]["weather"]["replicas"]
+    assert (weather["state"], weather["generation"], weather["restarts"]) == ("failed", 1, 0)
+    (project / "licence.txt").touch()
+    code, out, _ = run(project, "up", "desk.yaml")
+    assert (code, out) == (0, "weather: stopped, to be started again\nweather: ready\n")
+    assert run(project, "down")[0] == 0
 
 
 def test_an_import_that_fails_here_already_starts_nothing(project: Path) -> None:

@@ -38,7 +38,7 @@ DRAIN = 10.0
 HARD_END = 5.0
 KILLED = -9
 BROKEN = "broken"
-"""The first argument of a process whose code cannot be imported."""
+"""The first argument of a process whose code cannot be imported; its exit code is the second one."""
 
 
 class ProcessNetwork:
@@ -156,7 +156,7 @@ class NodeProcess:
             return 0
         if self.order.arguments[0] == BROKEN:
             self._errors[0].send_nowait(b"SyntaxError: invalid syntax\n")
-            return 3
+            return int(self.order.arguments[1])
         if not self.machine.has_nodes:
             self._say("ready")
             await self._asked.wait()

@@ -51,6 +51,8 @@ class Script:
     url: str = ""
     page: str = ""
     """The address of its page, as it prints that."""
+    bound: str = ""
+    """The address that it prints as soon as it has started."""
     prints: tuple[str, ...] = ()
     """Lines that it prints once it is ready."""
     floods: int = 0
@@ -119,7 +121,7 @@ class FakeProcess:
             self.place.note(f"end {self.name}")
             self._ended.set()
 
-    async def say(self, event: str, **members: str) -> None:
+    async def say(self, event: str, **members: str | list[str]) -> None:
         await self._pieces[0].send(json.dumps({"event": event, **members}).encode() + b"\n")
 
     async def live(self) -> None:
@@ -135,6 +137,8 @@ class FakeProcess:
             self._errors[0].close()
 
     async def _become_ready(self) -> None:
+        if self.script.bound:
+            await self.say("bound", urls=[f"{self.script.bound}/ws"])
         if self.script.ready is not None:
             await trio.sleep(self.script.ready)
             if self.script.url:

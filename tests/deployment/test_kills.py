@@ -49,7 +49,8 @@ class RolloutStory:
         options: dict[str, Any] = {"needs": {"registry": "ready"}, "max_restarts": 20, "content": "as it is"}
         weather = group("weather", 2, order=self.order, batch=self.batch, pause=0.5, ready=20.0, **options)
         if broken:
-            weather = attrs.evolve(weather, arguments=(BROKEN,), content=BROKEN)
+            code = "2" if self.order == "stop_first" else "3"  # the launcher gives up, or tries it again
+            weather = attrs.evolve(weather, arguments=(BROKEN, code), content=BROKEN)
         registry = group("registry", max_restarts=20)
         return plan_of(registry, weather, group("counter", ready=20.0, **options))
 

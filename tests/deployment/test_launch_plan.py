@@ -122,6 +122,22 @@ def test_others_are_told_where_a_directory_is_that_the_file_does_not_say(
 
 
 @pytest.mark.parametrize(
+    ("host", "need"), [("directory: true", "ready"), ("directory: true, agents: [desk]", "listening")]
+)
+def test_a_directory_is_waited_for_and_not_the_agents_beside_it(tmp_path: Path, host: str, need: str) -> None:
+    """Else these could not wait for agents of the groups that use the directory."""
+    file = tmp_path / "desk.yaml"
+    agent = '{from: agent, use: "desk.py:Desk"}'
+    agents = f"agents: {{desk: {agent}, other: {agent}}}"
+    groups = f"groups: {{host: {{{host}}}, guest: {{agents: [other], register: host}}}}"
+    file.write_text(f"lmos: deployment/v1\nname: desk\n{agents}\n{groups}\n", encoding="utf-8")
+    if need == "ready":
+        file.write_text(file.read_text().replace(f"desk: {agent}, ", ""), encoding="utf-8")
+    plan = launch_plan(load_deployment(str(file), classes=False).deployment, str(file))
+    assert plan.group("guest").needs == {"host": need}
+
+
+@pytest.mark.parametrize(
     ("before", "after"),
     [
         ("", "ws://127.0.0.1:7100"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import aclosing
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
@@ -11,7 +12,7 @@ import pytest
 import trio
 
 from lmos_actors import ActionFailed, Backoff
-from lmos_actors.deployment import LauncherAgent, changes_between
+from lmos_actors.deployment import CANNOT_START, LauncherAgent, changes_between
 from lmos_actors.errors import RestartIntensityExceeded
 from tests.deployment.places import KILL, Script, World, deployed, group, plan_of
 from tests.matrix import few_or_all
@@ -117,6 +118,16 @@ async def test_ready_needs_wait_for_ready_and_started_ones_for_a_start() -> None
 
 
 @on_virtual_time
+async def test_groups_that_use_a_directory_wait_until_it_listens_and_not_for_the_agents_beside_it() -> None:
+    scripts = {"host/1": [Script(ready=20.0, bound="ws://127.0.0.1:7100")]}
+    guest = group("guest", needs={"host": "listening"})
+    async with deployed(guest, group("host"), scripts=scripts) as world:
+        await until(5)
+        assert world.states() == {"host/1": "starting", "guest/1": "ready"}
+        await world.launcher.wait_ready()
+
+
+@on_virtual_time
 async def test_a_process_that_does_not_drain_is_killed_with_all_of_its_group_at_one_instant() -> None:
     async with deployed(group("weather", 3, drain=4.0), group("front"), usual=STUBBORN) as world:
         await world.launcher.wait_ready()
@@ -192,6 +203,19 @@ async def test_a_process_is_started_again_with_the_store_that_its_number_has_use
 
 
 @on_virtual_time
+async def test_a_process_says_which_of_its_agents_are_down_and_is_ready_all_the_same() -> None:
+    down = json.dumps({"event": "degraded", "agents": ["tools", *map(str, range(20))]})
+    none = json.dumps({"event": "degraded", "agents": []})
+    scripts = {"one/1": [Script(prints=(down,))], "two/1": [Script(prints=(down, none))]}
+    async with deployed(group("one"), group("two"), scripts=scripts) as world:
+        await world.launcher.wait_ready()
+        await settled()
+        assert world.states() == {"one/1": "ready", "two/1": "ready"}
+        assert world.replica("one/1").degraded == ("tools", "0", "1", "2", "3", "4", "5", "6")
+        assert world.replica("two/1").degraded == ()
+
+
+@on_virtual_time
 async def test_a_process_that_is_killed_by_somebody_else_is_started_again() -> None:
     async with deployed(group("a")) as world:
         await until(2)
@@ -221,6 +245,66 @@ async def test_a_process_that_ends_while_it_starts_counts_as_one_that_ends() -> 
             await trio.sleep_forever()
     assert len(world.place.processes) == 4
     assert "a/1 ended with exit code 1: OSError: [Errno 98] Address already in use" in ended(caught.value)
+
+
+UNABLE = Script(ends=0.5, ready=None, code=CANNOT_START, says="lmos-actors: Books is durable")
+
+
+@on_virtual_time
+async def test_a_process_that_cannot_start_is_not_started_again_and_says_why() -> None:
+    scripts = {"books/1": [UNABLE, Script()]}
+    front = group("front", needs={"books": "ready"})
+    async with deployed(group("books"), group("other"), front, scripts=scripts) as world:
+        await world.launcher.wait_ready()
+        await until(60)
+        assert world.states() == {"books/1": "failed", "other/1": "ready", "front/1": "waiting"}
+        assert world.replica("books/1").why == "cannot start: lmos-actors: Books is durable"
+        assert world.replica("front/1").why == "waits for books to be ready"
+        assert [line for line in world.place.take() if "start books" in line] == ["0 start books/1"]
+        done = await world.asked(world.ref.stream(LauncherAgent.restart, ["books"], False))
+        assert done[-1] == "books: ready"
+        await until(70)
+        assert set(world.states().values()) == {"ready"}
+
+
+@on_virtual_time
+async def test_up_again_starts_what_could_not_start() -> None:
+    plan = plan_of(group("books"))
+    async with deployed(*plan.groups, scripts={"books/1": [UNABLE, Script()]}) as world:
+        await world.launcher.wait_ready()
+        assert world.launcher.changes_to(plan).lines() == ["books: stopped, to be started again"]
+        async with aclosing(world.launcher.apply(plan)) as texts:
+            assert [text async for text in texts] == ["books: ready"]
+
+
+@pytest.mark.parametrize(
+    ("script", "options"),
+    [
+        (attrs.evolve(UNABLE, ready=0.2), {}),
+        (attrs.evolve(UNABLE, code=3), {}),
+        (UNABLE, {"is_patient": True}),
+    ],
+)
+def test_what_may_start_later_is_started_again(script: Script, options: Any) -> None:
+    """It was ready before, says that it could not run, or its code is being written."""
+
+    async def main() -> None:
+        async with deployed(group("books", **options), scripts={"books/1": [script, Script()]}) as world:
+            await until(10)
+            assert world.states() == {"books/1": "ready"}
+            assert world.replica("books/1").restarts == 1
+
+    run(main)
+
+
+@on_virtual_time
+async def test_a_replacement_that_cannot_start_leaves_the_other_processes() -> None:
+    scripts = {"books/1": [Script(), UNABLE]}
+    async with deployed(group("books", 2), scripts=scripts) as world:
+        await world.launcher.wait_ready()
+        with pytest.raises(ActionFailed, match="books/1 did not become ready: it cannot start"):
+            await world.asked(world.ref.stream(LauncherAgent.restart, ["books"], True))
+        assert world.states() == {"books/1": "stopped", "books/2": "ready"}
 
 
 @on_virtual_time

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -19,11 +20,12 @@ from lmos_actors import (
     open_node,
 )
 from lmos_actors.discovery import Registration
+from lmos_actors.supervision import BulkSpec
 from lmos_actors.transport import MemoryNetwork
 from tests.discovery.fake import FakeDirectory, directory_at
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import AsyncGenerator, Awaitable, Callable
 
 URN = "urn:uuid:1f0c2f3e-6f0c-4b06-8d5b-2d5f3c1c9d10"
 URL = "http://directory:81"
@@ -65,6 +67,41 @@ def test_what_comes_is_registered_and_what_goes_is_taken_away() -> None:
                 assert directory.titles == ["Weather"]
                 assert [(each.agents, each.failure) for each in node.registrations] == [(1, None)]
             assert directory.titles == []
+
+    run(main)
+
+
+class Patient(Agent):
+    """Takes eight seconds to start."""
+
+    @asynccontextmanager
+    async def lifespan(self) -> AsyncGenerator[None]:
+        await trio.sleep(8)
+        yield
+
+
+def test_an_agent_is_registered_once_it_has_started() -> None:
+    """Alone, below a supervisor, in a pool, optional, and one of many that are started over a time."""
+
+    async def main() -> None:
+        desk = SupervisorSpec("desk", [ChildSpec("clock", Clock), ChildSpec("late", Patient)])
+        crowd = BulkSpec("crowd", member=ChildSpec("each", Clock), count=3, over=6.0)
+        tree = SupervisorSpec("root", [crowd, ChildSpec("extra", Patient, optional=True)])
+        there: set[str] = set()
+        async with (
+            directory_at(URL) as directory,
+            open_node(tree, listen="ws://here:80", register=URL) as node,
+        ):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(node.start, Patient)
+                nursery.start_soon(node.start_pool, Pool(Patient, 1, name="pool"))
+                nursery.start_soon(node.start_supervisor, desk)
+                for _ in range(40):
+                    await trio.sleep(1.01)
+                    there = {name.rpartition("/")[2] for name in directory.entries}
+                    paths = {each.path for each in node.agents() if each.statistics().incarnation > 0}
+                    assert there == {path.replace("pool/pool-1", "pool").replace("/", ".") for path in paths}
+            assert len(there) == 8
 
     run(main)
 

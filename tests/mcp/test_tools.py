@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lmos_actors import ConfigError, open_node, simulate
+from lmos_actors import ConfigError, StartFailed, open_node, simulate
 from lmos_actors.llm import ToolMessage
 from lmos_actors.mcp import (
     McpContent,
@@ -171,6 +171,31 @@ def test_what_cannot_be_used_as_it_stands_names_the_way_out() -> None:
 )
 def test_a_server_is_named_after_its_program_or_host(source: Any, name: str) -> None:
     assert source.name == name
+
+
+def test_an_agent_thinks_without_an_optional_server_that_is_away() -> None:
+    class Desk(ThinkingAgent):
+        """Help."""
+
+        tools = (mcp("server", name="shop", optional=True),)
+
+    class Strict(ThinkingAgent):
+        """Help."""
+
+        tools = (mcp("server", name="shop"),)
+
+    log = Log()
+
+    async def main() -> None:
+        async with open_node() as node:
+            await node.start(Script, answers=("Fine.",), heard=log)
+            with pytest.raises(StartFailed, match="virtual time"):  # where no server can be started
+                await node.start(Strict)
+            assert await answered(await node.start(Desk)) == "Fine."
+            assert node.degraded() == ["desk/shop"]
+
+    simulate(main)
+    assert list(log.asked[0].tools) == []
 
 
 @pytest.mark.slow

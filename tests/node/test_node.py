@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import gc
 import inspect
+from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import pytest
@@ -15,14 +16,16 @@ import trio
 from lmos_actors import (
     Agent,
     AgentUnavailable,
+    ChildSpec,
     ConfigError,
     NodeOptions,
     NotFound,
     StartFailed,
+    SupervisorSpec,
     action,
     open_node,
 )
-from lmos_actors.errors import RestartIntensityExceeded
+from lmos_actors.errors import RestartIntensityExceeded, StateMismatch, is_permanent
 from lmos_actors.testing import open_test_node
 from tests.supervision.world import (
     Boom,
@@ -36,6 +39,9 @@ from tests.supervision.world import (
     settled,
     tree,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
 
 
 class Weather(Worker):
@@ -84,6 +90,66 @@ def test_names_after_many_of_that_name():
             every = [ref.path for ref in node.agents()]
             assert len(set(every)) == 6
             assert paths[0] == "weather"
+
+    run(main)
+
+
+class Uncalled(Agent):
+    size: int = 0
+
+    def __attrs_post_init__(self) -> None:
+        self.size = len(7)  # type: ignore[arg-type]
+
+
+class Unwilling(Agent):
+    """Raises what it is given, in its lifespan or its first turn."""
+
+    error: Any
+    late: bool = False
+
+    @asynccontextmanager
+    async def lifespan(self) -> AsyncGenerator[None]:
+        if not self.late:
+            raise self.error
+        yield
+
+    def started(self) -> None:
+        if self.late:
+            raise self.error
+
+
+def refused(text: str) -> ConfigError:
+    """Return an error of an option that the system refuses."""
+    error = ConfigError(text)
+    error.__cause__ = OSError(98, "Address already in use")
+    return error
+
+
+@pytest.mark.parametrize(
+    ("factory", "permanent"),
+    [
+        (Uncalled, True),
+        (partial(Weather, wrong=1), True),
+        (dict, True),
+        (partial(Unwilling, error=ConfigError("no licence")), True),
+        (partial(Unwilling, error=ConfigError("no licence"), late=True), True),
+        (partial(Unwilling, error=StateMismatch("42", "it is of another class")), True),
+        (partial(Unwilling, error=refused("cannot listen")), False),
+        (partial(Unwilling, error=OSError(111, "refused")), False),
+        (partial(Unwilling, error=TypeError("null in a row")), False),
+        (partial(Unwilling, error=RuntimeError("not now"), late=True), False),
+    ],
+)
+def test_a_failure_to_start_says_whether_it_comes_again(factory: Any, permanent: bool) -> None:
+    """Below a supervisor as well as alone."""
+
+    async def main() -> None:
+        async with open_test_node() as node:
+            with pytest.raises(StartFailed) as alone:
+                await node.start_child(ChildSpec("one", factory))
+            with pytest.raises(StartFailed) as below:
+                await node.start_supervisor(SupervisorSpec("all", [ChildSpec("one", factory)]))
+            assert (is_permanent(alone.value), is_permanent(below.value)) == (permanent, permanent)
 
     run(main)
 

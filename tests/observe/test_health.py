@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from typing import Any
+from contextlib import asynccontextmanager, nullcontext
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import trio
 
-from lmos_actors import Agent, AgentDied, ChildSpec, ConfigError, DeadlineExceeded, action, open_node
+from lmos_actors import (
+    Agent,
+    AgentDied,
+    Backoff,
+    ChildSpec,
+    ConfigError,
+    DeadlineExceeded,
+    SupervisorSpec,
+    action,
+    open_node,
+)
 from lmos_actors._core import RandomStream
 from lmos_actors.errors import ConnectFailed, StoreFailed
 from lmos_actors.persistence import MemoryStore, SimulatedDisk, SimulatedStore
@@ -17,6 +29,11 @@ from lmos_actors.supervision import RESERVED
 from lmos_actors.transport import endpoint_of
 from tests.networks import default_network
 from tests.observe.http_requests import ask, line_to, samples
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+    from lmos_actors import Node
 
 PROBES = ("/healthz", "/readyz")
 
@@ -71,6 +88,82 @@ async def test_their_names_are_no_agents_names(autojump_clock: Any) -> None:
         async with open_node(listen="ws://here") as node:
             with pytest.raises(ConfigError):
                 await node.root.start_child(ChildSpec(path.removeprefix("/"), Slow))
+
+
+class Patient(Agent):
+    """Takes some seconds to start, and to start again."""
+
+    seconds: float = 8.0
+
+    @asynccontextmanager
+    async def lifespan(self) -> AsyncGenerator[None]:
+        await trio.sleep(self.seconds)
+        yield
+
+    @action
+    def crash(self) -> None:
+        raise RuntimeError("no")
+
+
+async def said(node: Node) -> tuple[int, str]:
+    """Return what a probe is told."""
+    answer = await ask(node, "/readyz")
+    return answer.status, answer.text.strip()
+
+
+@pytest.mark.parametrize("held", [False, True])
+@pytest.mark.parametrize("below", [False, True])
+async def test_a_node_is_ready_once_its_permanent_agents_have_started(
+    held: bool, below: bool, autojump_clock: Any
+) -> None:
+    """One after another takes 16 seconds; with `starting` there is no instant of readiness between them."""
+    async with open_node(listen="ws://here") as node, trio.open_nursery() as nursery:
+        children = [ChildSpec(name, Patient) for name in ("one", "two")]
+
+        async def start() -> None:
+            with node.starting() if held else nullcontext():
+                if below:
+                    await node.start_supervisor(SupervisorSpec("both", children))
+                    return
+                for each in children:
+                    await node.start_child(each)
+
+        nursery.start_soon(start)
+        for seconds in (1, 6, 2, 6):
+            await trio.sleep(seconds)
+            assert await said(node) == (503, "starting")
+        await trio.sleep(2)
+        assert await said(node) == (200, "ready")
+
+
+async def test_a_child_that_restarts_makes_a_node_degraded(autojump_clock: Any) -> None:
+    """At once, with a pause before, and of a supervisor: each has run before."""
+    backoff = Backoff(initial=3.0, max=3.0, jitter=0.0)
+    async with open_node(listen="ws://here") as node:
+        slow = await node.start_child(ChildSpec("slow", Patient))
+        quick = await node.start_child(ChildSpec("quick", partial(Patient, seconds=0.0), backoff=backoff))
+        for ref, seconds in ((slow, 7), (quick, 2)):
+            with pytest.raises(AgentDied):
+                await ref.invoke(Patient.crash)
+            await trio.sleep(seconds)
+            assert await said(node) == (200, "degraded")
+            await trio.sleep(2)
+            assert await said(node) == (200, "ready")
+
+
+async def test_agents_that_come_later_do_not_make_a_node_unready(autojump_clock: Any) -> None:
+    async with open_node(listen="ws://here") as node, trio.open_nursery() as nursery:
+        assert await said(node) == (200, "ready")
+        nursery.start_soon(node.start, Patient)
+        await trio.sleep(1)
+        assert await said(node) == (200, "ready")
+
+
+async def test_an_agent_that_may_be_missing_is_not_waited_for(autojump_clock: Any) -> None:
+    async with open_node(listen="ws://here") as node, trio.open_nursery() as nursery:
+        nursery.start_soon(node.start_child, ChildSpec("once", Patient, restart="temporary"))
+        await trio.sleep(1)
+        assert await said(node) == (200, "ready")
 
 
 class Keeps(Agent, durable=True):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 import trio
 
 from lmos_actors.errors import (
+    BROKEN_CODE,
     ConfigError,
     LeaseHeld,
     NameTaken,
@@ -20,6 +21,7 @@ from lmos_actors.errors import (
     StoreFailed,
     WrongState,
     is_interrupt,
+    is_permanent,
 )
 
 from .._runtime import interruptible
@@ -54,6 +56,17 @@ async def start_agent(slot: Slot) -> None:
     """
     agent = _make(slot)
     contract = agent.__contract__
+    if contract.state is None and not (contract.has_lifespan or contract.has_children):
+        _open(slot, agent)
+    elif slot.incarnation or slot.spec.restart == "permanent":
+        with slot.rt.starts.under_way(slot, again=slot.incarnation > 0 or slot.spec.optional):
+            await _start_waiting(slot, agent, contract)
+    else:
+        await _start_waiting(slot, agent, contract)
+
+
+async def _start_waiting(slot: Slot, agent: Any, contract: Contract) -> None:
+    """Start an agent that has been made, and has to wait for something."""
     if contract.state is not None and not await _restore(slot, agent):
         return
     if contract.has_lifespan or contract.has_children:
@@ -231,5 +244,6 @@ def _start_failed(slot: Slot, exc: BaseException, reason: ExitReason) -> StartFa
     """Make the error for a start that failed; Ctrl-C ends the node too."""
     if slot.rt.fatal is not None and is_interrupt(exc):
         slot.rt.fatal(exc)
-    error = reason.error or exc
-    return StartFailed(slot.path, reason.report.text(error) or type(error).__name__)
+    error, report = reason.error or exc, reason.report
+    wrong = is_permanent(exc) or (report.handler == FACTORY and isinstance(exc, BROKEN_CODE))
+    return StartFailed(slot.path, report.text(error) or type(error).__name__, is_permanent=wrong)

@@ -58,7 +58,8 @@ class Console:
     def replica(self, group: str, replica: ReplicaStatus) -> None:
         """Print a new state of a process."""
         name = f"{group}/{replica.number}"
-        why = f": it {replica.why}" if replica.state == "restarting" and replica.why else ""
+        is_told = replica.state in ("restarting", "failed")
+        why = f": it {replica.why}" if is_told and replica.why else ""
         pid = f", process {replica.pid}" if replica.pid is not None and replica.state == "starting" else ""
         urls = f"  {' '.join(replica.urls)}" if replica.state == "ready" else ""
         self._say(

@@ -63,6 +63,13 @@ def diagnose_deployment(file: str, settings: Mapping[str, str], *, json: bool) -
     return report(list(_Deployment(loaded, file).findings()), json=json)
 
 
+def obstacles(loaded: DeploymentFile, file: str) -> list[Finding]:
+    """Return what is in the way of a start here: ports that are taken; and secrets that others can read."""
+    looked = _Deployment(loaded, file)
+    found = (each for name, group in loaded.deployment.groups.items() for each in looked.dangers(name, group))
+    return [each for each in found if each.verdict != "ok"]
+
+
 def _mistake(file: str, mistake: Mapping[str, Any]) -> Finding:
     place = ":".join(
         str(part) for part in (mistake["file"] or file, mistake["line"], mistake["column"]) if part
@@ -168,6 +175,12 @@ class _Deployment:
 
     # ---- one group
 
+    def dangers(self, name: str, group: Group) -> Iterator[Finding]:
+        """Yield the ports of a group, and those of its secrets that others can read."""
+        yield from _shortened(self._ports(name, group))
+        secrets = secrets_of(self._loaded, group, self._file, self._folder(group, 1))
+        yield from filter(None, (_readable(name, path) for path in secrets.files if path.is_file()))
+
     def _group(self, name: str, group: Group) -> Iterator[Finding]:
         folders = {number: self._folder(group, number) for number in range(1, group.replicas + 1)}
         for folder in dict.fromkeys(folders.values()):
@@ -254,10 +267,8 @@ class _Deployment:
         for path in secrets.files:
             if not path.is_file():
                 yield Finding(f"{name}: file", "fail", f"{path}: no such file", "put it there")
-            elif _is_secret(path) and path.stat().st_mode & stat.S_IROTH:
-                yield Finding(
-                    f"{name}: file", "warn", f"{path} can be read by all users", f"chmod o-r {path}"
-                )
+            elif (readable := _readable(name, path)) is not None:
+                yield readable
 
 
 def _shortened(findings: Iterable[Finding]) -> Iterator[Finding]:
@@ -301,6 +312,13 @@ def _secret(group: str, reference: Reference, remedy: str) -> Finding:
     if source.problem is None:
         return Finding(f"{group}: secret", "ok", f"{reference} is there")
     return Finding(f"{group}: secret", "fail", source.problem, remedy)
+
+
+def _readable(name: str, path: Path) -> Finding | None:
+    """Return that a secret can be read by others, None where it is none, or they cannot."""
+    if not _is_secret(path) or not path.stat().st_mode & stat.S_IROTH:
+        return None
+    return Finding(f"{name}: file", "warn", f"{path} can be read by all users", f"chmod o-r {path}")
 
 
 def _is_secret(path: Path) -> bool:

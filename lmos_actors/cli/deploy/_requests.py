@@ -168,7 +168,9 @@ def print_status(status: LauncherStatus, *, json: bool) -> None:
             more = " ".join(replica.urls) or (f"it {replica.why}" if replica.why else "")
             pid = "" if replica.pid is None else str(replica.pid)
             counts = (str(replica.generation), str(replica.restarts))
-            rows.append((f"{group.name}/{replica.number}", replica.state, pid, *counts, replica.since, more))
+            state = "degraded" if replica.degraded else replica.state
+            more += f"  down: {', '.join(replica.degraded)}" if replica.degraded else ""
+            rows.append((f"{group.name}/{replica.number}", state, pid, *counts, replica.since, more))
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     for row in rows:
         cells = (f"{cell:{width}}" for cell, width in zip(row, widths, strict=True))
@@ -198,8 +200,9 @@ def wait_ready(controls: Controls, process: subprocess.Popen[bytes], *, json: bo
                     async with _launcher(controls) as ref:
                         if sys.stderr.isatty():
                             nursery.start_soon(_say_late, ref)
-                        print_status(await ref.invoke(LauncherAgent.ready), json=json)
-                    result = OK
+                        status = await ref.invoke(LauncherAgent.ready)
+                    print_status(status, json=json)
+                    result = _code_of(status)
                 except (
                     AgentError,
                     TransportError,
@@ -215,6 +218,16 @@ def wait_ready(controls: Controls, process: subprocess.Popen[bytes], *, json: bo
         if group.subgroup(KeyboardInterrupt) is not None:
             raise KeyboardInterrupt from None
         raise
+
+
+def _code_of(status: LauncherStatus) -> int:
+    """Return the exit code of a start; print which processes cannot start."""
+    failed = [(group.name, each) for group in status.groups for each in group.replicas]
+    failed = [(name, each) for name, each in failed if each.state == "failed"]
+    for name, each in failed:
+        text = f"{name}/{each.number} {each.why}"
+        print(printable(f"lmos-actors: {text}; correct it, and `up` again starts it"), file=sys.stderr)
+    return FAILED if failed else OK
 
 
 async def _say_late(ref: Ref[LauncherAgent]) -> None:

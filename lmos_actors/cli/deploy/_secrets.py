@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +10,7 @@ import attrs
 from lmos_actors.errors import ConfigError
 from lmos_actors.files import is_list, is_mapping, read
 from lmos_actors.llm import AnthropicModel, OpenAIModel
-from lmos_actors.scenario import Remote
+from lmos_actors.scenario import Remote, keywords_of
 from lmos_actors.security import Reference
 
 if TYPE_CHECKING:
@@ -83,19 +82,12 @@ def _given_to(name: str, loaded: DeploymentFile) -> Iterator[str]:
     """Yield the texts in the arguments of an agent, and the key that a model of ours has by default."""
     system, entry = loaded.system, loaded.deployment.agents.get(name)
     spec = None if entry is not None or system.used is None else system.used.agents.get(name)
-    args: dict[str, Any] = getattr(entry, "args", {}) if spec is None else _keywords(spec.factory)
+    args: dict[str, Any] = getattr(entry, "args", {}) if spec is None else keywords_of(spec.factory)
     yield from _texts_in(args)
     cls: Any = system.classes.get(name)
     models: tuple[Any, ...] = (OpenAIModel, AnthropicModel)
     if cls is not None and issubclass(cls, models) and "key" not in args:
         yield from _texts_in(attrs.fields(cls).key.default)
-
-
-def _keywords(factory: Any) -> dict[str, Any]:
-    """Return the arguments by name that a factory of a tree has been given."""
-    if not isinstance(factory, partial):
-        return {}
-    return {**_keywords(factory.func), **factory.keywords}  # pyright: ignore[reportUnknownMemberType]
 
 
 def _texts_in(data: Any) -> Iterator[str]:

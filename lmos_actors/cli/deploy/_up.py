@@ -56,6 +56,7 @@ from ..options._connection import in_shell
 from ..options._serving import SecurityOptions
 from ..serve._serve import SAME_SIGNAL
 from ._console import Console
+from ._doctor import obstacles
 from ._requests import apply, wait_ready
 
 if TYPE_CHECKING:
@@ -66,6 +67,7 @@ if TYPE_CHECKING:
     from lmos_actors.scenario import DeploymentFile
 
 OK: Final = 0
+FAILED: Final = 1
 COULD_NOT_RUN: Final = 3
 INTERRUPTED: Final = 130
 
@@ -121,7 +123,7 @@ def run_up(request: UpRequest) -> int:
         page = _page_of(loaded, request)
         if request.dry_run:
             print("\n".join(_shown(launch_plan(loaded.deployment, controls.file))))
-            return OK
+            return _say_obstacles(loaded, request.file)
         if request.detach:
             return _detached(request, controls)
         lock = controls.prepare()
@@ -144,6 +146,15 @@ def run_up(request: UpRequest) -> int:
         return _run(running)
     finally:
         controls.remove()  # its lock ends with this process, and so does the wait of `down`
+
+
+def _say_obstacles(loaded: DeploymentFile, file: str) -> int:
+    """Print what is in the way of a start on this machine. Returns the exit code."""
+    found = obstacles(loaded, file)
+    for each in found:
+        kind = "note: " if each.verdict == "warn" else ""
+        print(f"lmos-actors: {kind}{each.name}: {each.saw}; {each.remedy}", file=sys.stderr)
+    return FAILED if any(each.verdict == "fail" for each in found) else OK
 
 
 def _at_start_alone(request: UpRequest) -> dict[str, bool]:
@@ -231,8 +242,8 @@ def _read(controls: Controls, settings: Mapping[str, str], *, reload: bool) -> L
     if not reload:
         return plan
     slowly = Backoff(initial=0.5, max=2.0)
-    patient = (attrs.evolve(group, max_restarts=PATIENT, backoff=slowly) for group in plan.groups)
-    return attrs.evolve(plan, groups=tuple(patient))
+    patient: dict[str, Any] = {"max_restarts": PATIENT, "backoff": slowly, "is_patient": True}
+    return attrs.evolve(plan, groups=tuple(attrs.evolve(group, **patient) for group in plan.groups))
 
 
 def _shown(plan: LaunchPlan) -> list[str]:
@@ -379,7 +390,8 @@ class _Up:
     async def _say_ready(self) -> None:
         with suppress(ActionFailed):  # it ends before
             await self._launcher.wait_ready()
-            self.console.ready(self._launcher.status())
+            if not self._launcher.has_failed():
+                self.console.ready(self._launcher.status())
 
     async def _take_signals(self, task_status: trio.TaskStatus[None]) -> None:
         with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as coming:

@@ -91,7 +91,12 @@ class _Group:
     def documents(self) -> list[dict[str, Any]]:
         """Return the Service, the StatefulSet and the PodDisruptionBudget."""
         port = {"name": "agents", "port": self._address.port, "targetPort": "agents"}
-        service = {"clusterIP": "None", "selector": self._labels(), "ports": [port]}
+        service = {
+            "clusterIP": "None",
+            "publishNotReadyAddresses": True,  # agents find each other while their pods become ready
+            "selector": self._labels(),
+            "ports": [port],
+        }
         budget = {"maxUnavailable": self._group.update.batch, "selector": {"matchLabels": self._labels()}}
         return [
             self._document("v1", "Service", service),
@@ -138,9 +143,9 @@ class _Group:
     # ---- the pod
 
     def _pod(self) -> dict[str, Any]:
-        waiting = [
-            self._waiting(need) for need, what in self._source.needs_of(self._name).items() if what == "ready"
-        ]
+        paths = {"ready": "/readyz", "listening": "/healthz"}
+        needs = self._source.needs_of(self._name).items()
+        waiting = [self._waiting(need, paths[what]) for need, what in needs if what in paths]
         volumes: list[dict[str, Any]] = [{"name": "tmp", "emptyDir": {}}]
         if self._secrets.files:
             volumes.append(
@@ -239,10 +244,10 @@ class _Group:
             made["memory"] = str(int(limits.memory))
         return made
 
-    def _waiting(self, need: str) -> dict[str, Any]:
-        """Return a container that ends once another group is ready."""
+    def _waiting(self, need: str, path: str) -> dict[str, Any]:
+        """Return a container that ends once another group answers at a path."""
         address = _address_of(self._source, self._source.groups[need])
-        asked = probe(address, "/readyz", _own(self._source, need))
+        asked = probe(address, path, _own(self._source, need))
         return {
             "name": f"wait-for-{dns_name(need)}",
             "image": self._source.image(),

@@ -246,7 +246,9 @@ class Source:
 
     def needs_of(self, group: str) -> dict[str, str]:
         """Return the groups that a group waits for, and for what of them."""
-        return {name: what for name, what in needs_of(self.groups[group]).items() if name != group}
+        return {
+            name: what for name, what in needs_of(self.groups[group], self.groups).items() if name != group
+        }
 
     def hosts_of(self, group: str) -> tuple[str, ...]:
         """Return the groups whose directories a group uses."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import UNSET
 
+from lmos_actors.deployment import CANNOT_START
 from lmos_actors.files import fill
 
 from ._source import dns_name
@@ -95,6 +96,7 @@ def _service(source: Source, name: str) -> str:
         f"WorkingDirectory={_with_number(_here(source, source.folder_of(group)))}",
         f"ExecStart={_command(source, name)}",
         "Restart=always",
+        f"RestartPreventExitStatus={CANNOT_START}",
         *pause,
         "KillMode=mixed",
         f"TimeoutStopSec={ceil(plan.shutdown)}",

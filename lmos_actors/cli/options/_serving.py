@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from pathlib import Path  # noqa: TC003 - the application reads the types
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Group, Parameter
 
-from lmos_actors.errors import ConfigError, nearest
+from lmos_actors.errors import ConfigError
 
 from .._app import File, JsonLines, Switch, Texts, Variables, settings_of
 
@@ -313,17 +312,8 @@ def _named(text: str) -> tuple[str | None, str]:
 
 
 def misfits(patterns: Iterable[str], names: Sequence[str]) -> Iterator[str]:
-    """Yield a warning for each pattern of an access list that fits nothing that is served.
+    """Yield a warning for each pattern of an access list that fits nothing that is served."""
+    from lmos_actors.security import idle_patterns
 
-    Agents below those that are served may come later, so there is no warning for them.
-    """
-    known = (*names, "directory", "metrics", "relay")
-    tops = {name.partition(".")[0]: None for name in known}
-    for pattern in patterns:
-        top = pattern.partition(".")[0]
-        if not any(fnmatchcase(name, pattern) for name in known) and not (
-            "." in pattern and any(fnmatchcase(name, top) for name in tops)
-        ):
-            near = nearest(pattern, names)
-            hint = f", did you mean {near!r}?" if near else ""
-            yield f"--security: access: {pattern!r} fits no agent that is served{hint}"
+    for pattern, hint in idle_patterns(patterns, names):
+        yield f"--security: access: {pattern!r} fits no agent that is served{hint}"

@@ -62,6 +62,11 @@ class Announcer:
         count = f"{len(agents)} agent" + ("s" if len(agents) != 1 else "")
         self._say(f"ready: {count}, process {process}, Ctrl-C stops", "ready", process=process)
 
+    def degraded(self, agents: Sequence[str]) -> None:
+        """Print which agents are being restarted, or wait for it; none once all of them run."""
+        text = f"degraded: {', '.join(agents)}" if agents else "all agents run"
+        self._say(text, "degraded", agents=list(agents))
+
     def draining(self, signal: str) -> None:
         """Print that the end has begun."""
         self._say(f"{signal}: draining; again ends at once", "draining", signal=signal)

@@ -20,7 +20,7 @@ import trio
 from msgspec import UNSET
 
 from lmos_actors.bindings import is_private
-from lmos_actors.errors import ConfigError
+from lmos_actors.errors import BROKEN_CODE, ConfigError
 from lmos_actors.files import did_you_mean
 from lmos_actors.persistence import AsyncStore, server_store, store_of, with_id
 from lmos_actors.scenario import DATABASE, GroupAgents, filled_for, load_deployment, relay_options, texts_of
@@ -28,7 +28,7 @@ from lmos_actors.security import SharedToken, is_private as is_private_place, pl
 from lmos_actors.supervision import Tree
 from lmos_actors.transport import endpoint_of
 
-from .._importing import importing
+from .._importing import WRONG, importing
 from ..options._connection import options_in
 from ..options._serving import ChatOptions, DiscoveryOptions, ListenOptions, OfferOptions, SecurityOptions
 from ._ending import Ending
@@ -108,15 +108,16 @@ def serve_group(request: GroupRequest) -> int:
     group = _group_of(first.deployment, request)
     _prepare(group, Path(file).parent, request.replica)  # before the modules of the agents are imported
     try:
-        loaded = importing(request.file, partial(load, group=request.group))
+        wrong: list[ConfigError] = []
+        loaded = importing(request.file, partial(load, group=request.group), notice=wrong.append)
         if isinstance(loaded, int):
-            return loaded
+            is_broken = any(isinstance(each.__cause__, BROKEN_CODE) for each in wrong)
+            return WRONG if is_broken else loaded
         agents = GroupAgents(loaded, request.group)
         ending = Ending(float(group.drain.timeout), float(group.drain.spread), launched=request.launched)
         store = _store_of(group, request)
-        start = partial(
-            _start, agents, loaded.root if request.files else None, store, bound=bool(request.gateway)
-        )
+        tells_early = bool(request.gateway or (request.launched and group.directory))
+        start = partial(_start, agents, loaded.root if request.files else None, store, bound=tells_early)
         token = None if secret is None else _token(loaded.deployment, group, request, secret)
         serving = attrs.evolve(_serve_request(loaded, group, request, token), store=store)
         return serve_tree(serving, agents.root, start, ending)
@@ -164,7 +165,8 @@ async def _start(
 async def _wait_registered(node: Node) -> None:
     """Wait until the agents are in the directories of the group, a while at most: one may be away."""
     served = (link for link, _ in Tree(node.root).every(None, None) if not is_private(link))
-    wanted = sum(link.path not in (DIRECTORY, HUB) for link in served)
+    started = (link for link in served if getattr(link, "incarnation", 1))  # an optional one may be away
+    wanted = sum(link.path not in (DIRECTORY, HUB) for link in started)
     with trio.move_on_after(REGISTERED):
         while not _is_registered(node, wanted):  # noqa: ASYNC110 -- registrars wake nobody
             await trio.sleep(LOOK)

@@ -18,12 +18,19 @@ import attrs
 import trio
 
 from lmos_actors.bindings import http_of, is_private, public_name, url_of
-from lmos_actors.errors import ConfigError, StoreFailed, SupervisionError, TransportError, group_of
+from lmos_actors.errors import (
+    ConfigError,
+    StoreFailed,
+    SupervisionError,
+    TransportError,
+    group_of,
+    is_permanent,
+)
 from lmos_actors.node import Node, open_node
 from lmos_actors.supervision import SupervisorSpec, Tree, class_at
 from lmos_actors.transport import DoorOptions, raise_descriptor_limit
 
-from .._importing import complain
+from .._importing import WRONG, complain
 from .._texts import explained, spelling
 from ..options._connection import PresentOptions, in_shell
 from ..options._serving import BridgeOptions, ChatOptions, ListenOptions, OfferOptions, misfits
@@ -81,6 +88,12 @@ OPTIONS: Final = {
 
 PRESENTED: Final = spelling("--credential URL=bearer:env:NAME", "--present-cert")
 """The options that help where a server refuses."""
+
+DEGRADED: Final = 1.0
+"""Seconds between two looks at which agents are down."""
+
+MOST_DEGRADED: Final = 8
+"""Most of them that are named."""
 
 SAME_SIGNAL: Final = 0.1
 """Seconds within which a second SIGTERM is the same one."""
@@ -188,7 +201,7 @@ def exit_code_of(run: Callable[[], int]) -> int:
         return complain(error)
     except (SupervisionError, TransportError, StoreFailed) as error:
         print(f"lmos-actors: {why(error)}", file=sys.stderr)
-        return COULD_NOT_RUN
+        return WRONG if is_permanent(error) else COULD_NOT_RUN
     except Exception:
         traceback.print_exc()
         return COULD_NOT_RUN
@@ -259,8 +272,14 @@ def why(error: SupervisionError | TransportError | StoreFailed) -> str:
     cause = error.__cause__
     group = None if cause is None else group_of(cause)
     causes = group.exceptions if group is not None else [cause] if cause is not None else []
-    causes_text = [f"  {type(each).__name__}: {each}" for each in causes]
-    return "\n".join([explained(error, PRESENTED), *dict.fromkeys(causes_text)])
+    first, lines = explained(error, PRESENTED), list[str]()
+    for each in causes:
+        named = f"{type(each).__name__}: {each}"
+        if str(each) and first.endswith(f": {each}"):
+            first = first.removesuffix(str(each)) + named
+        else:
+            lines.append(f"  {named}")
+    return "\n".join([first, *dict.fromkeys(lines)])
 
 
 async def _nothing_more(node: Node) -> None:
@@ -331,12 +350,16 @@ class Serving:
         with self._opening:
             async with opened() as node:
                 self._node = node
-                await self._start(node)
-                for member in self._members:
-                    await node.join(**member, peers=True)
+                with node.starting():
+                    await self._start(node)
+                    for member in self._members:
+                        await node.join(**member, peers=True)
                 self._ready = True
                 self._announce(node)
-                await self._asked.wait()
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(self._report_degraded, node)
+                    await self._asked.wait()
+                    nursery.cancel_scope.cancel("the end has begun")
                 await self._ending.drained(node)
 
     def _announce(self, node: Node) -> None:
@@ -382,6 +405,16 @@ class Serving:
             patience *= 2
             if self._node is not None:
                 self._announcer.waiting(busy_in(self._node), self._node.connections)
+
+    async def _report_degraded(self, node: Node) -> None:
+        """Print which agents are down, whenever that has changed, for a launcher."""
+        said: list[str] = []
+        while self._ending.launched:
+            await trio.sleep(DEGRADED)
+            now = node.degraded()[:MOST_DEGRADED]
+            if now != said:
+                self._announcer.degraded(now)
+            said = now
 
     async def _watch_launcher(self) -> None:
         """End as by a signal once the launcher has gone, and at once when the time for that is over."""

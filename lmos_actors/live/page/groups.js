@@ -6,7 +6,7 @@ const OF_GROUPS = {
   roll: ['Its processes are replaced one after another, as its update says: the next one follows once the new one is ready.'],
   stop: ['All its processes drain and end. They stay ended until the group is restarted.', 'It drains and ends, and stays ended until it is restarted.'],
 };
-const STATES = { ready: 'running', starting: 'starting', waiting: 'starting', draining: 'stopping', restarting: 'restarting', stopped: 'stopped' };
+const STATES = { ready: 'running', starting: 'starting', waiting: 'starting', draining: 'stopping', restarting: 'restarting', stopped: 'stopped', failed: 'failed' };
 const LOOSE = 40; // pixels from the end of the lines within which they are followed
 
 class GroupsView {
@@ -75,7 +75,7 @@ class GroupsView {
         put(cells.restarts, fresh.restarts.toLocaleString('en'));
       } else {
         const isOld = group && group.version && fresh.version && group.version !== fresh.version;
-        cells.state.replaceChildren(h('span', { class: `state ${STATES[fresh.state] || 'unknown'}` }, fresh.state), isOld ? h('span', { class: 'state starting', title: `version ${fresh.version}, and ${group.version} from now on` }, 'older version') : '', fresh.why ? h('div', { class: 'why' }, isolated(fresh.state === 'ready' ? `before, it ${fresh.why}` : `it ${fresh.why}`)) : '');
+        cells.state.replaceChildren(h('span', { class: `state ${STATES[fresh.state] || 'unknown'}` }, fresh.state), isOld ? h('span', { class: 'state starting', title: `version ${fresh.version}, and ${group.version} from now on` }, 'older version') : '', fresh.why ? h('div', { class: 'why' }, isolated(fresh.state === 'ready' ? `before, it ${fresh.why}` : `it ${fresh.why}`)) : '', fresh.degraded && fresh.degraded.length ? h('div', { class: 'why' }, isolated(`down: ${fresh.degraded.join(', ')}`)) : '');
         row.began = Date.parse(fresh.since);
         put(cells.pid, fresh.pid ? String(fresh.pid) : '');
         put(cells.starts, fresh.generation.toLocaleString('en'));

@@ -49,7 +49,7 @@ class Supervised(Closed, frozen=True, kw_only=True):
 class AgentEntry(Supervised, frozen=True, kw_only=True, tag_field="from", tag="agent"):
     """An agent of a class in the project. `service_time` is how long each of its turns occupies it.
 
-    `key` is that of its stored state, for a durable class.
+    `key` is that of its stored state, for a durable class. Nothing waits for an `optional` one.
     """
 
     use: Name
@@ -57,6 +57,7 @@ class AgentEntry(Supervised, frozen=True, kw_only=True, tag_field="from", tag="a
     state: Data = {}
     id: Name | None = None
     key: Name | None = None
+    optional: bool = False
     description: Name | None = None
     service_time: Duration = Duration(0.0)
     later: ClassVar[Later] = Later("start", "listen", "facades")

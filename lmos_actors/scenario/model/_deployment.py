@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal, TypeAlias
 
 from msgspec import UNSET, Meta, UnsetType
 
@@ -11,6 +11,9 @@ from lmos_actors.files import Duration, Later, Size, fill
 from ._agents import AgentEntry, Backoff, PoolEntry, Remote, Strategy, Tree
 from ._base import Closed, Count, Name, Scalar
 from ._files import Relay, Variable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 DATABASE: Final = "sqlite:"
 """Beginning of a store that one process at a time has: the path of a database follows."""
@@ -22,6 +25,9 @@ MOST_REPLICAS: Final = 1_000
 """Most processes of one group."""
 
 DeployedAgent: TypeAlias = Annotated[AgentEntry | PoolEntry | Remote, Later("bridge", "process")]
+Need: TypeAlias = Literal["ready", "started", "listening"]
+"""What a group waits for of another."""
+
 Texts: TypeAlias = Name | Annotated[tuple[Name, ...], Meta(min_length=1)]
 """One text, or several."""
 
@@ -152,11 +158,19 @@ def texts_of(value: Texts | None) -> tuple[str, ...]:
     return (value,) if isinstance(value, str) else value
 
 
-def needs_of(group: Group) -> dict[str, Literal["ready", "started"]]:
-    """Return the groups that a group waits for: its `needs`, and those whose directories it uses."""
+def needs_of(
+    group: Group, groups: Mapping[str, Group]
+) -> dict[str, Literal["ready", "started", "listening"]]:
+    """Return the groups that a group waits for: its `needs`, and those whose directories it uses.
+
+    One that hosts a directory and has agents too is waited for until it listens: its agents may wait for
+    those of the groups that use the directory.
+    """
     used = [text for text in (*texts_of(group.register), *texts_of(group.lookup)) if "://" not in text]
-    hosts: dict[str, Literal["ready", "started"]] = dict.fromkeys(used, "ready")
-    return {**hosts, **group.needs}
+    found: dict[str, Need] = {}
+    for name in used:
+        found[name] = "listening" if name in groups and groups[name].agents else "ready"
+    return {**found, **group.needs}
 
 
 def filled_for(text: str, replica: int) -> str:

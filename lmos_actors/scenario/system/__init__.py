@@ -31,6 +31,7 @@ from ._tree_builder import (
 )
 from ._used_tree import (
     UsedTree as UsedTree,
+    keywords_of as keywords_of,
     supervisor_paths as supervisor_paths,
     use_tree as use_tree,
 )

@@ -43,6 +43,8 @@ class Targets:
         self.without_use = without_use
         self.found: dict[str, type | ConfigError] = {}
         self.trees: dict[str, UsedTree | ConfigError] = {}
+        self.raised: BaseException | None = None
+        """What the first module raised that could not be imported."""
 
     def tree(self, target: str, mistakes: list[Mistake]) -> UsedTree | None:
         """Import the tree that a file uses; None where that fails, which is a mistake."""
@@ -60,6 +62,7 @@ class Targets:
     def _wrong(self, path: DataPath, error: ConfigError, mistakes: list[Mistake]) -> None:
         # what raised while it was imported could not run; anything else is a wrong word in the file
         kind: Kind = "import" if error.__cause__ is not None else "name"
+        self.raised = self.raised or error.__cause__
         if any((each.kind, each.message) == ("import", error.message) for each in mistakes):
             return  # of a module that several agents are in, the first says it
         mistakes.append(self.document.mistake(path, error.message, kind))

@@ -6,7 +6,6 @@ Works on the data of one cell, part by part, so that a mistake in one part does 
 from __future__ import annotations
 
 import re
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import UNSET
@@ -38,6 +37,7 @@ from ..model import (
 )
 from ._hub_names import HUB_PLACE, URLS, HubNames
 from ._remote_access import entry_mistakes
+from ._used_tree import keywords_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -60,7 +60,7 @@ DIRECTORY_PLACE: Final[DataPath] = ("network", "directory")
 USED: Final[DataPath] = ("tree", "use")
 """The place of the agents of a tree that a file uses."""
 
-_THE_TREES: Final = frozenset({"restart", "shutdown", "significant", "backoff", "id", "key"})
+_THE_TREES: Final = frozenset({"restart", "shutdown", "significant", "backoff", "id", "key", "optional"})
 _LONGEST_INDEX = 7
 
 
@@ -354,10 +354,8 @@ class CellNames:
 
     def given_by_tree(self, name: str) -> frozenset[str]:
         """Return the names of the arguments that the tree has for an agent."""
-        factory: Any = (
-            None if self.tree is None or name not in self.tree.agents else self.tree.agents[name].factory
-        )
-        return frozenset(factory.keywords if isinstance(factory, partial) else ())
+        own = None if self.tree is None else self.tree.agents.get(name)
+        return frozenset(() if own is None else keywords_of(own.factory))
 
     def _top(self) -> None:
         """Refuse names at the top of the tree under which a node serves something else."""

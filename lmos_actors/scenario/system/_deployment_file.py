@@ -85,7 +85,7 @@ def load_deployment(
     made = _Deployment(document, mistakes, root, classes=classes, group=group)
     decoded = [made.read(data) for data in found]
     if mistakes or not decoded or decoded[0] is None:
-        raise FileError(hide_secrets(document, mistakes))
+        raise FileError(hide_secrets(document, mistakes)) from made.raised
     deployment, system = decoded[0]
     unused = [
         document.note(("vars", name), f"$(vars.{name}) is not used", key=True)
@@ -114,6 +114,11 @@ class _Deployment:
         self.mistakes = mistakes
         self.notes: list[Note] = []
         self._targets = Targets(document, root, accepts) if classes else None
+
+    @property
+    def raised(self) -> BaseException | None:
+        """What the first module raised that could not be imported."""
+        return None if self._targets is None else self._targets.raised
 
     def read(self, cell: CellData) -> tuple[Deployment, System] | None:
         """Return the deployment and its system, None where the file is wrong."""

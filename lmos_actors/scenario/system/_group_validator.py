@@ -5,18 +5,20 @@ Nothing is opened: a certificate, a security file or a port may be of another ma
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from lmos_actors.errors import ConfigError
 from lmos_actors.files import did_you_mean
 from lmos_actors.persistence import SERVER, has_one_writer, store_of
 from lmos_actors.security import is_loopback
-from lmos_actors.supervision import ChildSpec
 from lmos_actors.transport import endpoint_of
 
 from ..model import AgentEntry, Group, LauncherPage, filled_for, needs_of, texts_of
+from ._group_refs import GroupRefs
 from ._launch_plan import owned_by
 from ._node_validator import GROUPS, NodeValidator
+from ._start_validator import StartValidator
+from ._used_tree import key_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -63,7 +65,8 @@ class GroupValidator:
         self._check_circles()
         self._check_shared()
         self._check_keys()
-        self._check_refs()
+        StartValidator(self.names, self._nodes, self._groups).check()
+        GroupRefs(self.names, self._nodes, self._groups).check()
 
     def _report(self, path: DataPath, why: str, *, key: bool = False) -> None:
         self.names.report(path, why, "shape", key=key)
@@ -86,25 +89,6 @@ class GroupValidator:
             self._report(
                 here, f'the group "{name}" has nothing to run: "agents", a "directory" or a "relay"', key=True
             )
-
-    def _check_refs(self) -> None:
-        """Refuse refs to agents of other groups that no directory leads to."""
-        for late in self.names.cell.late:
-            user, target = late.path[1], late.reference.name
-            if late.reference.namespace != "agents" or target not in self.names.agents:
-                continue
-            source, sought = self._nodes.node_of(str(user)), self._nodes.node_of(target)
-            if source == sought or source not in self._groups or sought not in self._groups:
-                continue
-            known = {*texts_of(self._groups[source].register), *texts_of(self._groups[source].lookup)}
-            if self._groups[source].directory:
-                known.add(source)
-            if not known & {*texts_of(self._groups[sought].register)}:
-                why = (
-                    f'"{target}" is in the group "{sought}", and "{source}" finds it in a directory: '
-                    f'"{sought}" needs "register", and "{source}" needs "register" or "lookup" there'
-                )
-                self._report(late.path, why)
 
     # ---- what a group needs
 
@@ -134,7 +118,7 @@ class GroupValidator:
     def _check_circles(self) -> None:
         """Refuse groups each of which waits for another of them."""
         needs = {
-            name: [need for need in needs_of(group) if need in self._groups and need != name]
+            name: [need for need in needs_of(group, self._groups) if need in self._groups and need != name]
             for name, group in self._groups.items()
         }
         circle = _circle_of(needs)
@@ -230,20 +214,17 @@ class GroupValidator:
 
     def _check_keys(self) -> None:
         """Refuse agents of which there is one where each of several processes would run one of its own."""
-        tree = self.names.tree
         for name in self.names.names:
             group = self._nodes.node_of(name)
-            entry: Any = self.names.agents.get(name)
-            if not isinstance(entry, AgentEntry) and tree is not None:
-                entry = tree.agents.get(name)
-            key = entry.key if isinstance(entry, AgentEntry | ChildSpec) else None
+            key = key_of(name, self.names.agents, self.names.tree)
             if key is None or group not in self._groups or self._groups[group].replicas <= 1:
                 continue
             store = self._groups[group].store or ""
             if store.startswith(SERVER) and not has_one_writer(store):  # it decides who runs the agent
                 continue
             replicas = self._groups[group].replicas
-            path = ("agents", name, "key") if isinstance(entry, AgentEntry) else ("groups", group, "replicas")
+            spelt_out = isinstance(self.names.agents.get(name), AgentEntry)
+            path = ("agents", name, "key") if spelt_out else ("groups", group, "replicas")
             why = (
                 f'{replicas} processes of the group "{group}" would each run the agent of the key "{key}", '
                 "as each has a store of its own: put the agent in a group with one process, or have a "

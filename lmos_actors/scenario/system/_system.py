@@ -11,11 +11,10 @@ import attrs
 from msgspec import UNSET
 
 from lmos_actors.actors import Agent
-from lmos_actors.supervision import ChildSpec
 
-from ..model import AgentEntry, Bridge, Elsewhere, PoolEntry, Root
+from ..model import Bridge, Elsewhere, PoolEntry, Root
 from ._cell_names import is_durable_class, is_resuming_class
-from ._used_tree import paths
+from ._used_tree import key_of, paths
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -56,10 +55,7 @@ class System:
 
     def key_of(self, name: str) -> str | None:
         """Return the key of the state of a durable agent, None where its path is that."""
-        entry: Any = self.agents.get(name)
-        if not isinstance(entry, AgentEntry) and self.used is not None:
-            entry = self.used.agents.get(name)
-        return entry.key if isinstance(entry, AgentEntry | ChildSpec) else None
+        return key_of(name, self.agents, self.used)
 
     def contract(self, name: str) -> Contract | None:
         """Return the contract of an agent, None where its class is not known before it is made."""

@@ -104,6 +104,7 @@ def spec_of(name: str, entry: Supervised, factory: Callable[[], Agent]) -> Child
         backoff=backoff_of(entry.backoff),
         id=entry.id if isinstance(entry, AgentEntry) else None,
         key=entry.key if isinstance(entry, AgentEntry) else None,
+        optional=isinstance(entry, AgentEntry) and entry.optional,
     )
 
 
@@ -294,6 +295,7 @@ class TreeBuilder:
             significant=getattr(child, "significant", False),
             id=getattr(child, "id", None),
             key=self._key(path, child),
+            optional=getattr(child, "optional", False),
         )
 
     def _key(self, path: str, child: ChildSpec[Any] | Pool[Any]) -> str | None:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from lmos_actors.supervision import BulkSpec, Pool, SupervisorSpec, agent_class
+from lmos_actors.supervision import BulkSpec, ChildSpec, Pool, SupervisorSpec, agent_class
 
-from ..model import Supervisor
+from ..model import AgentEntry, Supervisor
 from ._targets import import_tree
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
-    from lmos_actors.supervision import ChildSpec, Sibling
+    from lmos_actors.supervision import Sibling
 
     from ..model import Supervising
 
@@ -32,6 +34,8 @@ class UsedTree:
     """The supervisors below its root, by path."""
     expected: dict[str, type[Any]]
     """Class that referring agents expect, by path."""
+    bulks: dict[str, BulkSpec]
+    """Those of its supervisors that have many agents of one spec, by path."""
 
     def class_of(self, path: str) -> type[Any] | None:
         """Return the class of the agents at a path, None if it cannot be found out from the factory."""
@@ -55,7 +59,7 @@ class UsedTree:
 def use_tree(target: str, root: Path) -> UsedTree:
     """Import a tree and list its agents and supervisors. Raises ConfigError as `import_tree`."""
     spec, module = import_tree(target, root)
-    found = UsedTree(target, module, spec, {}, {}, {})
+    found = UsedTree(target, module, spec, {}, {}, {}, {})
     levels = [("", iter(spec.children))]
     while levels:
         prefix, children = levels[-1]
@@ -65,12 +69,38 @@ def use_tree(target: str, root: Path) -> UsedTree:
         elif isinstance(child, SupervisorSpec):
             found.supervisors[prefix + child.name] = child
             levels.append((f"{prefix}{child.name}/", iter(child.children)))
-        elif not isinstance(child, BulkSpec):  # whose agents have numbers, and no names for the file
+        elif isinstance(child, BulkSpec):  # whose agents have numbers, and no names for the file
+            found.bulks[prefix + child.name] = child
+        else:
             found.agents[prefix + child.name] = child
             for each in child.references:
                 if each.expected is not None:
                     found.expected[absolute(prefix, each.sibling)] = each.expected
     return found
+
+
+def unfolded(factory: Any) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
+    """Return what a factory of a tree calls, through partials, and the arguments that it has been given."""
+    args: tuple[Any, ...] = ()
+    keywords: dict[str, Any] = {}
+    while isinstance(factory, partial):
+        made: partial[Any] = factory  # pyright: ignore[reportUnknownVariableType]
+        args, keywords = (*made.args, *args), {**made.keywords, **keywords}
+        factory = made.func
+    return factory, args, keywords
+
+
+def keywords_of(factory: Any) -> dict[str, Any]:
+    """Return the arguments by name that a factory of a tree has been given."""
+    return unfolded(factory)[2]
+
+
+def key_of(name: str, agents: Mapping[str, Any], used: UsedTree | None) -> str | None:
+    """Return the key of the state of a durable agent, None where its path is that."""
+    entry: Any = agents.get(name)
+    if not isinstance(entry, AgentEntry) and used is not None:
+        entry = used.agents.get(name)
+    return entry.key if isinstance(entry, AgentEntry | ChildSpec) else None
 
 
 def absolute(prefix: str, sibling: Sibling) -> str:

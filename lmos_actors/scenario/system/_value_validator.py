@@ -89,6 +89,8 @@ class ValueValidator:
             self._pool(name, entry, cls, path)
         if isinstance(entry, AgentEntry) and entry.key is not None:
             self._key(entry.key, cls, (*path, "key"))
+        if isinstance(entry, AgentEntry) and entry.optional:
+            self._optional(entry, (*path, "optional"))
         self._backoff(entry, path)
 
     def _check_replacement(self, name: str, cls: type, path: DataPath) -> None:
@@ -110,6 +112,10 @@ class ValueValidator:
             ChildSpec("agent", cls, key=key)
         except ConfigError as error:
             self.report(path, error.message)
+
+    def _optional(self, entry: AgentEntry, path: DataPath) -> None:
+        if entry.restart == "temporary" or entry.significant:
+            self.report(path, "an optional agent is permanent or transient, and not significant", key=True)
 
     def _backoff(self, entry: Any, path: DataPath) -> None:
         given = getattr(entry, "backoff", UNSET)

@@ -208,7 +208,7 @@ class Processes:
 
     def _note_state(self, group: str, replica: ReplicaStatus) -> None:
         name = f"{group}/{replica.number}"
-        is_failure = replica.state == "restarting" and bool(replica.why)
+        is_failure = replica.state in ("restarting", "failed") and bool(replica.why)
         if is_failure and self._may_end.pop(name, self) is self:  # the values are None
             if self._has_begun:
                 self._ended(name, replica.why)
@@ -254,7 +254,7 @@ class Processes:
         states = {member.state for member in group.members.values()}
         if states == {"ready"}:
             return "running"
-        return "stopped" if states <= {"stopped"} else "restarting"
+        return "stopped" if states <= {"stopped", "failed"} else "restarting"
 
     async def until_moved(self, path: str, take: Callable[[], Awaitable[None]]) -> bool:
         """Await something of the agent at a path in one process; return whether that one has ended.

@@ -1,0 +1,29 @@
+"""The starts of a node's agents that are under way, as they wait for something, such as a lifespan."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+
+class Starts:
+    """What is being started: `first` what a node waits for until it is ready, `again` what has run before."""
+
+    __slots__ = ("again", "first")
+
+    def __init__(self) -> None:
+        self.first: dict[Any, None] = {}
+        self.again: dict[Any, None] = {}
+
+    @contextmanager
+    def under_way(self, what: Any, *, again: bool = False) -> Generator[None]:
+        """Note that something is being started during the block."""
+        there = self.again if again else self.first
+        there[what] = None
+        try:
+            yield
+        finally:
+            there.pop(what, None)
