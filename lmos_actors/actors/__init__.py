@@ -51,7 +51,7 @@ from ._runtime import (
     interruptible as interruptible,
     title_of as title_of,
 )
-from ._seat_circles import CircleSearch as CircleSearch
+from ._blocking import CircleSearch as CircleSearch
 from ._tally import Totals as Totals
 from ._trace_context import (
     TRACES as TRACES,

@@ -251,6 +251,6 @@ def _runtime(services: ShieldedNursery, options: NodeOptions, lifecycle: NodeLif
     rt.fatal = lifecycle.fatal
     rt.outside = Outside(threads=options.threads, processes=options.processes)
     rt.link = Slot if rt.instrument is None else RecordedSlot
-    rt.full_slots, rt.seat_circles = {}, CircleSearch(rt)
+    rt.full_slots, rt.circles = {}, CircleSearch(rt, fails=options.circles == "fail")
     _run_turns(rt, services)
     return rt

@@ -1,0 +1,278 @@
+"""Circles of waits: what is done about them, once something that waits has closed one.
+
+There are two kinds, looked for by one search (`_circles.py`), where something begins to wait behind something
+else. A request that is taken at once closes none: its run is newer than all that could wait for it.
+
+**A message waits for a seat.** It has been accepted by nobody, so it can be refused where other messages of a
+deadlock cannot. It is refused when every way in which its seat could come free waits, in the end, for its own
+sender. Cancels and deadlines do not count as ways. So no wait for a seat stays part of a deadlock among the
+agents of one node. Such a circle closes at one of two moments:
+
+- A message begins to wait for a seat. It is looked for there and then (`closed_by`), as if the message
+  waited already, and the error is raised at the line that sends.
+- A message waits, and then something else changes: somebody waits for an answer, or a message stands in
+  line for its action's concurrency or is put aside, so that it frees its seat by another way than before.
+  That is looked at when the code that runs now has let go (`look_again`), and only while a message waits for
+  a seat at all (`Runtime.full_slots`). A message that is refused then has its line behind it: a task that
+  waits for its seat gets the error, a message of `self.send` becomes a dead letter. If there is a choice, one
+  of which a task learns is refused. A change that leads into a deadlock without a seat in it takes a way from
+  all who have counted on what is stuck now. They are not reached from there, so then all seats are looked at
+  for which messages wait. That is much, and rare.
+
+**Requests alone.** All of them have been accepted, and a circle of them may be meant: code may count on a
+deadline. So it must be certain before it is told:
+
+- A deadline, or a scope that code has made, around a wait of the circle or of its request may end it. Then
+  it is a note in the trace and no more. What callers outside the circle do is another matter: their
+  patience ends the runs, and not the mistake.
+- A run with several tasks is held up by the request of one of them, as a nursery waits for all. But
+  another of its tasks may cancel that request. So as long as one can go on, the circle is not certain; it is
+  looked at again after 1 s, 2 s, 4 s and so on, TIMES times.
+- An action with room for several runs is held up if all of them are.
+
+Then a circle is a warning, once for the same lines; on virtual time it ends the node with Deadlocked; with
+`circles="fail"` the request that has closed it fails.
+"""
+
+from __future__ import annotations
+
+import warnings
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+import trio
+from trio.lowlevel import enable_ki_protection
+
+from lmos_actors._core import line_of, time_jumps
+from lmos_actors.errors import Deadlocked, DeadlockWarning, MailboxFull, WouldDeadlock
+
+from ._circles import Link, Search, Wait, frees_seats, in_mailbox, seems_open, starts_of, way
+from ._waiting import SHOWN, USER, is_choice, stuck_among, title_of
+from .messages._gates import ENDING
+from .messages._invocation import Run
+from .messages._mailbox import DONE, PARKED, Envelope, OutgoingTell
+from .slot._slot import Slot
+
+if TYPE_CHECKING:
+    from ._runtime import Runtime
+    from ._waiting import Node
+
+FIRST: Final = 1.0
+"""Seconds after which a circle that another task may still end is looked at again; then twice as many."""
+
+TIMES: Final = 10
+
+SAID: Final = 1000
+"""Circles of different lines that a node warns of at most."""
+
+_ALL: Final = object()
+"""In the place of a change: one that any message may have counted on that waits for a seat."""
+
+
+@attrs.frozen
+class Step:
+    """One wait of a circle as it is told: who waits, the whole wait in words, and its line."""
+
+    waiter: str
+    text: str
+    place: str = ""
+
+
+class CircleSearch:
+    """See `Circles`, the interface of this to the slots of one node; `fails` is `circles="fail"`."""
+
+    __slots__ = ("_changed", "_fails", "_rt", "_said")
+
+    def __init__(self, rt: Runtime, *, fails: bool = False) -> None:
+        self._rt = rt
+        self._fails = fails
+        self._changed: list[Any] = []
+        self._said: set[frozenset[str]] = set()
+
+    # ---- messages that wait for seats
+
+    def closed_by(self, envelope: Envelope) -> tuple[str, ...]:
+        """Return the waits of the deadlock that a message would close by waiting for a seat, () if none."""
+        if not envelope.holds_sender or frees_seats(envelope.slot):
+            return ()
+        if isinstance(envelope, OutgoingTell) and envelope.sender.state >= ENDING:
+            return ()  # nothing is left to be held back
+        search = Search(envelope)
+        if search.has_seat_soon(envelope):
+            return ()
+        seat = (envelope.slot,)
+        stuck = search.stuck_from([seat])
+        for node, links in stuck.items():
+            for _, wait in links:
+                if wait is not None and wait.envelope is envelope:
+                    path = way(seat, node, stuck)
+                    if path is not None:
+                        return _texts(wait, path)
+        if stuck:
+            self._look_later(_ALL)
+        return ()
+
+    def look_again(self, changed: Any) -> None:
+        """See whether what has changed has closed a circle, once the code that runs now has let go."""
+        if (self._rt.full_slots or _is_request_of_agent(changed)) and not seems_open(changed):
+            self._look_later(changed)
+
+    def _look_later(self, changed: Any) -> None:
+        if not self._changed:  # by a timer: what runs now may be in the middle of something
+            self._rt.timers.call_at(trio.current_time(), self._look)
+        self._changed.append(changed)
+
+    @enable_ki_protection
+    def _look(self) -> None:
+        changed, self._changed = self._changed, []
+        for each in changed:
+            if self._rt.full_slots:
+                found = self.closed_since(each)
+                while found is not None and self.refuse(*found):
+                    found = self.closed_since(each)
+            if _is_request_of_agent(each):
+                self.look_at_request(each)
+
+    def refuse(self, envelope: Envelope, circle: tuple[str, ...]) -> bool:
+        """Refuse a message that waits for a seat in a deadlock; return whether that has ended its wait."""
+        slot = envelope.slot
+        slot.refuse_parked(envelope, MailboxFull(slot.path, slot.mailbox.size, circle=circle))
+        return True
+
+    def closed_since(self, changed: Any) -> tuple[Envelope, tuple[str, ...]] | None:
+        """Return a message whose wait for a seat a change has made part of a deadlock, and that; or None."""
+        found = None
+        stuck = {} if changed is _ALL else Search(None).stuck_from(starts_of(changed))
+        if stuck:
+            found = _circle_among(stuck, changed)
+        if found is None and (stuck or changed is _ALL):
+            seats = [(slot,) for slot in self._rt.full_slots]
+            found = _circle_among(Search(None).stuck_from(seats), changed)
+        return None if found is None else (found[0].envelope, _texts(*found))
+
+    # ---- requests
+
+    def look_at_request(self, request: Any, times: int = 0) -> None:
+        """Tell of a circle that a request has closed by waiting, if it has; `times` it was looked at before."""
+        envelope = in_mailbox(request)
+        search = Search(None, looks_on=True)
+        reached = search.reach(starts_of(request))
+        circle = _circle_through(envelope, stuck_among(reached, _may_end, search.loose))
+        if circle:
+            self.deadlocked(circle[0].own or envelope, _told(circle), circle)
+            return
+        circle = _circle_through(envelope, stuck_among(reached))
+        if not circle:
+            return
+        ends = {wait.end for wait in circle if wait.end is not None}
+        if not times:
+            self._note(envelope, [step.text for step in _told(circle)], min(ends, default="task"))
+        if not ends and times < TIMES:
+            again = partial(self._look_once_more, request, times + 1)
+            self._rt.timers.call_after(FIRST * 2**times, again)
+
+    @enable_ki_protection
+    def _look_once_more(self, request: Any, times: int) -> None:
+        if request.phase != DONE:
+            self.look_at_request(request, times)
+
+    def _note(self, request: Any, texts: list[str], ends: str | None) -> None:
+        """Note a circle in the trace, with what may still end it."""
+        self._rt.record("circle", request.slot, affordance=request.op.name, waits=texts[:SHOWN], ends=ends)
+
+    def deadlocked(self, request: Any, steps: list[Step], circle: list[Wait]) -> None:
+        """Tell of a circle that nothing ends but a cancel from outside, by the way of this node."""
+        texts = [step.text for step in steps]
+        self._note(request, texts, None)
+        if self._fails:
+            error = WouldDeadlock(request.slot.path, request.op.name, _shown(texts))
+            if request.slot.withdraw(request):
+                request.fail(error)
+            return
+        names = title_of([step.waiter for step in steps])
+        text = "\n  ".join([names, *_shown(texts)])
+        fatal = self._rt.fatal
+        if fatal is not None and time_jumps():
+            fatal(
+                Deadlocked(
+                    f"at {trio.current_time():g} s of virtual time requests wait for each other\n{text}"
+                )
+            )
+            return
+        key = frozenset(step.place for step in steps)
+        if key in self._said or len(self._said) >= SAID:
+            return
+        self._said.add(key)
+        task = next((wait.task for wait in circle if wait.task is not None), None)
+        file, line = (None if task is None else line_of(task)) or ("lmos_actors", 0)
+        try:
+            warnings.warn_explicit(text, DeadlockWarning, file, line, registry={})
+        except DeadlockWarning as error:  # where warnings are errors, it is one of the node
+            if fatal is not None:
+                fatal(error)
+
+
+def _is_request_of_agent(changed: Any) -> bool:
+    """Return whether a change is that code of an agent of this node waits for an answer."""
+    return isinstance(changed, Envelope) and changed.sender is not None and changed.waits_for_answer
+
+
+def _may_end(node: Node) -> bool:
+    """Return whether a node goes on by any one of its ways: a run, too, as its task may cancel the others."""
+    return is_choice(node) or not isinstance(node, Slot)
+
+
+def _circle_through(envelope: Envelope, stuck: dict[Node, list[Link]]) -> list[Wait]:
+    """Return the waits of a circle of which the wait for a request is one, that first; none if there is none."""
+    for node, links in stuck.items():
+        for other, wait in links:
+            if wait is not None and wait.envelope is envelope:
+                path = way(other, node, stuck)
+                if path is not None:
+                    return [wait, *path]
+    return []
+
+
+def _told(circle: list[Wait]) -> list[Step]:
+    """Return the waits of a circle in words, from the agent on that started first."""
+
+    def started(place: int) -> float:
+        waiter = circle[place].waiter
+        slot = waiter.slot if isinstance(waiter, Run) else waiter
+        return slot.number if isinstance(slot, Slot) else float("inf")
+
+    first = min(range(len(circle)), key=started)
+    shown = [wait.shown(placed=True) for wait in (*circle[first:], *circle[:first])]
+    return [Step(edge.waiter or USER, str(edge), edge.place) for edge in shown]
+
+
+def _circle_among(stuck: dict[Node, list[Link]], changed: Any) -> tuple[Wait, list[Wait]] | None:
+    """Return a wait for a seat that is in a circle, and the other waits of that; None if there is none.
+
+    The one that has changed is the first choice, and messages of turns are the last: they are dead letters.
+    """
+    waits = [
+        (wait, node, other)
+        for node, links in stuck.items()
+        for other, wait in links
+        if wait is not None and wait.envelope.phase == PARKED and other == (wait.envelope.slot,)
+    ]
+    for wait, node, seat in sorted(
+        waits, key=lambda each: (each[0].envelope is not changed, each[0].task is None)
+    ):
+        path = way(seat, node, stuck)
+        if path is not None:
+            return wait, path
+    return None
+
+
+def _texts(wait: Wait, path: list[Wait]) -> tuple[str, ...]:
+    """Return the waits of a circle in words."""
+    return _shown([str(each.shown()) for each in (wait, *path)])
+
+
+def _shown(texts: list[str]) -> tuple[str, ...]:
+    if len(texts) <= SHOWN:
+        return tuple(texts)
+    return (*texts[: SHOWN - 1], f"... and {len(texts) - SHOWN + 1} more waits")
