@@ -269,8 +269,9 @@ class WouldDeadlock(AgentError):
 
     def __init__(self, agent: str, affordance: str, circle: tuple[str, ...]) -> None:
         self.agent, self.affordance, self.circle = agent, affordance, circle
+        waits = f": {'; '.join(circle)}" if circle else ""
         super().__init__(
-            f"to wait for {affordance!r} of {agent!r} would be a deadlock: {'; '.join(circle)}. Send one way, "
+            f"to wait for {affordance!r} of {agent!r} would be a deadlock{waits}. Send one way, "
             "raise the concurrency of an action, or ask with ref.within(seconds)"
         )
 
@@ -709,7 +710,7 @@ class ConfigError(LmosActorsError):
 
 
 class DeadlockWarning(RuntimeWarning):
-    """Requests wait for each other in a circle that nothing in it ends. The text shows each wait and its line.
+    """Requests wait for each other in a circle that nothing in it ends. The text shows all waits and lines.
 
     Issued in real time, once in a node for the same lines; with `circles="fail"` the request that would close
     the circle fails with WouldDeadlock instead, and on virtual time the node ends with Deadlocked.

@@ -20,7 +20,7 @@ _IN_NURSERY: Final = "_nested_child_finished"
 
 
 def end_of_wait(task: trio.lowlevel.Task, outermost: trio.CancelScope | None) -> EndOfWait | None:
-    """Return what may end the wait of a parked task, from the inside out to `outermost`, which does not count.
+    """Return what may end the wait of a parked task, from inside out to `outermost`, which does not count.
 
     The scopes of nurseries count by their deadlines alone: whoever could cancel them is a task inside.
     """

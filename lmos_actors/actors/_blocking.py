@@ -40,21 +40,26 @@ import warnings
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-import attrs
 import trio
 from trio.lowlevel import enable_ki_protection
 
-from lmos_actors._core import line_of, time_jumps
+from lmos_actors._core import time_jumps
 from lmos_actors.errors import Deadlocked, DeadlockWarning, MailboxFull, WouldDeadlock
 
 from ._circles import Link, Search, Wait, frees_seats, in_mailbox, seems_open, starts_of, way
+from ._circles_afar import PAUSE, FarLink, FarNode, Labels, Step, Walk, circle_at, graph_of, plain_of, step_of
+from ._remote_requests import Far
 from ._waiting import SHOWN, USER, is_choice, stuck_among, title_of
-from .messages._gates import ENDING
-from .messages._invocation import Run
-from .messages._mailbox import DONE, PARKED, Envelope, OutgoingTell
+from .messages._gates import ENDING, SERIAL
+from .messages._invocation import CURRENT, Run
+from .messages._mailbox import DONE, PARKED, PENDING, Envelope, OutgoingTell
 from .slot._slot import Slot
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lmos_actors._core import EndOfWait
+
     from ._runtime import Runtime
     from ._waiting import Node
 
@@ -70,25 +75,18 @@ _ALL: Final = object()
 """In the place of a change: one that any message may have counted on that waits for a seat."""
 
 
-@attrs.frozen
-class Step:
-    """One wait of a circle as it is told: who waits, the whole wait in words, and its line."""
-
-    waiter: str
-    text: str
-    place: str = ""
-
-
 class CircleSearch:
     """See `Circles`, the interface of this to the slots of one node; `fails` is `circles="fail"`."""
 
-    __slots__ = ("_changed", "_fails", "_rt", "_said")
+    __slots__ = ("_changed", "_fails", "_labels", "_rt", "_said", "_walks")
 
     def __init__(self, rt: Runtime, *, fails: bool = False) -> None:
         self._rt = rt
         self._fails = fails
         self._changed: list[Any] = []
         self._said: set[frozenset[str]] = set()
+        self._labels: Labels | None = None
+        self._walks: dict[str, Any] = {}  # begun less than PAUSE ago, and a request that has come since
 
     # ---- messages that wait for seats
 
@@ -115,6 +113,9 @@ class CircleSearch:
 
     def look_again(self, changed: Any) -> None:
         """See whether what has changed has closed a circle, once the code that runs now has let go."""
+        self._rt.is_in_line = True
+        if isinstance(changed, Run):
+            changed = next(iter(_standing_behind(changed)), None)
         if (self._rt.full_slots or _is_request_of_agent(changed)) and not seems_open(changed):
             self._look_later(changed)
 
@@ -154,21 +155,26 @@ class CircleSearch:
     # ---- requests
 
     def look_at_request(self, request: Any, times: int = 0) -> None:
-        """Tell of a circle that a request has closed by waiting, if it has; `times` it was looked at before."""
+        """Tell of a circle that a request has closed by waiting; it was looked at so many `times` before."""
         envelope = in_mailbox(request)
         search = Search(None, looks_on=True)
         reached = search.reach(starts_of(request))
         circle = _circle_through(envelope, stuck_among(reached, _may_end, search.loose))
         if circle:
-            self.deadlocked(circle[0].own or envelope, _told(circle), circle)
+            self.deadlocked(envelope, _told(circle), circle[0].own)
             return
+        if search.far:
+            self._look_afar(request, times)
         circle = _circle_through(envelope, stuck_among(reached))
-        if not circle:
-            return
-        ends = {wait.end for wait in circle if wait.end is not None}
+        if circle:
+            self._may_end(request, _told(circle), {wait.end for wait in circle}, times)
+
+    def _may_end(self, request: Any, steps: list[Step], ends: set[EndOfWait | None], times: int) -> None:
+        """Note a circle that may still end, and look again where that is for another task to do."""
+        known = sorted(filter(None, ends))
         if not times:
-            self._note(envelope, [step.text for step in _told(circle)], min(ends, default="task"))
-        if not ends and times < TIMES:
+            self._note(request, steps, known[0] if known else "task")
+        if not known and times < TIMES:
             again = partial(self._look_once_more, request, times + 1)
             self._rt.timers.call_after(FIRST * 2**times, again)
 
@@ -177,45 +183,136 @@ class CircleSearch:
         if request.phase != DONE:
             self.look_at_request(request, times)
 
-    def _note(self, request: Any, texts: list[str], ends: str | None) -> None:
+    def _note(self, request: Any, steps: list[Step], ends: str | None) -> None:
         """Note a circle in the trace, with what may still end it."""
-        self._rt.record("circle", request.slot, affordance=request.op.name, waits=texts[:SHOWN], ends=ends)
+        texts = _shown([step.text for step in steps])
+        self._rt.record("circle", request.slot, affordance=request.op.name, waits=texts, ends=ends)
 
-    def deadlocked(self, request: Any, steps: list[Step], circle: list[Wait]) -> None:
-        """Tell of a circle that nothing ends but a cancel from outside, by the way of this node."""
-        texts = [step.text for step in steps]
-        self._note(request, texts, None)
+    def deadlocked(self, request: Any, steps: list[Step], own: Any = None) -> None:
+        """Tell of a circle that nothing in it ends, by the way of this node.
+
+        `own` is what the task has asked for whose wait has closed it, where another stands in the mailbox.
+        """
+        self._note(request, steps, None)
+        texts = _shown([step.text for step in steps])
         if self._fails:
-            error = WouldDeadlock(request.slot.path, request.op.name, _shown(texts))
-            if request.slot.withdraw(request):
-                request.fail(error)
+            failing = own or request
+            if failing.slot.withdraw(failing):
+                failing.fail(WouldDeadlock(request.slot.path, request.op.name, texts))
             return
-        names = title_of([step.waiter for step in steps])
-        text = "\n  ".join([names, *_shown(texts)])
+        text = "\n  ".join([title_of([step.waiter for step in steps]), *texts])
         fatal = self._rt.fatal
         if fatal is not None and time_jumps():
-            fatal(
-                Deadlocked(
-                    f"at {trio.current_time():g} s of virtual time requests wait for each other\n{text}"
-                )
-            )
+            now = f"at {trio.current_time():g} s of virtual time requests wait for each other"
+            fatal(Deadlocked(f"{now}\n{text}"))
             return
-        key = frozenset(step.place for step in steps)
+        places = [step.place for step in steps if step.place]
+        key = frozenset(places)
         if key in self._said or len(self._said) >= SAID:
             return
         self._said.add(key)
-        task = next((wait.task for wait in circle if wait.task is not None), None)
-        file, line = (None if task is None else line_of(task)) or ("lmos_actors", 0)
+        file, _, line = places[-1].rpartition(":") if places else ("lmos_actors", "", "0")
         try:
-            warnings.warn_explicit(text, DeadlockWarning, file, line, registry={})
+            warnings.warn_explicit(text, DeadlockWarning, file, int(line), registry={})
         except DeadlockWarning as error:  # where warnings are errors, it is one of the node
             if fatal is not None:
                 fatal(error)
 
+    # ---- requests over several nodes
+
+    @property
+    def labels(self) -> Labels:
+        """The names of the nodes of this node's graph, for others."""
+        if self._labels is None:
+            self._labels = Labels(self._rt)
+        return self._labels
+
+    def describe(
+        self, request: Any, asked: tuple[str, ...], then: Callable[[dict[str, Any]], None], *, shows: bool
+    ) -> None:
+        """Tell another node what a request of it waits for: the last of `asked`, the ids on the way here."""
+        search = Search(None, looks_on=True)
+        starts = starts_of(request)
+        graph = graph_of(search, search.reach(starts), self.labels, shows=shows)
+        if starts and graph:
+            graph[asked[-1]] = FarNode("ways", False, [FarLink(self.labels.of(starts[0]))])
+        Walk(self._rt, graph, list(search.far), asked, lambda found: then(plain_of(found)))
+
+    def _look_afar(self, request: Any, times: int, before: list[str] | None = None) -> None:
+        """Walk over other nodes from what a request waits for; `before` is the circle that was found."""
+        search = Search(None, looks_on=True)
+        starts = starts_of(request)
+        reached = search.reach(starts)
+        if not starts or not search.far:
+            return
+        start = self.labels.of(starts[0])
+        if before is None:
+            if start in self._walks:
+                self._walks[start] = request
+                return
+            self._walks[start] = None
+            self._rt.timers.call_after(PAUSE, partial(self._walk_again, start))
+        graph = graph_of(search, reached, self.labels, shows=True)
+        seen = partial(self._seen_afar, request, start, times, before)
+        Walk(self._rt, graph, list(search.far), (), seen)
+
+    @enable_ki_protection
+    def _walk_again(self, start: str) -> None:
+        request = self._walks.pop(start, None)
+        if request is not None and request.phase != DONE:
+            self._look_afar(request, 0)
+
+    @enable_ki_protection
+    def _seen_afar(
+        self, request: Any, start: str, times: int, before: list[str] | None, graph: dict[str, FarNode]
+    ) -> None:
+        if request.phase == DONE:
+            return
+        circle = circle_at(start, graph, certain=True)
+        certain = bool(circle)
+        circle = circle or circle_at(start, graph, certain=False)
+        places = [link.to for link in circle]
+        closing = self._closing(request, places[-2:-1])
+        if closing is None:
+            return
+        steps = [step_of(link) for link in circle if link.text]
+        if not certain:
+            self._may_end(closing, steps, {link.end for link in circle}, times)
+        elif before is None:
+            self._look_afar(request, times, places)
+        elif places == before:
+            self.deadlocked(closing, steps)
+
+    def _closing(self, request: Any, label: list[str]) -> Any:
+        """Return the request by which a circle gets to where it waits; None if it was closed there before."""
+        slot, phase = request.slot, request.phase
+        line: Any = slot.extra.pending.get(request.op.original, ()) if phase == PENDING else slot.queue
+        for each in (request, *line):
+            if isinstance(each, Far) and each.asked is not None and [each.asked.message_id] == label:
+                return each
+            if each is request and [self.labels.of(_run_of(each))] == label:
+                return each
+        return None
+
 
 def _is_request_of_agent(changed: Any) -> bool:
-    """Return whether a change is that code of an agent of this node waits for an answer."""
-    return isinstance(changed, Envelope) and changed.sender is not None and changed.waits_for_answer
+    """Return whether a change is that code of an agent waits for an answer, or may: of another node."""
+    if not isinstance(changed, Envelope) or not changed.waits_for_answer:
+        return False
+    return changed.sender is not None or changed.peer is not None
+
+
+def _standing_behind(run: Run) -> list[Envelope]:
+    """Return the requests that wait for the end of a run."""
+    slot = run.slot
+    line = slot.queue if slot.gate == SERIAL else slot.ensure_extra().pending.get(run.op.original, ())
+    return [each for each in line if isinstance(each, Envelope)]
+
+
+def _run_of(request: Envelope) -> Run | None:
+    """Return the run whose task waits for a request."""
+    found = (task.context.get(CURRENT) for task in request.waiting_tasks())
+    return next((run for run in found if isinstance(run, Run)), None)
 
 
 def _may_end(node: Node) -> bool:
@@ -224,7 +321,7 @@ def _may_end(node: Node) -> bool:
 
 
 def _circle_through(envelope: Envelope, stuck: dict[Node, list[Link]]) -> list[Wait]:
-    """Return the waits of a circle of which the wait for a request is one, that first; none if there is none."""
+    """Return the waits of a circle that the wait for a request is part of, that first; none without one."""
     for node, links in stuck.items():
         for other, wait in links:
             if wait is not None and wait.envelope is envelope:

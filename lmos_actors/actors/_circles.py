@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections import deque
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar, cast
 
 import attrs
 from trio.lowlevel import current_task
@@ -56,13 +56,15 @@ from .slot._calls import LocalStream
 from .slot._slot import Slot
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     import trio
 
     from lmos_actors._core import EndOfWait
 
     from .messages._operation import Operation
+
+E = TypeVar("E")
 
 _NO_WAIT: Final = (NEW, DONE, HELD_BACK)
 """Phases in which an answer is there or comes without a turn, a run or a seat."""
@@ -92,6 +94,15 @@ class FarRequest(Protocol):
     @property
     def number_there(self) -> str | None:
         """Its id on the wire, None before it is sent and where it can have none."""
+        ...
+
+    @property
+    def place(self) -> str:
+        """The address of its node."""
+        ...
+
+    def here(self) -> Envelope | None:
+        """Return it as it stands at its agent, where that is on a simulated node of this one."""
         ...
 
     def follow(self, asked: tuple[str, ...], then: Callable[[dict[str, Any]], None]) -> None:
@@ -130,7 +141,7 @@ def named(wait: Wait) -> tuple[str, str, int]:
     request = wait.envelope
     if isinstance(request, Envelope):
         return (wait.target or request.slot).path, request.op.name, request.slot.number
-    return request.path, request.affordance, request.slot.number
+    return f"{request.path} of {request.place}", request.affordance, 0
 
 
 Link: TypeAlias = "tuple[Node, Wait | None]"
@@ -154,7 +165,7 @@ def _takes_turns(slot: Slot) -> bool:
 
 
 def _ends_serially(slot: Slot) -> bool:
-    """Return whether it is seen at a glance that the one run of a serial agent goes on, which is all it needs."""
+    """Return whether it is seen at a glance that the run of a serial agent goes on, which is all it needs."""
     extra = slot.extra
     return extra is not None and not extra.out and slot.gate == SERIAL and all(map(_goes_on, extra.runs))
 
@@ -216,7 +227,7 @@ class Search:
         self._new = new  # it waits for a seat as soon as nothing speaks against it
         self._looks_on = looks_on  # at what may end waits besides, and at requests to other nodes
         self.loose: dict[Node, None] = {}
-        """The runs that may go on before what they wait for has come: a task of theirs can, or a scope ends."""
+        """The runs that may go on without what they wait for: a task of theirs can, or a scope may end."""
         self.far: dict[FarRequest, None] = {}
         """The requests to other nodes that are reached; they have no links here."""
         self._by_turn = isinstance(new, OutgoingTell)
@@ -334,7 +345,7 @@ class Search:
         return iter(sorted(found.items(), key=_order))  # the tasks of a nursery have none
 
     def _is_loose(self, node: Node, task: trio.lowlevel.Task, waits: list[tuple[Node, Wait]]) -> bool:
-        """Return whether a task of a run may go on without answers, and note at its waits what may end them."""
+        """Return whether a task of a run may go on without answers; note at its waits what may end them."""
         if not waits and not waits_for_nursery(task):
             return True
         run = node if isinstance(node, Run) else task.context.get(CURRENT)
@@ -362,13 +373,17 @@ class Search:
             for part in awaits.parts:
                 yield from self._of_envelope(node, task, part)
         elif self._looks_on and (request := far_request_of(task)) is not None:
-            self.far[request] = None
-            yield request, Wait(node, request, "answer", task)
+            there = request.here()
+            if there is not None:
+                yield from self._of_envelope(node, task, there, own=request)
+            elif request.number_there is not None:
+                self.far[request] = None
+                yield request, Wait(node, request, "answer", task)
 
     def _of_envelope(
-        self, node: Node, task: trio.lowlevel.Task, envelope: Envelope
+        self, node: Node, task: trio.lowlevel.Task, envelope: Envelope, own: Any = None
     ) -> Iterator[tuple[Node, Wait]]:
-        own, envelope = envelope, in_mailbox(envelope)
+        own, envelope = own or envelope, in_mailbox(envelope)
         if envelope is self._new:
             yield (envelope.slot,), Wait(node, envelope, "seat", task)
         elif envelope.phase == PARKED and self.has_seat_soon(envelope):
@@ -387,19 +402,19 @@ def _is_before(wait: Wait, other: Wait) -> bool:
     return named(wait)[:0:-1] < named(other)[:0:-1]
 
 
-def _order(link: tuple[Node, Wait]) -> tuple[int, str, str, int]:
+def _order(link: tuple[Node, Wait]) -> tuple[int, str, str, int, str]:
     node, wait = link
-    _, name, number = named(wait)
+    path, name, number = named(wait)
     place = 0
     if isinstance(node, Run) and node in node.slot.extra.runs:
         place = [*node.slot.extra.runs].index(node)
-    return number, wait.kind, name, place
+    return number, wait.kind, name, place, path
 
 
 def far_request_of(task: trio.lowlevel.Task) -> FarRequest | None:
     """Return the request to another node that a parked task waits for, None if it is another wait."""
     awaits = task.custom_sleep_data
-    return awaits if getattr(awaits, "number_there", None) is not None else None
+    return awaits if hasattr(awaits, "number_there") else None
 
 
 def _of_item(node: Node, task: trio.lowlevel.Task, stream: InputStream) -> Iterator[tuple[Node, Wait]]:
@@ -423,9 +438,9 @@ def _line(slot: Slot) -> Collection[Envelope]:
 # ---- circles
 
 
-def way(start: Node, end: Node, links: dict[Node, list[Link]]) -> list[Wait] | None:
+def way(start: Node, end: Node, links: Mapping[Node, Sequence[tuple[Node, E | None]]]) -> list[E] | None:
     """Return the waits on a shortest way from one node to another, None if there is no way."""
-    before: dict[Node, Link | None] = {start: None}
+    before: dict[Node, tuple[Node, E | None] | None] = {start: None}
     left = deque([start])
     while left and end not in before:
         node = left.popleft()
@@ -435,7 +450,7 @@ def way(start: Node, end: Node, links: dict[Node, list[Link]]) -> list[Wait] | N
                 left.append(other)
     if end not in before:
         return None
-    waits: list[Wait] = []
+    waits: list[E] = []
     step = before[end]
     while step is not None:
         node, wait = step

@@ -231,9 +231,15 @@ class Circles(Protocol):
     def look_again(self, changed: Any) -> None:
         """See whether what has changed has closed a circle, once the code that runs now has let go.
 
-        `changed` is an envelope that somebody waits for from now on, or a node of the waiting graph that has
-        lost a way to go on.
+        `changed` is an envelope that somebody waits for from now on, a node of the waiting graph that has
+        lost a way to go on, or a run that waits for an agent of another node from now on.
         """
+        ...
+
+    def describe(
+        self, request: Any, asked: tuple[str, ...], then: Callable[[dict[str, Any]], None], *, shows: bool
+    ) -> None:
+        """Tell another node what a request of it waits for: the last of `asked`, the ids on the way here."""
         ...
 
 
@@ -413,7 +419,7 @@ class Runtime:
     is_guarded: bool = False  # clients are strangers: `node/_options.py`
     circles: Circles
     full_slots: dict[Any, None]  # those in whose mailboxes messages wait for a seat
-    is_in_line: bool = False  # whether a request has ever stood in line for a run: no circle without
+    is_in_line: bool = False  # whether a request has ever had to wait for a run: no circle without
     files: Any = None  # those that chat clients have uploaded, filled in by the facade
     wires: Any = None  # network, trust and credentials of connections to others, filled in by the node
     messages: int = 0  # numbered where an instrument looks

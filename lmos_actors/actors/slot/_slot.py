@@ -1371,7 +1371,6 @@ class Slot:
             envelope.phase = PENDING
             extra.pending.setdefault(op.original, RunLine()).join(envelope)
             envelope.on_pending()
-            self.rt.is_in_line = True
             self.rt.circles.look_again(envelope)
             return
         extra.active[op.original] = active + 1

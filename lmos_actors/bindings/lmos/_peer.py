@@ -194,6 +194,18 @@ class Peer:
         if self.connection is not None:
             self.connection.withdraw(request)
 
+    def here(self, request: PendingRequest) -> None:
+        """Return None: it is on the wire."""
+
+    def follow(
+        self, request: PendingRequest, asked: tuple[str, ...], then: Callable[[dict[str, Any]], None]
+    ) -> None:
+        """See `RemotePeer`."""
+        if self.connection is None:
+            then({})
+        else:
+            self.connection.follow(request, asked, then)
+
     async def query(self, request: PendingRequest) -> lmos.RunStatus | None:
         """Ask where a run stands; see `RemotePeer`."""
         return None if self.connection is None else await self.connection.query(request)

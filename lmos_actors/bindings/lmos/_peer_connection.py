@@ -49,7 +49,7 @@ from lmos_actors.errors import (
 from lmos_actors.protocol import lmos
 
 from ..exposure._exposure import EXITED
-from ._peer_requests import RunQuestion, as_near_error, means_unwell, refuses_whole
+from ._peer_requests import RunQuestion, WaitsQuestion, as_near_error, means_unwell, refuses_whole
 from ._peer_streams import held_back, note_flow
 
 if TYPE_CHECKING:
@@ -334,6 +334,19 @@ class PeerConnection:
                 del self._queues_by_thing[thing]
 
     # ---- runs
+
+    def follow(
+        self, request: PendingRequest, asked: tuple[str, ...], then: Callable[[dict[str, Any]], None]
+    ) -> None:
+        """Ask what a run waits for, of a peer that says so; see `FarRequest`."""
+        run = request.pending
+        if "waits" in self._offers and isinstance(run, lmos.PendingRun) and not self._is_over:
+            with suppress(MailboxFull, LocalProtocolError):
+                control = self.session.query(run, list(asked))
+                if not control.done:
+                    self._open[control] = WaitsQuestion(request.far, "query", request.name, then=then)
+                    return
+        then({})
 
     async def query(self, request: PendingRequest) -> lmos.RunStatus | None:
         """Ask where a run stands; see `RemotePeer`."""

@@ -257,7 +257,8 @@ class RemoteLink:
             await checkpoint_if_cancelled()  # a cancelled caller sends nothing
             self.far.peer.post(ask)
             if not ask.ended:
-                ask.task = current_task()
+                ask.task = task = current_task()
+                task.custom_sleep_data = ask  # what it waits for, see `_circles.py`
                 if seconds is not None:
                     deadlines.add(ask, seconds)
                 try:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from lmos_actors._core import Budget, Headers
     from lmos_actors.actors import Down, Far, Operation, Peer, RequestKey, Runtime
-    from lmos_actors.errors import AgentDied
+    from lmos_actors.errors import AgentDied, WouldDeadlock
     from lmos_actors.protocol.lmos import SessionOptions
     from lmos_actors.security import Admission, Verb
 
@@ -164,7 +164,7 @@ class ServerContext:
         names = islice(self.exposure.names(), NAMES_COMPARED)
         return names if admission is None else (name for name in names if admission.allows(name, verb))
 
-    def shown(self, error: E) -> E | AgentDied:
+    def shown(self, error: E) -> E | AgentDied | WouldDeadlock:
         """Return an error as it goes over the network: crashes without their text, unless that is allowed."""
         return error if self.sends_crash_details else discreet(error)
 

@@ -25,6 +25,8 @@ from lmos_actors.protocol.lmos import written
 from ._requests import KINDS, NodeLimits, Served, StreamIn
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from lmos_actors._core import RandomStream
     from lmos_actors.actors import (
         Runtime,
@@ -170,6 +172,16 @@ class NodePeer:
         served = self.served(sent, "invoke", name, payload, trace)
         served.tell = 0
         return served
+
+    def here(self, request: PendingRequest) -> Any:
+        """Return the envelope of a request, once it has come to its agent."""
+        return None
+
+    def follow(
+        self, request: PendingRequest, asked: tuple[str, ...], then: Callable[[dict[str, Any]], None]
+    ) -> None:
+        """Say that nothing is known: what has not come to its agent waits for nobody."""
+        then({})
 
     async def run(self) -> None:
         """Do nothing: timers carry what there is."""
