@@ -379,9 +379,6 @@ class WebPeer:
 
     # ---- runs
 
-    def here(self, request: PendingRequest) -> None:
-        """Return None: it is on the wire."""
-
     def follow(
         self, request: PendingRequest, asked: tuple[str, ...], then: Callable[[dict[str, Any]], None]
     ) -> None:

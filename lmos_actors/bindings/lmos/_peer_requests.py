@@ -204,10 +204,6 @@ class RemotePeer(Protocol):
         """Take a request out of the line, or cancel what runs, without waiting: its caller is gone."""
         ...
 
-    def here(self, request: PendingRequest) -> Any:
-        """Return the envelope of a request, where its agent is on a simulated node of this one; else None."""
-        ...
-
     def follow(
         self, request: PendingRequest, asked: tuple[str, ...], then: Callable[[dict[str, Any]], None]
     ) -> None:
@@ -319,6 +315,8 @@ class PendingRequest(msgspec.Struct, eq=False):
     """Whether the peer has refused to read all properties at once."""
     pending: ConsumerRequest | None = None
     """The protocol's message that carries it, once it is in the outbox."""
+    simulated: Any = None
+    """What carries it over a simulated network, with its envelope at the agent once it has come there."""
     ended: bool = False
 
     @property
@@ -348,7 +346,7 @@ class PendingRequest(msgspec.Struct, eq=False):
 
     def here(self) -> Any:
         """See `FarRequest`."""
-        return self.far.peer.here(self)
+        return None if self.simulated is None else self.simulated.far
 
     def follow(self, asked: tuple[str, ...], then: Callable[[dict[str, Any]], None]) -> None:
         """See `FarRequest`."""

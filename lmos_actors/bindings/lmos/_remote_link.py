@@ -247,8 +247,7 @@ class RemoteLink:
 
         The deadline is swept here, and sent to the peer.
         """
-        found = self.table.get(key)
-        if found is not None and (found.streams or found.kind == MANY_OUTPUTS):  # which are never repeated
+        if (found := self.table.get(key)) is not None and (found.streams or found.kind == MANY_OUTPUTS):
             return await self._ask_with_sources(Invocation(key, args, kwargs, seconds), found)
         op, ask = self._pending(key, args, kwargs, seconds, attempt)
         going, deadlines = ask.going, cast("Any", self.rt.deadlines)

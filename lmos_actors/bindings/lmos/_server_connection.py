@@ -23,7 +23,7 @@ import trio
 from trio.lowlevel import enable_ki_protection
 
 from lmos_actors._core import SMALL
-from lmos_actors.actors import HOPS, Far, OneWay, PoolLink, Slot
+from lmos_actors.actors import Far, OneWay, PoolLink, Slot
 from lmos_actors.errors import (
     AgentError,
     AgentUnavailable,
@@ -197,7 +197,7 @@ class ServerConnection:
                 case lmos.ListeningEnded(listening=listening):
                     self._listeners.leave(listening)
                 case lmos.WaitsAsked():
-                    self._tell_waits(demand)
+                    self._context.tell_waits(self.session, demand)
                 case lmos.CreditArrived(run=run):
                     self._context.credited(run)
                 case lmos.Close(code=code, reason=reason):
@@ -208,18 +208,7 @@ class ServerConnection:
                 case lmos.StreamFinished(stream=stream, reason=reason):
                     if stream.host is not None:
                         stream.host.end(reason)
-                case _:  # the wish for no more items of an answer
-                    pass
         self.check_end()
-
-    def _tell_waits(self, demand: lmos.WaitsAsked) -> None:
-        """Answer what a run waits for, now or once other nodes have answered."""
-        far, asked = self._context.open.get(demand.request), demand.message.waits or ()
-        then = partial(self.session.tell_waits, demand)
-        if far is None or not 0 < len(asked) <= HOPS:
-            then({})
-        else:
-            self._rt.circles.describe(far, tuple(asked), then, shows=self._context.sends_crash_details)
 
     # ---- requests
 

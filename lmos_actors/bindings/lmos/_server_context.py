@@ -9,12 +9,13 @@ The HTTP binding uses the same context: one seat table, one rule for what peers 
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import trio
 
-from lmos_actors.actors import Seats, far_key, keyed_requests_of
+from lmos_actors.actors import HOPS, Seats, far_key, keyed_requests_of
 from lmos_actors.errors import ActionCancelled
 from lmos_actors.protocol.lmos import IncomingRequest, InvokeAction
 from lmos_actors.supervision import class_at
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from lmos_actors._core import Budget, Headers
     from lmos_actors.actors import Down, Far, Operation, Peer, RequestKey, Runtime
     from lmos_actors.errors import AgentDied, WouldDeadlock
-    from lmos_actors.protocol.lmos import SessionOptions
+    from lmos_actors.protocol.lmos import SessionOptions, ThingSession, WaitsAsked
     from lmos_actors.security import Admission, Verb
 
     from ..exposure._exposure import Exposure
@@ -104,6 +105,15 @@ class ServerContext:
         far = self.open.get(run) if isinstance(run, IncomingRequest) else None
         if far is not None:
             far.go_on()
+
+    def tell_waits(self, session: ThingSession, demand: WaitsAsked) -> None:
+        """Answer what a run waits for, now or once other nodes have answered."""
+        far, asked = self.open.get(demand.request), demand.message.waits or ()
+        then = partial(session.tell_waits, demand)
+        if far is None or not 0 < len(asked) <= HOPS:
+            then({})
+        else:
+            self.rt.circles.describe(far, tuple(asked), then, shows=self.sends_crash_details)
 
     def goes_on(self, asked: IncomingRequest) -> bool:
         """Return whether a request is carried out though its connection has ended.

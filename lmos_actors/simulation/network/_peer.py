@@ -173,10 +173,6 @@ class NodePeer:
         served.tell = 0
         return served
 
-    def here(self, request: PendingRequest) -> Any:
-        """Return the envelope of a request, once it has come to its agent."""
-        return None
-
     def follow(
         self, request: PendingRequest, asked: tuple[str, ...], then: Callable[[dict[str, Any]], None]
     ) -> None:
@@ -202,6 +198,7 @@ class NodePeer:
 def requested(peer: NodePeer, request: PendingRequest) -> Served:
     """Return a request with an answer as it goes over the line."""
     served = peer.served(request, request.verb, request.name, request.payload, request.trace_context)
+    request.simulated = served
     if request.deadline is not None:
         served.remaining = max(0.001, request.deadline - trio.current_time())
     if request.attempt is not None:

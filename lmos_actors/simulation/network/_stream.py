@@ -382,11 +382,6 @@ class StreamPeer(NodePeer):
 
     # ---- runs
 
-    def here(self, request: PendingRequest) -> Any:
-        """Return the envelope of a request, once it has come to its agent."""
-        served = self._open.get(request)
-        return None if served is None else served.far
-
     async def query(self, request: PendingRequest) -> RunStatus | None:
         """Ask where a run stands; see `RemotePeer`."""
         served = self._open.get(request)
