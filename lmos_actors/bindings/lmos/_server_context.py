@@ -108,7 +108,7 @@ class ServerContext:
 
     def tell_waits(self, session: ThingSession, demand: WaitsAsked) -> None:
         """Answer what a run waits for, now or once other nodes have answered."""
-        far, asked = self.open.get(demand.request), demand.message.waits or ()
+        far, asked = self.open.get(demand.request), demand.message.asked or ()
         then = partial(session.tell_waits, demand)
         if far is None or not 0 < len(asked) <= HOPS:
             then({})

@@ -157,12 +157,12 @@ class InvokeAction(Base, tag="invokeAction", frozen=True):
 class QueryAction(Base, tag="queryAction", frozen=True):
     """Asks for the latest status of a run: the one whose `messageID` is the correlation, else the newest.
 
-    Extension: with `waits` it asks what the run waits for; its items are the requests that this was asked of
-    before, on the way here.
+    Extension: with `asked` it asks what the run waits for; these are the runs of which that was asked on the
+    way here, this one last.
     """
 
     action: str
-    waits: list[str] | None = None
+    asked: list[str] | None = None
 
 
 class CancelAction(Base, tag="cancelAction", frozen=True):

@@ -79,13 +79,13 @@ class Runs:
             self._streams.drop(run)
             raise
 
-    def query(self, run: PendingRun, waits: list[str] | None = None) -> RunControl:
+    def query(self, run: PendingRun, asked: list[str] | None = None) -> RunControl:
         """Query the status of a run: of the peer, or as known here if there is no peer to ask.
 
         Raises MailboxFull: too many queries of this run are open.
         """
         self._check(run)
-        control = RunControl(QueryAction(**self._about(run), waits=waits), run=run)
+        control = RunControl(QueryAction(**self._about(run), asked=asked), run=run)
         if not self._can_ask(run):
             return self._known(control)
         if sum(1 for other in run.controls if other.verb == "queryAction") >= MAX_QUERIES:

@@ -200,7 +200,7 @@ class Receiver:
     def take_query(self, message: QueryAction, _text: object, _now: float) -> Demands:
         """Answer a query, or have the host say what the run waits for."""
         connection = self._connection
-        if message.waits is not None and "waits" in connection.options.offers and not connection.kotlin:
+        if message.asked is not None and "waits" in connection.options.offers and not connection.kotlin:
             found = connection.runs.find(message, reversed(connection.open))
             if isinstance(found, IncomingRequest):
                 return (WaitsAsked(found, message),)
