@@ -52,7 +52,7 @@ from ._remote_requests import Far
 from ._waiting import SHOWN, USER, is_choice, stuck_among, title_of
 from .messages._gates import ENDING, SERIAL
 from .messages._invocation import CURRENT, Run
-from .messages._mailbox import DONE, PARKED, PENDING, Envelope, OutgoingTell
+from .messages._mailbox import DONE, PARKED, Envelope, OutgoingTell
 from .slot._slot import Slot
 
 if TYPE_CHECKING:
@@ -62,6 +62,7 @@ if TYPE_CHECKING:
 
     from ._runtime import Runtime
     from ._waiting import Node
+    from .messages._operation import Operation
 
 FIRST: Final = 1.0
 """Seconds after which a circle that another task may still end is looked at again; then twice as many."""
@@ -85,8 +86,8 @@ class CircleSearch:
         self._fails = fails
         self._changed: list[Any] = []
         self._said: set[frozenset[str]] = set()
-        self._labels: Labels | None = None
-        self._walks: dict[str, Any] = {}  # begun less than PAUSE ago, and a request that has come since
+        self._labels = Labels(rt)
+        self._walks: dict[str, Any] = {}  # begun less than PAUSE ago, and what is to be looked at since
 
     # ---- messages that wait for seats
 
@@ -99,23 +100,17 @@ class CircleSearch:
         search = Search(envelope)
         if search.has_seat_soon(envelope):
             return ()
-        seat = (envelope.slot,)
-        stuck = search.stuck_from([seat])
-        for node, links in stuck.items():
-            for _, wait in links:
-                if wait is not None and wait.envelope is envelope:
-                    path = way(seat, node, stuck)
-                    if path is not None:
-                        return _texts(wait, path)
-        if stuck:
+        stuck = search.stuck_from([(envelope.slot,)])
+        circle = _circle_through(envelope, stuck)
+        if stuck and not circle:
             self._look_later(_ALL)
-        return ()
+        return _texts(circle)
 
     def look_again(self, changed: Any) -> None:
         """See whether what has changed has closed a circle, once the code that runs now has let go."""
         self._rt.is_in_line = True
         if isinstance(changed, Run):
-            changed = next(iter(_standing_behind(changed)), None)
+            changed = next(iter(_line_at(changed.slot, changed.op)), None)
         if (self._rt.full_slots or _is_request_of_agent(changed)) and not seems_open(changed):
             self._look_later(changed)
 
@@ -143,19 +138,22 @@ class CircleSearch:
 
     def closed_since(self, changed: Any) -> tuple[Envelope, tuple[str, ...]] | None:
         """Return a message whose wait for a seat a change has made part of a deadlock, and that; or None."""
-        found = None
+        found: list[Wait] = []
         stuck = {} if changed is _ALL else Search(None).stuck_from(starts_of(changed))
         if stuck:
             found = _circle_among(stuck, changed)
-        if found is None and (stuck or changed is _ALL):
+        if not found and (stuck or changed is _ALL):
             seats = [(slot,) for slot in self._rt.full_slots]
             found = _circle_among(Search(None).stuck_from(seats), changed)
-        return None if found is None else (found[0].envelope, _texts(*found))
+        return (found[0].envelope, _texts(found)) if found else None
 
     # ---- requests
 
+    @enable_ki_protection
     def look_at_request(self, request: Any, times: int = 0) -> None:
         """Tell of a circle that a request has closed by waiting; it was looked at so many `times` before."""
+        if request.phase == DONE:
+            return
         envelope = in_mailbox(request)
         search = Search(None, looks_on=True)
         reached = search.reach(starts_of(request))
@@ -175,13 +173,8 @@ class CircleSearch:
         if not times:
             self._note(request, steps, known[0] if known else "task")
         if not known and times < TIMES:
-            again = partial(self._look_once_more, request, times + 1)
+            again = partial(self.look_at_request, request, times + 1)
             self._rt.timers.call_after(FIRST * 2**times, again)
-
-    @enable_ki_protection
-    def _look_once_more(self, request: Any, times: int) -> None:
-        if request.phase != DONE:
-            self.look_at_request(request, times)
 
     def _note(self, request: Any, steps: list[Step], ends: str | None) -> None:
         """Note a circle in the trace, with what may still end it."""
@@ -207,7 +200,7 @@ class CircleSearch:
             fatal(Deadlocked(f"{now}\n{text}"))
             return
         places = [step.place for step in steps if step.place]
-        key = frozenset(places)
+        key = frozenset(places or texts)
         if key in self._said or len(self._said) >= SAID:
             return
         self._said.add(key)
@@ -220,22 +213,15 @@ class CircleSearch:
 
     # ---- requests over several nodes
 
-    @property
-    def labels(self) -> Labels:
-        """The names of the nodes of this node's graph, for others."""
-        if self._labels is None:
-            self._labels = Labels(self._rt)
-        return self._labels
-
     def describe(
         self, request: Any, asked: tuple[str, ...], then: Callable[[dict[str, Any]], None], *, shows: bool
     ) -> None:
         """Tell another node what a request of it waits for: the last of `asked`, the ids on the way here."""
         search = Search(None, looks_on=True)
         starts = starts_of(request)
-        graph = graph_of(search, search.reach(starts), self.labels, shows=shows)
+        graph = graph_of(search, search.reach(starts), self._labels, shows=shows)
         if starts and graph:
-            graph[asked[-1]] = FarNode("ways", False, [FarLink(self.labels.of(starts[0]))])
+            graph[asked[-1]] = FarNode("ways", False, [FarLink(self._labels.of(starts[0]))])
         Walk(self._rt, graph, list(search.far), asked, lambda found: then(plain_of(found)))
 
     def _look_afar(self, request: Any, times: int, before: list[str] | None = None) -> None:
@@ -245,22 +231,22 @@ class CircleSearch:
         reached = search.reach(starts)
         if not starts or not search.far:
             return
-        start = self.labels.of(starts[0])
+        start = self._labels.of(starts[0])
         if before is None:
             if start in self._walks:
-                self._walks[start] = request
+                self._walks[start] = request, times
                 return
             self._walks[start] = None
             self._rt.timers.call_after(PAUSE, partial(self._walk_again, start))
-        graph = graph_of(search, reached, self.labels, shows=True)
+        graph = graph_of(search, reached, self._labels, shows=True)
         seen = partial(self._seen_afar, request, start, times, before)
         Walk(self._rt, graph, list(search.far), (), seen)
 
     @enable_ki_protection
     def _walk_again(self, start: str) -> None:
-        request = self._walks.pop(start, None)
-        if request is not None and request.phase != DONE:
-            self._look_afar(request, 0)
+        later = self._walks.pop(start)
+        if later is not None and later[0].phase != DONE:
+            self._look_afar(*later)
 
     @enable_ki_protection
     def _seen_afar(
@@ -282,15 +268,15 @@ class CircleSearch:
             self._look_afar(request, times, places)
         elif places == before:
             self.deadlocked(closing, steps)
+        else:
+            self._may_end(request, steps, set(), times + 1)
 
     def _closing(self, request: Any, label: list[str]) -> Any:
         """Return the request by which a circle gets to where it waits; None if it was closed there before."""
-        slot, phase = request.slot, request.phase
-        line: Any = slot.extra.pending.get(request.op.original, ()) if phase == PENDING else slot.queue
-        for each in (request, *line):
+        for each in (request, *_line_at(request.slot, request.op)):
             if isinstance(each, Far) and each.asked is not None and [each.asked.message_id] == label:
                 return each
-            if each is request and [self.labels.of(_run_of(each))] == label:
+            if each is request and [self._labels.of(_run_of(each))] == label:
                 return each
         return None
 
@@ -302,10 +288,9 @@ def _is_request_of_agent(changed: Any) -> bool:
     return changed.sender is not None or changed.peer is not None
 
 
-def _standing_behind(run: Run) -> list[Envelope]:
-    """Return the requests that wait for the end of a run."""
-    slot = run.slot
-    line = slot.queue if slot.gate == SERIAL else slot.ensure_extra().pending.get(run.op.original, ())
+def _line_at(slot: Slot, op: Operation) -> list[Envelope]:
+    """Return the requests that wait for a run of an action to end, or for the run of a serial agent."""
+    line = slot.queue if slot.gate == SERIAL else slot.ensure_extra().pending.get(op.original, ())
     return [each for each in line if isinstance(each, Envelope)]
 
 
@@ -344,8 +329,8 @@ def _told(circle: list[Wait]) -> list[Step]:
     return [Step(edge.waiter or USER, str(edge), edge.place) for edge in shown]
 
 
-def _circle_among(stuck: dict[Node, list[Link]], changed: Any) -> tuple[Wait, list[Wait]] | None:
-    """Return a wait for a seat that is in a circle, and the other waits of that; None if there is none.
+def _circle_among(stuck: dict[Node, list[Link]], changed: Any) -> list[Wait]:
+    """Return the waits of a circle of which one is for a seat, that first; none if there is none.
 
     The one that has changed is the first choice, and messages of turns are the last: they are dead letters.
     """
@@ -360,13 +345,13 @@ def _circle_among(stuck: dict[Node, list[Link]], changed: Any) -> tuple[Wait, li
     ):
         path = way(seat, node, stuck)
         if path is not None:
-            return wait, path
-    return None
+            return [wait, *path]
+    return []
 
 
-def _texts(wait: Wait, path: list[Wait]) -> tuple[str, ...]:
+def _texts(circle: list[Wait]) -> tuple[str, ...]:
     """Return the waits of a circle in words."""
-    return _shown([str(each.shown()) for each in (wait, *path)])
+    return _shown([str(each.shown()) for each in circle])
 
 
 def _shown(texts: list[str]) -> tuple[str, ...]:

@@ -37,7 +37,7 @@ from ._waiting import (
     ways_to_a_seat,
 )
 from .finding._gather import Gathering
-from .messages._gates import SERIAL
+from .messages._gates import DRAINING, SERIAL
 from .messages._input_streams import InputStream, Source
 from .messages._invocation import CURRENT, OwnTask, Run
 from .messages._mailbox import (
@@ -346,9 +346,10 @@ class Search:
 
     def _is_loose(self, node: Node, task: trio.lowlevel.Task, waits: list[tuple[Node, Wait]]) -> bool:
         """Return whether a task of a run may go on without answers; note at its waits what may end them."""
-        if not waits and not waits_for_nursery(task):
-            return True
         run = node if isinstance(node, Run) else task.context.get(CURRENT)
+        ends = isinstance(run, Run) and (run.cancelled or run.slot.state >= DRAINING)
+        if ends or not (waits or waits_for_nursery(task)):
+            return True
         runner = getattr(run, "runner", None)
         end = end_of_wait(task, None if runner is None else runner.scope)
         for _, wait in waits:

@@ -96,7 +96,8 @@ class Labels:
     """The names of the nodes of this node's graph, for others: the same for as long as a node is there."""
 
     def __init__(self, rt: Runtime) -> None:
-        self._key = rt.entropy.new_id().encode()
+        self._rt = rt
+        self._key = b""  # drawn when it is needed: most nodes need none
         self._runs = 0
 
     def of(self, node: Node) -> str:
@@ -114,7 +115,8 @@ class Labels:
         return getattr(node, "number_there", None) or ""
 
     def _hidden(self, text: str) -> str:
-        return blake2s(text.encode("utf-8", "replace"), key=self._key[:32], digest_size=12).hexdigest()
+        self._key = self._key or self._rt.entropy.new_id().encode()[:32]
+        return blake2s(text.encode("utf-8", "replace"), key=self._key, digest_size=12).hexdigest()
 
 
 def graph_of(
@@ -128,7 +130,7 @@ def graph_of(
         kind: Any = "ways" if is_choice(node) else "turns" if isinstance(node, Slot) else "run"
         told = [_link_of(labels.of(other), wait, shows=shows) for other, wait in links]
         graph[labels.of(node)] = FarNode(kind, node in search.loose, told)
-    return graph if len(graph) <= MOST else {}
+    return graph
 
 
 def _link_of(label: str, wait: Wait | None, *, shows: bool) -> FarLink:
@@ -207,8 +209,8 @@ def _bounded(place: str, link: FarLink) -> FarLink:
 
 
 def plain_of(graph: dict[str, FarNode]) -> dict[str, Any]:
-    """Return a graph as it goes to another node."""
-    plain: dict[str, Any] = msgspec.to_builtins(graph)
+    """Return a graph as it goes to another node: nothing if it is too large, so that nothing is known of it."""
+    plain: dict[str, Any] = msgspec.to_builtins(graph if len(graph) <= MOST else {})
     return plain
 
 

@@ -9,7 +9,6 @@ The HTTP binding uses the same context: one seat table, one rule for what peers 
 
 from __future__ import annotations
 
-from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -46,6 +45,9 @@ PATIENCE: Final = 60.0
 
 KNOWN: Final = 1024
 """Actions of which is kept whether they answer later."""
+
+WALKS: Final = 64
+"""Questions of peers what a run waits for that are open at once; others get no answer that helps."""
 
 NAMES_COMPARED: Final = 100
 """Names that an unknown one is compared with: it takes time, and any peer may cause it."""
@@ -87,6 +89,7 @@ class ServerContext:
         """The one-way messages that wait, over all connections."""
         self.later: dict[Operation, bool] = {}
         """The results of `answers_later`, by operation."""
+        self._walks = 0
         self._on_failure = on_failure
         self._on_settled = on_settled
 
@@ -109,11 +112,16 @@ class ServerContext:
     def tell_waits(self, session: ThingSession, demand: WaitsAsked) -> None:
         """Answer what a run waits for, now or once other nodes have answered."""
         far, asked = self.open.get(demand.request), demand.message.asked or ()
-        then = partial(session.tell_waits, demand)
-        if far is None or not 0 < len(asked) <= HOPS:
-            then({})
-        else:
-            self.rt.circles.describe(far, tuple(asked), then, shows=self.sends_crash_details)
+        if far is None or not 0 < len(asked) <= HOPS or self._walks >= WALKS:
+            session.tell_waits(demand, {})
+            return
+        self._walks += 1
+
+        def then(waits: dict[str, Any]) -> None:
+            self._walks -= 1
+            session.tell_waits(demand, waits)
+
+        self.rt.circles.describe(far, tuple(asked), then, shows=self.sends_crash_details)
 
     def goes_on(self, asked: IncomingRequest) -> bool:
         """Return whether a request is carried out though its connection has ended.
