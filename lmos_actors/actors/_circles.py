@@ -299,13 +299,13 @@ class Search:
             return self._of_tasks(node, self._openers[node])
         if not isinstance(node, tuple):
             return iter(())  # a request to another node
-        slot: Slot = node[0]  # pyright: ignore[reportUnknownVariableType]
-        if len(node) == 1:
+        slot, *rest = cast("tuple[Any, ...]", node)
+        if not rest:
             others: list[Node] = ways_to_a_seat(slot, self._in_hand(slot))
-        elif node[1] == STASHED:
+        elif rest[0] == STASHED:
             others = [slot, *slot.ensure_extra().runs]
         else:
-            others = [*runs_before(slot, node[1])]
+            others = [*runs_before(slot, rest[0])]
         return iter([(other, None) for other in others])
 
     def _of_turns(self, slot: Slot) -> Iterator[Link]:

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from functools import partial
 from hashlib import blake2s
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 import attrs
 import msgspec
@@ -110,7 +110,7 @@ class Labels:
         if isinstance(node, Slot):
             return self._hidden(f"turns {node.path}")
         if isinstance(node, tuple):
-            slot, *rest = node
+            slot, *rest = cast("tuple[Any, ...]", node)
             return self._hidden(f"ways {slot.path} {[getattr(each, 'name', each) for each in rest]}")
         return getattr(node, "number_there", None) or ""
 
@@ -209,7 +209,7 @@ def _bounded(place: str, link: FarLink) -> FarLink:
 
 
 def plain_of(graph: dict[str, FarNode]) -> dict[str, Any]:
-    """Return a graph as it goes to another node: nothing if it is too large, so that nothing is known of it."""
+    """Return a graph as it goes to another node: nothing if it is too large, as if nothing were known."""
     plain: dict[str, Any] = msgspec.to_builtins(graph if len(graph) <= MOST else {})
     return plain
 
@@ -230,5 +230,8 @@ def circle_at(start: str, graph: dict[str, FarNode], *, certain: bool) -> list[F
     kinds = ("ways", "run") if certain else ("ways",)
     loose = [name for name, node in graph.items() if certain and node.is_loose]
     stuck = stuck_among(links, lambda name: name in graph and graph[name].kind in kinds, loose)
-    ways = ((link, way(other, start, stuck)) for other, link in stuck.get(start, ()))
-    return min(([link, *path] for link, path in ways if path is not None), key=len, default=[])
+    found: list[list[FarLink]] = []
+    for other, link in stuck.get(start, ()):
+        path = way(other, start, stuck)
+        found += [] if path is None else [[link, *path]]
+    return min(found, key=len) if found else []

@@ -31,7 +31,7 @@ from lmos_actors.testing import open_test_node
 from lmos_actors.transport import MemoryNetwork
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, Callable
 
     from lmos_actors import Node
     from lmos_actors.simulation import VirtualClock
@@ -93,8 +93,8 @@ async def ring_of(
         nodes: list[Node] = []
         for name in names if place == "far" else ["one"]:
             options: Any = {"listen": f"ws://{name}", "network": network} if place == "far" else {}
-            node = open_node(circles=circles, instrument=log, **options)
-            nodes.append(await stack.enter_async_context(node))
+            opened = open_node(circles=circles, instrument=log, **options)
+            nodes.append(await stack.enter_async_context(opened))
         following: list[list[Ref[Ring]]] = [[] for _ in names]
         refs: list[Ref[Ring]] = []
         for number, name in enumerate(names):
@@ -172,21 +172,22 @@ def test_with_a_deadline_it_is_a_note_in_the_trace(kind: str, length: int, place
 @pytest.mark.parametrize("kind", ["concurrency 1", "serial"])
 async def test_in_real_time_it_is_a_warning_once(kind: str, place: str) -> None:
     with pytest.warns(DeadlockWarning) as told:
-        async with ring_of(kind, 2, place) as (first, handle), trio.open_nursery() as nursery:
-            nursery.start_soon(first.invoke, handle)
-            nursery.start_soon(first.invoke, handle)  # stands behind the circle, and closes none
-            await _until(lambda: bool(told.list))
-            await wait_all_tasks_blocked()
-            nursery.cancel_scope.cancel()
+        await ask_until(kind, place, lambda: bool(told.list))
     (warning,) = told.list
     assert warning.filename == __file__
     assert str(warning.message).startswith("deadlock: r0 -> r1")
     assert len(lines_in(str(warning.message))) == 2
 
 
-async def _until(happened: Any) -> None:
-    while not happened():
-        await trio.lowlevel.checkpoint()
+async def ask_until(kind: str, place: str, is_told: Callable[[], bool]) -> None:
+    """Ask a ring of two, twice, until its circle is told, and what is to be told besides."""
+    async with ring_of(kind, 2, place) as (first, handle), trio.open_nursery() as nursery:
+        nursery.start_soon(first.invoke, handle)
+        nursery.start_soon(first.invoke, handle)  # stands behind the circle, and closes none
+        while not is_told():
+            await trio.lowlevel.checkpoint()
+        await wait_all_tasks_blocked()
+        nursery.cancel_scope.cancel()
 
 
 # ---- circles of other shapes
@@ -238,7 +239,8 @@ class Clerk(Agent):
         """Begin a call, do other things, and wait for its result once the other waits for this."""
         async with self.others[0].begin(Clerk.uncall) as call:
             await trio.sleep(1.0)
-            return await call.result()
+            answer = await call.result()
+        return answer
 
     @action
     async def uncall(self) -> str:
@@ -386,7 +388,7 @@ def test_what_may_end_is_a_note_alone(place: str, ask: Any, ends: str, when: flo
 def main_ends(main: Any) -> float:
     """Return when it ends, by an answer or as a deadline has ended agents that did not expect it."""
     try:
-        return round(simulate(main), 1)
+        return round(float(simulate(main)), 1)
     except AgentError:
         return 5.0
 

@@ -41,7 +41,7 @@ TIGHT = MailboxOptions(size=1)
 
 
 async def stand(asked: Awaitable[object]) -> None:
-    """Wait in a scope that might be cancelled, so that a circle is not told of, and stands to be looked at."""
+    """Wait in a scope that might be cancelled: so a circle is not told, and stands to be looked at."""
     with trio.CancelScope():
         await asked
 
