@@ -180,14 +180,16 @@ async def test_in_real_time_it_is_a_warning_once(kind: str, place: str) -> None:
 
 
 async def ask_until(kind: str, place: str, is_told: Callable[[], bool]) -> None:
-    """Ask a ring of two, twice, until its circle is told, and what is to be told besides."""
-    async with ring_of(kind, 2, place) as (first, handle), trio.open_nursery() as nursery:
-        nursery.start_soon(first.invoke, handle)
-        nursery.start_soon(first.invoke, handle)  # stands behind the circle, and closes none
-        while not is_told():
-            await trio.lowlevel.checkpoint()
-        await wait_all_tasks_blocked()
-        nursery.cancel_scope.cancel()
+    """Ask a ring of two until its circle is told, and then once more, when the same lines form another."""
+    async with ring_of(kind, 2, place) as (first, handle):
+        for _ in range(2):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(first.invoke, handle)
+                nursery.start_soon(first.invoke, handle)  # stands behind the circle, and closes none
+                while not is_told():
+                    await trio.lowlevel.checkpoint()
+                await wait_all_tasks_blocked()
+                nursery.cancel_scope.cancel()
 
 
 # ---- circles of other shapes
