@@ -27,7 +27,7 @@ deadline. So it must be certain before it is told:
   patience ends the runs, and not the mistake.
 - A run with several tasks is held up by the request of one of them, as a nursery waits for all. But
   another of its tasks may cancel that request. So as long as one can go on, the circle is not certain; it is
-  looked at again after 1 s, 2 s, 4 s and so on, TIMES times.
+  looked at again after 1 s, 2 s, 4 s and so on, TIMES times, and then told in real time all the same.
 - An action with room for several runs is held up if all of them are.
 
 Then a circle is a warning, once for the same lines; on virtual time it ends the node with Deadlocked; with
@@ -67,7 +67,8 @@ if TYPE_CHECKING:
 FIRST: Final = 1.0
 """Seconds after which a circle that another task may still end is looked at again; then twice as many."""
 
-TIMES: Final = 10
+TIMES: Final = 6
+"""Looks after which it is taken for what it seems to be, in real time: it has stood for about a minute."""
 
 SAID: Final = 1000
 """Circles of different lines that a node warns of at most."""
@@ -175,6 +176,8 @@ class CircleSearch:
         if not known and times < TIMES:
             again = partial(self.look_at_request, request, times + 1)
             self._rt.timers.call_after(FIRST * 2**times, again)
+        elif not known and not time_jumps():
+            self._warn([*steps, Step("", "another task of a run in it goes on, and has not ended it so far")])
 
     def _note(self, request: Any, steps: list[Step], ends: str | None) -> None:
         """Note a circle in the trace, with what may still end it."""
@@ -193,12 +196,19 @@ class CircleSearch:
             if failing.slot.withdraw(failing):
                 failing.fail(WouldDeadlock(request.slot.path, request.op.name, texts))
             return
-        text = "\n  ".join([title_of([step.waiter for step in steps]), *texts])
-        fatal = self._rt.fatal
-        if fatal is not None and time_jumps():
+        if time_jumps():
             now = f"at {trio.current_time():g} s of virtual time requests wait for each other"
-            fatal(Deadlocked(f"{now}\n{text}"))
-            return
+            self._end_node(Deadlocked(f"{now}\n{_text_of(steps)}"))
+        else:
+            self._warn(steps)
+
+    def _end_node(self, error: Exception) -> None:
+        if self._rt.fatal is not None:
+            self._rt.fatal(error)
+
+    def _warn(self, steps: list[Step]) -> None:
+        """Warn of a circle, once for the same lines."""
+        texts = [step.text for step in steps]
         places = [step.place for step in steps if step.place]
         key = frozenset(places or texts)
         if key in self._said or len(self._said) >= SAID:
@@ -206,10 +216,9 @@ class CircleSearch:
         self._said.add(key)
         file, _, line = places[-1].rpartition(":") if places else ("lmos_actors", "", "0")
         try:
-            warnings.warn_explicit(text, DeadlockWarning, file, int(line), registry={})
+            warnings.warn_explicit(_text_of(steps), DeadlockWarning, file, int(line), registry={})
         except DeadlockWarning as error:  # where warnings are errors, it is one of the node
-            if fatal is not None:
-                fatal(error)
+            self._end_node(error)
 
     # ---- requests over several nodes
 
@@ -327,6 +336,11 @@ def _told(circle: list[Wait]) -> list[Step]:
     first = min(range(len(circle)), key=started)
     shown = [wait.shown(placed=True) for wait in (*circle[first:], *circle[:first])]
     return [Step(edge.waiter or USER, str(edge), edge.place) for edge in shown]
+
+
+def _text_of(steps: list[Step]) -> str:
+    title = title_of([step.waiter for step in steps if step.waiter])
+    return "\n  ".join([title, *_shown([step.text for step in steps])])
 
 
 def _circle_among(stuck: dict[Node, list[Link]], changed: Any) -> list[Wait]:

@@ -31,6 +31,7 @@ from ._waiting import (
     WaitingKind,
     awaited,
     holds_seat,
+    is_choice,
     runs_before,
     stuck_among,
     waiting_of_task,
@@ -297,9 +298,9 @@ class Search:
             return self._of_tasks(node, node.task)
         if isinstance(node, OwnTask):
             return self._of_tasks(node, self._openers[node])
-        if not isinstance(node, tuple):
+        if not is_choice(node):
             return iter(())  # a request to another node
-        slot, *rest = cast("tuple[Any, ...]", node)
+        slot, *rest = node
         if not rest:
             others: list[Node] = ways_to_a_seat(slot, self._in_hand(slot))
         elif rest[0] == STASHED:

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from functools import partial
 from hashlib import blake2s
-from typing import TYPE_CHECKING, Any, Final, Literal, cast
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import attrs
 import msgspec
@@ -109,8 +109,8 @@ class Labels:
             return self._hidden(f"run {number}")
         if isinstance(node, Slot):
             return self._hidden(f"turns {node.path}")
-        if isinstance(node, tuple):
-            slot, *rest = cast("tuple[Any, ...]", node)
+        if is_choice(node):
+            slot, *rest = node
             return self._hidden(f"ways {slot.path} {[getattr(each, 'name', each) for each in rest]}")
         return getattr(node, "number_there", None) or ""
 

@@ -24,6 +24,7 @@ from lmos_actors import (
     open_node,
     simulate,
 )
+from lmos_actors.actors import slot_of
 from lmos_actors.errors import AgentError, ConfigError, Deadlocked, DeadlockWarning, WouldDeadlock
 from lmos_actors.protocol.lmos import SessionOptions
 from lmos_actors.security import Security
@@ -177,6 +178,20 @@ async def test_in_real_time_it_is_a_warning_once(kind: str, place: str) -> None:
     assert warning.filename == __file__
     assert str(warning.message).startswith("deadlock: r0 -> r1")
     assert len(lines_in(str(warning.message))) == 2
+
+
+async def test_one_that_another_task_could_end_is_told_after_a_minute() -> None:
+    log = TraceLog()
+    async with clerks("near", log) as (a, b), trio.open_nursery() as nursery:
+        nursery.start_soon(a.invoke, Clerk.fork, 1000.0, "")
+        while not notes(log):
+            await trio.lowlevel.checkpoint()
+        slot = slot_of(a)
+        (request,) = (each for line in slot.extra.pending.values() for each in line)
+        with pytest.warns(DeadlockWarning, match="another task of a run in it goes on"):
+            slot.rt.circles.look_at_request(request, 6)  # as the node does then
+        nursery.cancel_scope.cancel()
+    assert b.path == "b"
 
 
 async def ask_until(kind: str, place: str, is_told: Callable[[], bool]) -> None:
