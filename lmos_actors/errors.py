@@ -259,6 +259,23 @@ class MailboxFull(AgentError):
         super().__init__(f"mailbox of {agent!r} {held}")
 
 
+class WouldDeadlock(AgentError):
+    """To wait for this answer would close a circle of requests that nothing in it ends.
+
+    Raised on a node with `circles="fail"`, to the one whose request closes the circle; the others go on.
+    `circle` has the waits in the words of `node.waiting_graph()`, each with its line, at most 50. Whether a
+    run of the request has begun is as with a cancelled call: mostly it has not.
+    """
+
+    def __init__(self, agent: str, affordance: str, circle: tuple[str, ...]) -> None:
+        self.agent, self.affordance, self.circle = agent, affordance, circle
+        waits = f": {'; '.join(circle)}" if circle else ""
+        super().__init__(
+            f"to wait for {affordance!r} of {agent!r} would be a deadlock{waits}. Send one way, "
+            "raise the concurrency of an action, or ask with ref.within(seconds)"
+        )
+
+
 class AgentUnavailable(AgentError):
     """The agent is between two lives, stopping, or gone; the request has not begun to run.
 
@@ -663,7 +680,10 @@ class LeaseLost(LmosActorsError):
 
 
 class Deadlocked(LmosActorsError):
-    """On virtual time nothing can ever happen again and the body has not ended."""
+    """On virtual time nothing can ever happen again, or requests wait for each other in a circle.
+
+    The first ends the body of the simulation or test, the second the node of the agents, at once.
+    """
 
 
 class ForbiddenCall(LmosActorsError):
@@ -694,6 +714,14 @@ class ConfigError(LmosActorsError):
         self.message = message
         self.path = path
         super().__init__(f"{path}: {message}" if path else message)
+
+
+class DeadlockWarning(RuntimeWarning):
+    """Requests wait for each other in a circle that nothing in it ends. The text shows all waits and lines.
+
+    Issued in real time, once in a node for the same lines; with `circles="fail"` the request that would close
+    the circle fails with WouldDeadlock instead, and on virtual time the node ends with Deadlocked.
+    """
 
 
 class SlowTurnWarning(RuntimeWarning):

@@ -118,7 +118,7 @@ FOREIGN_ALLOWED = frozenset(
     }
 )
 
-# The one file that may use trio's private names (DECISIONS X2).
+# The one file that may import private names of trio (DECISIONS X2); `_core/_scopes.py` reads two of a task.
 PRIVATE_TRIO = "lmos_actors.simulation._world"
 
 # Rule 12. Exceptions by name, each for a reason that its file states.

@@ -31,7 +31,7 @@ from lmos_actors import (
     conformance,
 )
 from lmos_actors.cli import _dispatch as cli, main
-from lmos_actors.errors import ActionCancelled, Forbidden, KeyReused, RateLimited, Unauthorized
+from lmos_actors.errors import ActionCancelled, Forbidden, KeyReused, RateLimited, Unauthorized, WouldDeadlock
 from lmos_actors.protocol import lmos, td
 from lmos_actors.protocol.lmos import _problems
 from lmos_actors.protocol.lmos.thing._requests import VERBS
@@ -389,6 +389,7 @@ SAMPLES: list[Exception] = [
     Forbidden("not you"),
     RateLimited(1.0),
     KeyReused("a", "k", "it names another request"),
+    WouldDeadlock("a", "f", ()),
     ValueError("a mistake"),
 ]
 PREFIXES = {"lmos:": "https://eclipse.dev/lmos/protocol/v1/errors#", "ours:": "urn:lmos-actors:errors#"}

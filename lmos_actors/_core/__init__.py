@@ -55,11 +55,17 @@ from ._python_texts import (
 from ._redaction import HIDDEN as HIDDEN, Headers as Headers, SecretBytes as SecretBytes, hide as hide
 from ._remedies import Spelling as Spelling, refusal_remedy as refusal_remedy, remedy as remedy
 from ._schemas import schema_complaint as schema_complaint, schema_problem as schema_problem
+from ._scopes import (
+    EndOfWait as EndOfWait,
+    end_of_wait as end_of_wait,
+    waits_for_nursery as waits_for_nursery,
+)
 from ._shielded_nursery import ShieldedNursery as ShieldedNursery
 from ._source_lines import (
     ASYNCIO as ASYNCIO,
     LIBRARIES as LIBRARIES,
     WAY_OUT as WAY_OUT,
+    line_of as line_of,
     line_of_user as line_of_user,
     runs_asyncio as runs_asyncio,
 )

@@ -28,6 +28,7 @@ Kind = Literal[
     "item",
     "event",
     "changed",
+    "circle",
     "fault",
     "healed",
     "network",

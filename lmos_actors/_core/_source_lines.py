@@ -51,6 +51,16 @@ def line_of_user() -> str:
     return f"{own[0]}:{own[1]}" if own is not None else "an unknown place"
 
 
+def line_of(task: trio.lowlevel.Task) -> tuple[str, int] | None:
+    """Return the user's line, as file and number, at which a parked task waits, else a library's; or None.
+
+    Where the task has none, as it runs a function of this package, it is the line that waits for the task.
+    """
+    calls = _awaits(task)[::-1]
+    own = next((place for place in calls if is_users(place[0])), None) or _waiting_for(task)
+    return own or next((place for place in calls if not _is_basic(place[0])), None)
+
+
 def runs_asyncio() -> bool:
     """Return whether the code that runs now was called by asyncio."""
     return any(file.startswith(ASYNCIO) for file, _ in _calls(sys._getframe(1)))  # pyright: ignore[reportPrivateUsage]
@@ -72,13 +82,20 @@ def _calls(frame: FrameType | None) -> Iterator[tuple[str, int]]:
 
 def _awaiting() -> tuple[str, int] | None:
     """Return the user's line that waits for the running task; None if the runtime has started it."""
-    task: trio.lowlevel.Task | None = trio.lowlevel.current_task() if trio.lowlevel.in_trio_task() else None
-    while task is not None and task.parent_nursery is not None:
+    return _waiting_for(trio.lowlevel.current_task()) if trio.lowlevel.in_trio_task() else None
+
+
+def _waiting_for(task: trio.lowlevel.Task) -> tuple[str, int] | None:
+    while task.parent_nursery is not None:
         task = task.parent_nursery.parent_task
-        frames = [(frame.f_code.co_filename, line) for frame, line in task.iter_await_frames()]
+        frames = _awaits(task)
         own = [place for place in frames if is_users(place[0])]
         if own:
             return own[-1]
         if frames and frames[0][0].startswith(PACKAGE):
             return None
     return None
+
+
+def _awaits(task: trio.lowlevel.Task) -> list[tuple[str, int]]:
+    return [(frame.f_code.co_filename, line) for frame, line in task.iter_await_frames()]

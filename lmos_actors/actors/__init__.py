@@ -1,7 +1,9 @@
 """Agents, mailboxes and refs: what runs, what waits for it, and what points to it."""
 
 from ._agent import Agent as Agent
+from ._blocking import CircleSearch as CircleSearch
 from ._blocking_work import Outside as Outside
+from ._circles_afar import HOPS as HOPS
 from ._current_request import (
     current_request as current_request,
     is_agents_code as is_agents_code,
@@ -51,7 +53,6 @@ from ._runtime import (
     interruptible as interruptible,
     title_of as title_of,
 )
-from ._seat_circles import CircleSearch as CircleSearch
 from ._starts import Starts as Starts
 from ._tally import Totals as Totals
 from ._trace_context import (

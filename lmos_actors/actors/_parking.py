@@ -48,11 +48,11 @@ async def park_among(waiting: list[trio.lowlevel.Task], call: Any = None) -> Non
 
 
 def note_wait(task: trio.lowlevel.Task, call: Any) -> None:
-    """Note which near call a task waits for, which is about to park; see `_seat_circles.py`."""
+    """Note which near call a task waits for, which is about to park; see `_circles.py`."""
     task.custom_sleep_data = call  # trio empties it when it wakes the task
     rt = call.slot.rt
-    if rt.full_slots:
-        rt.seat_circles.look_again(call)
+    if rt.full_slots or rt.is_in_line:
+        rt.circles.look_again(call)
 
 
 def wake_all(timers: Timers, waiting: list[trio.lowlevel.Task]) -> None:

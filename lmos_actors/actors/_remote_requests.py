@@ -18,6 +18,7 @@ from trio.lowlevel import (
 from lmos_actors.errors import MailboxFull
 
 from ._dispatcher import run_now
+from .messages._gates import SERIAL
 from .messages._mailbox import DONE, NEW, PARKED, RUNNING, Ask, FairQueue, Line
 
 if TYPE_CHECKING:
@@ -306,6 +307,8 @@ class Far(Ask):
         except BaseException:
             self._uninstall()
             raise
+        if slot.gate == SERIAL:
+            slot.rt.circles.look_again(self)
         if len(slot.queue) > 1:
             self.stand_among_peers()
 

@@ -222,19 +222,25 @@ class Startable(Protocol[A_co]):
         ...
 
 
-class SeatCircles(Protocol):
-    """The search for deadlocks of which a message that waits for a seat is a part; see `_seat_circles.py`."""
+class Circles(Protocol):
+    """The search for circles of waits; see `_blocking.py`."""
 
     def closed_by(self, envelope: Envelope) -> tuple[str, ...]:
         """Return the waits of the deadlock that a message would close by waiting for a seat, () if none."""
         ...
 
     def look_again(self, changed: Any) -> None:
-        """Have a message refused that waits for a seat, if what has changed makes its wait a deadlock.
+        """See whether what has changed has closed a circle, once the code that runs now has let go.
 
-        `changed` is an envelope that somebody waits for from now on, or a node of the waiting graph that has
-        lost a way to go on.
+        `changed` is an envelope that somebody waits for from now on, a node of the waiting graph that has
+        lost a way to go on, or a run that waits for an agent of another node from now on.
         """
+        ...
+
+    def describe(
+        self, request: Any, asked: tuple[str, ...], then: Callable[[dict[str, Any]], None], *, shows: bool
+    ) -> None:
+        """Tell another node what a request of it waits for: the last of `asked`, the ids on the way here."""
         ...
 
 
@@ -412,9 +418,10 @@ class Runtime:
     keeping: StateKeeping | None = None  # of nodes with a store
     approvals: Approver | None = None
     is_guarded: bool = False  # clients are strangers: `node/_options.py`
-    seat_circles: SeatCircles
     starts: Starts
+    circles: Circles
     full_slots: dict[Any, None]  # those in whose mailboxes messages wait for a seat
+    is_in_line: bool = False  # whether a request has ever had to wait for a run: no circle without
     files: Any = None  # those that chat clients have uploaded, filled in by the facade
     wires: Any = None  # network, trust and credentials of connections to others, filled in by the node
     messages: int = 0  # numbered where an instrument looks

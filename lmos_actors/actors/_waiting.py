@@ -20,7 +20,7 @@ that iterates it waits for: nothing here if that is a timer or a socket. A sourc
 for the run.
 
 A wait for something that can still happen is no deadlock; circles are looked for among the rest. A circle
-in which a message waits for a seat does not stay: see `_seat_circles.py`.
+in which a message waits for a seat does not stay: see `_blocking.py`.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from .messages._mailbox import (
 from .slot._calls import LocalCall, LocalStream
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     import trio
 
@@ -96,11 +96,14 @@ class Waiting:
     run: str | None = None
     why: str = ""
     own_task: bool = False
+    place: str = attrs.field(default="", eq=False)
+    """The line of the waiting task, as `file:line`; only where a circle is reported."""
 
     def __str__(self) -> str:
         itself = self.waiter is not None and self.waiter == self.target
         target = "itself" if itself else self.target or USER
-        return f"{self._who()} waits for {_WHAT[self.kind].format(self.affordance, target, self.why)}"
+        place = f" ({self.place})" if self.place else ""
+        return f"{self._who()} waits for {_WHAT[self.kind].format(self.affordance, target, self.why)}{place}"
 
     def _who(self) -> str:
         if self.waiter is None:
@@ -160,12 +163,17 @@ def _lines(edges: tuple[Waiting, ...], cycles: tuple[tuple[Waiting, ...], ...]) 
 
 
 def _title(cycle: tuple[Waiting, ...]) -> str:
-    names = [edge.waiter or USER for edge in cycle]
+    return title_of([edge.waiter or USER for edge in cycle])
+
+
+def title_of(names: list[str]) -> str:
+    """Return the line above the waits of a circle, by the names of those that wait."""
+    first = names[0]
     if names.count(names[0]) == len(names):
         return f"deadlock: {names[0]} waits for itself"
     if len(names) > SHOWN:
         names = [*names[:SHOWN], f"... {len(names) - SHOWN} more ..."]
-    return "deadlock: " + " -> ".join([*names, cycle[0].waiter or USER])
+    return "deadlock: " + " -> ".join([*names, first])
 
 
 def waiting_graph(slots: Iterable[Slot], rt: Runtime | None = None) -> WaitingGraph:
@@ -345,15 +353,28 @@ def runs_before(slot: Slot, op: Operation) -> list[Run]:
     return [run for run in extra.runs if run.op.original is op]
 
 
-def stuck_among(all_links: dict[Node, list[tuple[Node, E]]]) -> dict[Node, list[tuple[Node, E]]]:
-    """Strike out all that can still go on; return what is left, with its links among itself."""
+def is_choice(node: Node) -> bool:
+    """Return whether any one of the links of a node will do for it to go on; else it needs all."""
+    return isinstance(node, tuple)
+
+
+def stuck_among(
+    all_links: dict[Node, list[tuple[Node, E]]],
+    is_choice: Callable[[Node], bool] = is_choice,
+    loose: Iterable[Node] = (),
+) -> dict[Node, list[tuple[Node, E]]]:
+    """Strike out all that can still go on; return what is left, with its links among itself.
+
+    `loose` are nodes that may go on whatever their links do.
+    """
     waiters: dict[Node, list[Node]] = {}
     needs: dict[Node, int] = {}
     for node, links in all_links.items():
-        needs[node] = 1 if isinstance(node, tuple) else len(links)  # any one will do, or all
+        needs[node] = 1 if is_choice(node) else len(links)
         for other, _ in links:
             waiters.setdefault(other, []).append(node)
     done: dict[Node, None] = {node: None for node in (*needs, *waiters) if not all_links.get(node)}
+    done.update((node, None) for node in loose)
     free = deque(done)
     while free:
         for node in waiters.get(free.popleft(), ()):

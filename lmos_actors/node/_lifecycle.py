@@ -252,6 +252,7 @@ def _runtime(services: ShieldedNursery, options: NodeOptions, lifecycle: NodeLif
     rt.fatal = lifecycle.fatal
     rt.outside = Outside(threads=options.threads, processes=options.processes)
     rt.link = Slot if rt.instrument is None else RecordedSlot
-    rt.full_slots, rt.seat_circles, rt.starts = {}, CircleSearch(rt), Starts()
+    rt.full_slots, rt.starts = {}, Starts()
+    rt.circles = CircleSearch(rt, fails=options.circles == "fail")
     _run_turns(rt, services)
     return rt

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, overload
 
 import trio
 
@@ -491,6 +491,7 @@ async def open_node(
     metrics: bool | MetricsOptions = False,
     tracing: bool | TracerProvider | None = None,
     store: Store | AsyncStore | str | None = None,
+    circles: Literal["warn", "fail"] = "warn",
     approvals: bool = False,
     allow_operations: bool = False,
     page: bool | None = None,
@@ -528,6 +529,10 @@ async def open_node(
 
     `store` is where durable agents are kept: `"sqlite:PATH"`, a database that is made if there is none,
     `"redis://HOST"`, `"memory:"` for the life of the node, or a `Store` or an `AsyncStore`.
+
+    `circles` is what happens when a request of an agent closes a circle of requests that wait for each other,
+    and nothing in it ends them: a DeadlockWarning, on virtual time Deadlocked out of this block; with "fail"
+    that request fails with WouldDeadlock.
 
     `approvals` starts the agent `approvals` with the node, and not with the first question of an agent
     (`self.approve`); so does what lets clients decide: `allow_operations`, for those on this machine, on a

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import socket
 import ssl
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import attrs
 
@@ -34,6 +34,16 @@ if TYPE_CHECKING:
 WILDCARD_HOSTS: Final = ("0.0.0.0", "::")
 
 _HEADER: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+:([!-~]([ -~]*[!-~])?)?")
+
+
+def _one_of(*words: str) -> Callable[[Any, attrs.Attribute[Any], Any], None]:
+    """Return a validator of an option that is one of some words."""
+
+    def check(_: object, attribute: attrs.Attribute[Any], value: object) -> None:
+        if value not in words:
+            raise ConfigError(f"is {' or '.join(map(repr, words))}, not {value!r}", argument(attribute.name))
+
+    return check
 
 
 @attrs.frozen(kw_only=True)
@@ -66,6 +76,7 @@ class NodeOptions:
     metrics: bool | MetricsOptions = False
     tracing: bool | TracerProvider | None = None
     store: Store | AsyncStore | str | None = None
+    circles: Literal["warn", "fail"] = attrs.field(default="warn", validator=_one_of("warn", "fail"))
     approvals: bool = False
     allow_operations: bool = False
     page: bool | None = None

@@ -1,7 +1,7 @@
 """A run in a simulated world: virtual time, seeded chance, seeded order, nothing from outside.
 
-This is the one file that uses private names of trio: `_ALLOW_DETERMINISTIC_SCHEDULING` and `_r`, which
-order the tasks of one pass of its run loop; `GLOBAL_RUN_CONTEXT` with the deadlines of a run, of which
+This file uses private names of trio, as `_core/_scopes.py` does: `_ALLOW_DETERMINISTIC_SCHEDULING` and `_r`,
+which order the tasks of one pass of its run loop; `GLOBAL_RUN_CONTEXT` with the deadlines of a run, of which
 virtual time must not go past one; `trio._timeouts`, where `trio.sleep` looks for `sleep_until`;
 `trio._threads.start_thread_soon`, which starts the thread for code that has imported `run_sync` by name; and
 `Task._abort_func` and `_attempt_abort`, which reach a deadlocked task through a shield as Ctrl-C does.

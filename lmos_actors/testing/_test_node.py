@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, TypeVarTuple
 
 import attrs
 import trio
@@ -87,6 +87,7 @@ async def open_test_node(
     replace: Mapping[type[Agent], Replacement] | None = None,
     faults: FaultPlan | None = None,
     store: Store | AsyncStore | str | None = None,
+    circles: Literal["warn", "fail"] = "warn",
 ) -> AsyncGenerator[TestNode]:
     """Open a node whose time is virtual and whose ids, chance and order of tasks follow from `seed`.
 
@@ -113,7 +114,7 @@ async def open_test_node(
             if environment is None:
                 enter_world(stack, virtual(trio.lowlevel.current_clock()), chosen or 0)
             with _staged(stage):
-                opened = open_stages(tree, NodeOptions(instrument=instrument, store=store))
+                opened = open_stages(tree, NodeOptions(instrument=instrument, store=store, circles=circles))
                 node = TestNode(await stack.enter_async_context(opened), stage, chosen)
             with _describing_messages(stage), _failing_leftovers(stage):
                 yield node

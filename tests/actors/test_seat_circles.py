@@ -89,7 +89,8 @@ class Peer(Agent, behaviours=("shut", "open"), mailbox=TIGHT):
                 await self.peer(subject).invoke(Peer.go, steps[place + 1 :])
                 return
             try:
-                await VERBS[verb](self, subject)
+                with trio.CancelScope():  # that might end it: so circles of requests alone stand here
+                    await VERBS[verb](self, subject)
             except MailboxFull as error:
                 self.refused += (error.circle,)
 

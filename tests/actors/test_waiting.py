@@ -40,6 +40,12 @@ if TYPE_CHECKING:
 TIGHT = MailboxOptions(size=1)
 
 
+async def stand(asked: Awaitable[object]) -> None:
+    """Wait in a scope that might be cancelled: so a circle is not told, and stands to be looked at."""
+    with trio.CancelScope():
+        await asked
+
+
 class Peer(Agent):
     """Does to the agent called `other` what its actions say."""
 
@@ -54,11 +60,11 @@ class Peer(Agent):
 
     @action
     async def ask_hold(self) -> None:
-        await self.peer().invoke(Peer.hold)
+        await stand(self.peer().invoke(Peer.hold))
 
     @action
     async def ask_note(self) -> None:
-        await self.peer().invoke(Peer.note)
+        await stand(self.peer().invoke(Peer.note))
 
     @action
     async def tell_note(self) -> None:
@@ -68,18 +74,18 @@ class Peer(Agent):
     async def ring(self) -> None:
         if not self.other:
             await trio.sleep_forever()
-        await self.peer().invoke(Peer.ring)
+        await stand(self.peer().invoke(Peer.ring))
 
     @action(concurrency=2)
     async def pair(self, seconds: float = 0.0) -> None:
         if seconds:
             await trio.sleep(seconds)
         else:
-            await self.peer().invoke(Peer.pair)
+            await stand(self.peer().invoke(Peer.pair))
 
     @action
     async def ask_back(self) -> None:
-        await self.peer().invoke(Peer.ask_hold)
+        await stand(self.peer().invoke(Peer.ask_hold))
 
     @action
     async def count(self) -> AsyncIterator[int]:
@@ -101,7 +107,7 @@ class Peer(Agent):
     async def use_stream_and_ask(self) -> None:
         async with self.peer().stream(Peer.count) as items:
             async for _ in items:
-                await self.peer().invoke(Peer.note)
+                await stand(self.peer().invoke(Peer.note))
 
     @action
     async def fork(self) -> None:
@@ -129,7 +135,7 @@ class Peer(Agent):
     async def use_stream(self) -> None:
         async with self.peer().stream(Peer.count) as items:
             async for _ in items:
-                await self.peer().invoke(Peer.hold)
+                await stand(self.peer().invoke(Peer.hold))
 
     @action
     async def use_all(self) -> None:
@@ -144,7 +150,7 @@ class Peer(Agent):
             elif verb == "note":
                 await self.find(Peer, subject).tell(Peer.note)
             else:
-                await self.find(Peer, subject).invoke(Peer.relay, steps[place + 1 :])
+                await stand(self.find(Peer, subject).invoke(Peer.relay, steps[place + 1 :]))
                 return
 
     @action
@@ -542,13 +548,13 @@ class Counter(Door, serial=True):
 
     @action
     async def call(self) -> None:
-        await self.find(Guest).invoke(Guest.visit)
+        await stand(self.find(Guest).invoke(Guest.visit))
 
 
 class Guest(Agent):
     @action
     async def visit(self) -> None:
-        await self.find(Door).invoke(Door.enter)
+        await stand(self.find(Door).invoke(Door.enter))
 
 
 async def test_a_message_that_is_put_aside_is_waited_for(virtual_clock: VirtualClock) -> None:

@@ -88,8 +88,8 @@ async def play(seed: int, step: int, *, shadow: bool) -> bool:
         players = await start_players(node, kinds)
         rt: Any = slot_of(players[0]).rt
         if shadow:
-            rt.seat_circles = LaterShadow(rt)
-        search = rt.seat_circles
+            rt.circles = LaterShadow(rt)
+        search = rt.circles
         at_step = AtSteps({step: cancel})
         trio.lowlevel.add_instrument(at_step)
         try:

@@ -69,7 +69,7 @@ def check_refusals(players: list[Ref[Player]], node: Node) -> None:
 
     A circle that is not broken may hide another here; that none stays is checked where they are.
     """
-    search: Any = slot_of(players[0]).rt.seat_circles
+    search: Any = slot_of(players[0]).rt.circles
     edges = {str(edge) for edge in node.waiting_graph().edges}
     circles = Model(players).circles()
     for envelope, circle in search.found.items():
@@ -103,7 +103,7 @@ async def play(
         players = await start_players(node, kinds)
         rt = slot_of(players[0]).rt
         if shadow:
-            rt.seat_circles = Shadow(rt)
+            rt.circles = Shadow(rt)
         for seconds, message in first:
             records.take(message)
             nursery.start_soon(tell_later, players, seconds, message)

@@ -34,6 +34,7 @@ from trio.lowlevel import checkpoint_if_cancelled, enable_ki_protection
 from lmos_actors.errors import ActionFailed, AgentUnavailable, InvalidInput, KeyReused, NotAllowed
 
 from .._remote_requests import Far
+from ..messages._gates import SERIAL
 from ..messages._mailbox import ATTACHED, DONE, HELD_BACK, NEW, Ask, Envelope
 from ..messages._operation import ASKING, named
 from ..messages._request_keys import NEAR, KeptAnswer, RequestKey, content_of, wrong_operation
@@ -207,8 +208,8 @@ class KeyedRequests:
                 raise AgentUnavailable(slot.path, f"its store fails: {error}", retry_in=retry_in)
             if kept is None:
                 put(request)
-                if slot.rt.full_slots:
-                    slot.rt.seat_circles.look_again(request)
+                if slot.rt.full_slots or slot.gate == SERIAL:
+                    slot.rt.circles.look_again(request)
                 return
             _check(slot, request.key.text, kept.content, request.content, kept.action)
             value = _answer_in(kept, request.op, slot.path)

@@ -18,6 +18,7 @@ from trio.lowlevel import (
     wait_task_rescheduled,
 )
 
+from ..messages._gates import SERIAL
 from ..messages._mailbox import DONE, Ask, Stashed
 from ..messages._operation import named
 from ..slot._slot import Slot
@@ -186,10 +187,10 @@ class Gathering:
     async def _answered(self) -> None:
         if self._left and self._error is None:
             self._task = task = current_task()
-            task.custom_sleep_data = self  # what it waits for, see `_seat_circles.py`
+            task.custom_sleep_data = self  # what it waits for, see `_circles.py`
             for part in self.parts:
-                if part.slot.rt.full_slots:
-                    part.slot.rt.seat_circles.look_again(part)
+                if part.slot.rt.full_slots or part.slot.gate == SERIAL:
+                    part.slot.rt.circles.look_again(part)
 
             def abort(_: object) -> Abort:
                 self._task = None

@@ -73,9 +73,11 @@ class Run:
     """One invocation of an `async def` or stream action, from hand-over to the end of its coroutine."""
 
     __slots__ = (
-        "agent", "args", "at_withdrawal", "begun", "cancelled", "envelope", "op", "progress_feed", "runner",
-        "sender", "settled", "slot",
+        "agent", "args", "at_withdrawal", "begun", "cancelled", "envelope", "number", "op", "progress_feed",
+        "runner", "sender", "settled", "slot",
     )  # fmt: skip
+
+    number: int  # unset until another node is told of it, see `_circles_afar.py`
 
     def __init__(self, slot: Any, envelope: Envelope) -> None:
         self.slot = slot

@@ -653,10 +653,10 @@ class Slot:
         if ask.phase == DONE:  # the new message was dropped
             return self._outcome(ask)
         ask.task = task = current_task()
-        task.custom_sleep_data = ask  # what it waits for, see `_seat_circles.py`
+        task.custom_sleep_data = ask  # what it waits for, see `_circles.py`
         rt = self.rt
-        if rt.full_slots:
-            rt.seat_circles.look_again(ask)
+        if rt.full_slots or self.gate == SERIAL:
+            rt.circles.look_again(ask)
         if seconds is not None:
             rt.deadlines.add(ask, seconds)
 
@@ -996,7 +996,7 @@ class Slot:
             if (
                 not frees_seats or self.turns.slot is self
             ):  # else it is seen here: most agents are in no circle
-                circle = rt.seat_circles.closed_by(envelope)
+                circle = rt.circles.closed_by(envelope)
                 if circle:
                     extra.refused += 1
                     raise MailboxFull(self.path, self.mailbox.size, circle=circle)
@@ -1109,11 +1109,11 @@ class Slot:
             self.put(envelope)
             envelope.admitted()
             if type(envelope) is not Tell and envelope.waits_for_answer:  # from now on for a turn
-                rt.seat_circles.look_again(envelope)
+                rt.circles.look_again(envelope)
         if not parked:
             rt.full_slots.pop(self, None)
         elif extra.out or extra.stash is not None or self.gate == SERIAL:
-            rt.seat_circles.look_again(self)  # what made those seats free may have been the last that could
+            rt.circles.look_again(self)  # what made those seats free may have been the last that could
 
     # ---- the queue: a list, as nearly all are short; of a long one either end is reached at once
 
@@ -1371,8 +1371,7 @@ class Slot:
             envelope.phase = PENDING
             extra.pending.setdefault(op.original, RunLine()).join(envelope)
             envelope.on_pending()
-            if self.rt.full_slots:
-                self.rt.seat_circles.look_again(envelope)
+            self.rt.circles.look_again(envelope)
             return
         extra.active[op.original] = active + 1
         run = Run(self, envelope)
@@ -1452,7 +1451,7 @@ class Slot:
             self._maybe_finish()
             return
         if self.rt.full_slots and extra.stash is not None:  # it might have changed the behaviour
-            self.rt.seat_circles.look_again(self)
+            self.rt.circles.look_again(self)
         line = extra.pending.get(op)
         if self.gate == SERIAL:
             self.gate = IDLE
@@ -1510,7 +1509,7 @@ class Slot:
             envelope.phase = STASHED
         stash.items[id(item)] = item
         if self.rt.full_slots:
-            self.rt.seat_circles.look_again(self if envelope is None else envelope)
+            self.rt.circles.look_again(self if envelope is None else envelope)
 
     def stash_inline_ask(self, ask: Ask) -> None:
         """A turn in its asker's own step puts its message aside: the asker has to wait after all."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 import attrs
 import trio
 
-from lmos_actors.errors import AgentDied, Forbidden, Unauthorized
+from lmos_actors.errors import AgentDied, Forbidden, Unauthorized, WouldDeadlock
 from lmos_actors.protocol.td import ActionAffordance, EventAffordance, PropertyAffordance
 
 if TYPE_CHECKING:
@@ -63,8 +63,10 @@ def sees(admission: Admission) -> Sees:
     return lambda name: any(admission.allows(name, verb) for verb in VERBS)
 
 
-def discreet(error: E) -> E | AgentDied:
-    """Return an error without the text of the exception that an agent has died by."""
+def discreet(error: E) -> E | AgentDied | WouldDeadlock:
+    """Return an error without what others may not read: why an agent died, which waits are in a circle."""
+    if isinstance(error, WouldDeadlock):
+        return WouldDeadlock(error.agent, error.affordance, ())
     if not isinstance(error, AgentDied) or error.reason.partition(":")[0] in UNTOLD:
         return error
     return AgentDied(CRASHED, started=error.started, agent=error.agent)

@@ -379,6 +379,12 @@ class WebPeer:
 
     # ---- runs
 
+    def follow(
+        self, request: PendingRequest, asked: tuple[str, ...], then: Callable[[dict[str, Any]], None]
+    ) -> None:
+        """Say that nothing is known: it is not asked over HTTP."""
+        then({})
+
     async def query(self, request: PendingRequest) -> lmos.RunStatus | None:
         """Query the status of a run by its URL; see `RemotePeer`. Raises NotAllowed if it has none."""
         carried = self._carried.get(request)

@@ -16,6 +16,7 @@ them: the address, the things, what is listened to, the pause.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias
 from weakref import WeakValueDictionary
@@ -24,12 +25,13 @@ import trio
 from trio.lowlevel import checkpoint_if_cancelled
 
 from lmos_actors.actors import park_among, wake_all
-from lmos_actors.errors import AgentUnavailable, ConfigError, ConnectFailed
+from lmos_actors.errors import AgentUnavailable, ConfigError, ConnectFailed, LocalProtocolError, MailboxFull
+from lmos_actors.protocol import lmos
 from lmos_actors.transport import endpoint_of
 
 from ._peer_backoff import Backoff
 from ._peer_connection import PeerConnection
-from ._peer_requests import RemoteThing
+from ._peer_requests import RemoteThing, WaitsQuestion
 from ._peer_streams import StreamTarget
 
 if TYPE_CHECKING:
@@ -37,7 +39,6 @@ if TYPE_CHECKING:
 
     from lmos_actors._core import Budget
     from lmos_actors.actors import ItemTarget, Runtime, TraceMembers, UnsentKind, UnsentMessage
-    from lmos_actors.protocol import lmos
     from lmos_actors.transport import Connection, Ended
 
     from ._peer_listening import SharedListening
@@ -193,6 +194,19 @@ class Peer:
         """Take a request out of the line, or cancel what runs, without waiting: its caller is gone."""
         if self.connection is not None:
             self.connection.withdraw(request)
+
+    def follow(
+        self, request: PendingRequest, asked: tuple[str, ...], then: Callable[[dict[str, Any]], None]
+    ) -> None:
+        """See `RemotePeer`."""
+        connection, run = self.connection, request.pending
+        if connection is not None and "waits" in connection.offers and isinstance(run, lmos.PendingRun):
+            with suppress(MailboxFull, LocalProtocolError):
+                control = connection.session.query(run, list(asked))
+                if not control.done:
+                    connection.ask(WaitsQuestion(request.far, "query", request.name, then=then), control)
+                    return
+        then({})
 
     async def query(self, request: PendingRequest) -> lmos.RunStatus | None:
         """Ask where a run stands; see `RemotePeer`."""

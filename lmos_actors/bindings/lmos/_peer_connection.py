@@ -5,16 +5,14 @@ delivers when the next one stands is dropped with it (`_is_over`).
 
 What this file keeps true. Requests go out first come, first served: while one stands in `_queue`, nothing
 overtakes it. The session bounds what may be open and what may wait to be sent; what it has no room for
-stands in line, and `_send_queued` sends as much of it as fits whenever something has been answered or
-written.
+stands in line, and `_send_queued` sends what fits whenever something has been answered or written.
 
 One-way messages need credit from their receiver. One without credit waits in a line of its thing
 (`_queues_by_thing`), and so does everything to that thing behind it, for order. With one line for all, a
 slow agent would hold up requests to all other agents of the peer.
 
 At the end of the connection `lose` ends every open request (AgentUnavailable where it is certain that
-nothing was begun, else OutcomeUnknown) and empties the line; the peer asks for listenings again on the next
-connection.
+nothing was begun, else OutcomeUnknown) and empties the line; the peer asks for listenings again on the next.
 
 Read `post` down to `_ask`, then `_send_queued`, then the handlers named in `_handlers`, one for each kind of
 outcome that the session reports. Nothing here awaits but questions about runs.
@@ -60,16 +58,13 @@ if TYPE_CHECKING:
     from lmos_actors.transport import Connection
 
     from ._peer_listening import SharedListening
-    from ._peer_requests import PendingRequest, RemoteThing, SentTell
+    from ._peer_requests import PendingRequest, RemoteThing, SentTell, WaitsQuestion
 
 NOT_BEGUN: Final = "the connection ended before the request was begun"
 
 
 class PeerConnection:
-    """One connection of a peer: `Handler` of the transport, and host of the consumer's session.
-
-    `offers` are the extensions of the peer.
-    """
+    """One connection of a peer with `offers`: `Handler` of the transport, host of the consumer's session."""
 
     def __init__(
         self,
@@ -90,7 +85,7 @@ class PeerConnection:
         self._rt = rt
         self._connection = connection
         self._options = options
-        self._offers = offers
+        self.offers = offers
         is_ours = bool(offers) and self.session.habits != "kotlin-wot"
         self.takes_keys = is_ours and "keys" in offers
         self._confirms = "acks" in offers or self.session.habits == "kotlin-wot"
@@ -222,7 +217,7 @@ class PeerConnection:
 
     def _reads_at_once(self, request: PendingRequest) -> bool:
         """Return whether one message asks for all properties: of our peers, and of kotlin-wot if it can."""
-        return bool(self._offers) or (self.session.habits == "kotlin-wot" and not request.singly)
+        return bool(self.offers) or (self.session.habits == "kotlin-wot" and not request.singly)
 
     def _messages(self, request: PendingRequest) -> int:
         """Return the number of protocol messages that a request takes, by the habits of the peer."""
@@ -340,6 +335,10 @@ class PeerConnection:
 
     # ---- runs
 
+    def ask(self, question: WaitsQuestion, control: lmos.ConsumerRequest) -> None:
+        """Take the answer to what has been asked in the session."""
+        self._open[control] = question
+
     async def query(self, request: PendingRequest) -> lmos.RunStatus | None:
         """Ask where a run stands; see `RemotePeer`."""
         run = request.pending
@@ -421,7 +420,7 @@ class PeerConnection:
 
     def _ask_listening(self, listening: SharedListening) -> bool:
         """Send the subscription; False if the outbox has no room now."""
-        if listening.name == EXITED and "exited" not in self._offers:
+        if listening.name == EXITED and "exited" not in self.offers:
             listening.on_confirmed()  # nothing to ask for: the end of the connection stands for the exit
             return True
         try:
@@ -501,7 +500,7 @@ class PeerConnection:
 
         Servers of kotlin-wot answer it by 404 or by 500, which says nothing of the properties.
         """
-        if request.verb != "read all" or not request.names or request.singly or self._offers:
+        if request.verb != "read all" or not request.names or request.singly or self.offers:
             return False
         return refuses_whole(error)
 

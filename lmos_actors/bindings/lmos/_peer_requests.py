@@ -40,13 +40,14 @@ from lmos_actors.errors import (
     MailboxFull,
     NotFound,
     RemoteProtocolError,
+    WouldDeadlock,
 )
 from lmos_actors.protocol import lmos
 
 from ..exposure._exposure import name_in_url, path_named
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     import trio
 
@@ -203,6 +204,12 @@ class RemotePeer(Protocol):
         """Take a request out of the line, or cancel what runs, without waiting: its caller is gone."""
         ...
 
+    def follow(
+        self, request: PendingRequest, asked: tuple[str, ...], then: Callable[[dict[str, Any]], None]
+    ) -> None:
+        """Ask what a request waits for; see `FarRequest`."""
+        ...
+
     async def query(self, request: PendingRequest) -> RunStatus | None:
         """Ask where a run stands; None where there is none to ask about, or it has ended meanwhile.
 
@@ -308,6 +315,8 @@ class PendingRequest(msgspec.Struct, eq=False):
     """Whether the peer has refused to read all properties at once."""
     pending: ConsumerRequest | None = None
     """The protocol's message that carries it, once it is in the outbox."""
+    simulated: Any = None
+    """What carries it over a simulated network, with its envelope at the agent once it has come there."""
     ended: bool = False
 
     @property
@@ -319,6 +328,29 @@ class PendingRequest(msgspec.Struct, eq=False):
     def affordance(self) -> str:
         """The name of the affordance that it uses; as `path`, for the waiting graph."""
         return self.name
+
+    @property
+    def slot(self) -> RemoteThing:
+        """The thing, by the name under which deadlines and circles find the slot of a near request."""
+        return self.far
+
+    @property
+    def number_there(self) -> str | None:
+        """See `FarRequest`: of runs alone, as others wait for turns, which end."""
+        return self.pending.message_id if isinstance(self.pending, lmos.PendingRun) else None
+
+    @property
+    def place(self) -> str:
+        """The address of the node it goes to."""
+        return self.far.peer.place
+
+    def here(self) -> Any:
+        """See `FarRequest`."""
+        return None if self.simulated is None else self.simulated.far
+
+    def follow(self, asked: tuple[str, ...], then: Callable[[dict[str, Any]], None]) -> None:
+        """See `FarRequest`."""
+        self.far.peer.follow(self, asked, then)
 
     def attempt_members(self) -> dict[str, Any]:
         """Return the members of its message that mark it as an attempt; none without one."""
@@ -368,11 +400,6 @@ class PendingAsk(PendingRequest, eq=False):
     bucket: Any = None
     value: Any = None
     error: Exception | None = None
-
-    @property
-    def slot(self) -> RemoteThing:
-        """The thing, by the name under which the sweeper of deadlines finds the slot of a near request."""
-        return self.far
 
     def waiting_tasks(self) -> Iterable[trio.lowlevel.Task]:
         return () if self.task is None else (self.task,)
@@ -481,6 +508,20 @@ class RunQuestion(PendingRequest, eq=False):
         wake_all(self.far.rt.timers, self.tasks)
 
 
+class WaitsQuestion(PendingRequest, eq=False, kw_only=True):
+    """A question what a run waits for; `then` is called with the answer, with nothing if there is none."""
+
+    then: Callable[[dict[str, Any]], None]
+
+    def answer(self, value: Any) -> None:
+        self.ended = True
+        self.then(value.waits or {})
+
+    def fail(self, error: Exception) -> None:
+        self.ended = True
+        self.then({})
+
+
 def _wake(request: PendingAsk | PendingTell) -> None:
     """Wake the task that is parked until something happens to a request, if one is."""
     task, request.task = request.task, None
@@ -522,4 +563,6 @@ def as_near_error(error: Exception, thing_id: str, path: str, seconds: float | N
         return NotFound("agent", path, near=error.nearest and path_named(error.nearest))
     if isinstance(error, KeyReused):
         return KeyReused(path, error.key, error.why)
+    if isinstance(error, WouldDeadlock):
+        return WouldDeadlock(path, error.affordance, error.circle)
     return error

@@ -17,9 +17,19 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import msgspec
 import trio
 from msgspec import UNSET
-from trio.lowlevel import checkpoint, checkpoint_if_cancelled, enable_ki_protection
+from trio.lowlevel import checkpoint, checkpoint_if_cancelled, current_task, enable_ki_protection
 
-from lmos_actors.actors import CallSources, CallStatus, Feed, awaited, gate_of_caller, park_among, wake_all
+from lmos_actors.actors import (
+    CURRENT,
+    CallSources,
+    CallStatus,
+    Feed,
+    Run,
+    awaited,
+    gate_of_caller,
+    park_among,
+    wake_all,
+)
 from lmos_actors.errors import (
     ActionCancelled,
     AgentError,
@@ -168,7 +178,11 @@ class RemoteRun(PendingRequest, eq=False, kw_only=True):
     async def result(self) -> Any:
         """Wait for the final answer and return it."""
         await checkpoint_if_cancelled()
+        run = CURRENT.get()
         while not self._done:
+            current_task().custom_sleep_data = self  # what it waits for, see `_circles.py`
+            if isinstance(run, Run):
+                self.far.rt.circles.look_again(run)
             await park_among(self._tasks)
         if self._error is not None:
             raise self._error

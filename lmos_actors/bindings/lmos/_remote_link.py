@@ -247,8 +247,7 @@ class RemoteLink:
 
         The deadline is swept here, and sent to the peer.
         """
-        found = self.table.get(key)
-        if found is not None and (found.streams or found.kind == MANY_OUTPUTS):  # which are never repeated
+        if (found := self.table.get(key)) is not None and (found.streams or found.kind == MANY_OUTPUTS):
             return await self._ask_with_sources(Invocation(key, args, kwargs, seconds), found)
         op, ask = self._pending(key, args, kwargs, seconds, attempt)
         going, deadlines = ask.going, cast("Any", self.rt.deadlines)
@@ -257,7 +256,8 @@ class RemoteLink:
             await checkpoint_if_cancelled()  # a cancelled caller sends nothing
             self.far.peer.post(ask)
             if not ask.ended:
-                ask.task = current_task()
+                ask.task = task = current_task()
+                task.custom_sleep_data = ask  # what it waits for, see `_circles.py`
                 if seconds is not None:
                     deadlines.add(ask, seconds)
                 try:

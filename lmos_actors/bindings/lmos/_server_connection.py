@@ -196,6 +196,10 @@ class ServerConnection:
                     self._context.settled()
                 case lmos.ListeningEnded(listening=listening):
                     self._listeners.leave(listening)
+                case lmos.StreamStopped():
+                    pass  # the wish for no more items of an answer
+                case lmos.WaitsAsked():
+                    self._context.tell_waits(self.session, demand)
                 case lmos.CreditArrived(run=run):
                     self._context.credited(run)
                 case lmos.Close(code=code, reason=reason):
@@ -206,8 +210,6 @@ class ServerConnection:
                 case lmos.StreamFinished(stream=stream, reason=reason):
                     if stream.host is not None:
                         stream.host.end(reason)
-                case _:  # the wish for no more items of an answer
-                    pass
         self.check_end()
 
     # ---- requests
@@ -299,9 +301,7 @@ class ServerConnection:
         if asked.listening is not None:
             self._listen(asked, link, requested[0])
             return
-        remaining: float | None = (
-            None if asked.tell is not None else getattr(asked.message, "remaining", None)
-        )
+        remaining: Any = None if asked.tell is not None else getattr(asked.message, "remaining", None)
         if remaining is not None and not remaining > 0:
             raise DeadlineExceeded(link.path, max(remaining, 0.0))
         self._send(asked, link, requested, remaining)
@@ -473,8 +473,7 @@ class ServerConnection:
         return False
 
     def send_item(self, far: Far, item: Any) -> bool:
-        """Send an item of a stream and return whether more are wanted; a run whose consumer is gone is
-        ended."""
+        """Send an item of a stream; return whether more are wanted. A run without a consumer is ended."""
         asked = far.asked
         if self._over or not asked.open:
             return False

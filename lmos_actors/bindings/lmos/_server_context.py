@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import trio
 
-from lmos_actors.actors import Seats, far_key, keyed_requests_of
+from lmos_actors.actors import HOPS, Seats, far_key, keyed_requests_of
 from lmos_actors.errors import ActionCancelled
 from lmos_actors.protocol.lmos import IncomingRequest, InvokeAction
 from lmos_actors.supervision import class_at
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
     from lmos_actors._core import Budget, Headers
     from lmos_actors.actors import Down, Far, Operation, Peer, RequestKey, Runtime
-    from lmos_actors.errors import AgentDied
-    from lmos_actors.protocol.lmos import SessionOptions
+    from lmos_actors.errors import AgentDied, WouldDeadlock
+    from lmos_actors.protocol.lmos import SessionOptions, ThingSession, WaitsAsked
     from lmos_actors.security import Admission, Verb
 
     from ..exposure._exposure import Exposure
@@ -45,6 +45,9 @@ PATIENCE: Final = 60.0
 
 KNOWN: Final = 1024
 """Actions of which is kept whether they answer later."""
+
+WALKS: Final = 64
+"""Questions of peers what a run waits for that are open at once; others get no answer that helps."""
 
 NAMES_COMPARED: Final = 100
 """Names that an unknown one is compared with: it takes time, and any peer may cause it."""
@@ -86,6 +89,7 @@ class ServerContext:
         """The one-way messages that wait, over all connections."""
         self.later: dict[Operation, bool] = {}
         """The results of `answers_later`, by operation."""
+        self._walks = 0
         self._on_failure = on_failure
         self._on_settled = on_settled
 
@@ -104,6 +108,20 @@ class ServerContext:
         far = self.open.get(run) if isinstance(run, IncomingRequest) else None
         if far is not None:
             far.go_on()
+
+    def tell_waits(self, session: ThingSession, demand: WaitsAsked) -> None:
+        """Answer what a run waits for, now or once other nodes have answered."""
+        far, asked = self.open.get(demand.request), demand.message.asked or ()
+        if far is None or not 0 < len(asked) <= HOPS or self._walks >= WALKS:
+            session.tell_waits(demand, {})
+            return
+        self._walks += 1
+
+        def then(waits: dict[str, Any]) -> None:
+            self._walks -= 1
+            session.tell_waits(demand, waits)
+
+        self.rt.circles.describe(far, tuple(asked), then, shows=self.sends_crash_details)
 
     def goes_on(self, asked: IncomingRequest) -> bool:
         """Return whether a request is carried out though its connection has ended.
@@ -164,7 +182,7 @@ class ServerContext:
         names = islice(self.exposure.names(), NAMES_COMPARED)
         return names if admission is None else (name for name in names if admission.allows(name, verb))
 
-    def shown(self, error: E) -> E | AgentDied:
+    def shown(self, error: E) -> E | AgentDied | WouldDeadlock:
         """Return an error as it goes over the network: crashes without their text, unless that is allowed."""
         return error if self.sends_crash_details else discreet(error)
 

@@ -236,6 +236,12 @@ class RelayRequests:
         else:
             self._line.pop(request, None)
 
+    def follow(
+        self, request: PendingRequest, asked: tuple[str, ...], then: Callable[[dict[str, Any]], None]
+    ) -> None:
+        """Say that nothing is known: it is not asked over a relay."""
+        then({})
+
     async def query(self, request: PendingRequest) -> NoReturn:
         """Raise NotAllowed: nothing says how a question stands."""
         await trio.lowlevel.checkpoint_if_cancelled()

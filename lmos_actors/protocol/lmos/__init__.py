@@ -116,4 +116,5 @@ from .thing import (
     State as State,
     ThingSession as ThingSession,
     ThingStatistics as ThingStatistics,
+    WaitsAsked as WaitsAsked,
 )

@@ -155,9 +155,14 @@ class InvokeAction(Base, tag="invokeAction", frozen=True):
 
 
 class QueryAction(Base, tag="queryAction", frozen=True):
-    """Asks for the latest status of a run: the one whose `messageID` is the correlation, else the newest."""
+    """Asks for the latest status of a run: the one whose `messageID` is the correlation, else the newest.
+
+    Extension: with `asked` it asks what the run waits for; these are the runs of which that was asked on the
+    way here, this one last.
+    """
 
     action: str
+    asked: list[str] | None = None
 
 
 class CancelAction(Base, tag="cancelAction", frozen=True):
@@ -171,7 +176,7 @@ class ActionStatus(Base, tag="actionStatus", frozen=True):
     """The status of a run: `pending`, `in progress`, `completed`, `failed`; other words are passed on.
 
     Extension: `progress` of a run, `in_reply_to` the query or cancel that this answers, `cancelled` with
-    `reason` for a run that was cancelled.
+    `reason` for a run that was cancelled, `waits` what it waits for, where a query has asked for that.
     """
 
     action: str
@@ -181,6 +186,7 @@ class ActionStatus(Base, tag="actionStatus", frozen=True):
     in_reply_to: str | None = None
     cancelled: bool = False
     reason: str | None = None
+    waits: dict[str, Any] | None = None
 
 
 # ---- events

@@ -35,7 +35,8 @@ class RunStatus(Struct, frozen=True):
     """The status of a run when it was asked for: the value of a query and of a cancel.
 
     `status` is `pending`, `in progress`, `completed`, `failed`, `cancelled` or a word of the peer's own;
-    `progress` and `output` are UNSET where none is known; `cancelled`, with `reason`, that it was cancelled.
+    `progress` and `output` are UNSET where none is known; `cancelled`, with `reason`, that it was cancelled;
+    `waits` what it waits for, where that was asked for.
     """
 
     status: str
@@ -43,6 +44,7 @@ class RunStatus(Struct, frozen=True):
     output: Any = UNSET
     cancelled: bool = False
     reason: str | None = None
+    waits: dict[str, Any] | None = None
 
 
 class ConsumerRequest(Struct, eq=False):  # made for every request, without a call of Python

@@ -23,6 +23,7 @@ from lmos_actors.errors import (
     RateLimited,
     RemoteProtocolError,
     Unauthorized,
+    WouldDeadlock,
 )
 
 from ._messages import CancelAction, Error, InvokeAction, QueryAction, name_in
@@ -56,6 +57,7 @@ CANCELLED: Final = f"{OURS}action-cancelled"
 FAILED: Final = f"{OURS}action-failed"
 RATE_LIMITED: Final = f"{OURS}rate-limited"
 KEY_REUSED: Final = f"{OURS}key-reused"
+WOULD_DEADLOCK: Final = f"{OURS}would-deadlock"
 
 DETAIL = 2_000  # characters
 LONGEST = 1e12
@@ -236,6 +238,16 @@ def _tell_reused(error: KeyReused) -> Problem:
     )
 
 
+def _tell_deadlock(error: WouldDeadlock) -> Problem:
+    return Problem(
+        type=WOULD_DEADLOCK,
+        title="Would Deadlock",
+        status=508,
+        detail=_text(error),
+        about={"affordance": error.affordance, "circle": list(error.circle)},
+    )
+
+
 def _plainly(type_: str, title: str, status: int) -> Callable[[Any], Problem]:
     return lambda error: Problem(type=type_, title=title, status=status, detail=_text(error), started=False)
 
@@ -258,6 +270,7 @@ _DESCRIBE: tuple[tuple[type[LmosActorsError], Callable[[Any], Problem]], ...] = 
     (Forbidden, _plainly(FORBIDDEN, "Forbidden", 403)),
     (RateLimited, _tell_limited),
     (KeyReused, _tell_reused),
+    (WouldDeadlock, _tell_deadlock),
 )
 
 
@@ -337,6 +350,11 @@ def _make_reused(message: Error, _: Message | None) -> LmosActorsError:
     return KeyReused(message.thing_id, _known(message, "key", str) or "", message.detail)
 
 
+def _make_deadlock(message: Error, _: Message | None) -> LmosActorsError:
+    circle = [text for text in _known(message, "circle", list) or () if isinstance(text, str)]
+    return WouldDeadlock(message.thing_id, _known(message, "affordance", str) or "", tuple(circle))
+
+
 def _as(cls: type[LmosActorsError]) -> Callable[[Error, Message | None], LmosActorsError]:
     return lambda message, _: cls(message.detail)
 
@@ -390,6 +408,7 @@ _MAKE: dict[str, Callable[[Error, Message | None], LmosActorsError]] = {
     FAILED: _make_failed,
     RATE_LIMITED: _make_limited,
     KEY_REUSED: _make_reused,
+    WOULD_DEADLOCK: _make_deadlock,
 }
 _BY_STATUS: dict[str, Callable[[Error, Message | None], LmosActorsError]] = {
     "400": _make_invalid,

@@ -46,7 +46,7 @@ TOOL_TYPE: Final = "lmos:Tool"
 AGENT_TYPES: Final = (AGENT_TYPE, "Agent")
 TOOL_TYPES: Final = (TOOL_TYPE, "Tool")
 
-OFFERS: Final = ("acks", "gaps", "streams", "deadlines", "exited", "retries", "tells", "keys")
+OFFERS: Final = ("acks", "gaps", "streams", "deadlines", "exited", "retries", "tells", "keys", "waits")
 """Features that `lmosx:offers` can name."""
 
 SCHEMA_WORDS: Final = frozenset(

@@ -25,6 +25,8 @@ from lmos_actors.protocol.lmos import written
 from ._requests import KINDS, NodeLimits, Served, StreamIn
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from lmos_actors._core import RandomStream
     from lmos_actors.actors import (
         Runtime,
@@ -171,6 +173,12 @@ class NodePeer:
         served.tell = 0
         return served
 
+    def follow(
+        self, request: PendingRequest, asked: tuple[str, ...], then: Callable[[dict[str, Any]], None]
+    ) -> None:
+        """Say that nothing is known: what has not come to its agent waits for nobody."""
+        then({})
+
     async def run(self) -> None:
         """Do nothing: timers carry what there is."""
 
@@ -190,6 +198,7 @@ class NodePeer:
 def requested(peer: NodePeer, request: PendingRequest) -> Served:
     """Return a request with an answer as it goes over the line."""
     served = peer.served(request, request.verb, request.name, request.payload, request.trace_context)
+    request.simulated = served
     if request.deadline is not None:
         served.remaining = max(0.001, request.deadline - trio.current_time())
     if request.attempt is not None:

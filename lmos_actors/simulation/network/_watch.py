@@ -1,9 +1,9 @@
 """The watch over the other end of a simulated connection that owes an answer; see `PeerWatch` of real ones.
 
 While an answer is owed, the end that connected looks each `LOOK` seconds whether anything has come, and pings
-each `PING` seconds. Over lines that are whole these pings are answered, which need not happen here to be known:
-nothing is done until the lines are cut, slow, or lead to an end that is gone. Then the pings until now are made
-up for (`settle`), and the looks and pings that follow do happen.
+each `PING` seconds. Over lines that are whole these pings are answered, which need not happen here to be
+known: nothing is done until the lines are cut, slow, or lead to an end that is gone. Then the pings until now
+are made up for (`settle`), and the looks and pings that follow do happen.
 """
 
 from __future__ import annotations
@@ -72,11 +72,14 @@ class Watch:
         """Note that no answer is owed any more."""
         self._free_since = trio.current_time()
 
-    def settle(self, now: float) -> None:
-        """Take note of the pings until now that did not happen, as they have been answered."""
+    def settle(self, now: float) -> float | None:
+        """Take note of the pings until now that did not happen, as they have been answered.
+
+        Return since when it is on, None if it is off.
+        """
         began = self._began
         if began is None or self._timer is not None:
-            return
+            return began
         last = now
         if self._free_since is not None:
             ended = began + LOOK * max(1, -floor((began - self._free_since) / LOOK + SLACK))
@@ -85,15 +88,16 @@ class Watch:
         pings = floor((last - began - LOOK + SLACK) / PING)
         if pings >= 0:
             self._watched.pong(began + LOOK + PING * pings)
+        return self._began
 
     def look_again(self) -> None:
         """Have the looks happen from now on, where they may find something."""
         if self._began is not None and self._timer is None and self._watched.is_odd:
             now = trio.current_time()
-            self.settle(now)
-            if self._began is not None:
-                looks = floor((now - self._began) / LOOK + SLACK) + 1
-                self._timer = self._timers.call_at(self._began + LOOK * looks, self._look)
+            began = self.settle(now)
+            if began is not None:
+                looks = floor((now - began) / LOOK + SLACK) + 1
+                self._timer = self._timers.call_at(began + LOOK * looks, self._look)
 
     def end(self) -> None:
         """End with the connection."""

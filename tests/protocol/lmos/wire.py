@@ -47,6 +47,7 @@ BY_NAME = {
     "message_id": ids,
     "correlation_id": ids,
     "properties": st.lists(texts, max_size=3),
+    "asked": st.lists(texts, max_size=3),
     "credit": credits_,
     "streams": st.dictionaries(texts, offers, max_size=2),
     "remaining": st.floats(0, 1e9),

@@ -79,13 +79,13 @@ class Runs:
             self._streams.drop(run)
             raise
 
-    def query(self, run: PendingRun) -> RunControl:
+    def query(self, run: PendingRun, asked: list[str] | None = None) -> RunControl:
         """Query the status of a run: of the peer, or as known here if there is no peer to ask.
 
         Raises MailboxFull: too many queries of this run are open.
         """
         self._check(run)
-        control = RunControl(QueryAction(**self._about(run)), run=run)
+        control = RunControl(QueryAction(**self._about(run), asked=asked), run=run)
         if not self._can_ask(run):
             return self._known(control)
         if sum(1 for other in run.controls if other.verb == "queryAction") >= MAX_QUERIES:
@@ -316,4 +316,4 @@ def standing_in(message: ActionStatus) -> RunStatus:
     """Return where a run stands, by the words of the peer."""
     status = canonical_status(message.status)
     cancelled = message.cancelled or status == "cancelled"
-    return RunStatus(status, message.progress, message.output, cancelled, message.reason)
+    return RunStatus(status, message.progress, message.output, cancelled, message.reason, message.waits)

@@ -275,13 +275,13 @@ class ConsumerSession:
         """The window of one-way messages to all things of the connection, and what is spent of it."""
         return self._requests.tells.window, self._requests.tells.spent
 
-    def query(self, pending: PendingRun) -> ConsumerRequest:
-        """Ask where a run stands; the answer is a `RunStatus`.
+    def query(self, pending: PendingRun, asked: list[str] | None = None) -> ConsumerRequest:
+        """Ask where a run stands; the answer is a `RunStatus`, with `asked` also of what it waits for.
 
         A peer of kotlin-wot's habits knows no such question, and of a run that has ended everything is known:
         then it is done when this returns. Raises MailboxFull: 16 queries of this run are open.
         """
-        return self._runs.query(pending)
+        return self._runs.query(pending, asked)
 
     def cancel(self, pending: PendingRun, reason: str | None = None) -> ConsumerRequest:
         """Ask to end a run; the answer is a `RunStatus`. While one is open, return the same again.

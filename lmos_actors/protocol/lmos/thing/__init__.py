@@ -9,6 +9,7 @@ from ._requests import (
     RequestKind as RequestKind,
     RequestWithdrawn as RequestWithdrawn,
     State as State,
+    WaitsAsked as WaitsAsked,
 )
 from ._session import ThingSession as ThingSession
 from ._tables import ThingStatistics as ThingStatistics

@@ -27,7 +27,16 @@ from .._messages import (
 )
 from .._peer import NO_THING, TOO_BIG, UNREADABLE_DATA, Close, correlation_of
 from .._streams import CreditArrived, ItemArrived, StreamFinished, StreamStopped, StreamViolation, wire_size
-from ._requests import LISTENED, VERBS, IncomingRequest, Listening, ListeningEnded, RequestWithdrawn, State
+from ._requests import (
+    LISTENED,
+    VERBS,
+    IncomingRequest,
+    Listening,
+    ListeningEnded,
+    RequestWithdrawn,
+    State,
+    WaitsAsked,
+)
 from ._runs import answer_query, cancel, end
 
 if TYPE_CHECKING:
@@ -43,6 +52,7 @@ Demand: TypeAlias = (
     | StreamFinished
     | CreditArrived
     | StreamStopped
+    | WaitsAsked
     | Close
 )
 """A demand of a session on its host, as `ThingSession.receive` returns it."""
@@ -188,8 +198,13 @@ class Receiver:
         return tuple(ListeningEnded(listening) for listening in left)
 
     def take_query(self, message: QueryAction, _text: object, _now: float) -> Demands:
-        """Answer a query."""
-        answer_query(self._connection, message)
+        """Answer a query, or have the host say what the run waits for."""
+        connection = self._connection
+        if message.asked is not None and "waits" in connection.options.offers and not connection.kotlin:
+            found = connection.runs.find(message, reversed(connection.open))
+            if isinstance(found, IncomingRequest):
+                return (WaitsAsked(found, message),)
+        answer_query(connection, message)
         return ()
 
     def take_cancel(self, message: CancelAction, _text: object, _now: float) -> Demands:

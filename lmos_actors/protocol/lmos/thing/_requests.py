@@ -30,7 +30,7 @@ from .._messages import (
 )
 
 if TYPE_CHECKING:
-    from .._messages import Base
+    from .._messages import Base, QueryAction
     from .._streams import Incoming, Outgoing
     from ._streams import ItemCollector
 
@@ -188,6 +188,14 @@ class RequestWithdrawn:
 
     request: IncomingRequest
     reason: str | None
+
+
+@attrs.frozen(eq=False)
+class WaitsAsked:
+    """The peer asks what a run waits for: the host answers with `tell_waits`."""
+
+    request: IncomingRequest
+    message: QueryAction
 
 
 @attrs.frozen(eq=False)

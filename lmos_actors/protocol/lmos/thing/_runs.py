@@ -22,7 +22,7 @@ from msgspec import UNSET
 from lmos_actors.errors import ActionCancelled, ActionFailed, LocalProtocolError, NotFound
 
 from .._messages import ActionStatus
-from ._requests import IncomingRequest, RequestWithdrawn, State
+from ._requests import IncomingRequest, RequestWithdrawn, State, WaitsAsked
 from ._streams import ItemCollector
 
 if TYPE_CHECKING:
@@ -160,6 +160,16 @@ def answer_query(connection: ThingConnection, message: QueryAction) -> None:
         _answer_live(connection, message, found)
     else:
         _reply(connection, message, found.final, found.correlation)
+
+
+def tell_waits(connection: ThingConnection, asked: WaitsAsked, waits: dict[str, Any]) -> None:
+    """Answer a query with what the run waits for; with its status alone once it has ended."""
+    run = asked.request
+    if run in connection.open:
+        status = connection.status(run, STATUS[run.state], waits=waits)
+        _reply(connection, asked.message, status, connection.open[run])
+    else:
+        answer_query(connection, asked.message)
 
 
 def _answer_live(connection: ThingConnection, message: QueryAction, run: IncomingRequest) -> None:

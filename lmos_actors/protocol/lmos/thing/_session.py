@@ -33,8 +33,8 @@ from .._peer import SessionOptions
 from .._times import in_utc
 from ._connection import ThingConnection
 from ._receiver import Receiver
-from ._requests import EVENT, OPEN, PROPERTY, IncomingRequest, Listening, State
-from ._runs import complete, end, has_room, put_item, send_began, send_pending, send_progress
+from ._requests import EVENT, OPEN, PROPERTY, IncomingRequest, Listening, State, WaitsAsked
+from ._runs import complete, end, has_room, put_item, send_began, send_pending, send_progress, tell_waits
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -176,6 +176,11 @@ class ThingSession:
         is_ours = request.connection is self._connection and "complete" in request.verb.answers
         if (is_ours and request.state in OPEN) or self._expect(request, "complete"):
             complete(request, output)
+
+    def tell_waits(self, asked: WaitsAsked, waits: dict[str, Any]) -> None:
+        """Answer a query with what its run waits for, as plain data."""
+        if not self._connection.over:
+            tell_waits(self._connection, asked, waits)
 
     def fail(self, request: IncomingRequest, error: LmosActorsError) -> None:
         """Answer any request with an error: ActionFailed and ActionCancelled end a run."""

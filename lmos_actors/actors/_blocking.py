@@ -1,0 +1,374 @@
+"""Circles of waits: what is done about them, once something that waits has closed one.
+
+There are two kinds, looked for by one search (`_circles.py`), where something begins to wait behind something
+else. A request that is taken at once closes none: its run is newer than all that could wait for it.
+
+**A message waits for a seat.** It has been accepted by nobody, so it can be refused where other messages of a
+deadlock cannot. It is refused when every way in which its seat could come free waits, in the end, for its own
+sender. Cancels and deadlines do not count as ways. So no wait for a seat stays part of a deadlock among the
+agents of one node. Such a circle closes at one of two moments:
+
+- A message begins to wait for a seat. It is looked for there and then (`closed_by`), as if the message
+  waited already, and the error is raised at the line that sends.
+- A message waits, and then something else changes: somebody waits for an answer, or a message stands in
+  line for its action's concurrency or is put aside, so that it frees its seat by another way than before.
+  That is looked at when the code that runs now has let go (`look_again`), and only while a message waits for
+  a seat at all (`Runtime.full_slots`). A message that is refused then has its line behind it: a task that
+  waits for its seat gets the error, a message of `self.send` becomes a dead letter. If there is a choice, one
+  of which a task learns is refused. A change that leads into a deadlock without a seat in it takes a way from
+  all who have counted on what is stuck now. They are not reached from there, so then all seats are looked at
+  for which messages wait. That is much, and rare.
+
+**Requests alone.** All of them have been accepted, and a circle of them may be meant: code may count on a
+deadline. So it must be certain before it is told:
+
+- A deadline, or a scope that code has made, around a wait of the circle or of its request may end it. Then
+  it is a note in the trace and no more. What callers outside the circle do is another matter: their
+  patience ends the runs, and not the mistake.
+- A run with several tasks is held up by the request of one of them, as a nursery waits for all. But
+  another of its tasks may cancel that request. So as long as one can go on, the circle is not certain; it is
+  looked at again after 1 s, 2 s, 4 s and so on, TIMES times, and then told in real time all the same.
+- An action with room for several runs is held up if all of them are.
+
+Then a circle is a warning, once for the same lines; on virtual time it ends the node with Deadlocked; with
+`circles="fail"` the request that has closed it fails.
+"""
+
+from __future__ import annotations
+
+import warnings
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+import trio
+from trio.lowlevel import enable_ki_protection
+
+from lmos_actors._core import time_jumps
+from lmos_actors.errors import Deadlocked, DeadlockWarning, MailboxFull, WouldDeadlock
+
+from ._circles import Link, Search, Wait, frees_seats, in_mailbox, seems_open, starts_of, way
+from ._circles_afar import PAUSE, FarLink, FarNode, Labels, Step, Walk, circle_at, graph_of, plain_of, step_of
+from ._remote_requests import Far
+from ._waiting import SHOWN, USER, is_choice, stuck_among, title_of
+from .messages._gates import ENDING, SERIAL
+from .messages._invocation import CURRENT, Run
+from .messages._mailbox import DONE, PARKED, Envelope, OutgoingTell
+from .slot._slot import Slot
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lmos_actors._core import EndOfWait
+
+    from ._runtime import Runtime
+    from ._waiting import Node
+    from .messages._operation import Operation
+
+FIRST: Final = 1.0
+"""Seconds after which a circle that another task may still end is looked at again; then twice as many."""
+
+TIMES: Final = 6
+"""Looks after which it is taken for what it seems to be, in real time: it has stood for about a minute."""
+
+SAID: Final = 1000
+"""Circles of different lines that a node warns of at most."""
+
+_ALL: Final = object()
+"""In the place of a change: one that any message may have counted on that waits for a seat."""
+
+
+class CircleSearch:
+    """See `Circles`, the interface of this to the slots of one node; `fails` is `circles="fail"`."""
+
+    __slots__ = ("_changed", "_fails", "_labels", "_rt", "_said", "_walks")
+
+    def __init__(self, rt: Runtime, *, fails: bool = False) -> None:
+        self._rt = rt
+        self._fails = fails
+        self._changed: list[Any] = []
+        self._said: set[frozenset[str]] = set()
+        self._labels = Labels(rt)
+        self._walks: dict[str, Any] = {}  # begun less than PAUSE ago, and what is to be looked at since
+
+    # ---- messages that wait for seats
+
+    def closed_by(self, envelope: Envelope) -> tuple[str, ...]:
+        """Return the waits of the deadlock that a message would close by waiting for a seat, () if none."""
+        if not envelope.holds_sender or frees_seats(envelope.slot):
+            return ()
+        if isinstance(envelope, OutgoingTell) and envelope.sender.state >= ENDING:
+            return ()  # nothing is left to be held back
+        search = Search(envelope)
+        if search.has_seat_soon(envelope):
+            return ()
+        stuck = search.stuck_from([(envelope.slot,)])
+        circle = _circle_through(envelope, stuck)
+        if stuck and not circle:
+            self._look_later(_ALL)
+        return _texts(circle)
+
+    def look_again(self, changed: Any) -> None:
+        """See whether what has changed has closed a circle, once the code that runs now has let go."""
+        self._rt.is_in_line = True
+        if isinstance(changed, Run):
+            changed = next(iter(_line_at(changed.slot, changed.op)), None)
+        if (self._rt.full_slots or _is_request_of_agent(changed)) and not seems_open(changed):
+            self._look_later(changed)
+
+    def _look_later(self, changed: Any) -> None:
+        if not self._changed:  # by a timer: what runs now may be in the middle of something
+            self._rt.timers.call_at(trio.current_time(), self._look)
+        self._changed.append(changed)
+
+    @enable_ki_protection
+    def _look(self) -> None:
+        changed, self._changed = self._changed, []
+        for each in changed:
+            if self._rt.full_slots:
+                found = self.closed_since(each)
+                while found is not None and self.refuse(*found):
+                    found = self.closed_since(each)
+            if _is_request_of_agent(each):
+                self.look_at_request(each)
+
+    def refuse(self, envelope: Envelope, circle: tuple[str, ...]) -> bool:
+        """Refuse a message that waits for a seat in a deadlock; return whether that has ended its wait."""
+        slot = envelope.slot
+        slot.refuse_parked(envelope, MailboxFull(slot.path, slot.mailbox.size, circle=circle))
+        return True
+
+    def closed_since(self, changed: Any) -> tuple[Envelope, tuple[str, ...]] | None:
+        """Return a message whose wait for a seat a change has made part of a deadlock, and that; or None."""
+        found: list[Wait] = []
+        stuck = {} if changed is _ALL else Search(None).stuck_from(starts_of(changed))
+        if stuck:
+            found = _circle_among(stuck, changed)
+        if not found and (stuck or changed is _ALL):
+            seats = [(slot,) for slot in self._rt.full_slots]
+            found = _circle_among(Search(None).stuck_from(seats), changed)
+        return (found[0].envelope, _texts(found)) if found else None
+
+    # ---- requests
+
+    @enable_ki_protection
+    def look_at_request(self, request: Any, times: int = 0) -> None:
+        """Tell of a circle that a request has closed by waiting; it was looked at so many `times` before."""
+        if request.phase == DONE:
+            return
+        envelope = in_mailbox(request)
+        search = Search(None, looks_on=True)
+        reached = search.reach(starts_of(request))
+        circle = _circle_through(envelope, stuck_among(reached, _may_end, search.loose))
+        if circle:
+            self.deadlocked(envelope, _told(circle), circle[0].own)
+            return
+        if search.far:
+            self._look_afar(request, times)
+        circle = _circle_through(envelope, stuck_among(reached))
+        if circle:
+            self._may_end(request, _told(circle), {wait.end for wait in circle}, times)
+
+    def _may_end(self, request: Any, steps: list[Step], ends: set[EndOfWait | None], times: int) -> None:
+        """Note a circle that may still end, and look again where that is for another task to do."""
+        known = sorted(filter(None, ends))
+        if not times:
+            self._note(request, steps, known[0] if known else "task")
+        if not known and times < TIMES:
+            again = partial(self.look_at_request, request, times + 1)
+            self._rt.timers.call_after(FIRST * 2**times, again)
+        elif not known and not time_jumps():
+            self._warn([*steps, Step("", "another task of a run in it goes on, and has not ended it so far")])
+
+    def _note(self, request: Any, steps: list[Step], ends: str | None) -> None:
+        """Note a circle in the trace, with what may still end it."""
+        texts = _shown([step.text for step in steps])
+        self._rt.record("circle", request.slot, affordance=request.op.name, waits=texts, ends=ends)
+
+    def deadlocked(self, request: Any, steps: list[Step], own: Any = None) -> None:
+        """Tell of a circle that nothing in it ends, by the way of this node.
+
+        `own` is what the task has asked for whose wait has closed it, where another stands in the mailbox.
+        """
+        self._note(request, steps, None)
+        texts = _shown([step.text for step in steps])
+        if self._fails:
+            failing = own or request
+            if failing.slot.withdraw(failing):
+                failing.fail(WouldDeadlock(request.slot.path, request.op.name, texts))
+            return
+        if time_jumps():
+            now = f"at {trio.current_time():g} s of virtual time requests wait for each other"
+            self._end_node(Deadlocked(f"{now}\n{_text_of(steps)}"))
+        else:
+            self._warn(steps)
+
+    def _end_node(self, error: Exception) -> None:
+        if self._rt.fatal is not None:
+            self._rt.fatal(error)
+
+    def _warn(self, steps: list[Step]) -> None:
+        """Warn of a circle, once for the same lines."""
+        texts = [step.text for step in steps]
+        places = [step.place for step in steps if step.place]
+        key = frozenset(places or texts)
+        if key in self._said or len(self._said) >= SAID:
+            return
+        self._said.add(key)
+        file, _, line = places[-1].rpartition(":") if places else ("lmos_actors", "", "0")
+        try:
+            warnings.warn_explicit(_text_of(steps), DeadlockWarning, file, int(line), registry={})
+        except DeadlockWarning as error:  # where warnings are errors, it is one of the node
+            self._end_node(error)
+
+    # ---- requests over several nodes
+
+    def describe(
+        self, request: Any, asked: tuple[str, ...], then: Callable[[dict[str, Any]], None], *, shows: bool
+    ) -> None:
+        """Tell another node what a request of it waits for: the last of `asked`, the ids on the way here."""
+        search = Search(None, looks_on=True)
+        starts = starts_of(request)
+        graph = graph_of(search, search.reach(starts), self._labels, shows=shows)
+        if starts and graph:
+            graph[asked[-1]] = FarNode("ways", False, [FarLink(self._labels.of(starts[0]))])
+        Walk(self._rt, graph, list(search.far), asked, lambda found: then(plain_of(found)))
+
+    def _look_afar(self, request: Any, times: int, before: list[str] | None = None) -> None:
+        """Walk over other nodes from what a request waits for; `before` is the circle that was found."""
+        search = Search(None, looks_on=True)
+        starts = starts_of(request)
+        reached = search.reach(starts)
+        if not starts or not search.far:
+            return
+        start = self._labels.of(starts[0])
+        if before is None:
+            if start in self._walks:
+                self._walks[start] = request, times
+                return
+            self._walks[start] = None
+            self._rt.timers.call_after(PAUSE, partial(self._walk_again, start))
+        graph = graph_of(search, reached, self._labels, shows=True)
+        seen = partial(self._seen_afar, request, start, times, before)
+        Walk(self._rt, graph, list(search.far), (), seen)
+
+    @enable_ki_protection
+    def _walk_again(self, start: str) -> None:
+        later = self._walks.pop(start)
+        if later is not None and later[0].phase != DONE:
+            self._look_afar(*later)
+
+    @enable_ki_protection
+    def _seen_afar(
+        self, request: Any, start: str, times: int, before: list[str] | None, graph: dict[str, FarNode]
+    ) -> None:
+        if request.phase == DONE:
+            return
+        circle = circle_at(start, graph, certain=True)
+        certain = bool(circle)
+        circle = circle or circle_at(start, graph, certain=False)
+        places = [link.to for link in circle]
+        closing = self._closing(request, places[-2:-1])
+        if closing is None:
+            return
+        steps = [step_of(link) for link in circle if link.text]
+        if not certain:
+            self._may_end(closing, steps, {link.end for link in circle}, times)
+        elif before is None:
+            self._look_afar(request, times, places)
+        elif places == before:
+            self.deadlocked(closing, steps)
+        else:
+            self._may_end(request, steps, set(), times + 1)
+
+    def _closing(self, request: Any, label: list[str]) -> Any:
+        """Return the request by which a circle gets to where it waits; None if it was closed there before."""
+        for each in (request, *_line_at(request.slot, request.op)):
+            if isinstance(each, Far) and each.asked is not None and [each.asked.message_id] == label:
+                return each
+            if each is request and [self._labels.of(_run_of(each))] == label:
+                return each
+        return None
+
+
+def _is_request_of_agent(changed: Any) -> bool:
+    """Return whether a change is that code of an agent waits for an answer, or may: of another node."""
+    if not isinstance(changed, Envelope) or not changed.waits_for_answer:
+        return False
+    return changed.sender is not None or changed.peer is not None
+
+
+def _line_at(slot: Slot, op: Operation) -> list[Envelope]:
+    """Return the requests that wait for a run of an action to end, or for the run of a serial agent."""
+    line = slot.queue if slot.gate == SERIAL else slot.ensure_extra().pending.get(op.original, ())
+    return [each for each in line if isinstance(each, Envelope)]
+
+
+def _run_of(request: Envelope) -> Run | None:
+    """Return the run whose task waits for a request."""
+    found = (task.context.get(CURRENT) for task in request.waiting_tasks())
+    return next((run for run in found if isinstance(run, Run)), None)
+
+
+def _may_end(node: Node) -> bool:
+    """Return whether a node goes on by any one of its ways: a run, too, as its task may cancel the others."""
+    return is_choice(node) or not isinstance(node, Slot)
+
+
+def _circle_through(envelope: Envelope, stuck: dict[Node, list[Link]]) -> list[Wait]:
+    """Return the waits of a circle that the wait for a request is part of, that first; none without one."""
+    for node, links in stuck.items():
+        for other, wait in links:
+            if wait is not None and wait.envelope is envelope:
+                path = way(other, node, stuck)
+                if path is not None:
+                    return [wait, *path]
+    return []
+
+
+def _told(circle: list[Wait]) -> list[Step]:
+    """Return the waits of a circle in words, from the agent on that started first."""
+
+    def started(place: int) -> float:
+        waiter = circle[place].waiter
+        slot = waiter.slot if isinstance(waiter, Run) else waiter
+        return slot.number if isinstance(slot, Slot) else float("inf")
+
+    first = min(range(len(circle)), key=started)
+    shown = [wait.shown(placed=True) for wait in (*circle[first:], *circle[:first])]
+    return [Step(edge.waiter or USER, str(edge), edge.place) for edge in shown]
+
+
+def _text_of(steps: list[Step]) -> str:
+    title = title_of([step.waiter for step in steps if step.waiter])
+    return "\n  ".join([title, *_shown([step.text for step in steps])])
+
+
+def _circle_among(stuck: dict[Node, list[Link]], changed: Any) -> list[Wait]:
+    """Return the waits of a circle of which one is for a seat, that first; none if there is none.
+
+    The one that has changed is the first choice, and messages of turns are the last: they are dead letters.
+    """
+    waits = [
+        (wait, node, other)
+        for node, links in stuck.items()
+        for other, wait in links
+        if wait is not None and wait.envelope.phase == PARKED and other == (wait.envelope.slot,)
+    ]
+    for wait, node, seat in sorted(
+        waits, key=lambda each: (each[0].envelope is not changed, each[0].task is None)
+    ):
+        path = way(seat, node, stuck)
+        if path is not None:
+            return [wait, *path]
+    return []
+
+
+def _texts(circle: list[Wait]) -> tuple[str, ...]:
+    """Return the waits of a circle in words."""
+    return _shown([str(each.shown()) for each in circle])
+
+
+def _shown(texts: list[str]) -> tuple[str, ...]:
+    if len(texts) <= SHOWN:
+        return tuple(texts)
+    return (*texts[: SHOWN - 1], f"... and {len(texts) - SHOWN + 1} more waits")

@@ -1,0 +1,237 @@
+"""Circles of waits over several nodes: each tells what a request waits for there, and whom it asks in turn.
+
+A run may wait for an agent of another node, whose run waits for one of this node. No node sees such a circle
+alone. So where the search for a circle (`_circles.py`) ends at a request to another node of ours, that node
+is asked what the request waits for. It searches from there, asks on where its own search ends at requests to
+further nodes, and answers with all that it has found as plain data: nodes of the graph, by labels that are
+the same each time. Here the answers are put together, and looked at as if the graph were of one node.
+
+What is kept true:
+
+- Nobody is asked twice on one way: the ids of the requests go along, HOPS of them at most. What is not
+  answered in PATIENCE seconds, or not understood, can go on: then there is no circle.
+- The parts of a graph are not of one instant. So what has been found is looked for a second time. A wait that
+  was there both times, under the same label, was there all the while; so there was an instant at which all
+  waits of the circle were. If one node is seen in two states, it can go on.
+- A node is asked once in PAUSE seconds for what stands behind one run, however many requests do.
+
+Only peers that offer `waits` are asked, over LMOS. What they say is a stranger's: it is bounded, and shown as
+text is that others have written. A guarded node tells no names and lines to others, and so to nobody.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from hashlib import blake2s
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import attrs
+import msgspec
+from msgspec import Struct
+
+from lmos_actors._core import printable
+
+from ._circles import way
+from ._waiting import USER, is_choice, stuck_among
+from .messages._invocation import Run
+from .slot._slot import Slot
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lmos_actors._core import Timer
+
+    from ._circles import FarRequest, Link, Search, Wait
+    from ._runtime import Runtime
+    from ._waiting import Node
+
+HOPS: Final = 16
+PATIENCE: Final = 5.0
+PAUSE: Final = 1.0
+MOST: Final = 500
+"""Nodes of a graph that goes to another node at most."""
+
+LENGTH: Final = 500
+"""Characters of a text that another node has written."""
+
+
+@attrs.frozen
+class Step:
+    """One wait of a circle as it is told: who waits, the whole wait in words, and its line."""
+
+    waiter: str
+    text: str
+    place: str = ""
+
+
+class FarLink(Struct, array_like=True, frozen=True):
+    """A way to another node of the graph; with a wait of it, in words, if that is one."""
+
+    to: str
+    waiter: str = ""
+    text: str = ""
+    place: str = ""
+    end: Literal["deadline", "scope"] | None = None
+    node: str = ""
+    """The address of the node that waits; set by the one that has asked it."""
+
+
+class FarNode(Struct, array_like=True, frozen=True):
+    """A node of the graph, as `Search` has it; `is_loose`, it may go on without what its links lead to."""
+
+    kind: Literal["ways", "run", "turns"]
+    is_loose: bool
+    links: list[FarLink]
+
+    @property
+    def shape(self) -> tuple[object, ...]:
+        """What is the same each time the node is seen, if nothing has happened to it."""
+        return self.kind, self.is_loose, [link.to for link in self.links]
+
+
+LOOSE: Final = FarNode(kind="ways", is_loose=True, links=[])
+
+
+class Labels:
+    """The names of the nodes of this node's graph, for others: the same for as long as a node is there."""
+
+    def __init__(self, rt: Runtime) -> None:
+        self._rt = rt
+        self._key = b""  # drawn when it is needed: most nodes need none
+        self._runs = 0
+
+    def of(self, node: Node) -> str:
+        """Return the label of a node."""
+        if isinstance(node, Run):
+            number = getattr(node, "number", None)
+            if number is None:
+                number = node.number = self._runs = self._runs + 1
+            return self._hidden(f"run {number}")
+        if isinstance(node, Slot):
+            return self._hidden(f"turns {node.path}")
+        if is_choice(node):
+            slot, *rest = node
+            return self._hidden(f"ways {slot.path} {[getattr(each, 'name', each) for each in rest]}")
+        return getattr(node, "number_there", None) or ""
+
+    def _hidden(self, text: str) -> str:
+        self._key = self._key or self._rt.entropy.new_id().encode()[:32]
+        return blake2s(text.encode("utf-8", "replace"), key=self._key, digest_size=12).hexdigest()
+
+
+def graph_of(
+    search: Search, reached: dict[Node, list[Link]], labels: Labels, *, shows: bool
+) -> dict[str, FarNode]:
+    """Return what a search has reached as plain data; `shows`: with who waits, in words, and its line."""
+    graph: dict[str, FarNode] = {}
+    for node, links in reached.items():
+        if node in search.far:
+            continue  # which others know of
+        kind: Any = "ways" if is_choice(node) else "turns" if isinstance(node, Slot) else "run"
+        told = [_link_of(labels.of(other), wait, shows=shows) for other, wait in links]
+        graph[labels.of(node)] = FarNode(kind, node in search.loose, told)
+    return graph
+
+
+def _link_of(label: str, wait: Wait | None, *, shows: bool) -> FarLink:
+    if wait is None:
+        return FarLink(label)
+    if not shows:
+        return FarLink(label, "an agent", "an agent waits; which one, the node does not say", "", wait.end)
+    edge = wait.shown(placed=True)
+    return FarLink(label, edge.waiter or USER, str(edge), edge.place, wait.end)
+
+
+class Walk:
+    """One walk over other nodes: what is known so far, and the nodes that have not answered.
+
+    `then` is called once, with all that is known, when the last has; maybe before this returns.
+    """
+
+    def __init__(
+        self,
+        rt: Runtime,
+        graph: dict[str, FarNode],
+        far: list[FarRequest],
+        asked: tuple[str, ...],
+        then: Callable[[dict[str, FarNode]], None],
+    ) -> None:
+        self.graph = graph
+        self._then = then
+        self._open = {request.number_there or "": request for request in far}
+        self._places = {label: request.place for label, request in self._open.items()}
+        for label in asked:
+            self._open.pop(label, None)
+        if len(asked) >= HOPS or not self._open:
+            self._open = {}
+            then(graph)
+            return
+        self._timer: Timer = rt.timers.call_after(PATIENCE, self._give_up)
+        for label, request in tuple(self._open.items()):
+            request.follow((*asked, label), partial(self._take, label))
+
+    def _give_up(self) -> None:
+        if self._open:
+            self._open.clear()
+            self._then(self.graph)
+
+    def _take(self, label: str, answer: dict[str, Any]) -> None:
+        if self._open.pop(label, None) is None:
+            return
+        for name, node in _read(answer, self._places[label]).items():
+            known = self.graph.setdefault(name, node)
+            if known.shape != node.shape:
+                self.graph[name] = LOOSE
+        if not self._open:
+            self._timer.cancel()
+            self._then(self.graph)
+
+
+def _read(answer: dict[str, Any], place: str) -> dict[str, FarNode]:
+    """Return the answer of the node at an address, nothing if it is none that can be read."""
+    try:
+        graph = msgspec.convert(answer, dict[str, FarNode])
+    except msgspec.ValidationError:
+        return {}
+    if len(graph) > MOST:
+        return {}
+    found = partial(_bounded, place)
+    return {
+        name: FarNode(each.kind, each.is_loose, [*map(found, each.links)]) for name, each in graph.items()
+    }
+
+
+def _bounded(place: str, link: FarLink) -> FarLink:
+    waiter, text, line, node = (
+        printable(each[:LENGTH]) for each in (link.waiter, link.text, link.place, link.node)
+    )
+    return FarLink(link.to, waiter, text, line, link.end, node or place)
+
+
+def plain_of(graph: dict[str, FarNode]) -> dict[str, Any]:
+    """Return a graph as it goes to another node: nothing if it is too large, as if nothing were known."""
+    plain: dict[str, Any] = msgspec.to_builtins(graph if len(graph) <= MOST else {})
+    return plain
+
+
+def step_of(link: FarLink) -> Step:
+    """Return a wait as it is told, with the node that it is on if that is another."""
+    if not link.node:
+        return Step(link.waiter, link.text, link.place)
+    return Step(f"{link.waiter} of {link.node}", f"{link.node}: {link.text}", link.place)
+
+
+def circle_at(start: str, graph: dict[str, FarNode], *, certain: bool) -> list[FarLink]:
+    """Return the links of a circle through a node from there on, none if there is none.
+
+    `certain`: that no deadline, scope or other task may end.
+    """
+    links = {name: [(link.to, link) for link in node.links] for name, node in graph.items()}
+    kinds = ("ways", "run") if certain else ("ways",)
+    loose = [name for name, node in graph.items() if certain and node.is_loose]
+    stuck = stuck_among(links, lambda name: name in graph and graph[name].kind in kinds, loose)
+    found: list[list[FarLink]] = []
+    for other, link in stuck.get(start, ()):
+        path = way(other, start, stuck)
+        found += [] if path is None else [[link, *path]]
+    return min(found, key=len) if found else []
