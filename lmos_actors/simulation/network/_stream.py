@@ -197,15 +197,13 @@ class StreamPeer(NodePeer):
         told, self._told = self._told, {}
         questions, self._questions = self._questions, {}
         self._heard.clear()
-        for request in opened:
+        for request in (*opened, *questions):
             request.fail(OutcomeUnknown(request.far.path))
         for each in told.values():
             for sent in each.open.values():
                 sent.fail(OutcomeUnknown(sent.far.path))
         for request in (*queue, *(request for each in told.values() for request in each.line)):
             request.fail(self.unavailable(request.far.path))
-        for question in questions:
-            question.fail(OutcomeUnknown(question.far.path))
         for thing, _ in tuple(self._things.values()):
             for listening in tuple(thing.listenings.values()):
                 listening.on_connection_lost(partial(self.unavailable, thing.path))
@@ -343,12 +341,10 @@ class StreamPeer(NodePeer):
             return
         elif (served := self._open.pop(request, None)) is not None:
             self._there(lambda serving: serving.withdraw(served))
-            self._owes_less()
             self._send_waiting()
 
     def _there(self, call: Callable[[Serving], object], size: int = HEAD) -> None:
         """Have the other end do something, if it has begun to serve."""
-
         life = self._life
 
         def arrived() -> None:
@@ -359,6 +355,8 @@ class StreamPeer(NodePeer):
 
     def _send_waiting(self) -> None:
         """Send what there is room and credit for: first come, first served."""
+        if not self._open:
+            self._life.watch.free()
         while self._queue and self._has_room:
             request = next(iter(self._queue))
             del self._queue[request]
@@ -410,7 +408,6 @@ class StreamPeer(NodePeer):
     ) -> RunStatus | None:
         """Wait for the answer to a question about a run. Raises the error that it is answered with."""
         self._questions[question] = None
-
         self._there(ask)
         try:
             while not question.ended:
@@ -485,12 +482,7 @@ class StreamPeer(NodePeer):
         request = self._request_of(served)
         if request is not None:
             del self._open[request]
-            self._owes_less()
         return request
-
-    def _owes_less(self) -> None:
-        if not self._open:
-            self._life.watch.free()
 
     def refuse(self, served: Served, error: Exception) -> None:
         """Send the error in place of an answer."""

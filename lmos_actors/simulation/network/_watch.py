@@ -70,7 +70,8 @@ class Watch:
 
     def free(self) -> None:
         """Note that no answer is owed any more."""
-        self._free_since = trio.current_time()
+        if self._free_since is None:
+            self._free_since = trio.current_time()
 
     def settle(self, now: float) -> float | None:
         """Take note of the pings until now that did not happen, as they have been answered.
