@@ -47,6 +47,15 @@ from ._instrument import (
     plain as plain,
 )
 from ._lines import LineReader as LineReader
+from ._offspring import (
+    MARK as MARK,
+    Adopted as Adopted,
+    adopt as adopt,
+    end_below as end_below,
+    end_left as end_left,
+    end_strangers as end_strangers,
+    end_tree as end_tree,
+)
 from ._python_texts import (
     json_error as json_error,
     unhashable as unhashable,

@@ -48,6 +48,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
+from lmos_actors._core import adopt, end_left, end_strangers, end_tree
+
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping, Sequence
 
@@ -95,6 +97,8 @@ class ForkedProcess:
 
     def __init__(self, pid: int, handle: int, status: socket.socket, pipes: Sequence[int]) -> None:
         self.pid = pid
+        self.mark = ""
+        """The mark in its environment, by which what it has started is known."""
         self._handle = handle  # of this process, also when its number has been given to another
         self._status = status
         self._stdin = pipes[0]
@@ -125,6 +129,7 @@ class ForkedProcess:
             if not self.has_ended:
                 self._code = await self._end()
                 self.has_ended = True
+                end_left(self.pid, self.mark)
                 self._status.close()
                 os.close(self._handle)
                 os.close(self._stdin)
@@ -163,9 +168,8 @@ class ForkedProcess:
 
     def kill(self) -> None:
         """See `Process`: with all that it has started itself."""
-        if self._send(signal.SIGKILL):
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(self.pid, signal.SIGKILL)
+        if self._send(signal.SIGSTOP):
+            end_tree(self.pid)
         if self._pause is not None:
             self._pause.forget()
 
@@ -313,6 +317,7 @@ def _serve(modules: Sequence[str]) -> None:
     gc.collect()
     gc.freeze()  # what is never looked at by the collector is never copied for it
     _show_as("lmos-actors fork server")
+    adopt()
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (limits[1], limits[1]))  # it has two for each process
     files = _next_call(socket.socket(fileno=os.dup(0)))
@@ -332,7 +337,9 @@ def _next_call(asked: socket.socket) -> list[int]:
                 pid, status = processes.pop(handle)
                 os.close(handle)
                 with status:
-                    _answer(status, os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+                    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+                    end_strangers([other for other, _ in processes.values()])
+                    _answer(status, code)
                 continue
             found, files, _, _ = socket.recv_fds(asked, 1, 5, socket.MSG_CMSG_CLOEXEC)
             if not found:

@@ -13,7 +13,7 @@ from lmos_actors.supervision import ChildSpec, SupervisorSpec
 
 from ._launcher import Launcher  # noqa: TC001 - a field of the agent
 from ._launcher_operations import operations_of
-from ._log_files import LogLine
+from ._log_files import LogLine  # noqa: TC001 - the contract of the agent has it
 from ._status import LauncherStatus  # noqa: TC001 - the contract of the agent has it
 
 if TYPE_CHECKING:
@@ -110,8 +110,8 @@ class LauncherAgent(Agent):
         ]
         with launcher.logs.follow(later=processes) as follower:
             for process in processes:
-                for text in await launcher.logs.last_before(follower, process, last):
-                    yield LogLine(process, text)  # noqa: ASYNC119
+                for line in await launcher.logs.last_before(follower, process, last):
+                    yield line  # noqa: ASYNC119
             while follow and (lines := await follower.lines()):
                 for line in lines:
                     if line.process.partition("/")[0] in chosen:

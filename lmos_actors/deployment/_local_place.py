@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import errno
 import os
-import signal
 import sys
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from subprocess import PIPE
 from typing import TYPE_CHECKING, Final
+from uuid import uuid4
 
+import attrs
 import trio
 
+from lmos_actors._core import MARK, end_left, end_tree
 from lmos_actors.errors import StartFailed
 
 from ._fork_server import ForkServer, can_fork, pieces_of
@@ -51,10 +53,11 @@ LOOK: Final = 0.05
 
 
 class LocalProcess:
-    """A process on this machine."""
+    """A process on this machine; `mark` is in its environment, so that what it has started is known."""
 
-    def __init__(self, process: trio.Process) -> None:
+    def __init__(self, process: trio.Process, mark: str = "") -> None:
         self._process = process
+        self._mark = mark
         self._pause = Pause()
         self._is_asked = False
 
@@ -83,7 +86,11 @@ class LocalProcess:
 
     async def wait(self) -> int:
         """See `Process`."""
-        return await self._process.wait()
+        is_news = not self.has_ended
+        code = await self._process.wait()
+        if is_news:
+            end_left(self.pid, self._mark)
+        return code
 
     def stop(self) -> None:
         """See `Process`."""
@@ -95,8 +102,7 @@ class LocalProcess:
     def kill(self) -> None:
         """See `Process`: with all that it has started itself."""
         if not self.has_ended:
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(self._process.pid, signal.SIGKILL)
+            end_tree(self._process.pid)
         self._pause.forget()
 
     def pause(self) -> None:
@@ -126,8 +132,10 @@ class LocalPlace:
 
     async def start(self, order: Order) -> LocalProcess | ForkedProcess:
         """See `Place`."""
+        mark = uuid4().hex
+        order = attrs.evolve(order, environment={**order.environment, MARK: mark})
         try:
-            process = await self._forked(order) or await self._started(order)
+            process = await self._forked(order, mark) or await self._started(order, mark)
         except OSError as error:
             raise StartFailed(order.name, _why(error)) from None
         self._running = [each for each in self._running if not each.has_ended]
@@ -135,7 +143,7 @@ class LocalPlace:
         self._record()
         return process
 
-    async def _forked(self, order: Order) -> ForkedProcess | None:
+    async def _forked(self, order: Order, mark: str) -> ForkedProcess | None:
         """Return a process that was forked, None where it has to be started anew. Raises OSError."""
         if self._forks is None or not can_fork(order.environment):
             return None
@@ -143,10 +151,11 @@ class LocalPlace:
         for _ in range(2):  # a server that has ended meanwhile is replaced once
             process = await self._forks.start(order.arguments, environment)
             if process is not None:
+                process.mark = mark
                 return process
         return None
 
-    async def _started(self, order: Order) -> LocalProcess:
+    async def _started(self, order: Order, mark: str) -> LocalProcess:
         """Start a process anew. Raises OSError."""
         process = await trio.lowlevel.open_process(
             [sys.executable, "-P", "-m", "lmos_actors", *order.arguments],
@@ -156,7 +165,7 @@ class LocalPlace:
             env={**os.environ, **order.environment},
             start_new_session=True,  # Ctrl-C of a terminal is the launcher's alone
         )
-        return LocalProcess(process)
+        return LocalProcess(process, mark)
 
     def _record(self) -> None:
         """Write down which processes run. If that fails, the next launcher does not wait for them."""
@@ -203,8 +212,7 @@ class LocalPlace:
         with trio.move_on_after(seconds):
             await self._none_left()
         for pid in self._left():
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(pid, signal.SIGKILL)
+            end_tree(pid)
         await self._none_left()
         with suppress(OSError):
             self._records.unlink()

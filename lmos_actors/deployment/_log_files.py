@@ -7,8 +7,10 @@ that a flood of one process slows that process, and neither the launcher nor the
 from __future__ import annotations
 
 import os
+import re
 from collections import defaultdict
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -29,6 +31,8 @@ MOST_FILE: Final = 4 << 20
 KEPT: Final = 3
 """Files that are kept of one process, the one that is written to among them."""
 
+_TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
+
 WAITING: Final = 1 << 20
 """Characters of lines that wait for one who follows; then lines are left out, and counted."""
 
@@ -40,6 +44,8 @@ class LogLine:
     process: str
     text: str
     left_out: int = 0
+    time: str = ""
+    """The instant at which it was read, as in `2030-01-01T00:00:00.000Z`; "" where that is not known."""
 
 
 class LogFiles:
@@ -49,7 +55,12 @@ class LogFiles:
     there is room again, the file of a process says how many of its lines are not in it.
     """
 
-    def __init__(self, folder: Path, warn: Callable[[str], None] = lambda text: None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        warn: Callable[[str], None] = lambda text: None,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
         self.folder = folder
         self.lost = 0
         """How many lines could not be written, of all processes."""
@@ -57,6 +68,7 @@ class LogFiles:
         """Why the last of them could not be written."""
         self.recent = RecentLines()
         self._warn = warn
+        self._now = now
         self._lost_of: dict[str, int] = {}  # since it could be written last
         self._sizes: dict[str, int] = {}
         self._followers: dict[Follower, None] = {}
@@ -70,10 +82,11 @@ class LogFiles:
     async def write(self, process: str, lines: list[str]) -> None:
         """Keep some lines, and hand them to those who follow. A full disk loses them, and nothing else."""
         self.recent.add(process, lines)
-        data = "".join(f"{line}\n" for line in lines).encode("utf-8", "backslashreplace")
+        at = f"{self._now():%Y-%m-%dT%H:%M:%S.%f}"[:-3] + "Z"
+        data = "".join(f"{at} {line}\n" for line in lines).encode("utf-8", "backslashreplace")
         async with self._locks[process]:  # its standard output and its errors come from two tasks
             before = self._lost_of.get(process, 0)
-            gap = f"… {before} lines are missing here: {self.why_lost}\n".encode() if before else b""
+            gap = f"{at} … {before} lines are missing here: {self.why_lost}\n".encode() if before else b""
             try:
                 await trio.to_thread.run_sync(self._append, process, gap + data)
             except OSError as error:
@@ -83,7 +96,7 @@ class LogFiles:
                 self._lost_of.pop(process, None)
             followers = [each for each in self._followers if process not in each.later]
         for follower in followers:
-            await follower.put(process, lines)
+            await follower.put(process, lines, at)
 
     def _lose(self, count: int, why: str) -> None:
         is_first = not self.lost
@@ -129,14 +142,14 @@ class LogFiles:
         finally:
             del self._followers[follower]
 
-    async def last_before(self, follower: Follower, process: str, count: int) -> list[str]:
+    async def last_before(self, follower: Follower, process: str, count: int) -> list[LogLine]:
         """Return the last lines of a process; one who follows gets those after them, none twice."""
         async with self._locks[process]:
             found = await trio.to_thread.run_sync(self.last, process, count)
             follower.later.discard(process)
         return found
 
-    def last(self, process: str, count: int) -> list[str]:
+    def last(self, process: str, count: int) -> list[LogLine]:
         """Return the last lines of a process. Blocks on the disk."""
         found: list[str] = []
         for age in range(KEPT):
@@ -145,7 +158,7 @@ class LogFiles:
                 found = [*text.removesuffix("\n").split("\n"), *found]
             if len(found) >= count:
                 break
-        return found[-count:] if count > 0 else []
+        return [_line_of(process, line) for line in found[-count:]] if count > 0 else []
 
 
 class Follower:
@@ -167,7 +180,7 @@ class Follower:
         """Whether no line more would be taken."""
         return self._size >= WAITING
 
-    async def put(self, process: str, lines: list[str]) -> None:
+    async def put(self, process: str, lines: list[str], time: str = "") -> None:
         """Take lines, waiting for room while this one is patient; leave out the others."""
         is_patient = self.patience > 0
         for line in lines:
@@ -175,14 +188,14 @@ class Follower:
                 with trio.move_on_after(self.patience) as scope:
                     await self._room.wait()
                 is_patient = not scope.cancelled_caught
-            self.take(process, line)
+            self.take(process, line, time)
 
-    def take(self, process: str, text: str) -> None:
+    def take(self, process: str, text: str, time: str = "") -> None:
         """Take one line, or leave it out."""
         if self.is_full:
             self._left_out += 1
             return
-        self._lines.append(LogLine(process, text, self._left_out))
+        self._lines.append(LogLine(process, text, self._left_out, time))
         self._size += len(process) + len(text)
         self._left_out = 0
         self._there.set()
@@ -201,6 +214,12 @@ class Follower:
         """Let `lines` return what there is, and nothing from then on."""
         self._is_closed = True
         self._there.set()
+
+
+def _line_of(process: str, written: str) -> LogLine:
+    """Return a line of a file; those of older versions have no time."""
+    time, _, text = written.partition(" ")
+    return LogLine(process, text, time=time) if _TIME.fullmatch(time) else LogLine(process, written)
 
 
 class LineSplitter:

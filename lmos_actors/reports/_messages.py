@@ -179,6 +179,8 @@ def what_of(record: Record) -> str:
         case "network":
             words = [str(record.get("what")), name]
             words += [f"{record.get('bytes')} bytes"] if record.get("bytes") else []
+        case "circle":
+            words = [kind, name, shorten("; ".join(map(str, record.get("waits") or ())))]
         case "started" if record.get("incarnation") not in (None, 1):
             words = ["started again,", f"incarnation {record.get('incarnation')}"]
         case _:

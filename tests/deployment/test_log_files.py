@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -12,11 +13,30 @@ from hypothesis import given, strategies as st
 from lmos_actors.deployment import LineSplitter, LogFiles, LogLine, RecentLines
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 BLOCK = "x" * 999
 KEPT, MOST_FILE, MOST_LINE = 3, 4 << 20, 1 << 14
 WAITING = 1 << 20
+
+
+NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
+
+
+def files(folder: Path, warn: Callable[[str], None] = lambda text: None) -> LogFiles:
+    """Return log files of an hour that stands still."""
+    return LogFiles(folder, warn, lambda: NOON)
+
+
+def line(process: str, text: str, left_out: int = 0) -> LogLine:
+    return LogLine(process, text, left_out, "2030-01-01T12:00:00.000Z")
+
+
+def texts(lines: list[LogLine]) -> list[str]:
+    """Return the texts of lines that all have a time."""
+    assert {each.time for each in lines} <= {"2030-01-01T12:00:00.000Z"}
+    return [each.text for each in lines]
 
 
 def lines_of(pieces: list[bytes]) -> list[str]:
@@ -71,31 +91,38 @@ def test_what_is_no_whole_line_yet_is_bounded() -> None:
 
 
 async def test_the_last_lines_are_kept_over_rotations(tmp_path: Path) -> None:
-    logs = LogFiles(tmp_path / "logs")
+    logs = files(tmp_path / "logs")
     count = KEPT * MOST_FILE // 50_000
     for number in range(count):
         await logs.write("weather/1", [f"{number} {'y' * 50_000}", f"{number} after"])
-    files = sorted(path.name for path in logs.folder.iterdir())
-    assert files == ["weather-1.1.log", "weather-1.2.log", "weather-1.log"]
+    names = sorted(path.name for path in logs.folder.iterdir())
+    assert names == ["weather-1.1.log", "weather-1.2.log", "weather-1.log"]
     assert all(path.stat().st_size <= MOST_FILE for path in logs.folder.iterdir())
-    last = logs.last("weather/1", 150)
+    last = texts(logs.last("weather/1", 150))
     assert [line.split()[0] for line in last[1::2]] == [str(number) for number in range(count - 75, count)]
-    assert [logs.last("weather/1", each) for each in (0, -3, 1)] == [[], [], [f"{count - 1} after"]]
-    assert logs.last("weather/2", 5) == []
+    assert [texts(logs.last("weather/1", each)) for each in (0, -3, 1)] == [[], [], [f"{count - 1} after"]]
+    assert texts(logs.last("weather/2", 5)) == []
     newest = [line.text for line in logs.recent.last(20, "weather/1", lambda process: True)]
     assert (len(newest), newest[-1]) == (20, f"{count - 1} after")
     assert max(map(len, newest)) == 500
 
 
 async def test_a_launcher_goes_on_with_the_files_of_the_last_one(tmp_path: Path) -> None:
-    await LogFiles(tmp_path).write("a/1", ["one"])
-    logs = LogFiles(tmp_path)
+    await files(tmp_path).write("a/1", ["one"])
+    logs = files(tmp_path)
     await logs.write("a/1", ["two\u2028three", "four\rfive"])
-    assert logs.last("a/1", 9) == ["one", "two\u2028three", "four\rfive"]
+    assert texts(logs.last("a/1", 9)) == ["one", "two\u2028three", "four\rfive"]
+
+
+async def test_lines_of_an_older_version_have_no_time(tmp_path: Path) -> None:
+    (tmp_path / "a-1.log").write_text("one\n2030 two\n", encoding="utf-8")
+    logs = files(tmp_path)
+    await logs.write("a/1", ["three"])
+    assert logs.last("a/1", 9) == [LogLine("a/1", "one"), LogLine("a/1", "2030 two"), line("a/1", "three")]
 
 
 async def test_output_and_errors_of_a_process_rotate_its_files_once(tmp_path: Path) -> None:
-    logs = LogFiles(tmp_path)
+    logs = files(tmp_path)
     count = 2 * MOST_FILE // (100 * 1_000) + 8
     async with trio.open_nursery() as nursery:
 
@@ -110,19 +137,19 @@ async def test_output_and_errors_of_a_process_rotate_its_files_once(tmp_path: Pa
 
 async def test_a_folder_that_is_a_file_loses_lines_and_nothing_else(tmp_path: Path) -> None:
     (tmp_path / "logs").write_text("")
-    await _write_and_follow(LogFiles(tmp_path / "logs"))
+    await _write_and_follow(files(tmp_path / "logs"))
 
 
 async def test_a_full_disk_loses_lines_and_nothing_else(tmp_path: Path) -> None:
     tmp_path.joinpath("a-1.log").symlink_to("/dev/full")
-    await _write_and_follow(LogFiles(tmp_path))
+    await _write_and_follow(files(tmp_path))
 
 
 async def test_lines_that_are_lost_are_counted_said_once_and_marked_where_they_are_missing(
     tmp_path: Path,
 ) -> None:
     said: list[str] = []
-    logs, file = LogFiles(tmp_path, said.append), tmp_path / "a-1.log"
+    logs, file = files(tmp_path, said.append), tmp_path / "a-1.log"
     file.symlink_to("/dev/full")
     for number in range(3):
         await logs.write("a/1", [f"lost {number}", "lost too"])
@@ -132,47 +159,47 @@ async def test_lines_that_are_lost_are_counted_said_once_and_marked_where_they_a
     file.unlink()
     await logs.write("a/1", ["kept"])
     await logs.write("a/1", ["kept too"])
-    assert logs.last("a/1", 5) == [f"… 6 lines are missing here: {why}", "kept", "kept too"]
+    assert texts(logs.last("a/1", 5)) == [f"… 6 lines are missing here: {why}", "kept", "kept too"]
     assert logs.lost == 6
 
 
 async def _write_and_follow(logs: LogFiles) -> None:
     with logs.follow() as follower:
         await logs.write("a/1", ["one"])
-        assert await follower.lines() == [LogLine("a/1", "one")]
-    assert logs.last("b/1", 5) == []
+        assert await follower.lines() == [line("a/1", "one")]
+    assert texts(logs.last("b/1", 5)) == []
 
 
 # ---- those who follow
 
 
 async def test_lines_that_are_not_taken_in_time_are_left_out_and_counted(tmp_path: Path) -> None:
-    logs = LogFiles(tmp_path)
+    logs = files(tmp_path)
     room = WAITING // (len("a/1") + len(BLOCK)) + 1
     with logs.follow() as follower, logs.follow() as quick:
         await logs.write("a/1", [BLOCK] * (room + 7))
         assert len(await quick.lines()) == room
         await logs.write("b/1", ["next"])
-        assert await quick.lines() == [LogLine("b/1", "next", left_out=7)]
+        assert await quick.lines() == [line("b/1", "next", left_out=7)]
         assert len(await follower.lines()) == room
         await logs.write("b/1", ["last"])
-        assert await follower.lines() == [LogLine("b/1", "last", left_out=8)]
+        assert await follower.lines() == [line("b/1", "last", left_out=8)]
 
 
 async def test_one_who_reads_the_last_lines_first_gets_no_line_twice(tmp_path: Path) -> None:
-    logs = LogFiles(tmp_path)
+    logs = files(tmp_path)
     await logs.write("a/1", ["zero"])
     with logs.follow(later=["a/1"]) as follower:
         await logs.write("a/1", ["one"])
         await logs.write("b/1", ["other"])
-        assert await follower.lines() == [LogLine("b/1", "other")]
-        assert await logs.last_before(follower, "a/1", 2) == ["zero", "one"]
+        assert await follower.lines() == [line("b/1", "other")]
+        assert texts(await logs.last_before(follower, "a/1", 2)) == ["zero", "one"]
         await logs.write("a/1", ["two"])
-        assert await follower.lines() == [LogLine("a/1", "two")]
+        assert await follower.lines() == [line("a/1", "two")]
 
 
 async def test_a_process_waits_for_one_who_is_patient_and_no_line_is_lost(tmp_path: Path) -> None:
-    logs = LogFiles(tmp_path)
+    logs = files(tmp_path)
     taken: list[LogLine] = []
     with logs.follow(patience=60.0) as follower:
         async with trio.open_nursery() as nursery:
@@ -191,7 +218,7 @@ async def test_a_process_waits_for_one_who_is_patient_and_no_line_is_lost(tmp_pa
 async def test_one_who_takes_nothing_costs_a_write_its_patience_once(
     tmp_path: Path, autojump_clock: trio.testing.MockClock
 ) -> None:
-    logs: Any = LogFiles(tmp_path)
+    logs: Any = files(tmp_path)
     with logs.follow(patience=3.0) as follower:
         await follower.put("a/1", [BLOCK] * 5_000)
         assert trio.current_time() == pytest.approx(3.0)
@@ -200,11 +227,11 @@ async def test_one_who_takes_nothing_costs_a_write_its_patience_once(
 
 
 async def test_those_who_follow_take_what_there_is_and_end_once_the_logs_are_closed(tmp_path: Path) -> None:
-    logs = LogFiles(tmp_path)
+    logs = files(tmp_path)
     with logs.follow() as follower:
         await logs.write("a/1", ["one"])
         logs.close()
-        assert await follower.lines() == [LogLine("a/1", "one")]
+        assert await follower.lines() == [line("a/1", "one")]
         assert await follower.lines() == []
         assert await follower.lines() == []
 

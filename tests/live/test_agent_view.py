@@ -335,7 +335,8 @@ async def test_what_is_lost_and_what_waits_in_circles(virtual_clock: MockClock) 
     class Loop(Agent):
         @action
         async def ask(self, other: str) -> None:
-            await self.find(Loop, other).invoke(Loop.ask, "a" if other == "b" else "b")
+            with trio.CancelScope():  # that might end it: else the run would end in Deadlocked
+                await self.find(Loop, other).invoke(Loop.ask, "a" if other == "b" else "b")
 
     tree = SupervisorSpec("root", [ChildSpec("a", Loop), ChildSpec("b", Loop), ChildSpec("till", Till)])
     async with (

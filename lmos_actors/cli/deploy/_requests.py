@@ -345,7 +345,7 @@ def show_logs(file: str | None, state: str | None, groups: list[str], *, last: i
             async for line in lines:
                 if line.left_out:
                     print(f"{line.process:16} | … {line.left_out} lines left out")
-                print(f"{line.process:16} | {printable(line.text)}", flush=True)
+                print(f"{line.process:16} | {line.time} {printable(line.text)}", flush=True)
         return OK
 
     return asked(controls, use)

@@ -5,19 +5,24 @@ from __future__ import annotations
 import os
 import threading
 import time
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
 import attrs
 import trio
 
+from lmos_actors._core import Adopted, adopt, end_below
+
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Generator
 
     from lmos_actors.node import Node
 
 HARD_END: Final = 5.0
 """Seconds that a process without a launcher has beyond its time to drain."""
+
+REAPED: Final = 60.0
+"""Seconds between two looks for orphans that have ended."""
 
 KILLED: Final = 137
 """Exit code of a process whose agents did not end in this time, that of a process that is killed."""
@@ -40,6 +45,13 @@ class Ending:
     def limit(self) -> float:
         """Seconds from the begin of the end to the hard end, once the launcher has gone."""
         return (self.timeout or 0.0) + self.spread + HARD_END
+
+    async def reap(self) -> None:
+        """Wait for orphans that have ended, for ever."""
+        adopted = Adopted()
+        while self.launched:
+            await trio.sleep(REAPED)
+            adopted.reap()
 
     async def drained(self, node: Node) -> None:
         """Wait until requests over the network are answered; past the limit stop everything at once."""
@@ -77,7 +89,18 @@ class Ending:
         with suppress(trio.RunFinishedError):
             token.run_sync_soon(gone)
         time.sleep(self.limit + 1.0)  # what ends at the limit has a moment for it
+        end_below(os.getpid())
         os._exit(KILLED)
+
+
+@contextmanager
+def ending_all() -> Generator[None]:
+    """End all that is started in a block, for a process of a launcher: nothing of it outlives the process."""
+    adopt()
+    try:
+        yield
+    finally:
+        end_below(os.getpid())
 
 
 def _silence() -> None:

@@ -10,6 +10,7 @@ import json
 import os
 import resource
 import sys
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -31,7 +32,7 @@ from lmos_actors.transport import endpoint_of
 from .._importing import WRONG, importing
 from ..options._connection import options_in
 from ..options._serving import ChatOptions, DiscoveryOptions, ListenOptions, OfferOptions, SecurityOptions
-from ._ending import Ending
+from ._ending import Ending, ending_all
 from ._serve import ServeRequest, serve_tree
 
 if TYPE_CHECKING:
@@ -97,6 +98,11 @@ class GroupRequest:
 
 def serve_group(request: GroupRequest) -> int:
     """Serve until a signal comes, or the launcher has gone. Returns the exit code. Raises ConfigError."""
+    with ending_all() if request.launched else nullcontext():
+        return _served(request)
+
+
+def _served(request: GroupRequest) -> int:
     secret = SharedToken.handed()  # before anything of the project is imported
     if not 1 <= request.replica <= MOST_REPLICAS:
         raise ConfigError(f"must be a number from 1 to {MOST_REPLICAS}", "--replica")

@@ -358,6 +358,7 @@ class Serving:
                 self._announce(node)
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(self._report_degraded, node)
+                    nursery.start_soon(self._ending.reap)
                     await self._asked.wait()
                     nursery.cancel_scope.cancel("the end has begun")
                 await self._ending.drained(node)

@@ -147,7 +147,7 @@ function onNode(record) {
 const SIGNS = {
   sent: '→', answered: '⇠', delivered: '·', event: '◆', started: '▶', stopped: '■', crashed: '✗', restarting: '↻',
   progress: '◔', item: '⇢', changed: '◇', fault: 'ϟ', healed: '✚', refused: '⊘', dropped: '⊘', cancelled: '⊘', dead_letter: '✝',
-  network: '⤫',
+  network: '⤫', circle: '⟲',
 };
 
 // How it is drawn: plain, an answer, an event, of an agent's life, or trouble.

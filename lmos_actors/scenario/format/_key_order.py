@@ -27,7 +27,7 @@ WORDS: Final[tuple[str, ...]] = (
     "failed", "equals", "eq", "ne", "contains", "match", "regex", "ge", "gt", "le", "lt",
     "sequence", "command", "url", "access", "follows", "thing", "description", "ca", "cert", "key", "bearer",
     "basic", "insecure", "args", "state", "mailbox", "size", "when_full",
-    "service_time", "start", "over", "restart", "shutdown", "significant", "backoff", "initial",
+    "service_time", "start", "over", "restart", "shutdown", "significant", "optional", "backoff", "initial",
     "replicas", "needs", "listen", "public_url", "client_ca", "security", "origins",
     "allow_operations", "register", "lookup",
     "metrics", "tracing", "omnia", "only", "strict_sessions", "uploads", "mcp", "env", "cwd",

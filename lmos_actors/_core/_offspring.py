@@ -1,0 +1,170 @@
+"""The processes that a process of a group has started, and those that these have: none of them outlives it.
+
+Agents start programs, and some programs go on by themselves: they have a session of their own, and a parent
+that has ended. On Linux they are found all the same:
+
+- A process of a group is the parent of all orphans among what it starts (`adopt`). So all of it is below that
+  process in the tree of the system, however it was started, as long as that process is there. It ends what is
+  below it as its last deed, and its place does before it kills it (`end_below`).
+- A process that has ended by itself has left what it started to others. Their session still has its number,
+  and what has another one has the mark of the process in its environment (`end_left`). What has thrown that
+  away is a child of the fork server by now, which has started no such child itself (`end_strangers`).
+
+An orphan that ends has to be waited for by its new parent; that is done once nobody else has, for a minute
+(`Adopted`). Elsewhere than on Linux what is ended is the process group.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Container, Iterable
+
+MARK: Final = "LMOS_ACTORS_PROCESS"
+"""The variable by which what a process of a group has started is known."""
+
+SUBREAPER: Final = 36
+"""`PR_SET_CHILD_SUBREAPER` of prctl(2)."""
+
+ROUNDS: Final = 50
+"""Looks for processes, each of which may have started others since the look before."""
+
+REAPED: Final = 60.0
+"""Seconds for which an ended child may wait to be waited for by the code that has started it."""
+
+
+class _Entry(NamedTuple):
+    """One process: its parent, its session, and whether it has ended."""
+
+    pid: int
+    parent: int
+    session: int
+    has_ended: bool
+
+
+def adopt() -> None:
+    """Have all orphans among what this process starts become its children. Does nothing but on Linux."""
+    if sys.platform == "linux":
+        import ctypes  # most processes need none of it
+
+        with suppress(OSError, AttributeError):
+            ctypes.CDLL(None).prctl(SUBREAPER, 1, 0, 0, 0)
+
+
+def end_below(pid: int) -> None:
+    """Kill all that is below a process, which goes on itself."""
+    _end(lambda: _below(pid))
+
+
+def end_tree(pid: int) -> None:
+    """Kill a process, and all that is below it or in its group. It starts nothing more meanwhile."""
+    with suppress(OSError):
+        os.kill(pid, signal.SIGSTOP)
+    end_below(pid)
+    _kill_group(pid)
+
+
+def end_left(pid: int, mark: str) -> None:
+    """Kill what a process has left that has ended; `mark` is the one of its environment, "" without."""
+    _kill_group(pid)
+    _end(lambda: [each.pid for each in _entries() if each.session == pid or _is_marked(each.pid, mark)])
+
+
+def end_strangers(known: Container[int]) -> None:
+    """Kill the children of this process that are not known, with all below them, and wait for their end.
+
+    For one that has adopted them, and starts no others. Waits for `ROUNDS` milliseconds at most.
+    """
+    own = os.getpid()
+    for _ in range(ROUNDS):
+        strangers = [
+            each.pid for each in _entries(ended=True) if each.parent == own and each.pid not in known
+        ]
+        if not strangers:
+            return
+        for pid in strangers:
+            with suppress(OSError):
+                os.kill(pid, signal.SIGKILL)  # what is below it is a child of this process then
+            with suppress(ChildProcessError):
+                os.waitpid(pid, os.WNOHANG)
+        time.sleep(0.001)
+
+
+def _kill_group(pid: int) -> None:
+    with suppress(OSError):
+        os.killpg(pid, signal.SIGKILL)
+
+
+def _end(find: Callable[[], Iterable[int]]) -> None:
+    """Kill what is found, until nothing is."""
+    for _ in range(ROUNDS):
+        found = [pid for pid in find() if pid != os.getpid()]
+        if not found:
+            return
+        for pid in found:
+            with suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+
+
+def _below(pid: int) -> list[int]:
+    children: dict[int, list[_Entry]] = {}
+    for each in _entries(ended=True):
+        children.setdefault(each.parent, []).append(each)
+    found, ahead = list[int](), [pid]
+    while ahead:
+        for each in children.get(ahead.pop(), ()):
+            ahead.append(each.pid)
+            if not each.has_ended:
+                found.append(each.pid)
+    return found
+
+
+def _entries(*, ended: bool = False) -> list[_Entry]:
+    """Return the processes of this machine; none where it has no /proc."""
+    found: list[_Entry] = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError, ValueError, IndexError):
+            fields = path.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+            entry = _Entry(int(path.parent.name), int(fields[1]), int(fields[3]), fields[0] in ("Z", "X"))
+            if ended or not entry.has_ended:
+                found.append(entry)
+    return found
+
+
+def _is_marked(pid: int, mark: str) -> bool:
+    if not mark:
+        return False
+    try:
+        return f"{MARK}={mark}".encode() in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:  # it has ended, or is another user's
+        return False
+
+
+class Adopted:
+    """The orphans that this process has adopted, and that have ended."""
+
+    def __init__(self) -> None:
+        self._since: dict[int, float] = {}
+
+    def reap(self) -> None:
+        """Wait for those that have ended, and that nobody has waited for. Never blocks."""
+        try:
+            if os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+                return
+        except ChildProcessError:
+            return
+        now, before, own = time.monotonic(), self._since, os.getpid()
+        ended = [each.pid for each in _entries(ended=True) if each.has_ended and each.parent == own]
+        self._since = {pid: before.get(pid, now) for pid in ended}
+        for pid, since in tuple(self._since.items()):
+            if now - since >= REAPED:
+                with suppress(ChildProcessError):
+                    os.waitpid(pid, os.WNOHANG)
+                del self._since[pid]
