@@ -204,17 +204,17 @@ def _why_unknown(name: str, known: list[str] | None, *, scoped: bool) -> str | N
     return f"no scheme knows {name!r}" + (f", did you mean {near!r}?" if near else "")
 
 
-def idle_patterns(patterns: Iterable[str], names: Sequence[str]) -> Iterator[tuple[str, str]]:
+def idle_patterns(patterns: Iterable[str], served: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Yield each pattern of an access list that fits nothing that is served, and a hint at what was meant.
 
     Agents below those that are served may come later, so their patterns are left out.
     """
-    known = (*names, "directory", "metrics", "relay")
+    known = (*served, "directory", "metrics", "relay")
     tops = {name.partition(".")[0]: None for name in known}
     for pattern in patterns:
         top = pattern.partition(".")[0]
         if not any(fnmatch.fnmatchcase(name, pattern) for name in known) and not (
             "." in pattern and any(fnmatch.fnmatchcase(name, top) for name in tops)
         ):
-            near = nearest(pattern, names)
+            near = nearest(pattern, served)
             yield pattern, f", did you mean {near!r}?" if near else ""

@@ -58,7 +58,8 @@ class Probe(Agent):
             "main": [sys.modules["__main__"].__file__, sys.modules["__main__"].__name__],
             "streams": [stream(one) for one in (sys.stdin, sys.stdout, sys.stderr)],
             "own streams": [stream(one) for one in (sys.__stdin__, sys.__stdout__, sys.__stderr__)],
-            "files": kinds(), "environment": dict(os.environ), "zone": time.tzname,
+            "files": kinds(), "zone": time.tzname,
+            "environment": {name: text for name, text in os.environ.items() if name != "LMOS_ACTORS_PROCESS"},
             "limits": [resource.getrlimit(number) for number in range(10)],
             "signals": {key: STATUS[key] for key in ("SigBlk", "SigIgn", "SigCgt", "SigPnd")},
             "umask": STATUS["Umask"], "uids": STATUS["Uid"], "groups": STATUS["Groups"],
@@ -119,14 +120,15 @@ SERVE = order("serve", "probe.yaml", "--group", "all", "--launched")
 
 
 async def seen_in(process: Process) -> dict[str, Any]:
-    """Read up to the line of the agent, which is the first."""
+    """Read up to the line of the agent; where it listens is said before that."""
     said = b""
     async with aclosing(process.output()) as pieces:
         async for piece in pieces:
             said += piece
-            if b"\n" in said:
+            *whole, _ = said.split(b"\n")
+            if any(b'"alike"' in line for line in whole):
                 break
-    found: dict[str, Any] = json.loads(said.partition(b"\n")[0])
+    found: dict[str, Any] = json.loads(next(line for line in said.split(b"\n") if b'"alike"' in line))
     return found
 
 
@@ -327,7 +329,8 @@ def test_the_end_of_the_launcher_ends_all(folder: Path, modules: tuple[str, ...]
     words = [sys.executable, "-c", LAUNCHER, *modules]
     with subprocess.Popen(words, cwd=folder, stdout=subprocess.PIPE, text=True) as launcher:
         assert launcher.stdout is not None
-        parent = json.loads(launcher.stdout.readline())["own"]["parent"]
+        line = next(line for line in launcher.stdout if '"own"' in line)
+        parent = json.loads(line)["own"]["parent"]
         process = int((folder / "records").read_text().split()[0])
         launcher.kill()
     wait_gone(process)

@@ -119,7 +119,7 @@ class GroupRefs:
         if self._groups[source].directory:
             known.add(source)
         registered = {*texts_of(self._groups[sought].register)}
-        by_url = any("://" in text for text in (*known, *registered))  # which may be one of these
+        by_url = any("://" in text for text in sorted(known | registered))  # which may be one of these
         return bool(known & registered) or (by_url and bool(known) and bool(registered))
 
     def _fix(self, source: str, sought: str) -> str:
