@@ -77,6 +77,7 @@ from ._source_lines import (
     line_of as line_of,
     line_of_user as line_of_user,
     runs_asyncio as runs_asyncio,
+    uncollected as uncollected,
 )
 from ._text import printable as printable
 from ._timers import (

@@ -6,15 +6,17 @@ changed.
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import sysconfig
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 import trio
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
     from types import FrameType
 
 PACKAGE: Final = os.path.join(os.path.dirname(os.path.dirname(__file__)), "")
@@ -31,6 +33,23 @@ WAY_OUT: Final = (
     "put a mock in the agent's place (`from: mock` in a scenario, `replace=` in a test), "
     "or fake what the agent calls"
 )
+
+
+@contextmanager
+def uncollected() -> Generator[None]:
+    """Let no garbage be collected in a block that looks at the frames of another thread.
+
+    In CPython 3.11 each step from a frame to its caller makes an object, which may collect garbage. What is
+    destroyed then may let the other thread run in the midst of the step, and its frames be gone after it: the
+    process ends with a segmentation fault, or stands still (python/cpython issues 99110 and 106883).
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def is_users(file: str) -> bool:

@@ -6,10 +6,12 @@ nothing in the loop can say so. Hence a thread:
 
 - While nothing happens the thread sleeps, and an idle process costs nothing. A hook of trio wakes it when the
   loop begins to work, and is taken away then: a loop that works pays for no hook.
-- Awake, the thread asks the loop five times a second to say that it goes on. Where it only ever finds it
-  waiting, it has the hook put back, and sleeps.
+- Awake, the thread asks the loop five times a second to say that it goes on. Where that is a while ago and
+  nothing else was to be done then, it has the hook put back, and sleeps.
 - Where the loop does not say so three times, and is found in the same call of the same code, that code holds
   it up. A loop that has much to do is in other code each time; it is slow, but nobody holds it.
+- What the loop's thread is doing is looked at only where it does not say that it goes on: in CPython 3.11
+  such a look is not safe from a garbage collection in its midst (`uncollected`).
 - It is said at once, from the thread, as the code may never end: which agent, and in which line. The agent is
   the first `self` in the calls that is one.
 
@@ -28,6 +30,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
+from lmos_actors._core import uncollected
 from lmos_actors.errors import AgentUnavailable, SlowTurnWarning
 
 from ._agent import Agent
@@ -57,6 +60,7 @@ class LoopWatch(trio.abc.Instrument):
         self._ident = threading.get_ident()
         self._token = trio.lowlevel.current_trio_token()
         self._beats = 0
+        self._was_idle = False  # nothing else was to be done at the last beat
         self._is_hooked = False
         self._said: dict[Any, Any] = {}
         self._awake = threading.Event()
@@ -105,6 +109,7 @@ class LoopWatch(trio.abc.Instrument):
 
     def _beat(self) -> None:
         self._beats += 1
+        self._was_idle = not trio.lowlevel.current_statistics().tasks_runnable
 
     # ---- the thread
 
@@ -125,11 +130,13 @@ class LoopWatch(trio.abc.Instrument):
             beats = self._beats
             self._token.run_sync_soon(self._beat, idempotent=True)
             self._over.wait(LOOK)
+            if self._beats != beats:
+                held, looks = None, 0
+                quiet = quiet + 1 if self._was_idle else 0
+                continue
             frame = _step_of(self._ident)
-            quiet = quiet + 1 if frame is None else 0
-            goes_on = frame is None or self._beats != beats
-            looks = 0 if goes_on else looks + 1 if frame is held else 1
-            held = frame
+            looks = 0 if frame is None else looks + 1 if frame is held else 1
+            held, quiet = frame, 0
             if looks == LOOKS:
                 _say(self._ident, self._said)
 
@@ -137,23 +144,25 @@ class LoopWatch(trio.abc.Instrument):
 def _step_of(ident: int) -> FrameType | None:
     """Return the outermost call of the task that runs, another for each task; None while none runs."""
     found = None
-    frame = sys._current_frames().get(ident)  # pyright: ignore[reportPrivateUsage] # documented by CPython
-    while frame is not None:
-        if frame.f_code.co_name == "unrolled_run":  # trio's loop, while it runs tasks
-            return found
-        found, frame = frame, frame.f_back
+    with uncollected():
+        frame = sys._current_frames().get(ident)  # pyright: ignore[reportPrivateUsage] # documented by CPython
+        while frame is not None:
+            if frame.f_code.co_name == "unrolled_run":  # trio's loop, while it runs tasks
+                return found
+            found, frame = frame, frame.f_back
     return None
 
 
 def _say(ident: int, said: dict[Any, Any]) -> None:
     """Warn from this thread, as the loop's own is held up; of one place once, by Python's default filter."""
-    innermost = sys._current_frames().get(ident)  # pyright: ignore[reportPrivateUsage] # documented by CPython
-    if innermost is None:
-        return
-    agent = _agent_in(innermost)
-    if agent is None and _imports(innermost):  # as a command does while it starts
-        return
-    who, calls = "the code of no agent" if agent is None else f"agent {agent!r}", calls_in(innermost)
+    with uncollected():
+        innermost = sys._current_frames().get(ident)  # pyright: ignore[reportPrivateUsage] # documented by CPython
+        if innermost is None:
+            return
+        agent = _agent_in(innermost)
+        if agent is None and _imports(innermost):  # as a command does while it starts
+            return
+        who, calls = "the code of no agent" if agent is None else f"agent {agent!r}", calls_in(innermost)
     text = f"{who} holds up its node, for {LOOK * LOOKS:g} s so far:\n{''.join(format_list(calls))}"
     place = calls[-1].filename, calls[-1].lineno or 0
     try:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
+from lmos_actors._core import uncollected
 from lmos_actors.errors import SlowTurnWarning
 
 from ._runtime import title_of
@@ -97,9 +98,11 @@ class Watchdog:
             self._report(text)
 
     def _text(self, slot: Any, current: Any, what: str) -> str:
-        frames = sys._current_frames()  # pyright: ignore[reportPrivateUsage] # documented by CPython
-        frame = frames.get(self._ident)
-        stack = "" if frame is None else "".join(traceback.format_list(calls_in(frame)))
+        with uncollected():
+            frames = sys._current_frames()  # pyright: ignore[reportPrivateUsage] # documented by CPython
+            frame = frames.get(self._ident)
+            calls = () if frame is None else calls_in(frame)
+        stack = "".join(traceback.format_list(calls))
         return f"the turn {title_of(current)!r} of agent {slot.path!r} {what}:\n{stack}"
 
     def _warn(self, text: str) -> None:

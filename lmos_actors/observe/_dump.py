@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
-from lmos_actors._core import timers_of
+from lmos_actors._core import timers_of, uncollected
 from lmos_actors.actors import title_of, waiting_graph
 from lmos_actors.supervision import Supervisor, agent_class, agents_of, children_of
 
@@ -116,11 +116,12 @@ def _turn(rt: Runtime, frame: FrameType | None) -> Iterator[str]:
     """Yield the turn in progress; a run or other code only if a signal interrupted it."""
     here = rt.thread == threading.get_ident()
     slot, current = rt.turns.slot, rt.turns.current
-    if not here:
-        frame = sys._current_frames().get(rt.thread)  # pyright: ignore[reportPrivateUsage] # documented by CPython
-    elif frame is None and slot is not None:
-        frame = sys._getframe()  # pyright: ignore[reportPrivateUsage] # documented by CPython
-    calls = thread_stack(frame) if frame is not None else []
+    with uncollected():
+        if not here:
+            frame = sys._current_frames().get(rt.thread)  # pyright: ignore[reportPrivateUsage] # documented by CPython
+        elif frame is None and slot is not None:
+            frame = sys._getframe()  # pyright: ignore[reportPrivateUsage] # documented by CPython
+        calls = thread_stack(frame) if frame is not None else []
     if slot is not None:
         yield f"turn in progress: {title_of(current)!r} of {slot.path}"
     elif calls:

@@ -20,6 +20,8 @@ from queue import Empty, SimpleQueue
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
+from lmos_actors._core import uncollected
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
     from types import FrameType, TracebackType
@@ -179,7 +181,8 @@ class Guard:
                 _thread.interrupt_main()
 
     def _place(self) -> str:
-        return place_of(sys._current_frames().get(self._main))  # pyright: ignore[reportPrivateUsage]
+        with uncollected():
+            return place_of(sys._current_frames().get(self._main))  # pyright: ignore[reportPrivateUsage]
 
 
 @contextmanager
