@@ -116,8 +116,8 @@ class LoopWatch(trio.abc.Instrument):
     def _watch(self) -> None:
         with suppress(trio.RunFinishedError):
             while not self._over.is_set():
-                self._awake.clear()
                 self._while_awake()
+                self._awake.clear()  # it is set by the hook alone, which is not there yet
                 self._token.run_sync_soon(self._hook)
                 # code that began in the very step that has put the hook back would not wake the thread
                 if not self._awake.wait(LOOK) and self._is_hooked and _step_of(self._ident) is None:

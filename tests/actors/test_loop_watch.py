@@ -6,13 +6,14 @@ import os
 import subprocess
 import sys
 import threading
+from typing import Any
 
 import pytest
 import trio
 import trio.lowlevel
 
 from lmos_actors import Agent, action, open_node
-from lmos_actors.actors import LoopWatch
+from lmos_actors.actors import LoopWatch, _loop_watch
 from tests.source import ROOT
 
 LIMIT = 60.0
@@ -139,3 +140,22 @@ async def test_it_is_there_for_as_long_as_a_node_is() -> None:
     second = LoopWatch.join()
     assert second is not first
     second.leave()
+
+
+@pytest.mark.slow
+async def test_where_nothing_happens_the_thread_sleeps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would ask the loop a hundred times in this second."""
+    monkeypatch.setattr(_loop_watch, "LOOK", 0.01)
+    token, asked = type(trio.lowlevel.current_trio_token()), list[Any]()
+    ask = token.run_sync_soon
+
+    def count(self: Any, call: Any, *args: Any, **more: Any) -> None:
+        if threading.current_thread().name == "lmos loop watch":
+            asked.append(call)
+        ask(self, call, *args, **more)
+
+    monkeypatch.setattr(token, "run_sync_soon", count)
+    async with open_node() as node:
+        await (await node.start(Quick)).invoke(Quick.work)
+        await trio.sleep(1)
+    assert 0 < len(asked) < 30
