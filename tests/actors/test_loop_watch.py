@@ -13,7 +13,7 @@ import trio
 import trio.lowlevel
 
 from lmos_actors import Agent, action, open_node
-from lmos_actors.actors import LoopWatch, _loop_watch
+from lmos_actors.actors import LoopWatch
 from tests.source import ROOT
 
 LIMIT = 60.0
@@ -144,8 +144,7 @@ async def test_it_is_there_for_as_long_as_a_node_is() -> None:
 
 @pytest.mark.slow
 async def test_where_nothing_happens_the_thread_sleeps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It would ask the loop a hundred times in this second."""
-    monkeypatch.setattr(_loop_watch, "LOOK", 0.01)
+    """It would ask the loop fifteen times in these seconds."""
     token, asked = type(trio.lowlevel.current_trio_token()), list[Any]()
     ask = token.run_sync_soon
 
@@ -157,5 +156,5 @@ async def test_where_nothing_happens_the_thread_sleeps(monkeypatch: pytest.Monke
     monkeypatch.setattr(token, "run_sync_soon", count)
     async with open_node() as node:
         await (await node.start(Quick)).invoke(Quick.work)
-        await trio.sleep(1)
-    assert 0 < len(asked) < 30
+        await trio.sleep(3)
+    assert 0 < len(asked) < 10
