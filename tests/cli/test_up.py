@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -240,7 +241,7 @@ def test_a_deployment_in_the_background_from_up_to_down(project: Path) -> None:
         assert "Bonn: sun" in call.communicate(WAIT)[0]
     code, out, _ = run(project, "logs", "weather", "-n", "1")
     assert code == 0
-    assert "weather/1        | answered" in out
+    assert re.search(r"weather/1        \| \S+Z answered", out)
     assert "answered" not in (project / ".lmos/desk/launcher.log").read_text()  # which has no bounds
     assert run(project, "logs", "wether")[0] == 1
     assert run(project, "restart", "wether")[2] == 'lmos-actors: no group "wether", did you mean "weather"?\n'

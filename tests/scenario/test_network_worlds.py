@@ -184,6 +184,11 @@ def alone(number: int, at: str, duration: str, *, one_way: bool = False) -> dict
     ],
     latency=20,
 )
+@example(  # an end that waits hears the ping of the other one's heartbeat, and is patient again
+    script=written([(1, (1, 0), "invoke"), (77, (1, 0), "invoke")]),
+    timeline=[alone(0, "50.5s", "30s")],
+    latency=20,
+)
 @given(
     script=LINES,
     timeline=st.lists(faults(("restart", "restart")), max_size=4).map(numbered),

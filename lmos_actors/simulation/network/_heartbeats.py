@@ -46,6 +46,11 @@ class Heartbeats:
         self.heard = list(self.since)
         self.next_ping = min(self.since) + BEAT
 
+    @property
+    def takes(self) -> float:
+        """The seconds of the way back, by the last handshake."""
+        return max(self.since[0] - self.since[1], 2 * SLACK)
+
     def ping(self, end: int) -> float:
         """Return when an end pings, if it hears nothing more: at the second look from then on."""
         looks = math.ceil((self.heard[end] - self.since[end] - SLACK) / BEAT)
@@ -61,7 +66,7 @@ class Heartbeats:
 
     def pass_idle_time(self, now: float) -> None:
         """Take into account the pings until now; they have been answered."""
-        takes = max(self.since[0] - self.since[1], 2 * SLACK)  # the way back, as that of the last handshake
+        takes = self.takes
         while True:
             end = 0 if self.ping(0) <= self.ping(1) else 1
             ping = self.ping(end)

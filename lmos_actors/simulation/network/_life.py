@@ -36,8 +36,8 @@ class Life:
     """
 
     __slots__ = (
-        "_beats", "_ended", "_is_half_open", "_is_slow", "_lost", "_timer", "_were_cut", "_whole_since",
-        "carrier", "serving", "watch",
+        "_back_since", "_beats", "_ended", "_is_half_open", "_is_slow", "_lost", "_timer", "_were_cut",
+        "_whole_since", "carrier", "serving", "watch",
     )  # fmt: skip
 
     def __init__(
@@ -59,6 +59,7 @@ class Life:
         self._timer: Any = None  # of the next look at which an end may give up
         self._were_cut = (False, False)  # the lines there and back, when they were looked at
         self._whole_since = now  # neither has been cut
+        self._back_since = now  # the line back has not been cut
         self._is_slow = False
         self.watch = Watch(network.rt.timers, self)
         if self.carrier.is_cut:
@@ -106,8 +107,18 @@ class Life:
 
     @property
     def heard_at(self) -> float:
-        """The instant at which the end that connected has heard something for the last time."""
-        return self._beats.heard[0]
+        """The instant at which the end that connected has heard something for the last time.
+
+        A ping of the other end's heartbeat may be the last; it does not happen, but is known.
+        """
+        beats = self._beats
+        ping = beats.ping(1)
+        is_lost = (
+            self._ended[1] or self._is_half_open or self.carrier.line(back=True).is_cut or self._is_late(0)
+        )
+        if is_lost or not self._back_since <= ping <= trio.current_time() - beats.takes:
+            return beats.heard[0]
+        return max(beats.heard[0], ping + beats.takes)
 
     @property
     def is_odd(self) -> bool:
@@ -136,10 +147,8 @@ class Life:
 
     def pong(self, at: float) -> None:
         """Take note of a ping at an instant, which was answered as the lines were whole."""
-        beats = self._beats
-        takes = max(beats.since[0] - beats.since[1], 2 * SLACK)
-        beats.hear(1, at + takes)
-        beats.hear(0, at + 2 * takes)
+        self._beats.hear(1, at + self._beats.takes)
+        self._beats.hear(0, at + 2 * self._beats.takes)
 
     def look_at_lines(self) -> None:
         """Take note of a change of the lines: what is held goes on, or the end is seen to come."""
@@ -155,6 +164,8 @@ class Life:
             self._beats.pass_idle_time(now)
         if any(were_cut) and not any(are_cut):
             self._whole_since = now
+        if were_cut[1] and not are_cut[1]:
+            self._back_since = now
         if any(are_cut):
             self._look_again()
         self._were_cut = are_cut

@@ -85,7 +85,7 @@ class Watch:
         if self._free_since is not None:
             ended = began + LOOK * max(1, -floor((began - self._free_since) / LOOK + SLACK))
             if ended <= now + SLACK:  # at the first look that finds nothing owed
-                last, self._began = ended - SLACK, None
+                last, self._began = ended - LOOK / 2, None  # that look pings no more
         pings = floor((last - began - LOOK + SLACK) / PING)
         if pings >= 0:
             self._watched.pong(began + LOOK + PING * pings)
