@@ -9,7 +9,8 @@ import pytest
 import trio
 
 from lmos_actors import Agent, ChildSpec, Secret, SupervisorSpec, action, open_node
-from lmos_actors.persistence import MemoryStore, Put
+from lmos_actors._core import RandomStream
+from lmos_actors.persistence import MemoryStore, Put, SimulatedDisk, SimulatedStore
 from lmos_actors.security import Access, Bearer, Security
 from lmos_actors.transport import MemoryNetwork
 from tests.live.watching import SECURITY, watching
@@ -91,6 +92,27 @@ async def test_an_agent_that_raises_while_it_is_operated(
             assert begins or f"raised while it ended: {type(error).__name__}" in str(answer)
             assert watcher.end is None
         assert await node.find(Echo, "one").invoke(Echo.say, "still here") == "still here"
+
+
+@pytest.mark.parametrize(("store", "marks"), [(None, False), ("full", False), ("works", None)])
+async def test_an_operation_that_no_store_has_is_marked_in_the_audit_log(
+    virtual_clock: MockClock, store: str | None, marks: bool | None
+) -> None:
+    network, disk = MemoryNetwork(), SimulatedDisk(RandomStream(1), lambda: 0.1)
+    kept = None if store is None else SimulatedStore(disk)
+    tree = SupervisorSpec("root", [ChildSpec("one", Echo)])
+    async with (
+        open_node(tree, listen=PLACE, network=network, security=SECURITY, store=kept),
+        watching(PLACE, network) as watcher,
+    ):
+        disk.full = store == "full"
+        watcher.look("audit")
+        watcher.do("restart", "one")
+        await watcher.until(lambda: watcher.done)
+        await trio.sleep(5)
+        disk.full = False
+        (row,) = watcher.views["it"]["rows"].values()
+        assert (row["state"], row.get("kept")) == ("done", marks)
 
 
 class Desk(Agent):
