@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
+from typing import Any
+
+WAIT = 40.0
+"""Seconds that something in other processes may take."""
 
 
 def has_ended(pid: int) -> bool:
@@ -47,3 +52,12 @@ def command_lines() -> dict[int, bytes]:
 def children_of(pid: int) -> dict[int, bytes]:
     """The command lines of the processes that another one has started, by their ids."""
     return {child: words for child, words in command_lines().items() if parent_of(child) == pid}
+
+
+def soon(holds: Any) -> Any:
+    """Wait for something that happens in other processes, which nothing tells; return it."""
+    end = time.monotonic() + WAIT
+    while not (found := holds()):
+        assert time.monotonic() < end, "it does not happen"
+        time.sleep(0.02)
+    return found

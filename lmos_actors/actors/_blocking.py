@@ -152,7 +152,7 @@ class CircleSearch:
 
     @enable_ki_protection
     def look_at_request(self, request: Any, times: int = 0) -> None:
-        """Tell of a circle that a request has closed by waiting; it was looked at so many `times` before."""
+        """Report a circle that a request has closed by waiting; it was looked at so many `times` before."""
         if request.phase == DONE:
             return
         envelope = in_mailbox(request)
@@ -185,7 +185,7 @@ class CircleSearch:
         self._rt.record("circle", request.slot, affordance=request.op.name, waits=texts, ends=ends)
 
     def deadlocked(self, request: Any, steps: list[Step], own: Any = None) -> None:
-        """Tell of a circle that nothing in it ends, by the way of this node.
+        """Report a circle that nothing in it ends: by a warning, or an error, as this node has it.
 
         `own` is what the task has asked for whose wait has closed it, where another stands in the mailbox.
         """
@@ -225,7 +225,7 @@ class CircleSearch:
     def describe(
         self, request: Any, asked: tuple[str, ...], then: Callable[[dict[str, Any]], None], *, shows: bool
     ) -> None:
-        """Tell another node what a request of it waits for: the last of `asked`, the ids on the way here."""
+        """Answer another node: what its request waits for, the last of `asked`, the ids on the way here."""
         search = Search(None, looks_on=True)
         starts = starts_of(request)
         graph = graph_of(search, search.reach(starts), self._labels, shows=shows)

@@ -85,7 +85,7 @@ class FarNode(Struct, array_like=True, frozen=True):
 
     @property
     def shape(self) -> tuple[object, ...]:
-        """What is the same each time the node is seen, if nothing has happened to it."""
+        """Facts that are the same each time the node is seen, if nothing has happened to it."""
         return self.kind, self.is_loose, [link.to for link in self.links]
 
 

@@ -240,7 +240,7 @@ class Circles(Protocol):
     def describe(
         self, request: Any, asked: tuple[str, ...], then: Callable[[dict[str, Any]], None], *, shows: bool
     ) -> None:
-        """Tell another node what a request of it waits for: the last of `asked`, the ids on the way here."""
+        """Answer another node: what its request waits for, the last of `asked`, the ids on the way here."""
         ...
 
 

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class Starts:
-    """What is being started: `first` what a node waits for until it is ready, `again` what has run before."""
+    """Agents that are being started: `first` for the first time, `again` those that have run before."""
 
     __slots__ = ("again", "first")
 

@@ -36,6 +36,7 @@ from lmos_actors._core import (
     runs_asyncio,
     seeded_entropy,
     set_environment,
+    uncollected,
 )
 from lmos_actors.actors import is_agents_code
 from lmos_actors.errors import Deadlocked, ForbiddenCall
@@ -240,13 +241,8 @@ def _own_collections(clock: VirtualClock) -> Generator[None]:
         gc.collect(2 if collections % 8 == 0 else 1)
 
     clock.every_events(COLLECT_EVERY, collect)
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
+    with uncollected():
         yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 @contextmanager

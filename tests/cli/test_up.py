@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.commands import RunningCommand, called, started, surroundings
-from tests.processes import command_lines, has_ended
+from tests.processes import command_lines, has_ended, soon
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
@@ -136,15 +136,6 @@ def processes_of(folder: Path) -> list[int]:
     """Return the processes that were begun with a path in a folder."""
     path = os.fsencode(folder)
     return [pid for pid, words in command_lines().items() if path in words and not has_ended(pid)]
-
-
-def soon(holds: Any) -> Any:
-    """Wait for what happens in other processes; return it."""
-    end = time.monotonic() + WAIT
-    while not (found := holds()):
-        assert time.monotonic() < end, "it does not happen"
-        time.sleep(0.02)
-    return found
 
 
 class Up:

@@ -5,16 +5,15 @@ from __future__ import annotations
 import json
 import os
 import signal
-import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.commands import called
-from tests.processes import command_lines, has_ended
+from tests.processes import command_lines, has_ended, soon
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Generator
     from pathlib import Path
 
 WAIT = 40.0
@@ -89,13 +88,6 @@ def seconds() -> int:
 def programs() -> list[int]:
     words = b"sleep\0%d\0" % seconds()
     return [pid for pid, shown in command_lines().items() if shown == words and not has_ended(pid)]
-
-
-def soon(holds: Callable[[], Any]) -> None:
-    end = time.monotonic() + WAIT
-    while not holds():
-        assert time.monotonic() < end, programs()
-        time.sleep(0.05)
 
 
 def status(folder: Path) -> dict[str, Any]:

@@ -382,7 +382,7 @@ class WebPeer:
     def follow(
         self, request: PendingRequest, asked: tuple[str, ...], then: Callable[[dict[str, Any]], None]
     ) -> None:
-        """Say that nothing is known: it is not asked over HTTP."""
+        """Answer that nothing is known: it is not asked over HTTP."""
         then({})
 
     async def query(self, request: PendingRequest) -> lmos.RunStatus | None:

@@ -239,7 +239,7 @@ class RelayRequests:
     def follow(
         self, request: PendingRequest, asked: tuple[str, ...], then: Callable[[dict[str, Any]], None]
     ) -> None:
-        """Say that nothing is known: it is not asked over a relay."""
+        """Answer that nothing is known: it is not asked over a relay."""
         then({})
 
     async def query(self, request: PendingRequest) -> NoReturn:
