@@ -64,7 +64,7 @@ class Talker(Agent):
 
     @action
     async def add_slowly(self, by: int) -> int:
-        await trio.sleep(1.0)
+        await trio.sleep(1.003)  # no multiple of a network's waits: nothing else comes at this instant
         return self.add(by)
 
     @action(idempotent=True)

@@ -111,7 +111,7 @@ async def test_a_live_model_is_recorded_in_real_time_and_played_without_it(proje
         assert {one.headers["authorization"] for one in server.requests} == {f"Bearer {KEY}"}
     tape = (project.root / "tapes/model.jsonl").read_text(encoding="utf-8")
     assert KEY not in tape
-    assert "4711" not in tape  # the prompt is declared as secret, and the model was asked it
+    assert "4711-0815" not in tape  # the prompt is declared as secret, and the model was asked it
     assert '"label":"seed=1"' in tape
     for world in ("memory", "wire"):
         ran = await command(project, "run", "live.yaml", "--set", f"world={world}")
