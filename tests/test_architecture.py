@@ -62,7 +62,7 @@ ONLY: dict[str, frozenset[str]] = {
 KIT = "lmos_actors.conformance"
 SHARED: dict[str, frozenset[str] | None] = {
     "lmos_actors.errors": None,
-    "lmos_actors._core": frozenset({"HIDDEN", "SecretBytes", "hide"}),
+    "lmos_actors._core": frozenset({"HIDDEN", "SecretBytes", "hide", "printable"}),
     "lmos_actors.files": None,
     "lmos_actors.protocol.td": None,
     "lmos_actors.transport": frozenset(

@@ -1,14 +1,38 @@
-"""Text for terminals."""
+"""Text of others, for people: on terminals, in reports and on pages (there `legible` of `live/page/base.js`).
+
+What a terminal or a browser would obey and not show is spelt out as in a Python literal: control characters
+(C0, C1), characters that turn the text after them around (U+202E) or hide (U+200B, tags, fillers, variation
+selectors beyond emoji's), halves of surrogate pairs, what has no meaning yet. Spaces of other widths stay.
+So do the two joiners (U+200C, U+200D) after a character that is not ASCII: Persian, Hindi and emoji are
+written with them, and Latin letters hide them.
+"""
 
 from __future__ import annotations
 
+import re
+import unicodedata
+from typing import Final
 
-def printable(text: str) -> str:
-    """Spell out what a terminal would obey and not show, line ends too, and halves of surrogate pairs."""
-    return text if text.isprintable() else "".join(map(_spelt, text))
+_JOINERS: Final = "\u200c\u200d"
+_HIDING: Final = re.compile(
+    f"(?<![^\\x00-\\x7f])[{_JOINERS}]"
+    "|[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u3164\uffa0\U000e0100-\U000e01ef]"
+)
+
+
+def printable(text: str, *, keep: str = "") -> str:
+    """Spell out what a terminal or a page would obey or hide; `keep` are line ends and tabs that stay."""
+    if text.isprintable() and (text.isascii() or not _HIDING.search(text)):
+        return text
+    text = _HIDING.sub(lambda found: _spelt(found[0]), text)
+    return "".join(
+        each if each.isprintable() or each in keep or _stays(each) else _spelt(each) for each in text
+    )
+
+
+def _stays(character: str) -> bool:
+    return character in _JOINERS or unicodedata.category(character) == "Zs"
 
 
 def _spelt(character: str) -> str:
-    if character.isprintable():
-        return character
     return character.encode("unicode_escape").decode("ascii")

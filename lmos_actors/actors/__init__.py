@@ -83,7 +83,6 @@ from .crashes._report_values import (
 from .crashes._reports import CrashReport as CrashReport, text_of_data as text_of_data
 from .crashes._traces import place_of as place_of
 from .crashes._value_text import (
-    printable as printable,
     show_quietly as show_quietly,
 )
 from .declaration._affordances import (

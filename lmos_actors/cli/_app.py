@@ -98,6 +98,9 @@ Url: TypeAlias = Annotated[
 File: TypeAlias = Annotated[str | None, Parameter(metavar="FILE")]
 Texts: TypeAlias = Annotated[list[str] | None, Parameter(negative=())]
 Switch: TypeAlias = Annotated[bool, Parameter(negative=(), show_default=False)]
+Force: TypeAlias = Annotated[
+    Switch, Parameter(help="Write through links, and over files that no command of ours has written.")
+]
 Json: TypeAlias = Annotated[Switch, Parameter(help="Print what is found as JSON, and nothing else.")]
 JsonLines: TypeAlias = Annotated[
     Switch, Parameter(group=PRINTED, help="Print JSON lines on a terminal too (the default elsewhere).")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 import trio
 
+from lmos_actors._core import printable
 from lmos_actors.errors import TransportError, group_of
 from lmos_actors.node import open_node
 
@@ -73,11 +74,6 @@ def _say(explored: Exploration, *, as_json: bool) -> None:
     for row in rows:
         cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=False))
         print("  ".join((*cells, row[3])).rstrip())
-
-
-def printable(text: str) -> str:
-    """Return a text of others without control characters for a terminal."""
-    return "".join(letter if letter.isprintable() else "?" for letter in text)
 
 
 def _row(found: Found) -> tuple[str, str, str, str]:

@@ -13,7 +13,7 @@ from lmos_actors.reports import worst
 from lmos_actors.scenario.format import orders_of
 
 from ._importing import complain
-from .run._report_files import replace_file
+from ._written_files import replace_file
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

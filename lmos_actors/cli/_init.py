@@ -13,7 +13,7 @@ from lmos_actors.files import did_you_mean
 from lmos_actors.scenario import scenario_schema
 
 from ._app import json_text
-from .run._report_files import unwritten
+from ._written_files import unwritten
 
 TEMPLATES: Final = ("weather", "gossip", "deploy", "assistant")
 LATER: Final = ("bridge",)

@@ -56,9 +56,7 @@ def for_people(value: Any, *, whole: bool = False) -> str:
         if isinstance(value, str)
         else json.dumps(value, indent=2 if whole else None, ensure_ascii=False, default=as_base64)
     )
-    if not whole:
-        return printable(text)
-    return "\n".join("\t".join(map(printable, line.split("\t"))) for line in text.split("\n"))
+    return printable(text, keep="\n\t" if whole else "")
 
 
 def as_base64(value: Any) -> Any:

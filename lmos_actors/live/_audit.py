@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from lmos_actors.actors import printable
+from lmos_actors._core import printable
 from lmos_actors.errors import StoreFailed
 
 from ._node_views import decisions
@@ -105,7 +105,7 @@ class Audit:
 
     def end(self, entry: AuditEntry, state: EntryState, outcome: str) -> None:
         """Note what became of it."""
-        entry.state, entry.outcome = state, printable(outcome[:CHARACTERS])
+        entry.state, entry.outcome = state, printable(outcome[:CHARACTERS], keep="\n")
         entry.ended = self._now()
         self._keep(entry)
         self._noted(entry)

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 import attrs
 import trio
 
-from lmos_actors.actors import Ref, Slot, hold, printable, release
+from lmos_actors._core import printable
+from lmos_actors.actors import Ref, Slot, hold, release
 from lmos_actors.errors import LmosActorsError, NotFound, StopFailed, WrongState
 from lmos_actors.supervision import Supervisor, place_at, supervisor_of
 
@@ -201,7 +202,7 @@ class Operations:
         except NotFound as error:
             return Wrong("GONE", str(error), do.id)
         except LmosActorsError as error:
-            return Wrong("FAILED", printable(str(error)[:CHARACTERS]), do.id)
+            return Wrong("FAILED", printable(str(error)[:CHARACTERS], keep="\n"), do.id)
 
     # ---- each of them: its outcome in words
 

@@ -147,11 +147,15 @@ def test_a_process_that_ignores_sigint_heeds_sigterm(project: Project, command: 
     assert (ended.code, json.loads(ended.out)["exit_code"]) == (143, 143)
 
 
+OLD = "sequenceDiagram\n    title of an earlier run\n"
+"""A report, which may be written over."""
+
+
 def check_interrupted(
     project: Project, command: Command, number: signal.Signals, code: int, name: str, *words: str
 ) -> None:
     for path in PATHS.values():
-        project.write(path, "old")
+        project.write(path, OLD)
     command.start("run", "plain.yaml", "story.yaml", "plain.yaml", *REPORTS, *words)
     command.until("here")
     command.process.send_signal(number)
@@ -264,11 +268,11 @@ def test_replay_and_diff_say_that_a_log_is_of_an_interrupted_call(project: Proje
 def test_no_file_is_left_beside_and_old_ones_keep_their_permissions(
     project: Project, command: Command
 ) -> None:
-    project.write("j.xml", "old")
+    project.write("j.xml", OLD)
     os.chmod(project.root / "j.xml", 0o640)
     os.symlink("real.html", project.root / "h.html")
     before = {path.name for path in project.root.iterdir()}
-    command.start("run", "plain.yaml", "--junit", "j.xml", "--html", "h.html")
+    command.start("run", "plain.yaml", "--junit", "j.xml", "--html", "h.html", "--force")
     assert command.end().code == 0
     assert {path.name for path in project.root.iterdir()} - before <= {"real.html", "__pycache__"}
     assert (project.root / "j.xml").stat().st_mode & 0o777 == 0o640

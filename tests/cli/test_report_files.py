@@ -14,6 +14,7 @@ import pytest
 from junitparser import JUnitXml
 
 from lmos_actors.cli import main
+from lmos_actors.cli._written_files import opened_file
 from lmos_actors.cli.run._report_files import Written
 from lmos_actors.errors import ConfigError
 from lmos_actors.reports import mermaid
@@ -26,6 +27,15 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 NOTE = {"do": "invoke", "id": "note", "target": "actor", "action": "note", "input": {"text": "hi"}}
+DEPLOYMENT = """\
+lmos: deployment/v1
+name: small
+agents:
+  a: {from: agent, use: "cast.py:Actor"}
+groups:
+  only:
+    agents: [a]
+"""
 WRONG = {"do": "expect", "that": "output", "of": "note", "equals": "ho"}
 
 
@@ -133,6 +143,76 @@ def test_python_source_is_not_written_over(project: Project, call: Callable[...,
     assert (project.root / "cast.py").read_text() == before
 
 
+KINDS = ("log", "junit", "html", "sequence", "csv")
+MINE = "alias ls='ls -l'\n"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("asked", ["by the file", "by an option"])
+def test_a_file_of_others_is_written_over_with_force_alone(
+    project: Project, call: Callable[..., Ran], kind: str, asked: str
+) -> None:
+    project.write(".profile", MINE)
+    paths = {kind: ".profile"} if asked == "by the file" else {}
+    file = project.write("good.yaml", story(NOTE, report=paths))
+    words = [] if paths else [f"--{kind}", ".profile"]
+    ran = call(file, *words)
+    assert (ran.code, ran.out) == (2, "")
+    assert ".profile: is there, and no report of ours: --force writes over it" in ran.err
+    assert (project.root / ".profile").read_text() == MINE
+    for force in (["--force"], []):  # and from then on it is one of ours
+        assert call(file, *words, *force).code == 0
+        assert (project.root / ".profile").read_text() != MINE
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("there", ["a file", "a report", "nothing"])
+def test_a_link_is_followed_with_force_alone(
+    project: Project, call: Callable[..., Ran], kind: str, there: str
+) -> None:
+    file = project.write("good.yaml", story(NOTE))
+    if there == "a report":
+        assert call(file, f"--{kind}", "real").code == 0
+    elif there == "a file":
+        project.write("real", MINE)
+    before = (project.root / "real").read_bytes() if there != "nothing" else None
+    (project.root / "report").symlink_to(project.root / "real")
+    ran = call(file, f"--{kind}", "report")
+    assert (ran.code, ran.out) == (2, "")
+    assert f"report: is a link to {project.root / 'real'}: --force writes there" in ran.err
+    assert ((project.root / "real").read_bytes() if before else None) == before
+    assert call(file, f"--{kind}", "report", "--force").code == 0
+    assert (project.root / "report").is_symlink()
+    assert (project.root / "real").stat().st_size > 0
+
+
+def test_a_link_that_comes_later_is_not_followed(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(project.root)
+    project.write(".profile", MINE)
+    file = opened_file("report")
+    (project.root / "report").symlink_to(project.root / ".profile")
+    file.write("a report")
+    assert (project.root / ".profile").read_text() == MINE
+    assert (project.root / "report").read_text() == "a report"
+
+
+@pytest.mark.parametrize(
+    "command", [["replay", "log", "--html", "mine"], ["export", "procfile", "d.yaml", "--out", "."]]
+)
+def test_other_commands_write_over_nothing_either(
+    project: Project, call: Callable[..., Ran], command: list[str], capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert call(project.write("good.yaml", story(NOTE)), "--log", "log").code == 0
+    project.write("d.yaml", DEPLOYMENT)
+    for name in ("mine", "Procfile"):
+        project.write(name, MINE)
+    for force, code, kept in (([], 2, 2), (["--force"], 0, 1), ([], 0, 1)):
+        with pytest.raises(SystemExit) as ended:
+            main((*command, *force))
+        assert ended.value.code == code, capfd.readouterr().err
+        assert sum((project.root / name).read_text() == MINE for name in ("mine", "Procfile")) == kept
+
+
 def test_one_file_holds_one_report(project: Project, call: Callable[..., Ran]) -> None:
     file = project.write("good.yaml", story(NOTE))
     ran = call(file, "--junit", "out.xml", "--html", "./out.xml")
@@ -154,9 +234,10 @@ def test_what_a_report_held_before_is_gone_and_stays_where_it_is_not_to_be_writt
     project: Project, call: Callable[..., Ran]
 ) -> None:
     file = project.write("good.yaml", story(NOTE))
-    project.write("old.xml", "x" * 100_000)
+    old = '<?xml version="1.0"?>\n<testsuites name="lmos-actors" ' + "x" * 100_000
+    project.write("old.xml", old)
     assert call(file, "--junit", "old.xml", "--html", "good.yaml").code == 2
-    assert (project.root / "old.xml").read_text() == "x" * 100_000
+    assert (project.root / "old.xml").read_text() == old
     assert call(file, "--junit", "old.xml").code == 0
     assert JUnitXml.fromstring((project.root / "old.xml").read_bytes()).tests == 1
 
@@ -194,7 +275,7 @@ def test_what_has_no_room_in_a_log_leaves_whole_runs(
         left -= len(part)
         return whole(descriptor, part)
 
-    monkeypatch.setattr("lmos_actors.cli.run._report_files.os.write", write)
+    monkeypatch.setattr("lmos_actors.cli._written_files.os.write", write)
     file = project.write("good.yaml", story(NOTE, seeds=[1, 2, 3]))
     ran = call(file, "--log", "log.jsonl")
     monkeypatch.undo()
@@ -225,7 +306,7 @@ class Recording:
 
 def test_a_recording_is_not_written_over(tmp_path: Path) -> None:
     recorded = tmp_path / "recorded.jsonl"
-    recorded.write_text("recorded")
+    recorded.write_text(HEAD)
     written = Written({"log": str(recorded)}, [])
     with pytest.raises(ConfigError, match="is a recording"):
         written.open(str(tmp_path / "a.yaml"), Cell({"weather": Recording()}))
@@ -234,7 +315,7 @@ def test_a_recording_is_not_written_over(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="is a recording"):
         written.open(str(tmp_path / "a.yaml"), Cell({"weather": Recording()}, csv=str(recorded)))
     written.close()
-    assert recorded.read_text() == "recorded"
+    assert recorded.read_text() == HEAD
 
 
 def test_only_reports_that_show_messages_want_the_log(tmp_path: Path) -> None:
@@ -248,7 +329,7 @@ def test_only_reports_that_show_messages_want_the_log(tmp_path: Path) -> None:
 
 def test_after_an_interrupt_there_is_what_there_was_to_tell(tmp_path: Path) -> None:
     paths = {kind: str(tmp_path / kind) for kind in ("log", "junit", "csv", "sequence")}
-    (tmp_path / "log").write_text("old")
+    (tmp_path / "log").write_text(f"{HEAD}\nold")
     written = Written(paths, [])
     file = result(cells=3)
     cell = Cell()
@@ -263,7 +344,7 @@ def test_after_an_interrupt_there_is_what_there_was_to_tell(tmp_path: Path) -> N
 
 
 def test_an_interrupt_before_the_first_run_leaves_no_old_log(tmp_path: Path) -> None:
-    (tmp_path / "log").write_text("old")
+    (tmp_path / "log").write_text(f"{HEAD}\nold")
     written = Written({"log": str(tmp_path / "log")}, [])
     written.finish()
     written.close()

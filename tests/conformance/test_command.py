@@ -166,8 +166,12 @@ def test_json_is_all_of_the_output(server: Server, call: Callable[..., Ran]) -> 
     assert call("--json", "--", URL).code == 1
 
 
+OLD = '{"schema": "lmos-actors/conformance/v1"}'
+"""An older card, which may be written over."""
+
+
 def test_files_are_written_beside_the_text(server: Server, call: Callable[..., Ran], tmp_path: Path) -> None:
-    (tmp_path / "card.html").write_text("old " * 50_000)
+    (tmp_path / "card.html").write_text(OLD + "old " * 50_000)
     ran = call(URL, "--json", "out/card.json", "--junit", "out/card.xml", "--html", "card.html")
     assert ran.code == 1
     assert ran.out.startswith(" handshake")
@@ -215,11 +219,11 @@ def test_what_is_not_reached(
         raise Unreachable(URL, "nothing \x1b[2J is there")
 
     monkeypatch.setattr(_conform, "conform", conform)
-    (tmp_path / "card.json").write_text("old")
+    (tmp_path / "card.json").write_text(OLD)
     ran = call(URL, "--json", "card.json")
     assert (ran.code, ran.out) == (3, "")
     assert ran.err == f"lmos-actors: {URL}: nothing \\x1b[2J is there\n"
-    assert (tmp_path / "card.json").read_text() == "old"
+    assert (tmp_path / "card.json").read_text() == OLD
     ran = call(URL, "--json")
     assert ran.code == 3
     assert json.loads(ran.out)["error"] == {"url": URL, "message": "nothing \x1b[2J is there"}

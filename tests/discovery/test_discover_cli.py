@@ -114,7 +114,7 @@ def test_what_others_have_written_does_not_reach_the_terminal_as_it_is(
             server.shutdown()
             thread.join()
     (line,) = capsys.readouterr().out.splitlines()
-    assert "?[31mred??" in line
+    assert "\\x1b[31mred" in line
     assert line.isprintable()
 
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import unicodedata
 from contextlib import asynccontextmanager
 from functools import partial
+from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import trio
 
 from lmos_actors import Agent, ChildSpec, Secret, SupervisorSpec, action, open_node
+from lmos_actors._core import printable
 from lmos_actors.actors import slot_of
 from lmos_actors.security import Access, Basic, Bearer, Security
 from lmos_actors.supervision import BulkSpec
@@ -691,18 +694,43 @@ async def test_hostile_names_and_texts_are_text(page: Page) -> None:
     children = [ChildSpec(name, Turned) for name in names]
     async with open_node(SupervisorSpec("root", children), listen="ws://127.0.0.1:0") as node:
         await seen(page, node)
-        assert await page.run(NAMES) == ["root", *names]
-        assert await page.run(f"{ROWS}[1].querySelector('.c-class').textContent") == TURNED
+        assert await page.run(NAMES) == ["root", *map(printable, names)]
+        assert await page.run(f"{ROWS}[1].querySelector('.c-class').textContent") == printable(TURNED)
         for name in names:
             await page.run(
                 f"location.hash = new URLSearchParams({{view: 'tree', agent: {json.dumps(name)}}}).toString()"
             )
-            await page.until(f"document.querySelector('.panel h2').textContent === {json.dumps(name)}")
+            shown = json.dumps(printable(name))
+            await page.until(f"document.querySelector('.panel h2').textContent === {shown}")
         await page.run("location.hash = '#view=<script>window.bad=1</script>&agent=' + 'x/'.repeat(5000)")
         await page.until("document.querySelector('.panel h2').title.length === 10000")
         assert await page.run("window.bad === undefined && Object.keys(Object.prototype).length === 0")
         assert await page.run("document.querySelectorAll('#app script, #app img').length") == 0
         assert await page.run(f"{ROWS}.every((row) => row.offsetHeight < 40)")
+
+
+async def test_a_text_is_spelt_out_as_on_a_terminal(page: Page) -> None:
+    """The rule of `printable`, for every character and the joiners after two others."""
+    code = files("lmos_actors.live").joinpath("page/base.js").read_text(encoding="utf-8")
+    texts = [
+        f"a{chr(number)}b"
+        for number in (*range(0x3000), 0x3164, 0xFEFF, 0xFE0F, 0xFFA0, 0x1F600, 0xE0041, 0xE0100)
+    ]
+    texts = [
+        each
+        for each in (*texts, "\u0645\u200c\u0646", "n\u200c", "\U0001f468\u200d\U0001f469")
+        if is_old(each)
+    ]
+    async with open_node(SupervisorSpec("root", []), listen="ws://127.0.0.1:0") as node:
+        await seen(page, node)
+        code += f"; return {json.dumps(texts)}.map((text) => h('p', {{}}, text).textContent);"
+        shown = await page.run(f"(() => {{ {code} }})()")
+    assert shown == [printable(each, keep="\n\t") for each in texts]
+
+
+def is_old(text: str) -> bool:
+    """Return whether a browser knows each character, or knows that there is none, as Python does."""
+    return all(unicodedata.ucd_3_2_0.category(each) != "Cn" for each in text)
 
 
 async def test_large_values_and_secrets_of_an_agent(page: Page) -> None:

@@ -9,9 +9,11 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from lmos_actors._core import printable
+
 from ..values import Secrets
 from ._report_values import Message, fields_given, fields_of, message_of
-from ._value_text import LIMIT, printable, show_quietly
+from ._value_text import LIMIT, show_quietly
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,7 +55,7 @@ class Inspection:
 
     def text(self, text: str) -> str:
         """Return another text about the agent without its secrets."""
-        return printable(self._secrets.clean(text, LIMIT))
+        return printable(self._secrets.clean(text, LIMIT), keep="\n")
 
     def _message(self, message: Message) -> dict[str, Any]:
         shown: dict[str, Any] = {"verb": message.verb, "affordance": self.text(message.name)}

@@ -10,13 +10,14 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
+from lmos_actors._core import printable
 from lmos_actors.errors import text_of
 
 from ..declaration._contract import outline_of
 from ..values import Secrets
 from ._report_values import Message, class_made_by, fields_given, fields_of, message_of
 from ._traces import CAUSES, calls_of, causes_of, definition_of, notes_of, place_of
-from ._value_text import LIMIT, printable, show, show_quietly
+from ._value_text import LIMIT, show, show_quietly
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -172,7 +173,7 @@ class CrashReport:
         Bounded, without secrets and without control characters.
         """
         text = self.secrets.clean(text_of(error), LIMIT)
-        return printable(f"{type(error).__name__}: {text}" if text else type(error).__name__)
+        return printable(f"{type(error).__name__}: {text}" if text else type(error).__name__, keep="\n")
 
     @property
     def trace(self) -> int | None:
@@ -325,7 +326,7 @@ class _Rendering:
         return text
 
     def _text(self, text: str) -> str:
-        return printable(self._secrets.clean(text, LIMIT))
+        return printable(self._secrets.clean(text, LIMIT), keep="\n")
 
 
 # ---- as text

@@ -26,7 +26,7 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
-from lmos_actors._core import HIDDEN
+from lmos_actors._core import HIDDEN, printable
 from lmos_actors.errors import raise_interrupt
 
 from ..values import MAPS, ROWS, UNREAD, UNREADABLE, WHOLE, conceal, field_of, record_of
@@ -65,7 +65,7 @@ def show(value: Any, secrets: Secrets, secrecy: Secrecy = 0, limit: int = LIMIT)
     except BaseException as error:  # noqa: ASYNC103 -- not in trio: a value's own code raised it
         raise_interrupt(error)
         text = f"<{type(value).__name__}>"
-    return printable(secrets.clean(text, limit))
+    return printable(secrets.clean(text, limit), keep="\n")
 
 
 def show_quietly(value: Any, secrets: Secrets, secrecy: Secrecy = 0, limit: int = LIMIT) -> str:
@@ -81,14 +81,7 @@ def show_quietly(value: Any, secrets: Secrets, secrecy: Secrecy = 0, limit: int 
     except BaseException as error:  # noqa: ASYNC103 -- not in trio: a value's own code raised it
         raise_interrupt(error)
         text = f"<{type(value).__name__}>"
-    return printable(secrets.clean(text, limit))
-
-
-def printable(text: str) -> str:
-    """Return text for a terminal or a JSON file: all that is not printable, except newlines, is escaped."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in text)
+    return printable(secrets.clean(text, limit), keep="\n")
 
 
 class _Writer:

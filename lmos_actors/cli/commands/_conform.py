@@ -9,7 +9,7 @@ from cyclopts import Group, Parameter
 
 from lmos_actors.errors import ConfigError
 
-from .._app import ELSEWHERE, REACHED, File, Limit, Switch, Texts, Within, app
+from .._app import ELSEWHERE, REACHED, File, Force, Limit, Switch, Texts, Within, app
 from ..options._connection import ServerOptions, options_in, secret_lines
 
 if TYPE_CHECKING:
@@ -181,6 +181,7 @@ class OutputOptions:
     """Write JUnit XML."""
     html: Annotated[File, Parameter(group=OUTPUT)] = None
     """Write one HTML file that needs no network."""
+    force: Annotated[Force, Parameter(group=OUTPUT)] = False
     verbose: Annotated[Switch, Parameter(name=["-v", "--verbose"], group=OUTPUT)] = False
     """Print a line for every case, and the traffic of those that did not pass."""
     list_: Annotated[Switch, Parameter(name="--list", group=OUTPUT)] = False
@@ -280,6 +281,7 @@ def _judge(url: str | None, given: ConformOptionGroup, output: OutputOptions) ->
             json=output.printed,
             verbose=output.verbose,
             card_files=output.card_files,
+            force=output.force,
             inputs=inputs,
             command=given.words(url),
         )
@@ -306,6 +308,7 @@ def _serve(given: ConformOptionGroup, output: OutputOptions) -> int:
             json=output.printed,
             verbose=output.verbose,
             card_files=output.card_files,
+            force=output.force,
             command=given.words("--serve", address, *(["--once"] if given.once else [])),
         )
     )

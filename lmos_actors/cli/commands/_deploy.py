@@ -11,7 +11,7 @@ from cyclopts import Group, Parameter
 
 from lmos_actors.errors import ConfigError
 
-from .._app import Json, JsonLines, Switch, Variables, app, settings_of
+from .._app import Force, Json, JsonLines, Switch, Variables, app, settings_of
 
 DEPLOYED = Group("Deployments", sort_key=1.5)
 
@@ -310,6 +310,7 @@ def export(
     /,
     *,
     out: Annotated[Path | None, Parameter(metavar="FOLDER")] = None,
+    force: Force = False,
     root: Annotated[str | None, Parameter(metavar="FOLDER")] = None,
     command: Annotated[str | None, Parameter(metavar="PATH")] = None,
     user: Annotated[str | None, Parameter(metavar="USER")] = None,
@@ -358,7 +359,7 @@ is said on standard error, line by line, and in the files. Secrets are reference
     if re.fullmatch(r"[0-9]+(\.[0-9]+)?([KMGTPE]i?)?", storage) is None:
         raise ConfigError(f'"{storage}" is not a size of Kubernetes, such as 512Mi or 10Gi', "--storage")
     options = ExportOptions(
-        out=out, root=root, command=command, user=user, image=image, port=port, storage=storage,
+        out=out, force=force, root=root, command=command, user=user, image=image, port=port, storage=storage,
         settings=settings_of(set_),
     )  # fmt: skip
     return run(kind, file, options)

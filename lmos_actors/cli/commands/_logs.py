@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path  # noqa: TC003 - the application reads the types
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
 from lmos_actors.errors import ConfigError
 
-from .._app import HOW, STORIES, WHICH, WRITTEN, Json, RunNumber, Time, TimeLimit, app, at_least
+from .._app import HOW, STORIES, WHICH, WRITTEN, Force, Json, RunNumber, Time, TimeLimit, app, at_least
+
+if TYPE_CHECKING:
+    from lmos_actors.scenario.run import StopPoint
 
 
 @app.command(sort_key=30, group=STORIES)
@@ -24,6 +27,7 @@ def replay(
     agent: Annotated[str | None, Parameter(metavar="NAME", group=WRITTEN)] = None,
     as_scenario: Annotated[str | None, Parameter(metavar="FILE", group=WRITTEN)] = None,
     html: Annotated[str | None, Parameter(metavar="FILE", group=WRITTEN)] = None,
+    force: Annotated[Force, Parameter(group=WRITTEN)] = False,
     time_limit: TimeLimit = None,
     json: Annotated[Json, Parameter(group=WRITTEN)] = False,
 ) -> int:
@@ -70,15 +74,13 @@ not run again otherwise.
     """
     given = {"--file": file, "--at": at, "--break": break_, "--agent": agent}
     if as_scenario is not None or html is not None:
-        return _write(log, as_scenario, html, at_least(run_, 1, "--run"), given)
-    from lmos_actors.scenario.run import StopPoint, read_break
-
+        return _write(log, as_scenario, html, at_least(run_, 1, "--run"), given, force=force)
+    if force:
+        raise ConfigError("goes with --html", "--force")
     from ..run._replay import ReplayOptions, replay_log
 
-    if at is not None and break_ is not None:
-        raise ConfigError("give --at or --break, not both", "--at")
     at_least(run_, 1, "--run")
-    point = StopPoint(at=at) if at is not None else read_break(break_) if break_ is not None else None
+    point = _point(at, break_)
     if agent is not None and point is None:
         raise ConfigError("shows an agent where the run is stopped: give --at or --break too", "--agent")
     options = ReplayOptions(
@@ -92,13 +94,28 @@ not run again otherwise.
     return replay_log(str(log), options)
 
 
+def _point(at: float | None, break_: str | None) -> StopPoint | None:
+    """Return where to stop a run, None for nowhere. Raises ConfigError."""
+    from lmos_actors.scenario.run import StopPoint, read_break
+
+    if at is not None and break_ is not None:
+        raise ConfigError("give --at or --break, not both", "--at")
+    return StopPoint(at=at) if at is not None else read_break(break_) if break_ is not None else None
+
+
 def _write(
-    log: Path, scenario: str | None, page: str | None, number: int | None, given: dict[str, Any]
+    log: Path,
+    scenario: str | None,
+    page: str | None,
+    number: int | None,
+    given: dict[str, Any],
+    *,
+    force: bool,
 ) -> int:
     """Write the scenario or the page of a log. Raises ConfigError."""
     if scenario is not None:
         return _write_scenario(log, scenario, number, {**given, "--html": page})
-    return _write_page(log, str(page), number, given)
+    return _write_page(log, str(page), number, given, force=force)
 
 
 def _write_scenario(log: Path, out: str, number: int | None, given: dict[str, Any]) -> int:
@@ -109,12 +126,12 @@ def _write_scenario(log: Path, out: str, number: int | None, given: dict[str, An
     return as_scenario(str(log), out, number)
 
 
-def _write_page(log: Path, out: str, number: int | None, given: dict[str, Any]) -> int:
+def _write_page(log: Path, out: str, number: int | None, given: dict[str, Any], *, force: bool) -> int:
     """Write the page of a log; `given` are options that say how to run it. Raises ConfigError."""
     from ..run._log_page import write_log_page
 
     _check_alone(given, "--html")
-    return write_log_page(str(log), out, number)
+    return write_log_page(str(log), out, number, force=force)
 
 
 def _check_alone(given: dict[str, Any], option: str) -> None:

@@ -93,7 +93,7 @@ def completion(shell: Literal["bash", "zsh", "fish"], /, *, install: Switch = Fa
         if end:
             _have_zsh_read(place)
     except OSError as error:
-        from ..run._report_files import unwritten
+        from .._written_files import unwritten
 
         raise unwritten(str(error.filename), error) from None
     print(f"wrote {place}", file=sys.stderr)

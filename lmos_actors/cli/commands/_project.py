@@ -85,7 +85,7 @@ def schema(*, write: Switch = False) -> int:
     """
     from lmos_actors.scenario import scenario_schema
 
-    from ..run._report_files import replace_file, unwritten
+    from .._written_files import replace_file, unwritten
 
     text = json_text(scenario_schema())
     if not write:

@@ -16,6 +16,7 @@ from .._app import (
     WHICH,
     WRITTEN,
     Files,
+    Force,
     Json,
     Limit,
     Settings,
@@ -80,6 +81,7 @@ class RunOptionGroup:
     """A Mermaid sequence diagram of the first run that failed, else of the first."""
     csv: Written = None
     """The measured series, as a table."""
+    force: Annotated[Force, Parameter(group=WRITTEN)] = False
     json: Annotated[Switch, Parameter(group=WRITTEN)] = False
     """Print the results as JSON, and nothing else."""
     verbose: Annotated[Switch, Parameter(name=["-v", "--verbose"], group=WRITTEN)] = False
@@ -112,6 +114,7 @@ class RunOptionGroup:
                 "sequence": _text(self.sequence),
                 "csv": _text(self.csv),
             },
+            force=self.force,
             time_limit=self.time_limit,
             speed=1.0 if pace is None else pace,
             access=outward.access(),

@@ -82,6 +82,7 @@ class ConformRequest:
     json: bool = False
     verbose: bool = False
     card_files: Mapping[str, str | None] = attrs.field(factory=dict[str, "str | None"])
+    force: bool = False
     inputs: Sequence[str] = ()
     command: Sequence[str] = ()
 
@@ -183,7 +184,7 @@ def _case_data(case: Requirement) -> dict[str, Any]:
 
 def judge(request: ConformRequest, network: Network | None = None) -> int:
     """Judge a server, and return the exit code. Raises ConfigError, OSError, KeyboardInterrupt."""
-    card_files = CardFiles.opened(request.card_files, request.inputs)
+    card_files = CardFiles.opened(request.card_files, request.inputs, force=request.force)
     printer = CardPrinter(request.cases, json=request.json, verbose=request.verbose)
     try:
         with signals.in_order():

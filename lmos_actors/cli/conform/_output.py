@@ -24,7 +24,7 @@ from lmos_actors.conformance import (
 from lmos_actors.errors import ConfigError
 
 from .._texts import takes_all
-from ..run._report_files import Target, opened_file, same_file
+from .._written_files import Target, opened_file, same_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -146,12 +146,15 @@ def print_card(card: Card, code: int) -> None:
 class CardFiles:
     """The files that a card is written to: all opened before anything is judged, and written at the end."""
 
+    _force: bool
     _open: dict[str, Target] = attrs.field(factory=dict[str, Target])
 
     @classmethod
-    def opened(cls, paths: Mapping[str, str | None], inputs: Iterable[str]) -> CardFiles:
+    def opened(
+        cls, paths: Mapping[str, str | None], inputs: Iterable[str], *, force: bool = False
+    ) -> CardFiles:
         """Open the files that options name. Raises ConfigError for what cannot, or must not, be written."""
-        card_files = cls()
+        card_files = cls(force)
         try:
             for option, path in paths.items():
                 if path is not None:
@@ -167,7 +170,7 @@ class CardFiles:
         for other, there in self._open.items():
             if same_file(path, there.path):
                 raise ConfigError(f"cannot be written by both {other} and {option}", path)
-        self._open[option] = opened_file(path)
+        self._open[option] = opened_file(path, force=self._force)
 
     def write(self, card: Card, code: int) -> None:
         """Write the card to all of them. Raises OSError, which names the file."""

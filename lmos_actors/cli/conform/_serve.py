@@ -65,6 +65,7 @@ class JudgeClientsRequest:
     json: bool = False
     verbose: bool = False
     card_files: Mapping[str, str | None] = attrs.field(factory=dict[str, "str | None"])
+    force: bool = False
     command: Sequence[str] = ()
 
     def __attrs_post_init__(self) -> None:
@@ -102,7 +103,7 @@ def list_client_cases(*, json: bool, relay: bool = False) -> int:
 
 def serve_clients(request: JudgeClientsRequest, network: Network | None = None) -> int:
     """Judge clients, and return the exit code. Raises ConfigError, OSError, KeyboardInterrupt."""
-    card_files = CardFiles.opened(request.card_files, ())
+    card_files = CardFiles.opened(request.card_files, (), force=request.force)
     printer = CardPrinter((), json=request.json, verbose=request.verbose)
     try:
         clients_run = ClientsRun(request)

@@ -17,7 +17,7 @@ import attrs
 from lmos_actors.errors import ConfigError
 from lmos_actors.scenario.explore import Data, Outcome
 
-from ..run._report_files import replace_file
+from .._written_files import replace_file
 from ._runs import TIME_LIMIT, Explored
 
 if TYPE_CHECKING:

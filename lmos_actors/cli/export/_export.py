@@ -10,7 +10,7 @@ from lmos_actors.errors import ConfigError
 from lmos_actors.scenario import load_deployment
 
 from .._importing import complain, importing, print_notes
-from ..run._report_files import unwritten
+from .._written_files import opened_file, unwritten
 from ._compose import compose
 from ._kubernetes import manifests
 from ._procfile import procfile
@@ -57,7 +57,7 @@ def export(kind: Kind, file: str, options: ExportOptions) -> int:
     try:
         options.out.mkdir(parents=True, exist_ok=True)
         for name, text in texts.items():
-            (options.out / name).write_text(text, encoding="utf-8")
+            opened_file(str(options.out / name), force=options.force).write(text)
             print(f"wrote {options.out / name}", file=sys.stderr)
     except OSError as error:
         raise unwritten(str(error.filename or options.out), error) from None

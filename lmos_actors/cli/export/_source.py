@@ -47,6 +47,7 @@ class ExportOptions:
     port: int = PORT
     storage: str = "1Gi"
     out: Path | None = None
+    force: bool = False
     settings: Mapping[str, str] = attrs.Factory(dict[str, str])
 
 

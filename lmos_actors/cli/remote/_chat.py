@@ -368,7 +368,7 @@ def _place(part: ChatPart) -> str:
 
 def _for_terminal(text: str) -> str:
     """Return text without control characters but for line ends and tabs."""
-    return "\n".join("\t".join(map(printable, line.split("\t"))) for line in text.split("\n"))
+    return printable(text, keep="\n\t")
 
 
 @contextmanager

@@ -11,7 +11,8 @@ from lmos_actors.files import mapped
 from lmos_actors.reports import FileResult, RunResult, html_page
 from lmos_actors.scenario.judge import LogFile
 
-from ._report_files import MOST_KEPT, replace_file
+from .._written_files import opened_file
+from ._report_files import MOST_KEPT
 
 if TYPE_CHECKING:
     from lmos_actors.scenario.judge import LoggedRun
@@ -20,7 +21,7 @@ LAST = 20
 """The messages of a run that are named as its last ones."""
 
 
-def write_log_page(log: str, out: str, number: int | None) -> int:
+def write_log_page(log: str, out: str, number: int | None, *, force: bool) -> int:
     """Write the page of the runs in a log, or of one; return the exit code.
 
     Raises ConfigError, FileError; OSError, which names the file.
@@ -38,7 +39,7 @@ def write_log_page(log: str, out: str, number: int | None) -> int:
     result = FileResult(
         file=log, name=Path(log).name, pass_rate=1.0, trials=1, cells=len(runs), runs=runs, notes=tuple(notes)
     )
-    replace_file(out, html_page([result], title=Path(log).name, is_log=True))
+    opened_file(out, force=force).write(html_page([result], title=Path(log).name, is_log=True))
     print(f"wrote {out}: {sum(run.logged for run in runs)} records")
     return 0
 

@@ -19,7 +19,7 @@ from lmos_actors.scenario.run import live_replays, recordings_of, run_cell
 
 from .._importing import importing
 from .._signals import signals
-from ._report_files import replace_file, unwritten
+from .._written_files import refuse_foreign, replace_file, unwritten
 from ._select import selection
 
 if TYPE_CHECKING:
@@ -99,6 +99,10 @@ def _record(file: str, resolved: Resolved, cells: Sequence[Cell], options: RunOp
     logs: dict[Path, dict[str, tuple[str, ...]]] = {}
     if not any(recordings_of(resolved, cell) for cell in cells):
         raise ConfigError("has no agent from: replay, there is nothing to record", file)
+    if not options.force:
+        for cell in cells:
+            for path in recordings_of(resolved, cell):
+                refuse_foreign(str(path))
     failed = False
     for cell in cells:
         limit = options.time_limit

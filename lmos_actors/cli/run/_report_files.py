@@ -1,25 +1,14 @@
 """Report files of one call of `run`: opened before anything runs, written during the runs and at the end.
 
-A regular file is written beside its place and renamed, so that readers see it whole, or see the old
-one; a process that is killed leaves a file with a name of its own behind, at worst. What is no regular file,
-as a pipe, a terminal or `/dev/null`, is written in place; so is a file that stands alone in a folder where
-none can be made, and one that our own output goes to. A message log is written in place too, as runs end:
-it is long, and worth having when the process is killed.
-
-A file that cannot be opened is a usage error (ConfigError); one that cannot be written later, when the disk
-is full, is an OSError that names the file.
+A message log is written in place, as runs end: it is long, and worth having when the process is killed. For
+the rest see `_written_files.py`.
 """
 
 from __future__ import annotations
 
-import errno
 import json
-import os
 import shlex
-import stat
 import sys
-import tempfile
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
@@ -38,7 +27,7 @@ from lmos_actors.reports import (
     missing_lines,
 )
 
-from .._signals import signals
+from .._written_files import Target, opened_file, same_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -56,115 +45,8 @@ _NAMES: Final[dict[Kind, str]] = {
 }
 _LOGS: Final = frozenset({"log", "html", "sequence"})
 
-_DISK: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG})
-"""Errors of the system that are no mistake in the file name."""
-
 MOST_KEPT = 200_000
 """How many lines of logs are kept for the page: of the runs that passed, and again of those that failed."""
-
-
-@attrs.define(eq=False)
-class Target:
-    """A file that a report goes to. `descriptor` is that of a file that is written in place, else None."""
-
-    path: str
-    descriptor: int | None
-    size: int | None = 0
-    """How many of our bytes it holds; None: its former content is still there."""
-
-    def append(self, text: str) -> None:
-        """Write at the end of a file that is written in place. Raises OSError, which names the file.
-
-        What the file held before is gone. Where there is no room for all of the text, none of it stays.
-        """
-        assert self.descriptor is not None
-        data = text.encode("utf-8", "surrogatepass")
-        try:
-            if self.size is None:
-                self._truncate(0)
-            self.size = self.size or 0
-            _write_all(self.descriptor, data)
-        except OSError as error:
-            self._truncate(self.size or 0)
-            raise _named(error, self.path) from None
-        self.size += len(data)
-
-    def _truncate(self, size: int) -> None:
-        assert self.descriptor is not None
-        with suppress(OSError):  # a pipe has no length
-            os.ftruncate(self.descriptor, size)
-            os.lseek(self.descriptor, size, os.SEEK_SET)
-
-    def write(self, text: str) -> None:
-        """Write the whole content of the file. Raises OSError, which names the file."""
-        if self.descriptor is not None:
-            self.append(text)
-        else:
-            replace_file(self.path, text)
-
-    @property
-    def is_regular(self) -> bool:
-        """Whether it is a file that can be looked at afterwards, and none that our own output goes to."""
-        if self.descriptor is None:
-            return True
-        return stat.S_ISREG(os.fstat(self.descriptor).st_mode) and not _is_our_output(self.path)
-
-    def close(self) -> None:
-        """Close the file."""
-        descriptor, self.descriptor = self.descriptor, None
-        if descriptor is not None:
-            with suppress(OSError):
-                os.close(descriptor)
-
-
-def _write_all(descriptor: int, data: bytes) -> None:
-    left = memoryview(data)
-    while left:
-        left = left[os.write(descriptor, left) :]
-
-
-def _named(error: OSError, path: str) -> OSError:
-    """Return an error of writing a file as one that names it."""
-    reason = error.strerror or str(error)
-    return OSError(error.errno or errno.EIO, f"cannot be written: {reason}", ascii(path)[1:-1])
-
-
-def replace_file(path: str, text: str) -> None:
-    """Write a file as a whole, or leave the one that is there. Raises OSError, which names the file."""
-    with signals.in_order(), signals.held():
-        _replace(path, text.encode("utf-8", "surrogatepass"))
-
-
-def _replace(path: str, data: bytes) -> None:
-    real, half = os.path.realpath(path), ""
-    try:
-        descriptor, half = _beside(real)
-        try:
-            _write_all(descriptor, data)
-        finally:
-            os.close(descriptor)
-        os.chmod(half, _mode(real))
-        os.replace(half, real)
-    except OSError as error:
-        raise _named(error, path) from None
-    finally:
-        with suppress(OSError):
-            os.unlink(half)
-
-
-def _beside(real: str) -> tuple[int, str]:
-    """Make a file beside another, with a name of its own. Raises OSError."""
-    folder, name = os.path.split(real)
-    return tempfile.mkstemp(prefix=f".{name[:40]}.", suffix=".tmp", dir=folder)
-
-
-def _mode(path: str) -> int:
-    """Return the permissions of a file that is there, else those that a new one has."""
-    with suppress(OSError):
-        return os.stat(path).st_mode & 0o777
-    mask = os.umask(0)
-    os.umask(mask)
-    return 0o666 & ~mask
 
 
 @attrs.define
@@ -210,9 +92,15 @@ class _Report:
 
 
 class Written:
-    """Writes report files; `asked` are those of the command line, `inputs` what must not be written over."""
+    """Writes report files; `asked` are those of the command line, `inputs` what must not be written over.
 
-    def __init__(self, asked: Mapping[Kind, str | None], inputs: Sequence[str]) -> None:
+    `force`: also through links, and over files that are no reports.
+    """
+
+    def __init__(
+        self, asked: Mapping[Kind, str | None], inputs: Sequence[str], *, force: bool = False
+    ) -> None:
+        self._force = force
         self._asked: dict[Kind, str] = {kind: path for kind in KINDS if (path := asked.get(kind)) is not None}
         self._inputs = dict.fromkeys(inputs, "a scenario file")
         self._all: list[_Report] = []
@@ -327,7 +215,7 @@ class Written:
                 self._places[kind, path] = place
                 return
         self._places[kind, path] = len(self._all)
-        self._all.append(_Report(kind, opened_file(path, grows=kind == "log")))
+        self._all.append(_Report(kind, opened_file(path, grows=kind == "log", force=self._force)))
 
 
 def _own(scenario: Any) -> Iterator[tuple[Kind, str]]:
@@ -369,71 +257,3 @@ def _replay(report: _Report) -> str:
         return ""
     number = ["--run", str(report.runs)] if report.runs > 1 else []
     return shlex.join(["lmos-actors", "replay", report.path, *number])
-
-
-def opened_file(path: str, *, grows: bool = False) -> Target:
-    """Open a file to write, in folders that are made; what it holds stays for now. Raises ConfigError.
-
-    One that `grows` is written in place.
-    """
-    try:
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
-        if grows or not _can_be_replaced(path):
-            return Target(path, _opened(path), None)
-        return Target(path, None)
-    except (OSError, ValueError) as error:
-        raise unwritten(path, error) from None
-
-
-def _opened(path: str) -> int:
-    """Open a file to be written in place.
-
-    Its content stays until there is something to write, as it may turn out that it must stay. A pipe without
-    a reader is an error, and is not waited for.
-    """
-    flags = os.O_WRONLY | os.O_CREAT | getattr(os, "O_NONBLOCK", 0)
-    descriptor = os.open(path, flags, 0o666)
-    os.set_blocking(descriptor, True)
-    return descriptor
-
-
-def _can_be_replaced(path: str) -> bool:
-    """Return whether a file can be made beside a path, to replace it. Raises OSError if write-protected."""
-    real = os.path.realpath(path)
-    if os.path.lexists(real):
-        if not stat.S_ISREG(os.stat(real).st_mode) or _is_our_output(real):
-            return False
-        os.close(_opened(real))  # it may be one that must not be written
-    try:
-        descriptor, half = _beside(real)
-    except OSError:
-        return False
-    os.close(descriptor)
-    os.unlink(half)
-    return not os.path.ismount(real)
-
-
-def _is_our_output(path: str) -> bool:
-    """Return whether our standard output, or error output, goes to a file."""
-    with suppress(OSError):
-        there = os.stat(path)
-        return any(os.path.samestat(there, os.fstat(number)) for number in (1, 2))
-    return False
-
-
-def unwritten(path: str, error: OSError | ValueError) -> ConfigError | OSError:
-    """Return the error of a file that cannot be written: a usage error, unless the disk is at fault."""
-    if isinstance(error, OSError) and error.errno in _DISK:
-        return _named(error, path)
-    reason = error.strerror if isinstance(error, OSError) else error
-    return ConfigError(f"cannot be written: {reason}", ascii(path)[1:-1])
-
-
-def same_file(one: str, other: str) -> bool:
-    """Return whether two paths lead to one file, which need not be there yet."""
-    try:
-        if os.path.realpath(one) == os.path.realpath(other):
-            return True
-        return os.path.samefile(one, other)
-    except (OSError, ValueError):
-        return False

@@ -57,6 +57,8 @@ class RunOptions:
     determinism: Literal["all", "first", "off"] = "first"
     until: float | None = None
     written: Mapping[Kind, str | None] = attrs.Factory(dict["Kind", "str | None"])
+    force: bool = False
+    """Write through links, and over files that are no reports."""
     time_limit: float | None = None  # that of `real_limit_of`
     speed: float = 1.0
     access: RemoteAccess = attrs.Factory(RemoteAccess)
@@ -177,7 +179,7 @@ class _Running:
         self._jobs: Jobs | None = None
         self._began = perf_counter()
         self._show = show
-        self._written = Written(options.written, files)
+        self._written = Written(options.written, files, force=options.force)
         self._workers = options.workers or os.cpu_count() or 1
         stack.callback(self._written.close)
         self._pool = pool

@@ -7,11 +7,12 @@ import hashlib
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
+from lmos_actors._core import printable
+
 from ._text import (
     LABELS,
     counts_text,
     grouped,
-    spelt,
 )
 from ._verdicts import Verdict
 
@@ -39,13 +40,13 @@ def card_html(card: Card) -> str:
         style=style,
         script=script,
         role=card.role,
-        cut=spelt(card.cut),
-        title=spelt(f"Conformance of {card.title or card.thing or card.subject}"),
+        cut=printable(card.cut),
+        title=printable(f"Conformance of {card.title or card.thing or card.subject}"),
         counts=[(_style(each), card.count(each), _WORDS[each]) for each in Verdict],
-        facts=[(name, spelt(text)) for name, text in _facts(card).items() if text],
-        command=spelt(card.command),
+        facts=[(name, printable(text)) for name, text in _facts(card).items() if text],
+        command=printable(card.command),
         groups=[_group(name, results) for name, results in grouped(card.results).items()],
-        footer=spelt(", ".join(f"{name} {version}" for name, version in card.versions.items())),
+        footer=printable(", ".join(f"{name} {version}" for name, version in card.versions.items())),
     )
     return page
 
@@ -81,8 +82,8 @@ def _case(result: Result) -> dict[str, Any]:
         "style": _style(result.verdict),
         "word": _WORDS[result.verdict],
         "open": result.verdict is Verdict.FAILED,
-        "title": spelt(result.title),
-        "section": spelt(str(result.section)),
+        "title": printable(result.title),
+        "section": printable(str(result.section)),
         "expected": _lines(result.expected),
         "seen_word": "saw" if result.verdict in _TRIED else "why",
         "seen": _lines(result.seen),
@@ -100,7 +101,7 @@ def _traffic(each: Traffic) -> tuple[Any, ...]:
 
 def _lines(text: str) -> str:
     """Spell out what would not be seen, but for the ends of lines."""
-    return "\n".join(map(spelt, text.splitlines()))
+    return "\n".join(map(printable, text.splitlines()))
 
 
 def _style(verdict: Verdict) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
+from lmos_actors._core import printable
+
 from ._verdicts import Verdict
 
 if TYPE_CHECKING:
@@ -59,20 +61,9 @@ def grouped(results: Iterable[Result]) -> dict[str, list[Result]]:
     return groups
 
 
-def spelt(text: str) -> str:
-    """Spell out what would be obeyed, or not be seen: controls, directions, halves of surrogate pairs."""
-    if text.isprintable():
-        return text
-    return "".join(each if each.isprintable() else _escaped(each) for each in text)
-
-
-def _escaped(character: str) -> str:
-    return character.encode("unicode_escape").decode("ascii")
-
-
 def cut(text: str, size: int) -> str:
     """Put a text on one printable line, and keep of a long one the beginning."""
-    shown = spelt(text[: size + 1])
+    shown = printable(text[: size + 1])
     return shown if len(shown) <= size else f"{shown[: size - 1]}…"
 
 
@@ -150,7 +141,7 @@ def _left(results: Sequence[Result]) -> Iterator[str]:
 
 def case_lines(result: Result, *, verbose: bool = False) -> list[str]:
     """Return the lines for one case: verdict, section, what was expected and seen, and the traffic."""
-    line_text = spelt(f"{result.id}  {result.title} ({result.section})")
+    line_text = printable(f"{result.id}  {result.title} ({result.section})")
     head = f"   {LABELS[result.verdict]:{_COLUMN}}  {line_text}"
     if result.verdict is Verdict.PASSED:
         return [head]
@@ -184,7 +175,7 @@ def _under(head: str, text: str) -> list[str]:
     """Write a text behind a head; what has several lines, below each other."""
     first, *rest = text[:LONGEST].splitlines() or [""]
     more = len(text) - LONGEST
-    lines = [head + spelt(first), *(" " * len(head) + spelt(line) for line in rest)]
+    lines = [head + printable(first), *(" " * len(head) + printable(line) for line in rest)]
     return [*lines[:-1], f"{lines[-1]}… and {more} characters more"] if more > 0 else lines
 
 

@@ -76,7 +76,7 @@ class Panel {
     this.element.scrollTop = 0;
     const cutAt = path.lastIndexOf('/');
     this.title.replaceChildren(h('bdi', {}, cutAt >= 0 ? h('span', { class: 'quiet' }, path.slice(0, cutAt + 1)) : null, path.slice(cutAt + 1) || 'root'));
-    this.title.title = path;
+    this.title.title = legible(path);
     this.body.replaceChildren();
     this.note.hidden = true;
     this.told = '';

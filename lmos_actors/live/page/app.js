@@ -102,7 +102,7 @@ class Page {
 
   named(name, part = '') {
     this.title.replaceChildren(isolated(name), part ? h('span', { class: 'quiet' }, ' ', isolated(part)) : '');
-    document.title = `${name}${part ? ` ${part}` : ''} · lmos-actors`;
+    document.title = legible(`${name}${part ? ` ${part}` : ''} · lmos-actors`);
   }
 
   // This page watches runs, and no node.

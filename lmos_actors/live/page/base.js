@@ -9,15 +9,27 @@ function svg(tag, options, ...children) {
   return fill(document.createElementNS('http://www.w3.org/2000/svg', tag), options, children);
 }
 
+const SAID = new Set(['title', 'aria-label', 'alt', 'placeholder']); // attributes that people see, or hear
+
 function fill(element, options, children) {
   for (const [name, value] of Object.entries(options || {})) {
     if (value === null || value === undefined || value === false) continue;
     if (name.startsWith('on')) element.addEventListener(name.slice(2), value);
     else if (name === 'value' || name === 'checked') element[name] = value;
-    else element.setAttribute(name, value === true ? '' : value);
+    else element.setAttribute(name, value === true ? '' : SAID.has(name) ? legible(value) : value);
   }
-  element.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
+  element.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false).map(legible));
   return element;
+}
+
+// What a browser would obey and not show is spelt out, by the rule of `_core/_text.py`; line ends and tabs stay.
+const ILLEGIBLE = /(?<![^\x00-\x7f])[\u200c\u200d]|(?![\n\t\u200c\u200d])[\p{C}\p{Zl}\p{Zp}\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u3164\uffa0\u{e0100}-\u{e01ef}]/gu;
+
+const legible = (child) => (typeof child === 'string' ? child.replace(ILLEGIBLE, spelt) : child);
+
+function spelt(character) {
+  const code = character.codePointAt(0).toString(16), short = { '\r': '\\r' }[character];
+  return short || (code.length <= 2 ? `\\x${code.padStart(2, '0')}` : code.length <= 4 ? `\\u${code.padStart(4, '0')}` : `\\U${code.padStart(8, '0')}`);
 }
 
 function place(element, styles) {

@@ -204,7 +204,7 @@ class ChatView {
       failed ? h('p', { class: 'bad' }, isolated(`No answer: ${failed.code}: ${failed.message}`)) : null);
     // Takes an item of the answer; returns whether it was the last one.
     const take = (item, shown) => {
-      if (item.type === 'chunk') { words.append(item.text || ''); extra.append(...(item.parts || []).map(drawPart)); }
+      if (item.type === 'chunk') { words.append(legible(item.text || '')); extra.append(...(item.parts || []).map(drawPart)); }
       else if (item.type === 'tool_call') { const made = drawTool(item); tools.set(item.id, made); extra.append(made.element); }
       else if (item.type === 'tool_result' && tools.has(item.id)) tools.get(item.id).ended(item);
       else if (item.type === 'media') extra.append(...this.heard(media, item));

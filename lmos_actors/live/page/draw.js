@@ -3,6 +3,7 @@
 const PATHS = new Set(['path', 'agent', 'from', 'to', 'by', 'on', 'waiter', 'target', 'links', 'linked', 'monitors', 'monitored_by', 'children', 'members']);
 const SECONDS = new Set(['age', 'seconds', 'waited', 'took']);
 const TIMES = new Set(['time', 'at', 'started', 'since', 'until', 'ended', 'asked', 'expires', 'decided', 'joined', 'seen']);
+const DATED = new Set(['until', 'expires', 'deadline']);
 const BEGUN = new Set(['seen']), DUE = new Set(['deadline', 'at']); // instants of the clock of the node
 const HEADS = { __proto__: null, url: 'URL', id: 'ID', seen: 'Age', deadline: 'Left', at: 'In', dead_lettered: 'Dead letters', when_full: 'When full', doors: 'Addresses', gave_way: 'Closed to keep it', peers: 'Connected to', memory: 'Memory of connections' };
 const LONG = new Set(['stack', 'text', 'report', 'log', 'input', 'output', 'value', 'data', 'schema']);
@@ -13,7 +14,11 @@ let isVirtual = false; // all times are seconds since a run began
 
 const words = (name) => { const text = String(name).replaceAll('_', ' '); return text.charAt(0).toUpperCase() + text.slice(1); };
 
-const clock = (time) => new Date(time * 1000).toLocaleTimeString('en', { hour12: false });
+// A time of today; of another day, and where an instant is to come, with its date.
+function clock(time, dated) {
+  const at = new Date(time * 1000), hours = at.toLocaleTimeString('en', { hour12: false });
+  return dated || at.toDateString() !== new Date().toDateString() ? `${at.toLocaleDateString('sv')} ${hours}` : hours;
+}
 
 // One value under its name. `open` opens the panel of an agent.
 function drawValue(name, value, open, depth = 0) {
@@ -31,7 +36,7 @@ function drawNumber(name, value) {
   if (isVirtual && (BEGUN.has(name) || DUE.has(name) || TIMES.has(name))) return seconds(Number(value.toFixed(6)));
   if (BEGUN.has(name) && value < 1e9) return h('span', { 'data-begun': value, title: 'At least: it may have come before somebody looked.' }, ageOf(value));
   if (DUE.has(name) && value < 1e9) return h('span', { 'data-due': value }, dueIn(value));
-  if (TIMES.has(name) && value > 1e9) return h('time', { datetime: new Date(value * 1000).toISOString(), title: new Date(value * 1000).toLocaleString('en') }, clock(value));
+  if (TIMES.has(name) && value > 1e9) return h('time', { datetime: new Date(value * 1000).toISOString(), title: new Date(value * 1000).toLocaleString('en') }, clock(value, DATED.has(name)));
   if (SECONDS.has(name) || name.endsWith('_seconds')) return seconds(Number(value.toPrecision(3)));
   if (name === 'limit' || name === 'granted' || /(^|_)bytes(_|$)/.test(name)) return bytes(value);
   return Number.isInteger(value) ? value.toLocaleString('en') : amount(value);

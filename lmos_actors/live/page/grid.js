@@ -174,6 +174,6 @@ class Grid {
 // Sets text only where it is another: most of a row stays as it is.
 function put(cell, text) {
   if (cell.firstChild && cell.firstChild.nodeType === Node.TEXT_NODE && cell.childNodes.length === 1) {
-    if (cell.firstChild.data !== text) cell.firstChild.data = text;
-  } else cell.replaceChildren(text);
+    if (cell.firstChild.data !== legible(text)) cell.firstChild.data = legible(text);
+  } else cell.replaceChildren(legible(text));
 }

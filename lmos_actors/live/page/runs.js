@@ -97,7 +97,7 @@ class Runs {
       line.className = `runline ${style}`;
       if (id !== shown) line.removeAttribute('aria-current');
       else if (!line.hasAttribute('aria-current')) { line.setAttribute('aria-current', 'true'); item.scrollIntoView({ block: 'nearest', inline: 'nearest' }); }
-      line.title = `${row.name} ${label}: ${word}`;
+      line.title = legible(`${row.name} ${label}: ${word}`);
       put(mark, sign);
       put(name, label);
       put(said, word);
@@ -301,7 +301,7 @@ function ticked(list, items) {
     const ok = truthOf(item.status), was = line.dataset.status;
     line.dataset.key = key;
     line.dataset.status = item.status;
-    line.title = item.said || '';
+    line.title = legible(item.said || '');
     line.className = ok === null ? item.status : ok ? 'ok' : 'bad';
     if (was !== undefined && was !== item.status) line.classList.add('fresh');
     const mark = item.status === 'running' ? h('span', { class: 'truth now', role: 'img', 'aria-label': 'running' }, '▶') : ok === null ? h('span', { class: 'truth none', role: 'img', 'aria-label': 'open' }, '·') : truth(ok);

@@ -31,10 +31,10 @@ function writeRow(page, line, row, path, flat) {
   twisty.className = `twisty${folder && !flat && path !== '' ? (open ? ' open' : ' shut') : ''}`;
   sign.className = `sign ${agent ? statusClass(row.status) : 'group'}`;
   put(label, flat ? path || row.name : row.name);
-  label.title = path || row.name;
+  label.title = legible(path || row.name);
   put(more, folder ? row.children.toLocaleString('en') : '');
   put(cls, agent ? row.class : row.pool ? `Pool of ${row.class || 'agents'}` : row.strategy ? words(row.strategy) : '');
-  cls.title = agent ? row.class : row.pool ? cls.textContent : '';
+  cls.title = agent ? legible(row.class) : row.pool ? cls.textContent : '';
   const down = below && below.down ? below.down : 0;
   const held = row.held && row.status === 'running';
   line.state.className = `state ${down && !agent ? 'crashed' : held ? 'held' : statusClass(row.status)}`;

@@ -118,6 +118,6 @@ function cells(nodes) {
     return h('p', { class: 'quiet' }, `${state}: ${own.slice(0, 12).map((node) => node.path).join(', ')}${own.length > 12 ? ` and ${own.length - 12} more` : ''}`);
   });
   return h('div', { class: 'cells' }, svg('svg', { viewBox: `0 0 ${columns * side} ${rows * side}`, role: 'img', 'aria-label': words,
-    onpointerover: (event) => { const node = shown[event.target.dataset.n]; reading.textContent = node ? about(node) : words; } }, squares), reading, others,
+    onpointerover: (event) => { const node = shown[event.target.dataset.n]; reading.textContent = node ? legible(about(node)) : words; } }, squares), reading, others,
   nodes.length > MOST_CELLS ? h('p', { class: 'quiet' }, `The first ${MOST_CELLS} of ${nodes.length.toLocaleString('en')} are drawn.`) : null);
 }
