@@ -20,6 +20,10 @@ What this file keeps true:
 - **Time only decides who waits.** A holder counts from when it has *sent* a renewal, less a margin; another
   node takes the lease once it has seen the same term for that time and the margin (`DRIFT`). Both count
   seconds on clocks of their own: no date is compared, so a clock that is set to another year changes nothing.
+- **A killed process costs a second.** Where the store knows who is connected (`AttendedStore`), a term names
+  its writer. Once that has been missed for `MISSED` seconds its lease is taken at once: a process that
+  has ended is missed at once, one that stands still is not. A connection that has only broken is made again
+  sooner; where it is not, the guarantee above holds all the same.
 - **A store that was away costs no wait.** Once it works again the renewals are made that were missed; and a
   holder whose own lease has ended meanwhile, and was granted to nobody else, takes it again at once.
 - **No renewals without need.** A store that is not shared has one writer: its opening ends all that were
@@ -69,6 +73,9 @@ DRIFT: Final = 0.02
 WAIT: Final = 1.5 * SECONDS
 """Seconds for which a start waits for the lease: enough to see that its holder is gone."""
 
+MISSED: Final = 1.0
+"""Seconds for which the store must have missed a holder until its lease is taken."""
+
 MOST_AHEAD: Final = 1_024
 """Grants that wait for their agents to start."""
 
@@ -85,7 +92,7 @@ class Grant(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     """Told apart by it: grants of one number, of a server that has lost one of them."""
 
 
-class Term(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Term(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """The seconds for which a grant lasts."""
 
     epoch: int
@@ -94,6 +101,8 @@ class Term(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     seconds: float
     until: float
     """Unix time by the holder's clock, for people."""
+    sign: str = ""
+    """What the store is asked by whether the holder is connected."""
 
 
 class Lease:
@@ -234,19 +243,23 @@ class Leases:
         `own` is the one that it had before. If that is overdue, and still the newest, nobody is waited for.
         """
         mine = own.check.expect if own is not None and own.is_overdue else None
-        began = since = trio.current_time()
+        began = since = missed = trio.current_time()
         ahead = self._ahead.pop(key, None)
         if ahead is not None:
             return Lease(self, slot, key, *ahead, began)
         seen: Found | None = None
         while True:
             found = await self._read(key)
+            is_missed = found == seen and not await self._is_there(found)
             now = trio.current_time()
             if found != seen:
-                seen, since = found, now
+                seen, since, missed = found, now, now
+            if not is_missed:
+                missed = now
             waited = clock_seconds(slot, now - began)
             is_mine = mine is not None and found[0] == mine
-            if is_mine or self._is_free(found, clock_seconds(slot, now - since)):
+            is_gone = is_missed and clock_seconds(slot, now - missed) >= MISSED
+            if is_mine or is_gone or self._is_free(found, clock_seconds(slot, now - since)):
                 lease = await self._take(slot, key, found)
                 if lease is not None:
                     return lease
@@ -263,6 +276,10 @@ class Leases:
             (term,) = await self._writer.get(TERMS, [key])
         (grant,) = await self._writer.get(LEASES, [key])
         return grant, term
+
+    async def _is_there(self, found: Found) -> bool:
+        """Return whether the holder of a lease is connected to the store, as far as is known."""
+        return found[1] is None or await self._writer.is_there(_term(found[1]).sign)
 
     def _is_free(self, found: Found, unchanged: float) -> bool:
         """Return whether a lease may be taken that has been as it is for some seconds."""
@@ -319,7 +336,7 @@ class Leases:
     def term(self, epoch: int, number: int) -> bytes:
         """Return the record of a term that begins now."""
         until = self.rt.entropy.now().timestamp() + SECONDS
-        return msgspec.json.encode(Term(epoch, number, SECONDS, round(until, 3)))
+        return msgspec.json.encode(Term(epoch, number, SECONDS, round(until, 3), self._writer.sign))
 
     def submit(
         self, writes: Sequence[Write], done: Callable[[StoreFailed | WriteConflict | None], None] | None

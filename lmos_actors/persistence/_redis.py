@@ -31,6 +31,9 @@ What it keeps true:
 - **A writer that is open is not forgotten**, as that would look like a loss. It says every few minutes that
   it is there, also while it writes nothing. One that was killed is forgotten after a day, once there are
   very many.
+- **A killed writer is missed.** Where many may write, each is subscribed to a channel of its own, on which
+  nothing is ever said: who is counted there is connected. Users need rights for `{PREFIX}:here:*`; without
+  them nobody is missed before the end of a lease.
 - **Nothing is asked twice, and a call is cancelled at once**: see `_redis_connections.py`.
 - **What cannot last is refused when it is opened**: a server that evicts keys, a replica, one that keeps
   nothing over its end unless the URL says that this is meant.
@@ -117,6 +120,7 @@ class RedisStore:
         self.id = ""
         """The identifier of the store, once it is open: it was drawn when the store was made."""
         self._token = ""
+        self._is_attended = False
         self._writer = 0
         self._opening = 0
         self._commits = 0  # the last confirmed one
@@ -248,10 +252,45 @@ class RedisStore:
                 await self._check_server()
                 await self._join()
                 nursery.start_soon(self._stay_known)
+                await self._attend(nursery)
                 yield
             finally:
                 with trio.move_on_after(1, shield=True), suppress(StoreFailed, UnknownScript):
                     await self._answer(self._leave)
+
+    # ---- who is connected; see `AttendedStore`
+
+    @property
+    def sign(self) -> str:
+        """What others ask for this writer by, while it is subscribed to the channel of its token."""
+        return self._token if self._is_attended else ""
+
+    async def is_there(self, sign: str) -> bool:
+        """Return whether a writer is connected. Raise StoreFailed."""
+        channel = self._channel(sign)
+        try:
+            found = await self._answer(lambda client: client.pubsub_numsub(channel))
+        except StoreInaccessible:  # its user has no right to ask
+            return True
+        with self._server.understood():
+            return any(int(count) for count in dict[Any, Any](found).values())
+
+    async def _attend(self, nursery: trio.Nursery) -> None:
+        """Be counted as connected from now on; wait for that for a second at most."""
+        if not self.is_shared:
+            return
+        tried = trio.Event()
+
+        def changed(attended: bool) -> None:
+            self._is_attended = attended
+            tried.set()
+
+        nursery.start_soon(self._server.attend, self._channel(self._token), changed)
+        with trio.move_on_after(1):
+            await tried.wait()
+
+    def _channel(self, token: str) -> str:
+        return f"{self._server.prefix}:here:{token}"
 
     async def _stay_known(self) -> None:
         while True:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Never
 
 import attrs
 import trio
@@ -47,6 +47,9 @@ it counts as failed."""
 
 CONFIRM_SECONDS: Final = 10.0
 """Seconds of these for replicas, and for the disk, to confirm a commit."""
+
+AGAIN: Final = 0.3
+"""Seconds until a lost subscription is tried again: sooner than others take its writer for ended."""
 
 CONNECTIONS: Final = 4
 """Limit of connections of one store."""
@@ -232,6 +235,34 @@ class RedisConnections:
                 line.give_up()
         finally:
             call.done.set()
+
+    async def attend(self, channel: str, changed: Callable[[bool], object]) -> Never:
+        """Be subscribed to a channel, and again after each failure, until cancelled; `changed` hears of both.
+
+        Nothing is ever said there: others count who listens (`PUBSUB NUMSUB`), and a process that ends is
+        counted no more at once. The connection is one of its own.
+        """
+        while True:
+            try:
+                await self._listen(channel, changed)
+            except BaseException as error:  # noqa: ASYNC103 -- the client adds errors of its own to a cancel
+                changed(False)
+                await trio.lowlevel.checkpoint_if_cancelled()
+                if not isinstance(error, Exception):
+                    raise
+            await trio.sleep(AGAIN)
+
+    async def _listen(self, channel: str, changed: Callable[[bool], object]) -> None:
+        """Be subscribed to a channel until the connection fails, which raises an error of the client."""
+        async with (
+            self._made_client() as client,
+            client.pubsub(
+                channels=[channel], retry_policy=NoRetryPolicy(), subscription_timeout=CONNECT_SECONDS
+            ) as listening,
+        ):
+            changed(True)
+            async for _ in listening:
+                pass
 
     def check_open(self) -> trio.Nursery:
         """Return the nursery of its tasks. Raise StoreFailed if it is closed."""

@@ -163,6 +163,16 @@ class SimulatedStore:
         self._writer = 0
         self._under_way: tuple[list[Batch], Durability] | None = None
 
+    @property
+    def sign(self) -> str:
+        """What others ask for this writer by; see `AttendedStore`."""
+        return str(self._writer)
+
+    async def is_there(self, sign: str) -> bool:
+        """Return whether a process has the store open, also one that is cut off; see `AttendedStore`."""
+        await trio.lowlevel.checkpoint()
+        return any(user.sign == sign for user in self._disk.users)
+
     def open(self) -> None:
         """Open the store with what the disk has. Raise StoreInUse if it is open, and not shared."""
         disk = self._disk

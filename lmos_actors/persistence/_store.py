@@ -167,6 +167,20 @@ class AsyncStore(Protocol):
         ...
 
 
+@runtime_checkable
+class AttendedStore(Protocol):
+    """A shared store that knows which of its writers are connected: a killed process is missed at once."""
+
+    @property
+    def sign(self) -> str:
+        """Return what others ask for this writer by, "" while it cannot be asked for."""
+        ...
+
+    async def is_there(self, sign: str) -> bool:
+        """Return whether a writer is connected, True where that cannot be known. Raise StoreFailed."""
+        ...
+
+
 class Matching(msgspec.Struct, frozen=True):
     """The content of an index for a range of keys."""
 

@@ -32,7 +32,7 @@ import trio
 
 from lmos_actors.errors import ConfigError, StoreFailed, StoreFenced, StoreLost, WriteConflict
 
-from ._store import AsyncStore, Put, size_of
+from ._store import AsyncStore, AttendedStore, Put, size_of
 from ._thread import StoreInThread
 
 if TYPE_CHECKING:
@@ -148,6 +148,7 @@ class StoreWriter:
         self.name = store.name
         self._report = report
         self._store = store if isinstance(store, AsyncStore) else StoreInThread(store)
+        self._attended = store if isinstance(store, AttendedStore) else None
         self._waiting: deque[Ticket] = deque()
         self._committing: list[Ticket] = []
         self._bytes = 0  # of all pending tickets
@@ -169,6 +170,19 @@ class StoreWriter:
     def keeps_power(self) -> bool:
         """Whether the store, which is open, can have a commit survive a power failure."""
         return self._store.keeps_power
+
+    @property
+    def sign(self) -> str:
+        """What others ask for this writer by (`is_there`), "" where the store does not know who is there."""
+        return "" if self._attended is None else self._attended.sign
+
+    async def is_there(self, sign: str) -> bool:
+        """Return whether a writer is connected, True where that cannot be known. Raise StoreFailed."""
+        if self._attended is None or not sign:
+            await trio.lowlevel.checkpoint()
+            return True
+        with self._losses():
+            return await self._attended.is_there(sign)
 
     # ---- reading
 

@@ -157,3 +157,46 @@ async def test_nothing_of_a_process_counts_that_stood_still_while_another_one_to
                 assert await till.invoke(Till.sell) == 4
     finally:
         server.kill()
+
+
+@pytest.mark.slow
+@needs_redis
+async def test_the_agent_of_a_killed_process_is_elsewhere_in_three_seconds(tmp_path: Path) -> None:
+    server = RedisServer(tmp_path)
+    try:
+        async with open_node(store=server.url()) as node, open_node() as caller:
+            for sold in (1, 3):
+                async with process_of(server.url()) as (process, url):
+                    old = await caller.consume(Till, f"{url}/agents/till")
+                    assert await old.invoke(Till.sell) == sold
+                    process.kill()
+                    began = trio.current_time()
+                    till = await node.start_child(ChildSpec("till", Till, key="1"))
+                    assert await till.invoke(Till.sell) == sold + 1
+                    assert trio.current_time() - began < 3
+                    await node.root.terminate_child("till")
+                    await node.root.delete_child("till")
+    finally:
+        server.kill()
+
+
+@pytest.mark.slow
+@needs_redis
+async def test_a_holder_whose_connections_break_is_not_taken_for_ended(tmp_path: Path) -> None:
+    server = RedisServer(tmp_path)
+    try:
+        async with open_node(store=server.url()) as node, open_node(store=server.url()) as other:
+            till = await node.start_child(ChildSpec("till", Till, key="1"))
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(other.start_child, ChildSpec("till", Till, key="1"))
+                for sold in range(1, 5):
+                    assert await till.invoke(Till.sell) == sold
+                    assert b":" in server.send("CLIENT", "KILL", "TYPE", "pubsub")
+                    await trio.sleep(1.5)
+                    if sold == 2:
+                        server.kill()
+                        server.start()
+                nursery.cancel_scope.cancel()
+            assert await till.invoke(Till.sell) == 5
+    finally:
+        server.kill()
