@@ -81,12 +81,15 @@ def ask_everything() -> None:
     _everything = True
 
 
-def some(cases: Iterable[T], *, of: int, besides: Callable[[T], bool] = lambda case: False) -> list[T]:
-    """Return every `of`-th of the cases, beginning with the first; with `--matrix`, all of them.
+def some(
+    cases: Iterable[T], *, of: int, matrix: int = 1, besides: Callable[[T], bool] = lambda case: False
+) -> list[T]:
+    """Return every `of`-th of the cases, beginning with the first; with `--matrix` every `matrix`-th.
 
     `besides`: whether to take a case in any run, as it alone runs some lines of the package.
     """
-    return [case for number, case in enumerate(cases) if _everything or number % of == 0 or besides(case)]
+    step = matrix if _everything else of
+    return [case for number, case in enumerate(cases) if number % step == 0 or besides(case)]
 
 
 def slow(cases: Iterable[T], of: Container[T], *, mark: str = "slow") -> list[Any]:

@@ -20,6 +20,7 @@ def test_an_ordinary_run_takes_a_share(
     monkeypatch.setattr(matrix, "_everything", everything)
     assert matrix.some(range(7), of=3) == cases
     assert matrix.some(range(7), of=3, besides=lambda case: case == 4) == sorted({*cases, 4})
+    assert matrix.some(range(7), of=3, matrix=2) == ([0, 2, 4, 6] if everything else [0, 3, 6])
     assert matrix.examples(100) == number
     assert matrix.few_or_all("few", "all") == ("all" if everything else "few")
 

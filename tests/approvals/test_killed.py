@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator
     from pathlib import Path
 
-KILLS = len(few_or_all(range(5), range(100)))
+KILLS = len(few_or_all(range(5), range(25)))
 """At random times."""
 
-KILLS_AT_EACH = len(few_or_all(range(2), range(100)))
+KILLS_AT_EACH = len(few_or_all(range(2), range(25)))
 """Of each way, at each point."""
 
 POINTS = [

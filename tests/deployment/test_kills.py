@@ -302,5 +302,5 @@ def test_who_is_killed_at_any_state_change_is_back_with_the_next_up(name: str, v
 @pytest.mark.parametrize("victim", get_args(Victim))
 def test_no_request_of_a_fleet_ends_in_silence_whoever_is_killed(victim: Victim) -> None:
     pairs = [(name, change) for name in STORIES for change in cases(name, victim, has_fleet=True)]
-    for name, change in some(pairs, of=70):
+    for name, change in some(pairs, of=70, matrix=9):
         killed(name, victim, change, has_fleet=True)

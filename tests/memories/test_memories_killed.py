@@ -21,7 +21,7 @@ from tests.source import ROOT
 if TYPE_CHECKING:
     from pathlib import Path
 
-KILLS = few_or_all(3, 100)
+KILLS = few_or_all(3, 25)
 
 
 def kept_until_killed(store: str, start: int, lines: int) -> dict[int, int]:

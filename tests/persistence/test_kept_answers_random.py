@@ -23,7 +23,7 @@ from lmos_actors import (
 from tests.matrix import few_or_all
 from tests.persistence.test_durable_agents import StoreOfTest
 
-SEEDS = few_or_all(range(10), range(1_000))
+SEEDS = few_or_all(range(10), range(300))
 KEYS = 12
 
 

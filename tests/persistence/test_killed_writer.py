@@ -18,7 +18,7 @@ from tests.source import ROOT
 if TYPE_CHECKING:
     from pathlib import Path
 
-KILLS = few_or_all(3, 200)
+KILLS = few_or_all(3, 50)
 
 
 def acknowledged_until_killed(address: str, start: int, lines: int) -> dict[str, int]:

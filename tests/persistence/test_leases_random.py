@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from lmos_actors import Node
     from lmos_actors.persistence import Batch, Conflict, Durability
 
-SEEDS = few_or_all(range(1), range(300))
+SEEDS = few_or_all(range(1), range(100))
 NODES = 3
 CALLERS = 6
 SECONDS = 300.0

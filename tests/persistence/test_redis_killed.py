@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 pytestmark = [needs_redis, pytest.mark.timeout(600)]
 
-KILLS = len(few_or_all(range(3), range(100)))
+KILLS = len(few_or_all(range(3), range(25)))
 
 
 @pytest.fixture

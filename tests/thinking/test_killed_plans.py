@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable
     from pathlib import Path
 
-KILLS = len(few_or_all(range(5), range(100)))
+KILLS = len(few_or_all(range(5), range(25)))
 """At random points and times."""
 
-KILLS_AT_EACH = len(few_or_all(range(2), range(100)))
+KILLS_AT_EACH = len(few_or_all(range(2), range(25)))
 """At each point."""
 
 MODULE = "tests.thinking.killed_plans"
