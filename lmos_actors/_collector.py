@@ -6,9 +6,16 @@ import gc
 import threading
 from typing import Final
 
-GC_THRESHOLD: Final = 50_000
+GC_THRESHOLD: Final = 10_000
 """Allocations between collections while a node is open, if the process has a lower one. Agents are
 made by the ten thousand, and the collector would scan all of them again and again."""
+
+MIDDLE: Final = 1
+"""Collections of the youngest before one of the middle generation, too. Of many more objects that takes a
+tenth of a second, for which the node answers nobody; all in all it takes as long either way."""
+
+OLDEST: Final = 250
+"""Collections of the middle generation before one of everything."""
 
 
 class Collector:
@@ -24,7 +31,7 @@ class Collector:
     def take_process(self) -> None:
         """Collect less often from here on. For the command, which owns its process and imports much."""
         self._is_ours = True
-        gc.set_threshold(GC_THRESHOLD, *gc.get_threshold()[1:])
+        _raise(gc.get_threshold())
 
     def settle(self) -> None:
         """Exclude all objects that exist now, such as modules, from collection, even at exit.
@@ -42,7 +49,7 @@ class Collector:
             if self._nodes == 1:
                 self._threshold = gc.get_threshold()
                 if 0 < self._threshold[0] < GC_THRESHOLD:
-                    gc.set_threshold(GC_THRESHOLD, *self._threshold[1:])
+                    _raise(self._threshold)
 
     def node_ended(self) -> None:
         """Restore the threshold if this was the last node and the program has set none meanwhile."""
@@ -50,6 +57,14 @@ class Collector:
             self._nodes -= 1
             if not self._nodes and gc.get_threshold()[0] == GC_THRESHOLD:
                 gc.set_threshold(*self._threshold)
+
+
+def _raise(usual: tuple[int, int, int]) -> None:
+    """Collect less often than by the usual thresholds of a process, and few objects at a time."""
+    if usual[2]:
+        gc.set_threshold(GC_THRESHOLD, MIDDLE, OLDEST)
+    else:  # the first releases of 3.14 collect the old in parts, and the second number is how many
+        gc.set_threshold(GC_THRESHOLD, *usual[1:])
 
 
 collector: Final = Collector()

@@ -15,6 +15,7 @@ from trio.lowlevel import checkpoint, checkpoint_if_cancelled, notify_closing, w
 
 from lmos_actors.errors import ConfigError, ConnectFailed, group_of
 
+from ._crowds import present_crowd
 from ._network import is_here, secured
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ _CHUNK: Final = 65536
 TAKEN: Final = "; end what listens there, or choose another port"
 
 _BACKLOG: Final = 1024
-_AT_ONCE: Final = 64  # connections accepted before other tasks have their turn
+_AT_ONCE: Final = 24  # connections accepted before other tasks have their turn
 _BREATHER: Final = 0.1  # seconds until descriptors or memory may be free again
 _EXHAUSTED: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _IDLE: Final = (BlockingIOError, InterruptedError)
@@ -41,13 +42,16 @@ class DirectStream(trio.abc.HalfCloseableStream):
     a read that filled its buffer there is likely more, so that one is tried, after a checkpoint.
     """
 
-    __slots__ = ("__weakref__", "_more", "_said_last", "_socket")
+    __slots__ = ("__weakref__", "_crowd", "_is_new", "_more", "_said_last", "_socket")
 
-    def __init__(self, sock: socket.socket) -> None:
+    def __init__(self, sock: socket.socket, *, is_new: bool = False) -> None:
+        """Take a socket. `is_new`: the first bytes that come wait for their turn, see `Crowd`."""
         sock.setblocking(False)
         with suppress(OSError):  # some systems refuse it where the peer is gone already: reading tells that
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._socket = sock
+        self._crowd = present_crowd()
+        self._is_new = is_new
         self._more = False
         self._said_last = False
 
@@ -115,9 +119,17 @@ class DirectStream(trio.abc.HalfCloseableStream):
             except _IDLE:
                 await wait_readable(self._socket)
             except OSError as error:
+                await self._crowd.leave()
                 raise trio.BrokenResourceError(f"receiving failed: {error.strerror}") from error
             else:
                 self._more = len(data) == size
+                if not data:
+                    await self._crowd.leave()
+                elif self._is_new:
+                    self._is_new = False
+                    await self._crowd.arrive()
+                else:
+                    self._crowd.news += 1
                 return data
 
     async def send_eof(self) -> None:
@@ -157,6 +169,7 @@ class TcpListener:
         self._sockets = sockets
         self._addresses = tuple(sock.getsockname()[:2] for sock in sockets)
         self._at_once = 0  # connections accepted since other tasks had their turn
+        self._crowd = present_crowd()
 
     @property
     def addresses(self) -> tuple[tuple[str, int], ...]:
@@ -176,6 +189,8 @@ class TcpListener:
         else:
             self._at_once = 0
             await checkpoint()
+        while self._crowd.is_full:
+            await checkpoint()
         while True:
             for sock in self._sockets:
                 if sock.fileno() < 0:
@@ -187,7 +202,7 @@ class TcpListener:
                 except OSError as error:
                     await _pause(error)
                     continue
-                return DirectStream(accepted), _shown(peer)
+                return DirectStream(accepted, is_new=True), _shown(peer)
             self._at_once = 0
             await self._wait()
 

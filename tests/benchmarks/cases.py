@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from tests.benchmarks import (
+    bulk,
     chat,
     codec,
     descriptions,
@@ -206,6 +207,17 @@ def _redis_cases() -> Iterator[Case]:
         args = (durable.Account,) if agents == 1 else (durable.Account, agents)
         bare = limits_redis.with_server(limits_redis.values_written, agents)
         yield Case(name, what, limits_redis.with_server(program, *args), n, 10, target, bare)
+
+
+def _bulk_cases() -> Iterator[Case]:
+    """Crowds: what the node does for others between the bytes of a caller and the answer."""
+    for name, what, program, n in (
+        ("come", "5,000 listeners come", bulk.listeners_come, 5_000),
+        ("leave", "2,500 listeners leave", bulk.listeners_leave, 2_500),
+        ("register", "2,500 devices register", bulk.registrations_come, 2_500),
+    ):
+        what = f"CPU until a caller is answered while {what}"
+        yield Case(f"bulk-{name}", what, program, n, 5, 50, unit=" ms", less_is_better=True)
 
 
 def _wire_cases() -> Iterator[Case]:
@@ -551,6 +563,7 @@ CASES = {
         *_codec_cases(),
         *_session_cases(),
         *_wire_cases(),
+        *_bulk_cases(),
         *_directory_cases(),
         *_durable_cases(),
         *_memory_cases(),

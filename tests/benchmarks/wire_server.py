@@ -8,9 +8,10 @@ import sys
 
 import trio
 
-from tests.benchmarks import chat, limits_wire, models, relay, wire
+from tests.benchmarks import bulk, chat, limits_wire, models, relay, wire
 
 SERVERS = {
+    "bulk": bulk.serve,
     "lines": limits_wire.serve_lines,
     "trio-websocket": limits_wire.serve_trio_websocket,
     "lmos": wire.serve,

@@ -15,7 +15,7 @@ from tests.source import ROOT
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-GC_THRESHOLD = 50_000
+GC_THRESHOLD = 10_000
 
 
 @pytest.fixture(autouse=True)
@@ -29,9 +29,17 @@ def _given_back() -> Iterator[None]:
 async def test_it_is_raised_while_any_node_is_open() -> None:
     async with open_node():
         async with open_node():
-            assert gc.get_threshold() == (GC_THRESHOLD, 10, 10)
-        assert gc.get_threshold() == (GC_THRESHOLD, 10, 10)
+            assert gc.get_threshold() == (GC_THRESHOLD, 1, 250)
+        assert gc.get_threshold() == (GC_THRESHOLD, 1, 250)
     assert gc.get_threshold() == (700, 10, 10)
+
+
+async def test_where_the_old_are_collected_in_parts_the_parts_stay_as_many() -> None:
+    """As in the first releases of 3.14, which is told by the third number."""
+    gc.set_threshold(2_000, 10, 0)
+    async with open_node():
+        assert gc.get_threshold() == (GC_THRESHOLD, 10, 0)
+    assert gc.get_threshold() == (2_000, 10, 0)
 
 
 @pytest.mark.parametrize("own", [0, GC_THRESHOLD + 1])

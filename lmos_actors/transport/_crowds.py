@@ -1,0 +1,125 @@
+"""Crowds: connections that come, or leave, in great numbers go on a few at a time, in each pass of the loop.
+
+A new connection costs the node a millisecond until it has its first answer, and one that ends a third of it.
+When thousands do so in one instant, all of it would be one pass of the loop, or a few, and everybody else
+would wait for a second. So the first bytes of a connection, and its end, wait here for their turn; what comes
+between these does not.
+
+Those that leave are let on `FEW` a pass. So are those that come, while nothing else happens; where the others
+are busy, half as many newcomers are let on as there was other news in the pass before. Else the last of a
+thousand that come, and ask again and again, would wait for as many rounds of those before it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final
+
+import outcome
+import trio
+from trio.lowlevel import Abort, Task, checkpoint, current_task, reschedule
+
+FEW: Final = 4
+"""Connections that begin, and as many that end, in each pass of the event loop at least."""
+
+INSTANT: Final = 0.005
+"""Seconds in which no more than that may come, or leave, without waiting for others."""
+
+WAITING: Final = 32
+"""Connections that wait for their turn at most: far fewer than a door allows to be half open."""
+
+
+class Line:
+    """Those that wait for their turn. The first of them leads: after a pass it lets on the next ones."""
+
+    __slots__ = ("_crowd", "_is_led", "_left", "_until", "waiting")
+
+    def __init__(self, crowd: Crowd | None = None) -> None:
+        self._crowd = crowd
+        self._is_led = False
+        self._left = FEW
+        self._until = 0.0
+        self.waiting: deque[Task] = deque()
+
+    async def turn(self) -> None:
+        """Wait for it; without a checkpoint if few have come."""
+        if not self._is_led:
+            now = trio.current_time()
+            if now >= self._until:
+                self._left, self._until = FEW, now + INSTANT
+            if self._left > 0:
+                self._left -= 1
+                return
+            if self._crowd is not None:
+                self._crowd.news = 0
+        elif not await self._called_to_lead():
+            return
+        await self._lead()
+
+    async def _called_to_lead(self) -> bool:
+        """Return, once it is the turn, whether to lead from here on."""
+        task = current_task()
+        self.waiting.append(task)
+
+        def abort(_: object) -> Abort:
+            self.waiting.remove(task)
+            return Abort.SUCCEEDED
+
+        leads: bool = await trio.lowlevel.wait_task_rescheduled(abort)
+        return leads
+
+    async def _lead(self) -> None:
+        self._is_led = True
+        most = 1  # the next one alone, if this one is cancelled
+        try:
+            await checkpoint()
+            most = FEW if self._crowd is None else self._crowd.most()
+        finally:
+            for _ in range(min(most - 1, len(self.waiting))):
+                reschedule(self.waiting.popleft(), outcome.Value(False))
+            self._is_led = bool(self.waiting)
+            if self.waiting:
+                reschedule(self.waiting.popleft(), outcome.Value(True))
+
+
+class Crowd:
+    """Those that come to one event loop, and those that leave."""
+
+    __slots__ = ("_arriving", "_leaving", "news")
+
+    def __init__(self) -> None:
+        self._arriving = Line(self)
+        self._leaving = Line()
+        self.news = 0
+        """What has come to connections that are neither new nor at their end, in this pass."""
+
+    @property
+    def is_full(self) -> bool:
+        """Whether so many wait that others had better wait outside, before they are accepted."""
+        return len(self._arriving.waiting) >= WAITING
+
+    async def arrive(self) -> None:
+        """Wait for the turn of a connection of which something has come for the first time."""
+        await self._arriving.turn()
+
+    async def leave(self) -> None:
+        """Wait for the turn of a connection that has ended."""
+        await self._leaving.turn()
+
+    def most(self) -> int:
+        """Return how many that come are let on after a pass."""
+        most, self.news = max(FEW, self.news // 2), 0
+        return most
+
+
+_crowd: trio.lowlevel.RunVar[Crowd] = trio.lowlevel.RunVar("crowd of connections")
+
+
+def present_crowd() -> Crowd:
+    """Return the crowd of this event loop."""
+    try:
+        return _crowd.get()
+    except LookupError:
+        crowd = Crowd()
+        _crowd.set(crowd)
+        return crowd
