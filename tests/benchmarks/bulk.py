@@ -11,13 +11,14 @@ import os
 import select
 import socket
 import time
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
 from lmos_actors import Agent, Event, action, event, open_node
-from tests.benchmarks.limits_wire import HOST, other_process
 from lmos_actors.transport import raise_descriptor_limit
+from tests.benchmarks.limits_wire import HOST, other_process
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -80,11 +81,21 @@ class Crowd:
         self._poll = select.epoll()
         self.all: dict[int, socket.socket] = {}
         self.milliseconds: list[float] = []
+        self._closed_at_end = ExitStack()
         self._connect()
+
+    def __enter__(self) -> Crowd:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for one in self.all.values():
+            one.close()
+        self._closed_at_end.close()
+        self._poll.close()
 
     def _connect(self) -> None:
         """Connect, and ask once: a caller that is new waits for its turn among those that come."""
-        self._caller = socket.create_connection(self._where)
+        self._caller = self._closed_at_end.enter_context(socket.create_connection(self._where))
         self._caller.sendall(ASK)
         self._caller.recv(65_536)
         self._poll.register(self._caller, select.EPOLLIN)
@@ -142,8 +153,7 @@ def _crowd(told: Any) -> Crowd:
 
 def come(request: Request, n: int) -> float:
     """Milliseconds of CPU for the caller that waits longest while as many come."""
-    with other_process("bulk") as told:
-        crowd = _crowd(told)
+    with other_process("bulk") as told, _crowd(told) as crowd:
         crowd.come(map(request, range(n)))
         return max(crowd.milliseconds)
 
@@ -160,8 +170,7 @@ def registrations_come(n: int) -> float:
 
 def listeners_leave(n: int) -> float:
     """Milliseconds, while listeners leave."""
-    with other_process("bulk") as told:
-        crowd = _crowd(told)
+    with other_process("bulk") as told, _crowd(told) as crowd:
         crowd.come([LISTEN] * n)
         time.sleep(1)  # they have all come
         crowd.milliseconds.clear()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import tracemalloc
 from contextlib import AsyncExitStack
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -460,3 +462,21 @@ def test_what_has_ended_is_taken_away_in_pieces() -> None:
         shelf.settle([shelf.put(f"urn:x:{number}", td(f"urn:x:{number}", registration={"ttl": 9}), begin)])
     end = Moment(wall=1e9, tick=9.0)
     assert [len(shelf.purge(end)) for _ in range(3)] == [PURGED_AT_ONCE, 5, 0]
+
+
+@pytest.mark.parametrize("length", [10, 1_000, 10_000])
+def test_what_counts_is_what_the_process_holds(length: int) -> None:
+    at = Moment(wall=1e9, tick=0.0)
+    shelf = Registrations(DirectoryOptions(path="kept.db"))
+    gc.collect()
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        for number in range(500):
+            id = f"urn:x:{number}"
+            shelf.settle([shelf.put(id, td(id, title="L" * length), at)])
+        gc.collect()
+        held = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    assert held / 1.5 < shelf.bytes < held * 1.5

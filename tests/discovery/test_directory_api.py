@@ -442,10 +442,10 @@ async def test_a_full_directory_takes_no_more_and_lets_go(autojump_clock: MockCl
         assert (await put("urn:a", title="New")).status == 204
         await ask("DELETE", "/things/urn:a")
         assert (await put("urn:c")).status == 201
-    async with directory(DirectoryOptions(max_total_bytes=2_000)):
+    async with directory(DirectoryOptions(max_total_bytes=5_000)):
         assert (await put("urn:a", description="x" * 1_000)).status == 201
         assert (await put("urn:b", description="x" * 1_000)).status == 507
-        assert (await patch("urn:a", {"description": "x" * 3_000})).status == 507
+        assert (await patch("urn:a", {"description": "x" * 3_500})).status == 507
         assert (await patch("urn:a", {"description": "x"})).status == 204
         assert (await put("urn:b", description="x" * 1_000)).status == 201
 

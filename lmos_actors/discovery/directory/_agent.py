@@ -175,7 +175,8 @@ class ThingDirectory(Agent, rename="camel", mailbox=MailboxOptions(size=MAX_WRIT
         options = self.options
         self._records = Records(state.order)
         self._registrations = Registrations(options, state.entries, last=state.last, order=state.order)
-        self._events = EventLog(life, most=options.max_events, most_bytes=options.max_event_bytes)
+        most_bytes = options.max_event_bytes // options.copies
+        self._events = EventLog(life, most=options.max_events, most_bytes=most_bytes)
         self._events.last = state.last - len(state.events)
         self._events.add(state.events)
         self.revision = state.last

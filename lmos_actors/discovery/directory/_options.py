@@ -77,6 +77,11 @@ class DirectoryOptions:
             raise ConfigError(f"must be at most max_ttl, {self.max_ttl:g} s", "default_ttl")
 
     @property
+    def copies(self) -> int:
+        """How often memory has each record: a directory without a path has its store there, too."""
+        return 2 if self.path is None else 1
+
+    @property
     def has_takeover(self) -> bool:
         """Whether there are principals that may change all entries."""
         return bool(self.takeover) or self.takeover_token is not None

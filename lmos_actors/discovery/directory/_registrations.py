@@ -43,6 +43,9 @@ if TYPE_CHECKING:
 PURGED_AT_ONCE: Final = 1_000
 """Limit of expired registrations that are removed at once."""
 
+BESIDE: Final = 450
+"""Bytes of memory for an entry, beside its description and its id, as measured."""
+
 _MAX_STALE: Final = (
     64  # outdated ends in the heaps, besides one for each registration, before they are rebuilt
 )
@@ -72,7 +75,7 @@ class Registrations:
         self._entries = {entry.id: entry for entry in entries}
         self.ids = sorted(self._entries)
         """Ids of all registrations, in code point order."""
-        self.bytes = sum(entry.cut for entry in self._entries.values())
+        self.bytes = sum(map(self._size_of, self._entries.values()))
         """Bytes of all descriptions."""
         self.order = order
         """Number of the last event that changed the set of ids."""
@@ -241,7 +244,7 @@ class Registrations:
     ) -> Change:
         if before is not None and _is_unchanged(before, description, ends):
             return self._renewed(before, ends, at, owner)
-        self._check_room(len(description) - _size_of(before), is_new=before is None)
+        self._check_room(self._held(id, len(description)) - self._size_of(before), is_new=before is None)
         number = self._last + 1
         after = entry_of(
             id,
@@ -275,12 +278,19 @@ class Registrations:
         before = self._current(change.id)
         self._decided[change.id] = change
         self._count += (change.after is not None) - (before is not None)
-        self._decided_bytes += _size_of(change.after) - _size_of(before)
+        self._decided_bytes += self._size_of(change.after) - self._size_of(before)
         if change.event is not None:
             self._last = change.event.number
         if change.after is not None:
             self._push_end(change.after)
         return change
+
+    def _size_of(self, entry: Entry | None) -> int:
+        return 0 if entry is None else self._held(entry.id, entry.cut)
+
+    def _held(self, id: str, length: int) -> int:
+        """Return the bytes of memory for a description of so many."""
+        return (length + len(id) + BESIDE) * self._options.copies
 
     # ---- settling
 
@@ -297,7 +307,7 @@ class Registrations:
                 del self._decided[change.id]
 
     def _apply(self, change: Change, before: Entry | None) -> None:
-        self.bytes += _size_of(change.after) - _size_of(before)
+        self.bytes += self._size_of(change.after) - self._size_of(before)
         if change.after is not None:
             self._entries[change.id] = change.after
             if before is None:
@@ -332,10 +342,6 @@ class Registrations:
         self._walls = [(e.expires, e.id) for e in kept if e.due is None and e.expires is not None]
         heapify(self._ticks)
         heapify(self._walls)
-
-
-def _size_of(entry: Entry | None) -> int:
-    return 0 if entry is None else entry.cut
 
 
 def _is_unchanged(before: Entry, description: bytes, ends: tuple[float | None, float | None]) -> bool:
