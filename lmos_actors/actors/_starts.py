@@ -5,6 +5,8 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+import trio
+
 if TYPE_CHECKING:
     from collections.abc import Generator
 
@@ -12,18 +14,31 @@ if TYPE_CHECKING:
 class Starts:
     """Agents that are being started: `first` for the first time, `again` those that have run before."""
 
-    __slots__ = ("again", "first")
+    __slots__ = ("_told", "again", "first")
 
     def __init__(self) -> None:
         self.first: dict[Any, None] = {}
         self.again: dict[Any, None] = {}
+        self._told = trio.lowlevel.ParkingLot()
+
+    def tell(self) -> None:
+        """Wake what waits for a change of what is down."""
+        self._told.unpark_all()
+
+    async def change(self) -> None:
+        """Wait until what is down may have changed: something begins to be started again, or is there."""
+        await self._told.park()
 
     @contextmanager
     def under_way(self, what: Any, *, again: bool = False) -> Generator[None]:
         """Note that something is being started during the block."""
         there = self.again if again else self.first
         there[what] = None
+        if again:
+            self.tell()
         try:
             yield
         finally:
             there.pop(what, None)
+            if again:
+                self.tell()

@@ -129,6 +129,10 @@ class Node:
         """Return the paths of what is being restarted, or waits for it: `/readyz` says `degraded` then."""
         return self._connections.readiness.down()
 
+    async def degraded_change(self) -> None:
+        """Wait until `degraded()` may return something else; costs nothing while nothing is restarted."""
+        await self._connections.readiness.change()
+
     @overload
     def topic(self, name: str, tp: type[T], /) -> Topic[T]: ...
     @overload

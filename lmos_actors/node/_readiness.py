@@ -44,6 +44,10 @@ class Readiness:
         self._was_ready = True
         return "degraded" if self.down() else "ready"
 
+    async def change(self) -> None:
+        """Wait until `down` may have something else to return."""
+        await self._rt.starts.change()
+
     def down(self) -> list[str]:
         """Return the paths of agents and supervisors that are being restarted, or wait for it."""
         waiting = (child for loop in tuple(self._rt.tally.supervisors) for child in loop.plan.waiting())

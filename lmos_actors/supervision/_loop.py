@@ -143,7 +143,7 @@ class SupervisorLoop:
         self.specs_of_unnamed: dict[type, tuple[ChildSpec[Any], MailboxOptions]] = {}
         self._work = trio.CancelScope()
         self._brutal = False
-        self._delays = Delays(rt.timers, self.inbox)
+        self._delays = Delays(rt.timers, self.inbox, rt.starts.tell)
         self.away: dict[Child, None] = {}  # lost with their machine, in simulations
         self.at_once = 0  # requests carried out in the asker's step since the last checkpoint
         self._members_of = members_of

@@ -151,6 +151,33 @@ async def test_a_child_that_restarts_makes_a_node_degraded(autojump_clock: Any) 
             assert await said(node) == (200, "ready")
 
 
+async def test_who_waits_for_a_change_hears_of_each(autojump_clock: Any) -> None:
+    """At once, and only then: when a start goes on for long, when one waits, and when both are there again."""
+    backoff = Backoff(initial=3.0, max=3.0, jitter=0.0)
+    told: list[tuple[float, list[str]]] = []
+
+    async def listen() -> None:
+        while True:
+            now = node.degraded()
+            if not told or told[-1][1] != now:
+                told.append((trio.current_time() - began, now))
+            await node.degraded_change()
+
+    async with open_node(listen="ws://here") as node, trio.open_nursery() as nursery:
+        slow = await node.start_child(ChildSpec("slow", Patient))
+        quick = await node.start_child(ChildSpec("quick", partial(Patient, seconds=0.0), backoff=backoff))
+        began = trio.current_time()
+        nursery.start_soon(listen)
+        for ref in (slow, quick):
+            await trio.sleep(20)
+            with pytest.raises(AgentDied):
+                await ref.invoke(Patient.crash)
+        await trio.sleep(60)
+        nursery.cancel_scope.cancel()
+    seen = [(round(at), down) for at, down in told]
+    assert seen == [(0, []), (20, ["slow"]), (28, []), (40, ["quick"]), (43, [])]
+
+
 async def test_agents_that_come_later_do_not_make_a_node_unready(autojump_clock: Any) -> None:
     async with open_node(listen="ws://here") as node, trio.open_nursery() as nursery:
         assert await said(node) == (200, "ready")

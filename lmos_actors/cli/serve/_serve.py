@@ -411,7 +411,9 @@ class Serving:
         """Print which agents are down, whenever that has changed, for a launcher."""
         said: list[str] = []
         while self._ending.launched:
-            await trio.sleep(DEGRADED)
+            if node.degraded()[:MOST_DEGRADED] == said:
+                await node.degraded_change()
+            await trio.sleep(DEGRADED)  # what is back by then was hardly down
             now = node.degraded()[:MOST_DEGRADED]
             if now != said:
                 self._announcer.degraded(now)
