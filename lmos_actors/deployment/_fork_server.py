@@ -129,7 +129,8 @@ class ForkedProcess:
             if not self.has_ended:
                 self._code = await self._end()
                 self.has_ended = True
-                end_left(self.pid, self.mark)
+                with trio.CancelScope(shield=True):  # a look at all processes: the loop goes on
+                    await trio.to_thread.run_sync(end_left, self.pid, self.mark)
                 self._status.close()
                 os.close(self._handle)
                 os.close(self._stdin)

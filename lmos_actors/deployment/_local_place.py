@@ -89,7 +89,8 @@ class LocalProcess:
         is_news = not self.has_ended
         code = await self._process.wait()
         if is_news:
-            end_left(self.pid, self._mark)
+            with trio.CancelScope(shield=True):  # a look at all processes, for which the loop does not wait
+                await trio.to_thread.run_sync(end_left, self.pid, self._mark)
         return code
 
     def stop(self) -> None:

@@ -152,7 +152,7 @@ async def test_a_child_that_restarts_makes_a_node_degraded(autojump_clock: Any) 
 
 
 async def test_who_waits_for_a_change_hears_of_each(autojump_clock: Any) -> None:
-    """At once, and only then: when a start goes on for long, when one waits, and when both are there again."""
+    """At once, and only then: when a start goes on for long, when one waits, and when both are there."""
     backoff = Backoff(initial=3.0, max=3.0, jitter=0.0)
     told: list[tuple[float, list[str]]] = []
 
