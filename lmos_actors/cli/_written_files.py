@@ -195,7 +195,9 @@ def _place(path: str, *, force: bool) -> str:
     """Return what a path leads to; where that must not be a link, the last part of it is none followed."""
     if not force:
         refuse_foreign(path)
-    if force or not os.path.isfile(path) or _is_our_output(path):
+    if _is_our_output(path) or (os.path.exists(path) and not os.path.isfile(path)):
+        return path  # what a pipe's link in /proc leads to is no path
+    if force:
         return os.path.realpath(path)
     folder, name = os.path.split(path)
     return os.path.join(os.path.realpath(folder), name)

@@ -8,6 +8,7 @@ import io
 import json
 import os
 import sys
+import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -184,6 +185,29 @@ def test_a_link_is_followed_with_force_alone(
     assert call(file, f"--{kind}", "report", "--force").code == 0
     assert (project.root / "report").is_symlink()
     assert (project.root / "real").stat().st_size > 0
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/fd"), reason="there are no links to descriptors")
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_pipe_is_written_whatever_leads_to_it(
+    project: Project, call: Callable[..., Ran], kind: str
+) -> None:
+    """As a shell has it for `--html >(gzip)`."""
+    file = project.write("good.yaml", story(NOTE))
+    reading, writing = os.pipe()
+    got: list[bytes] = []
+
+    def read() -> None:
+        with open(reading, "rb", buffering=0) as source:
+            while piece := source.read(65_536):
+                got.append(piece)
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    assert call(file, f"--{kind}", f"/dev/fd/{writing}").code == 0
+    os.close(writing)
+    reader.join(10)
+    assert b"".join(got)
 
 
 def test_a_link_that_comes_later_is_not_followed(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
