@@ -86,6 +86,29 @@ class Moving:
         return f" {self.label:{width}}  {done}  {now - self.begun:.1f} s  {self.text}"
 
 
+class _WholePrints(Console):
+    """A console on which one thread prints at a time: from the look at the picture below to the last byte.
+
+    Rich moves the cursor up by the picture that it saw last. If another thread drew a smaller one before these
+    bytes were written, the cursor would go too far up, and lines that are to stay would be erased.
+    """
+
+    def __init__(self, lock: threading.RLock, **options: Any) -> None:
+        super().__init__(**options)
+        self._turn = lock
+
+    def __enter__(self) -> _WholePrints:
+        self._turn.acquire()
+        super().__enter__()
+        return self
+
+    def __exit__(self, *raised: Any) -> None:
+        try:
+            super().__exit__(*raised)
+        finally:
+            self._turn.release()
+
+
 class Screen:
     """A terminal: printed lines stay; the live part below them is redrawn several times a second.
 
@@ -93,7 +116,8 @@ class Screen:
     """
 
     def __init__(self, out: TextIO) -> None:
-        self.console = Console(file=out, highlight=False, soft_wrap=True)
+        self._lock = threading.RLock()  # taken before any lock of rich
+        self.console = _WholePrints(self._lock, file=out, highlight=False, soft_wrap=True)
         self._out = out
         self._head: Callable[[float], str] | None = None
         self._width = 0
@@ -105,7 +129,6 @@ class Screen:
         self._stderr: Any = None
         self._pipe: BinaryIO | None = None
         self._reader: threading.Thread | None = None
-        self._lock = threading.RLock()
 
     def begin(self, head: Callable[[float], str], width: int) -> None:
         """Show the progress of a file: `head` returns its line at a time; labels are `width` wide."""
