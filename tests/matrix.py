@@ -1,7 +1,7 @@
 """What an ordinary run leaves to `--matrix`: most of a large matrix, and most of the random examples.
 
-Nothing is left out for good: `pytest --matrix` and `.ci/run --matrix` run all of it. The share of an ordinary
-run is the same each time, so that a failure is no matter of luck.
+Nothing is left out for good: `pytest --matrix` runs all of it, and `.ci/run --matrix` does on the oldest Python.
+The share of an ordinary run is the same each time, so that a failure is no matter of luck.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ DIFFERING = {
 }
 """The files whose tests can differ between versions of Python, each with the reason.
 
-The matrix runs all tests on the oldest and on the newest version, and these on the versions between.
+`.ci/run --matrix` runs all tests on the oldest and on the newest version, and these on the versions between.
 """
 
 _everything = False
