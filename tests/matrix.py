@@ -1,7 +1,7 @@
 """What an ordinary run leaves to `--matrix`: most of a large matrix, and most of the random examples.
 
-Nothing is left out for good: `pytest --matrix` runs all of it, and `.ci/run --matrix` does on the oldest Python.
-The share of an ordinary run is the same each time, so that a failure is no matter of luck.
+Nothing is left out for good: `pytest --matrix` runs all of it, and `.ci/run --matrix` does so on the oldest
+Python. The share of an ordinary run is the same each time, so that a failure is no matter of luck.
 """
 
 from __future__ import annotations

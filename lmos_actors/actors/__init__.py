@@ -6,8 +6,11 @@ from ._blocking_work import Outside as Outside
 from ._circles_afar import HOPS as HOPS
 from ._current_request import (
     current_request as current_request,
+    current_run as current_run,
     is_agents_code as is_agents_code,
+    key_of_request as key_of_request,
     on_caller_left as on_caller_left,
+    on_run_ended as on_run_ended,
     paths_of_request as paths_of_request,
 )
 from ._descriptions import check_id as check_id, describe as describe

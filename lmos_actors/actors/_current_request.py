@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 from trio.lowlevel import current_task
 
 from ._runtime import RUNTIME
-from .messages._invocation import CURRENT, OwnTask
+from .durable._keyed_requests import KeyedRequest
+from .messages._invocation import CURRENT, OwnTask, Run
 from .messages._mailbox import Envelope, InternalTurn, Request, trace_text
 from .messages._operation import Operation
 
@@ -46,6 +47,25 @@ def on_caller_left(callback: Callable[[], object]) -> None:
     run = CURRENT.get()
     if run is not None and not isinstance(run, OwnTask):
         run.at_withdrawal = callback
+
+
+def current_run() -> Run | OwnTask | None:
+    """Return the run, or the own task of an agent, whose code runs now; None in a turn and outside agents."""
+    return CURRENT.get()
+
+
+def on_run_ended(run: Run | OwnTask, callback: Callable[[], object]) -> None:
+    """Have a function called when a run, or a task of an agent's own, has ended, however that was.
+
+    The last function counts. It must not block or raise.
+    """
+    run.at_end = callback
+
+
+def key_of_request(run: Run | OwnTask) -> str | None:
+    """Return the name of the request key of a run: the same in the agent's next life. None without one."""
+    envelope = run.envelope
+    return envelope.key.name if isinstance(envelope, KeyedRequest) else None
 
 
 def current_request() -> Request:

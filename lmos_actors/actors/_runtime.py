@@ -162,7 +162,9 @@ class StateKeeping(Protocol):
 class Approver(Protocol):
     """The way to people who approve what agents want to do; filled in by the node."""
 
-    async def ask(self, slot: Any, text: str, data: Any, key: str, expires: float) -> bool:
+    async def ask(
+        self, slot: Any, text: str, data: Any, key: str, expires: float, *, reuse: bool, reworded: Any
+    ) -> bool:
         """Wait for the decision on a question of an agent; see `Agent.approve`."""
         ...
 
@@ -183,6 +185,11 @@ class Approver(Protocol):
     @property
     def clocks(self) -> Any:
         """The clocks that stand still while a person is asked, as `Clocks`."""
+        ...
+
+    @property
+    def askers(self) -> Any:
+        """The runs that ask, by their names, as `Askers`."""
         ...
 
 

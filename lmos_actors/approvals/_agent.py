@@ -27,7 +27,9 @@ from lmos_actors.persistence import MemoryStore, check_only_writer, open_writer
 from ._kept import (
     MOST_WAITING,
     Approval,
+    Asking,
     Decided,
+    Held,
     KeptApprovals,
     KeyTaken,
     Misfit,
@@ -58,7 +60,7 @@ UNKNOWN: Final = "UNKNOWN"
 DECIDED: Final = "DECIDED"
 ANSWER_INVALID: Final = "ANSWER_INVALID"
 GONE: Final = "GONE"
-KEY_TAKEN: Final = "KEY_TAKEN"
+QUESTION_CHANGED: Final = "QUESTION_CHANGED"
 TOO_MANY: Final = "TOO_MANY"
 STORE_FAILED: Final = "STORE_FAILED"
 
@@ -74,7 +76,8 @@ Note = Annotated[str, Meta(max_length=LONGEST_NOTE, description="A remark that i
 Most = Annotated[int, Meta(ge=1, le=MOST_WAITING, description="How many at most, the newest ones.")]
 
 
-def _failure(code: str, status: int, message: str) -> ActionFailed:
+def failure(code: str, status: int, message: str) -> ActionFailed:
+    """Return the failure of a question or a decision."""
     return ActionFailed({"code": code, "status": status, "message": message})
 
 
@@ -104,7 +107,7 @@ class Approvals(Agent, mailbox=MailboxOptions(size=MOST_ASKED)):
             wall = (
                 slot.rt.entropy.now
             )  # asked after the end of this incarnation, too: a decision is written late
-            self._kept = KeptApprovals(writer, lambda: wall().timestamp())
+            self._kept = KeptApprovals(writer, lambda: wall().timestamp(), self._end_of)
             await writer.settled()
             await self._kept.load()
             yield
@@ -116,16 +119,40 @@ class Approvals(Agent, mailbox=MailboxOptions(size=MOST_ASKED)):
     # ---- for agents of the node
 
     @action(concurrency=MOST_ASKED)
-    async def ask(self, question: Approval) -> Approval:
+    async def ask(
+        self, question: Approval, run: str = "", shared: bool = False, replaces: bool = False
+    ) -> Approval:
         """Wait for the decision on a question of an agent of this node: `self.approve(...)` asks it.
 
-        Return the approval as it is then. Raise ActionFailed.
+        `run` is the name of the run that asks, to which alone the answer is handed unless it is `shared`;
+        `replaces`: in place of a question in other words. Return the approval as it is then. Raise
+        ActionFailed.
         """
         if current_request().allows is not None:
-            raise _failure(FORBIDDEN, 403, "only agents of the node itself ask for approval")
+            raise failure(FORBIDDEN, 403, "only agents of the node itself ask for approval")
+        asking = Asking(run or question.id, shared=shared or question.once, replaces=replaces)
+        while True:
+            try:
+                entry = await self._asked(question, asking)
+            except Held as held:
+                with trio.move_on_after(question.expires - self._now()):
+                    await held.ended.wait()
+                    continue
+                return structs.replace(question, state="expired", decided=question.expires)
+            self._changed()
+            try:
+                if await self._answered(entry, question, asking):
+                    return entry.approval
+            except Withdrawn:
+                raise failure(
+                    QUESTION_CHANGED, 409, "another run has asked in other words, in place of this question"
+                ) from None
+            except StoreFailed:
+                await self._writer.ready()
+
+    async def _answered(self, entry: Entry, question: Approval, asking: Asking) -> bool:
+        """Wait for the decision; return whether it is for the run that asks. Raise Withdrawn, StoreFailed."""
         offer = None if self._offers is None else self._offers.take(question.id)
-        entry = await self._asked(question)
-        self._changed()
         entry.askers += 1
         try:
             if offer is None or not entry.waits or not offer.allows(entry.approval.agent):
@@ -136,12 +163,16 @@ class Approvals(Agent, mailbox=MailboxOptions(size=MOST_ASKED)):
                     await entry.changed.wait()
                     # a client that reads nothing does not learn that it is over, and holds up nobody
                     nursery.cancel_scope.deadline = trio.current_time() + OVER_SECONDS
+            if asking.shared:
+                if entry.is_withdrawn:
+                    raise Withdrawn
+                return not entry.waits
+            return await self._kept.hand(entry, asking.run)
         finally:
             entry.askers -= 1
             if not entry.askers and question.once:
                 self._kept.withdraw(entry)
                 self._changed()
-        return entry.approval
 
     async def _ask_user(self, entry: Entry, offer: Offer) -> None:
         """Have a user decide, unless somebody else is first. An answer that does not fit decides nothing."""
@@ -153,18 +184,20 @@ class Approvals(Agent, mailbox=MailboxOptions(size=MOST_ASKED)):
             await self._kept.decide(entry, approved=approved, by=offer.principal, note="", answer=answer)
         self._changed()
 
-    async def _asked(self, question: Approval) -> Entry:
-        """Return the entry of a question once it is kept; while the store fails it waits."""
+    async def _asked(self, question: Approval, asking: Asking) -> Entry:
+        """Return the entry of a question once it is kept; while the store fails it waits. Raise Held."""
         while True:
             try:
-                return await self._kept.ask(question)
+                return await self._kept.ask(question, asking)
             except StoreFailed:
                 await self._writer.ready()
-            except KeyTaken:
-                raise _failure(KEY_TAKEN, 409, "it asked for something else") from None
+            except KeyTaken as taken:
+                first = taken.first
+                text = f"under the key {question.key!r} it has asked something else: {first.text}"
+                raise failure(QUESTION_CHANGED, 409, text) from None
             except TooMany:
                 text = f"{MOST_WAITING} approvals wait already, or they are too large"
-                raise _failure(TOO_MANY, 503, text) from None
+                raise failure(TOO_MANY, 503, text) from None
 
     # ---- for those who decide
 
@@ -204,10 +237,11 @@ class Approvals(Agent, mailbox=MailboxOptions(size=MOST_ASKED)):
             text = (
                 f"no approval {id[:100]!r} waits for this client; ids are given whole, as the list has them"
             )
-            raise _failure(UNKNOWN, 404, text)
+            raise failure(UNKNOWN, 404, text)
         by = current_request().principal
         if entry.waits and not self._is_there(entry.approval.agent):
-            raise _failure(GONE, 409, f"no agent is at {entry.approval.agent!r} any more")
+            raise failure(GONE, 409, f"no agent is at {entry.approval.agent!r} any more")
+        awaited = entry.askers > 0
         try:
             await self._kept.decide(entry, approved=approved, by=by, note=note, answer=answer)
         except Decided:
@@ -215,16 +249,17 @@ class Approvals(Agent, mailbox=MailboxOptions(size=MOST_ASKED)):
             wanted = "approved" if approved else "refused", by, answer or found.answer
             # else its client asks once more
             if by is None or (found.state, found.by, found.answer) != wanted:
-                raise _failure(DECIDED, 409, _when(found)) from None
+                raise failure(DECIDED, 409, _when(found)) from None
+            awaited = False
         except Withdrawn:
-            raise _failure(GONE, 409, "the agent asks for it no longer") from None
+            raise failure(GONE, 409, "the agent asks for it no longer") from None
         except Misfit as error:
-            raise _failure(ANSWER_INVALID, 400, f"the answer does not fit the form: {error}") from None
+            raise failure(ANSWER_INVALID, 400, f"the answer does not fit the form: {error}") from None
         except StoreFailed as error:
-            raise _failure(STORE_FAILED, 503, f"the decision was not kept: {error}") from None
+            raise failure(STORE_FAILED, 503, f"the decision was not kept: {error}") from None
         finally:
             self._changed()
-        return self._seen(entry.approval)
+        return self._seen(structs.replace(entry.approval, awaited=awaited))
 
     # ---- for the program itself, which need not ask
 
@@ -252,6 +287,10 @@ class Approvals(Agent, mailbox=MailboxOptions(size=MOST_ASKED)):
         if approval.state == "waiting" and not self._is_there(approval.agent):
             return structs.replace(approval, state="gone")
         return approval
+
+    def _end_of(self, run: str) -> trio.Event | None:
+        desk = self._place().rt.approvals
+        return None if desk is None else desk.askers.end_of(run)
 
     def _now(self) -> float:
         return self._place().rt.entropy.now().timestamp()

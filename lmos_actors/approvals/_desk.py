@@ -7,18 +7,16 @@ its key. When the node ends, the run that waits is ended with its agent, and ask
 from __future__ import annotations
 
 from math import isfinite
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
 import trio
 
 from lmos_actors.actors import RUNNING, Ref, paths_of_request
 from lmos_actors.errors import (
-    ActionFailed,
     AgentDied,
     AgentUnavailable,
     ConfigError,
-    KeyReused,
     MailboxFull,
     NotFound,
     StartFailed,
@@ -26,13 +24,15 @@ from lmos_actors.errors import (
 )
 from lmos_actors.supervision import ChildSpec, class_at
 
-from ._agent import KEY_TAKEN, MOST_ASKED, NAME, Approvals
+from ._agent import MOST_ASKED, NAME, TOO_MANY, Approvals, failure
+from ._askers import Askers
 from ._clocks import Clocks
-from ._kept import Approval
+from ._kept import Approval, Asking
 from ._offers import Offers
 
 if TYPE_CHECKING:
     from lmos_actors.actors import Runtime, Slot
+    from lmos_actors.errors import ActionFailed
     from lmos_actors.supervision import Supervisor
 
     from ._offers import Offer
@@ -65,6 +65,8 @@ class ApprovalDesk:
         self.offers = Offers()
         """The users of chats to whom questions go in their turns."""
         self.clocks = Clocks()
+        self.askers = Askers()
+        """The runs that ask."""
 
     @property
     def agent(self) -> Slot | None:
@@ -77,12 +79,25 @@ class ApprovalDesk:
         """Return whether a public name is that of the agent `approvals`."""
         return name == NAME and self.agent is not None
 
-    async def ask(self, slot: Slot, text: str, data: Any, key: str, expires: float) -> bool:
+    async def ask(
+        self,
+        slot: Slot,
+        text: str,
+        data: Any,
+        key: str,
+        expires: float,
+        *,
+        reuse: bool = False,
+        reworded: Literal["fail", "new"] = "fail",
+    ) -> bool:
         """Wait for the decision on a question of an agent. See `Agent.approve`."""
+        if reworded not in ("fail", "new"):
+            raise ValueError(f"approve() needs reworded='fail' or 'new', not {reworded!r}")
         question = self._question(slot, text, data, key, expires)
+        asking = Asking(self.askers.name(question.id), shared=reuse, replaces=reworded == "new")
         paths = paths_of_request()
         with self.clocks.waiting(*paths):
-            found = await self._decision(slot, question, self.offers.of(*paths))
+            found = await self._decision(question, asking, self.offers.of(*paths))
         return found.state == "approved"
 
     async def ask_once(
@@ -98,19 +113,19 @@ class ApprovalDesk:
         question = self._question(slot, text, data, "once", expires)
         asked = msgspec.structs.replace(question, key=question.id, form=form, once=True)
         with self.clocks.waiting(caller):
-            return await self._decision(slot, asked, self.offers.of(caller))
+            return await self._decision(asked, Asking(question.id), self.offers.of(caller))
 
-    async def _decision(self, slot: Slot, question: Approval, offer: Offer | None) -> Approval:
+    async def _decision(self, question: Approval, asking: Asking, offer: Offer | None) -> Approval:
         """Return a question as it is when its wait has ended."""
         with self.offers.for_question(question.id, offer):
             while True:
                 ref = await self._started()
                 try:
-                    return await ref.invoke(Approvals.ask, question)
-                except ActionFailed as error:
-                    if error.code == KEY_TAKEN:
-                        raise KeyReused(slot.path, question.key, error.detail or "") from None
-                    raise MailboxFull(NAME, MOST_ASKED) from error
+                    return await ref.invoke(
+                        Approvals.ask, question, asking.run, asking.shared, asking.replaces
+                    )
+                except MailboxFull:
+                    raise failure(TOO_MANY, 503, f"{MOST_ASKED} calls wait for people already") from None
                 except (AgentDied, AgentUnavailable):
                     await self._wait_running(ref)
 
@@ -120,20 +135,24 @@ class ApprovalDesk:
                 "approve() waits for a person, and a lifespan holds up the start of all that come after: use "
                 "self.nursery.start_soon(...) there"
             )
-        for what, value, most in (("a text", text, LONGEST_TEXT), ("a key", key, LONGEST_KEY)):
-            if type(value) is not str or not 0 < len(value) <= most:
-                raise ValueError(f"approve() needs {what} of 1 to {most} characters, not {str(value)[:40]!r}")
+        for what, value, most in (("text", text, LONGEST_TEXT), ("key", key, LONGEST_KEY)):
+            if type(value) is not str:
+                raise TypeError(f"approve() needs a str as {what}, not {value!r}")
+            if not 0 < len(value) <= most:
+                raise _invalid(f"a {what} has 1 to {most} characters, not {len(value)}: {value[:40]!r}")
+        if "\0" in key:
+            raise _invalid(f"a key has no NUL: {key[:40]!r}")
         is_number = isinstance(expires, int | float) and not isinstance(expires, bool) and isfinite(expires)
         if not is_number or not 0 < expires <= LONGEST_WAIT:
             raise ValueError(
                 f"approve() needs expires= as seconds above 0, at most {LONGEST_WAIT:g}, not {expires!r}"
             )
         try:
-            plain = msgspec.json.encode(msgspec.to_builtins(data, str_keys=True))
+            plain = msgspec.json.encode(msgspec.to_builtins((text, key, data), str_keys=True))
         except (UnicodeEncodeError, RecursionError) as error:
-            raise ValueError(f"approve() takes data that JSON can have: {error}") from None
+            raise _invalid(f"it has what JSON cannot have: {error}") from None
         if len(plain) > MOST_DATA:
-            raise ValueError(f"approve() takes data of at most {MOST_DATA} bytes as JSON, not {len(plain)}")
+            raise _invalid(f"its data has at most {MOST_DATA} bytes as JSON, not {len(plain)}")
         entropy = self._rt.entropy
         now = entropy.now().timestamp()
         return Approval(
@@ -141,7 +160,7 @@ class ApprovalDesk:
             agent=slot.path,
             key=key,
             text=text,
-            data=msgspec.json.decode(plain),
+            data=msgspec.json.decode(plain)[-1],
             asked=now,
             expires=now + float(expires),
         )
@@ -172,3 +191,8 @@ class ApprovalDesk:
             if self._rt.ended:
                 await trio.sleep_forever()
             await trio.lowlevel.checkpoint()
+
+
+def _invalid(text: str) -> ActionFailed:
+    """Return the failure of a question that cannot be asked; its words may be a caller's or a model's."""
+    return failure("QUESTION_INVALID", 400, f"this cannot be asked: {text}")

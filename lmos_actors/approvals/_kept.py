@@ -1,8 +1,8 @@
 """Approvals as they are kept: what was asked, until when, and who decided what.
 
-One record each, in the space `approvals`, whose key is the path of the agent and the key of its question: an
-agent that asks again after a crash finds the same record. All records are in memory, too: looking for one
-reads nothing.
+One record each, in the space `approvals`, whose key begins with the path of the agent and the key of its
+question: an agent that asks again after a crash finds the same record. All records are in memory, too:
+looking for one reads nothing.
 
 What it keeps true:
 
@@ -11,6 +11,9 @@ What it keeps true:
 - **A decision is made once.** While one is being written another one waits for that (`ticket`). The first one
   that is written counts, and every later one is refused. What becomes of a write is noted by the writer, not
   by the task that waits for it: a client that leaves meanwhile changes nothing.
+- **An answer is handed to one run**, and that is kept before the run has it. From then on the key is free:
+  the next question under it is a new one, which says how many consents went before. While the run goes on it
+  waits (`Held`), as the run may be about to act. The run itself, by its name, gets the same answer each time.
 - **The deadline decides no**, by the clock of the world, and without the store: a record whose time has
   passed is refused also if nobody was there to write so.
 - **It is bounded**: in questions that wait, and in bytes of all. Of decided ones the oldest are forgotten.
@@ -82,6 +85,10 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the run that asks cannot ask again, so that the question goes with it."""
     awaited: bool = False
     """Whether a run of the agent waits for the decision now. Else the answer is kept until it asks again."""
+    handed: str = ""
+    """The name, which tells nothing, of the run that has the answer; empty while none has."""
+    earlier: int = 0
+    """How many consents to earlier questions under this key have been handed to runs."""
 
 
 @attrs.define(eq=False)
@@ -90,12 +97,16 @@ class Entry:
 
     approval: Approval
     size: int
+    record: str
+    """The key of its record in the store."""
     askers: int = 0
     ticket: Ticket | None = None
     """The write that is under way."""
     kept: bool = True
     """Whether the question is kept: before, nobody is shown it, as a crash would take it back."""
     changed: trio.Event = attrs.field(factory=trio.Event)
+    is_withdrawn: bool = False
+    """Whether another run has asked in other words, and in place of this."""
 
     @property
     def waits(self) -> bool:
@@ -103,8 +114,30 @@ class Entry:
         return self.approval.state == "waiting"
 
 
+@attrs.frozen
+class Asking:
+    """How a question is asked: by the run of that name; `shared`, the answer is for all that ask it."""
+
+    run: str
+    shared: bool = False
+    replaces: bool = False
+    """Whether it takes the place of a question in other words under its key."""
+
+
 class KeyTaken(Exception):
     """The key of a question names another one."""
+
+    def __init__(self, first: Approval) -> None:
+        super().__init__(first.text)
+        self.first = first
+
+
+class Held(Exception):
+    """The answer was handed to another run, which goes on; `ended` is set when it has ended."""
+
+    def __init__(self, ended: trio.Event) -> None:
+        super().__init__()
+        self.ended = ended
 
 
 class TooMany(Exception):
@@ -124,13 +157,20 @@ class Misfit(Exception):
 
 
 class KeptApprovals:
-    """The approvals of one node. `now` returns Unix time."""
+    """The approvals of one node.
 
-    def __init__(self, writer: StoreWriter, now: Callable[[], float]) -> None:
+    `now` returns Unix time; `end_of` the event of the end of a run, by its name, None if it has ended.
+    """
+
+    def __init__(
+        self, writer: StoreWriter, now: Callable[[], float], end_of: Callable[[str], trio.Event | None]
+    ) -> None:
         self._writer = writer
         self._now = now
+        self._end_of = end_of
         self._by_id: OrderedDict[str, Entry] = OrderedDict()  # in the order in which they were asked
-        self._by_key: dict[str, Entry] = {}
+        self._by_key: dict[tuple[str, str], Entry] = {}  # the latest question under each key
+        self._handed: dict[tuple[str, str, str], Entry] = {}  # by agent, key, and the name of the run
         self._decided: OrderedDict[str, None] = OrderedDict()  # ids, in the order of the decisions
         self._deadlines: list[tuple[float, str]] = []  # a heap; of decided ones, too
         self._bytes = 0
@@ -139,15 +179,18 @@ class KeptApprovals:
     async def load(self) -> None:
         """Read all records. Raise StoreFailed."""
         start = ""
-        found: list[Approval] = []
+        found: list[Entry] = []
         while page := await self._writer.scan(SPACE, start=start, limit=PAGE):
             start = after(page[-1][0])
-            found += [_approval_in(self._writer.name, key, value) for key, value in page]
-        for each in sorted(found, key=lambda approval: (approval.asked, approval.id)):
+            found += [
+                Entry(_approval_in(self._writer.name, key, value), len(value), key) for key, value in page
+            ]
+        # of one key the question that is free comes last; clocks may have been set back
+        for each in sorted(found, key=lambda entry: (entry.approval.asked, entry.approval.id)):
             self._add(each)
-        decided = [each for each in found if each.decided is not None]
-        for each in sorted(decided, key=lambda approval: (approval.decided, approval.id)):
-            self._decided[each.id] = None
+        decided = [each.approval for each in found if each.approval.decided is not None]
+        for approval in sorted(decided, key=lambda approval: (approval.decided, approval.id)):
+            self._decided[approval.id] = None
         self.expire()
 
     # ---- looking
@@ -179,44 +222,108 @@ class KeptApprovals:
 
     # ---- changing
 
-    async def ask(self, question: Approval) -> Entry:
-        """Have a question wait, and return its entry once it is kept; of a known key the one there is.
+    async def ask(self, question: Approval, asking: Asking) -> Entry:
+        """Have a question wait, and return its entry once it is kept; of a known one the one there is.
 
-        Raise KeyTaken, TooMany, StoreFailed, and ValueError for a key that no store can keep.
+        Raise KeyTaken, Held, TooMany, StoreFailed, and ValueError for a key that no store can keep.
         """
         self.expire()
-        known = self._by_key.get(_key_of(question))
-        if known is None:
-            known = self._begin(question)
-        elif (known.approval.text, known.approval.data) != (question.text, question.data):
-            raise KeyTaken
-        if known.ticket is not None:
-            await known.ticket.wait()
-        return known
+        place = question.agent, question.key
+        own = None if asking.shared else self._handed.get((*place, asking.run))
+        if own is not None and _is_same(own.approval, question):
+            return own
+        known = self._by_key.get(place)
+        if known is not None and _is_same(known.approval, question) and not self._is_over(known, asking):
+            entry = known
+        elif known is None:
+            entry = self._begin(question)
+        else:
+            while known.ticket is not None:
+                await _ended(known.ticket)
+            if self._by_key.get(place) is not known:
+                return await self.ask(question, asking)
+            entry = self._begin_after(known, question, asking)
+        if entry.ticket is not None:
+            await entry.ticket.wait()
+        return entry
 
-    def _begin(self, question: Approval) -> Entry:
+    def _is_over(self, known: Entry, asking: Asking) -> bool:
+        """Return whether the answer to a question was handed to a run, so that its key is free behind it."""
+        return bool(known.approval.handed) and not asking.shared
+
+    def _begin_after(self, known: Entry, question: Approval, asking: Asking) -> Entry:
+        """Have a question wait under a key that has one already. Raise KeyTaken, Held, TooMany."""
+        former = known.approval
+        earlier = former.earlier + (bool(former.handed) and former.state == "approved")
+        changed = msgspec.structs.replace(question, earlier=earlier)
+        if self._is_over(known, asking) and former.handed != asking.run:
+            ended = self._end_of(former.handed)
+            if ended is not None:
+                raise Held(ended)
+            return self._begin(changed)
+        if not asking.replaces:
+            raise KeyTaken(former)
+        return self._begin(changed, None if former.handed else known)
+
+    def _begin(self, question: Approval, former: Entry | None = None) -> Entry:
+        """Have a new question wait; it takes the place of a former one once it is kept."""
         size = len(_written(question))
         self._make_room(size)
         if self.waiting + self._unkept >= MOST_WAITING or self._bytes + size > MOST_BYTES:
             raise TooMany
-        entry = Entry(question, size)
+        entry = Entry(question, size, _record_of(question))
         if question.once:
-            self._add(question, entry)
+            self._add(entry)
             return entry
-        write = Put(SPACE, _key_of(question), _written(question))
+        writes: list[Put | Delete] = [Put(SPACE, entry.record, _written(question))]
+        if former is not None:
+            writes.append(Delete(SPACE, former.record))
         entry.kept = False
         self._unkept += 1
         # settled by the writer's task, never before this step has ended
-        entry.ticket = self._writer.submit([write], done=partial(self._question_written, entry))
-        self._add(question, entry)
+        entry.ticket = self._writer.submit(writes, done=partial(self._question_written, entry, former))
+        if former is not None:
+            former.ticket = entry.ticket  # nothing is decided, and nothing handed, meanwhile
+        self._add(entry)
         return entry
 
-    def _question_written(self, entry: Entry, error: Exception | None) -> None:
+    def _question_written(self, entry: Entry, former: Entry | None, error: Exception | None) -> None:
         entry.ticket, entry.kept = None, True
         self._unkept -= 1
+        if former is not None:
+            former.ticket = None
         if error is not None:
             self._remove(entry)
+            if former is not None:
+                self._by_key[_place(former.approval)] = former
             entry.changed.set()
+        elif former is not None:
+            former.is_withdrawn = True
+            self._remove(former)
+            former.changed.set()
+
+    async def hand(self, entry: Entry, run: str) -> bool:
+        """Hand the answer to the run of that name; once that is kept, return whether that run has it.
+
+        Raise StoreFailed, and Withdrawn.
+        """
+        while entry.ticket is not None:
+            await _ended(entry.ticket)
+        if entry.is_withdrawn:
+            raise Withdrawn
+        if not entry.approval.handed:
+            handed = msgspec.structs.replace(entry.approval, handed=run)
+            write = Put(SPACE, entry.record, _written(handed))
+            done = partial(self._handing_written, entry, handed)
+            ticket = entry.ticket = self._writer.submit([write], done=done)
+            await ticket.wait()
+        return entry.approval.handed == run
+
+    def _handing_written(self, entry: Entry, handed: Approval, error: Exception | None) -> None:
+        entry.ticket = None
+        if error is None:
+            self._change(entry, handed)
+            self._handed[*_place(handed), handed.handed] = entry
 
     def withdraw(self, entry: Entry) -> None:
         """Remove a question that nobody waits for any more, unless its decision is on its way."""
@@ -250,7 +357,7 @@ class KeptApprovals:
         )
         written = _written(decided)
         self._make_room(len(written) - entry.size)
-        write = Put(SPACE, _key_of(decided), written)
+        write = Put(SPACE, entry.record, written)
         done = partial(self._decision_written, entry, decided)
         ticket = entry.ticket = self._writer.submit([write], done=done)
         await ticket.wait()
@@ -279,35 +386,47 @@ class KeptApprovals:
             self._decided.move_to_end(late.id, last=False)
 
     def _settle(self, entry: Entry, approval: Approval) -> None:
-        entry.approval = approval
+        self._change(entry, approval)
         self._decided[approval.id] = None
+        entry.changed.set()
+
+    def _change(self, entry: Entry, approval: Approval) -> None:
+        entry.approval = approval
         size = len(_written(approval))
         self._bytes += size - entry.size
         entry.size = size
-        entry.changed.set()
 
     def _make_room(self, size: int) -> None:
         """Forget the oldest decisions until so many bytes more fit, if they can. Raise StoreFailed."""
         while self._decided and (len(self._decided) >= MOST_DECIDED or self._bytes + size > MOST_BYTES):
-            self._forget(next(iter(self._decided)))
+            decided = map(self._by_id.__getitem__, self._decided)
+            oldest = next((each for each in decided if not each.askers), None)  # to others it is just handed
+            if oldest is None:
+                return
+            self._writer.submit([Delete(SPACE, oldest.record)])
+            self._remove(oldest)
 
-    def _forget(self, id: str) -> None:
-        entry = self._by_id[id]
-        self._writer.submit([Delete(SPACE, _key_of(entry.approval))])
-        self._remove(entry)
-
-    def _add(self, approval: Approval, entry: Entry | None = None) -> None:
-        entry = entry or Entry(approval, len(_written(approval)))
+    def _add(self, entry: Entry) -> None:
+        approval, place = entry.approval, _place(entry.approval)
         if entry.waits:
             heappush(self._deadlines, (approval.expires, approval.id))
         else:
             entry.changed.set()
-        self._by_id[approval.id] = self._by_key[_key_of(approval)] = entry
+        self._by_id[approval.id] = entry
+        known = self._by_key.get(place)
+        if known is None or known.approval.handed or not approval.handed:
+            self._by_key[place] = entry
+        if approval.handed:
+            self._handed[*place, approval.handed] = entry
         self._bytes += entry.size
 
     def _remove(self, entry: Entry) -> None:
+        place = _place(entry.approval)
         del self._by_id[entry.approval.id]
-        del self._by_key[_key_of(entry.approval)]
+        if self._by_key.get(place) is entry:
+            del self._by_key[place]
+        if self._handed.get((*place, entry.approval.handed)) is entry:
+            del self._handed[*place, entry.approval.handed]
         self._decided.pop(entry.approval.id, None)
         self._bytes -= entry.size
 
@@ -342,8 +461,17 @@ def _approval_in(store: str, key: str, value: bytes) -> Approval:
         raise StoreDamaged(store, f"the record {key!r} in {SPACE!r} is no approval") from None
 
 
-def _key_of(approval: Approval) -> str:
-    return key_of(approval.agent, approval.key)
+def _place(approval: Approval) -> tuple[str, str]:
+    return approval.agent, approval.key
+
+
+def _is_same(one: Approval, other: Approval) -> bool:
+    return (one.text, one.data) == (other.text, other.data)
+
+
+def _record_of(approval: Approval) -> str:
+    """Return the key of a new record. Those of 1.x and before have no id in it, and keep their keys."""
+    return key_of(approval.agent, approval.key, approval.id)
 
 
 def _written(approval: Approval) -> bytes:

@@ -9,7 +9,7 @@ import attrs
 
 if TYPE_CHECKING:
     from lmos_actors.actors import Runtime
-    from lmos_actors.approvals import Approval, ApprovalDesk, Clocks, Offers
+    from lmos_actors.approvals import Approval, ApprovalDesk, Askers, Clocks, Offers
     from lmos_actors.supervision import Supervisor, SupervisorSpec
 
     from ._options import NodeOptions
@@ -30,9 +30,11 @@ class NodeApprovals:
         self._used = True
         return ApprovalDesk(self._rt, self._root)
 
-    async def ask(self, slot: Any, text: str, data: Any, key: str, expires: float) -> bool:
+    async def ask(
+        self, slot: Any, text: str, data: Any, key: str, expires: float, *, reuse: bool, reworded: Any
+    ) -> bool:
         """Wait for the decision on a question of an agent; see `Agent.approve`."""
-        return await self._desk.ask(slot, text, data, key, expires)
+        return await self._desk.ask(slot, text, data, key, expires, reuse=reuse, reworded=reworded)
 
     async def ask_once(
         self, slot: Any, text: str, data: Any, form: Any, expires: float, caller: str | None
@@ -49,6 +51,11 @@ class NodeApprovals:
     def clocks(self) -> Clocks:
         """The clocks that stand still while a person is asked."""
         return self._desk.clocks
+
+    @property
+    def askers(self) -> Askers:
+        """The runs that ask, by their names."""
+        return self._desk.askers
 
     def is_at(self, name: str) -> bool:
         """Return whether a public name is that of the agent `approvals`."""

@@ -124,18 +124,19 @@ def test_an_answer_outlives_the_crash_of_the_agent(project: Project) -> None:
     )
 
 
-def test_an_answer_outlives_the_node(project: Project) -> None:
+def test_a_question_outlives_the_node(project: Project) -> None:
     cast = {"desk": {"from": "agent", "use": "cast.py:Lasting"}}
     broken = {**ASK, "error": {"is": "OutcomeUnknown"}}
     restart = {"do": "inject", "fault": {"kind": "restart", "down": "1s"}}
-    again = {**ASK, "id": "again", "wait": True}
+    again = {**ASK, "id": "again"}
     passes(
         project,
         [
             broken,
-            {"do": "approve", "target": "desk"},
+            {"do": "wait", "for": "1s"},
             restart,
             again,
+            {"do": "approve", "target": "desk"},
             {"do": "expect", "that": "output", "of": "again", "equals": True},
         ],
         cast,

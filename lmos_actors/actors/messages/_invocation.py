@@ -73,8 +73,8 @@ class Run:
     """One invocation of an `async def` or stream action, from hand-over to the end of its coroutine."""
 
     __slots__ = (
-        "agent", "args", "at_withdrawal", "begun", "cancelled", "envelope", "number", "op", "progress_feed",
-        "runner", "sender", "settled", "slot",
+        "agent", "args", "at_end", "at_withdrawal", "begun", "cancelled", "envelope", "number", "op",
+        "progress_feed", "runner", "sender", "settled", "slot",
     )  # fmt: skip
 
     number: int  # unset until another node is told of it, see `_circles_afar.py`
@@ -90,6 +90,7 @@ class Run:
         self.begun = False  # whether a line of the handler has run
         self.cancelled = False
         self.at_withdrawal: Callable[[], object] | None = None  # see `on_caller_left`
+        self.at_end: Callable[[], object] | None = None  # see `on_run_ended`
         self.runner: Runner | None = None
         self.progress_feed: Feed[Any] | None = getattr(envelope, "feed", None)
         envelope.phase = RUNNING
@@ -178,6 +179,8 @@ class Run:
             if op.streams and self.envelope.run is self:  # else its message is put aside, with its streams
                 self._close_streams()
             slot.run_ended(self)
+            if self.at_end is not None:
+                self.at_end()
 
     def _close_streams(self) -> None:
         for stream in streams_among(self.op, self.args):
@@ -265,10 +268,11 @@ class OwnTask:
     asked for.
     """
 
-    __slots__ = ("envelope", "op", "request", "slot")
+    __slots__ = ("at_end", "envelope", "op", "request", "slot")
 
     def __init__(self, slot: Any, mark: Mark | None = None, request: Request | None = None) -> None:
         self.slot = slot
+        self.at_end: Callable[[], object] | None = None  # see `on_run_ended`
         self.op = OWN_TASK
         self.request = request
         self.envelope = Envelope(slot, OWN_TASK, (), None)

@@ -334,6 +334,10 @@ def _contained(async_fn: Callable[..., Awaitable[object]]) -> Callable[..., Awai
             if is_stray(exc):
                 raise stray("a task of the agent's nursery", exc) from exc
             raise
+        finally:
+            own = CURRENT.get()
+            if own is not None and own.at_end is not None:
+                own.at_end()
 
     return task
 

@@ -163,18 +163,28 @@ def _line(approval: dict[str, Any], process: str | None = None) -> OutputLine:
         if approval.get("form"):
             words.append(f"answer with: {_fields(approval['form'])}")
         idle = "" if approval.get("awaited", True) else ", no call of the agent waits for it now"
-        words.append(f"(until {_at(approval['expires'])}{idle})")
+        earlier = approval.get("earlier", 0)
+        before = f", {earlier} consent{'s' * (earlier > 1)} under this key went before" if earlier else ""
+        words.append(f"(until {_at(approval['expires'])}{idle}{before})")
     else:
         by = f" by {approval['by']}" if approval["by"] else ""
         note = f": {approval['note']}" if approval["note"] else ""
         when = "" if approval["decided"] is None else f", {_at(approval['decided'])}"
-        words.append(f"({approval['state']}{by}{when}{note})")
+        words.append(f"({approval['state']}{by}{when}{note}{_left(approval)})")
     head: tuple[str, ...] = (approval["id"], approval["agent"])
     members: dict[str, Any] = {"approval": approval}
     if process is not None:
         head = (approval["id"], process, approval["agent"])
         members["process"] = process
     return OutputLine(members, "  ".join(words), head)
+
+
+def _left(approval: dict[str, Any]) -> str:
+    """Return what is to be said of an answer that no run has got."""
+    is_kept = approval["state"] in ("approved", "refused") and not approval.get("once")
+    if not is_kept or approval.get("awaited", True) or approval.get("handed", "-"):
+        return ""
+    return "; no call of the agent waits for it: it is kept for the next one"
 
 
 def _fields(form: dict[str, Any]) -> str:

@@ -89,8 +89,8 @@ class Moving:
 class _WholePrints(Console):
     """A console on which one thread prints at a time: from the look at the picture below to the last byte.
 
-    Rich moves the cursor up by the picture that it saw last. If another thread drew a smaller one before these
-    bytes were written, the cursor would go too far up, and lines that are to stay would be erased.
+    Rich moves the cursor up by the picture that it saw last. If another thread drew a smaller one before
+    these bytes were written, the cursor would go too far up, and lines that are to stay would be erased.
     """
 
     def __init__(self, lock: threading.RLock, **options: Any) -> None:

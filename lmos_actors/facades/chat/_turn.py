@@ -360,7 +360,8 @@ class TurnOffer:
         arguments |= {name: value for name, value in more.items() if value is not None}
         try:
             calling = self._turn._client_call  # pyright: ignore[reportPrivateUsage] -- of one file
-            async with calling(APPROVE_TOOL, arguments, approval.text, CATEGORIES) as call:
+            before = f" ({approval.earlier} granted before under this key)" if approval.earlier else ""
+            async with calling(APPROVE_TOOL, arguments, approval.text + before, CATEGORIES) as call:
                 seconds = approval.expires - approval.asked
                 why = await _until(over, partial(call.wait, result_seconds=seconds))
                 call.why = DECIDED_ELSEWHERE if over.is_set() else why

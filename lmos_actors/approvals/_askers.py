@@ -1,0 +1,53 @@
+"""The runs of one node that ask people, each under a name: an answer is handed to one of them.
+
+The name is kept with the answer, in a form that tells nothing. A run with a request key has the same name in
+the agent's next life, and so gets the same answer there; any other ends with its process.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2s
+from typing import TYPE_CHECKING
+
+import trio
+
+from lmos_actors.actors import current_run, key_of_request, on_run_ended
+
+if TYPE_CHECKING:
+    from typing import Any
+
+
+class Askers:
+    """The names of the runs of a node that ask, from the first question of each until its end."""
+
+    def __init__(self) -> None:
+        self._names: dict[Any, str] = {}
+        self._ends: dict[str, trio.Event] = {}
+
+    def name(self, fresh: str) -> str:
+        """Return the name of the run whose code runs now; `fresh` names one that has no other.
+
+        Outside runs it is the name of nobody, who has ended at once.
+        """
+        run = current_run()
+        if run is None:
+            return fresh
+        known = self._names.get(run)
+        if known is not None:
+            return known
+        key = key_of_request(run)
+        name = self._names[run] = fresh if key is None else _hidden(run.slot.path, key)
+        self._ends[name] = trio.Event()
+        on_run_ended(run, lambda: self._ended(run))
+        return name
+
+    def _ended(self, run: Any) -> None:
+        self._ends.pop(self._names.pop(run)).set()
+
+    def end_of(self, name: str) -> trio.Event | None:
+        """Return the event of the end of a run, None if it has ended."""
+        return self._ends.get(name)
+
+
+def _hidden(path: str, key: str) -> str:
+    return blake2s(f"{path}\n{key}".encode(), digest_size=16).hexdigest()
