@@ -172,16 +172,12 @@ class Inbox:
 
 
 class Delays:
-    """The children whose restart is to be tried again, by `again` in the inbox: at once, or after a delay.
+    """The children whose restart is to be tried again, by `again` in the inbox: at once, or after a delay."""
 
-    `tell` is called whenever one begins to wait, or waits no more.
-    """
+    __slots__ = ("_inbox", "_timers", "_waiting")
 
-    __slots__ = ("_inbox", "_tell", "_timers", "_waiting")
-
-    def __init__(self, timers: Timers, inbox: Inbox, tell: Callable[[], None]) -> None:
+    def __init__(self, timers: Timers, inbox: Inbox) -> None:
         self._timers = timers
-        self._tell = tell
         self._inbox = inbox
         self._waiting: dict[Any, Timer] = {}
 
@@ -198,7 +194,6 @@ class Delays:
         self.drop(child)
         if delay:
             self._waiting[child] = self._timers.call_at(trio.current_time() + delay, due)
-            self._tell()
         else:
             due()
 
@@ -207,7 +202,6 @@ class Delays:
         timer = self._waiting.pop(child, None)
         if timer is not None:
             timer.cancel()
-            self._tell()
 
     def clear(self) -> None:
         """Cancel all attempts."""

@@ -128,7 +128,7 @@ class SupervisorLoop:
         self.incarnation: int = 0
         self.runners: Runners | None = None
         self.on_end: Callable[[ExitReason], None] | None = None
-        self.plan: Plan[Child] = Plan(self.spec)
+        self.plan: Plan[Child] = Plan(self.spec, tell=rt.starts.tell)
         self.names: Names[Child] = Names()
         self.inbox = Inbox(rt.timers)
         self.nursery: trio.Nursery | None = None
@@ -143,7 +143,7 @@ class SupervisorLoop:
         self.specs_of_unnamed: dict[type, tuple[ChildSpec[Any], MailboxOptions]] = {}
         self._work = trio.CancelScope()
         self._brutal = False
-        self._delays = Delays(rt.timers, self.inbox, rt.starts.tell)
+        self._delays = Delays(rt.timers, self.inbox)
         self.away: dict[Child, None] = {}  # lost with their machine, in simulations
         self.at_once = 0  # requests carried out in the asker's step since the last checkpoint
         self._members_of = members_of
@@ -273,7 +273,8 @@ class SupervisorLoop:
         self.ended = trio.Event()
         self._work = trio.CancelScope()
         before = tuple(self.plan.children)
-        self.plan = Plan(self.spec, self.rt.entropy.stream(f"backoff {self.path}{self.lives}").random)
+        draw = self.rt.entropy.stream(f"backoff {self.path}{self.lives}").random
+        self.plan = Plan(self.spec, draw, self.rt.starts.tell)
         self.names.clear()
         self.members.seat(before)
 
@@ -509,8 +510,7 @@ class SupervisorLoop:
             await self.stop_one(child)
             if not count % BUDGET:
                 await checkpoint()
-        for child in self.plan.children:
-            child.status = "stopped"  # those, too, whose restart was to be tried again
+        self.plan.all_stopped()
         self.alive = False
         self._delays.clear()
         while self.inbox:

@@ -84,7 +84,7 @@ class Counts(NamedTuple):
 class Plan(Generic[C]):
     """The pure half of one supervisor. Times are seconds of one clock that never goes back.
 
-    `draw` returns numbers in [0, 1) for the jitter of back-offs.
+    `draw` returns numbers in [0, 1) for the jitter of back-offs; `tell` is called when `waiting` has changed.
     """
 
     __slots__ = (
@@ -94,13 +94,20 @@ class Plan(Generic[C]):
         "_postponed",
         "_significant",
         "_streaks",
+        "_tell",
         "_window",
         "children",
         "spec",
     )
 
-    def __init__(self, spec: SupervisorSpec, draw: Callable[[], float] = lambda: 0.5) -> None:
+    def __init__(
+        self,
+        spec: SupervisorSpec,
+        draw: Callable[[], float] = lambda: 0.5,
+        tell: Callable[[], object] = lambda: None,
+    ) -> None:
         self.spec = spec
+        self._tell = tell
         self.children: dict[C, None] = {}
         """All children in start order, whatever their status; a restarted one keeps its place. Read only."""
         self._draw = draw
@@ -126,7 +133,7 @@ class Plan(Generic[C]):
     def started(self, child: C) -> None:
         """The child runs: it was started, or started again."""
         child.status = "running"
-        self._pending.pop(child, None)
+        self._wait_no_more(child)
         if child.spec.significant:
             self._significant[child] = None
 
@@ -138,7 +145,7 @@ class Plan(Generic[C]):
     def stopped(self, child: C) -> bool:
         """The supervisor has stopped the child, or given up restarting it. True: temporary, so forgotten."""
         child.status = "stopped"
-        self._pending.pop(child, None)
+        self._wait_no_more(child)
         self._postponed.pop(child, None)
         self._significant.pop(child, None)
         if child.spec.restart != "temporary":
@@ -146,13 +153,19 @@ class Plan(Generic[C]):
         self.remove(child)
         return True
 
+    def all_stopped(self) -> None:
+        """Those, too, have stopped whose restart was to be tried again: the supervisor itself ends."""
+        for child in self.children:
+            child.status = "stopped"
+            self._wait_no_more(child)
+
     def lost(self, child: C, *, has_ended: bool = False) -> None:
         """The machine of the child ends, and it with it: no end that counts. `has_ended`: it has unwound."""
         if _alive(child):
             child.status = "stopped" if has_ended else "stopping"
         elif child.status == "restarting":
             child.status = "stopped"
-        self._pending.pop(child, None)
+        self._wait_no_more(child)
         self._postponed.pop(child, None)
         self._streaks.pop(child, None)
         self._significant.pop(child, None)
@@ -160,7 +173,7 @@ class Plan(Generic[C]):
     def remove(self, child: C) -> None:
         """Forget a child that does not run, with its spec."""
         self.children.pop(child, None)
-        self._pending.pop(child, None)
+        self._wait_no_more(child)
         self._streaks.pop(child, None)
         self._significant.pop(child, None)
 
@@ -192,7 +205,7 @@ class Plan(Generic[C]):
         if child.spec.significant:
             self._significant[child] = None
         if child.spec.backoff is None:
-            self._pending[child] = (cause,)
+            self._wait(child, (cause,))
             return Decision(again=child)
         if not self._within_limit(cause, now):
             return self._give_up(child)
@@ -202,7 +215,7 @@ class Plan(Generic[C]):
         """The time for the attempt that `again` asked for has come; nothing if it is no longer wanted."""
         if child not in self._pending:
             return Decision()
-        uncounted = self._pending.pop(child)
+        uncounted = self._wait_no_more(child)
         if uncounted is not None and not self._within_limit(uncounted[0], now):
             return self._give_up(child)
         return self._restart(child)
@@ -257,6 +270,17 @@ class Plan(Generic[C]):
 
     # How it is decided
 
+    def _wait(self, child: C, uncounted: tuple[BaseException | None] | None) -> None:
+        self._pending[child] = uncounted
+        self._tell()
+
+    def _wait_no_more(self, child: C) -> tuple[BaseException | None] | None:
+        if child not in self._pending:
+            return None
+        uncounted = self._pending.pop(child)
+        self._tell()
+        return uncounted
+
     def _restart_after(self, child: C, cause: BaseException | None, now: float) -> Decision[C]:
         delay = self._postponed.pop(child, None)
         if child.spec.optional:
@@ -271,7 +295,7 @@ class Plan(Generic[C]):
 
     def _alone(self, child: C, delay: float) -> Decision[C]:
         """Decide on an attempt after a delay that concerns no other child, and no limit."""
-        self._pending[child] = None
+        self._wait(child, None)
         return Decision(again=child, delay=delay)
 
     def _restart(self, child: C) -> Decision[C]:
@@ -286,7 +310,7 @@ class Plan(Generic[C]):
         """Decide on an attempt after a delay; siblings that go with the child are stopped at once."""
         scope = [child] if self.spec.strategy == "one_for_one" else self._scope(child)
         stop, forget = self._clear(scope, child)
-        self._pending[child] = None
+        self._wait(child, None)
         return Decision(stop, forget, again=child, delay=delay)
 
     def _scope(self, child: C) -> list[C]:

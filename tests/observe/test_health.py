@@ -45,6 +45,14 @@ class Slow(Agent):
         return "done"
 
 
+class Plain(Agent):
+    """Starts in an instant: its start waits for nothing."""
+
+    @action
+    def crash(self) -> None:
+        raise KeyError("a bug")
+
+
 async def test_a_node_lives_and_is_ready(autojump_clock: Any) -> None:
     async with open_node(listen="ws://here") as node:
         for path, said in (("/healthz", "ok"), ("/readyz", "ready")):
@@ -168,14 +176,33 @@ async def test_who_waits_for_a_change_hears_of_each(autojump_clock: Any) -> None
         quick = await node.start_child(ChildSpec("quick", partial(Patient, seconds=0.0), backoff=backoff))
         began = trio.current_time()
         nursery.start_soon(listen)
-        for ref in (slow, quick):
+        plain = await node.start_child(ChildSpec("plain", Plain, backoff=backoff))
+        for ref, crash in ((slow, Patient.crash), (quick, Patient.crash), (plain, Plain.crash)):
             await trio.sleep(20)
             with pytest.raises(AgentDied):
-                await ref.invoke(Patient.crash)
+                await ref.invoke(crash)
         await trio.sleep(60)
         nursery.cancel_scope.cancel()
     seen = [(round(at), down) for at, down in told]
-    assert seen == [(0, []), (20, ["slow"]), (28, []), (40, ["quick"]), (43, [])]
+    assert seen == [
+        (0, []),
+        (20, ["slow"]), (28, []),
+        (40, ["quick"]), (43, []),
+        (60, ["plain"]), (63, []),
+    ]  # fmt: skip
+
+
+async def test_what_was_stopped_while_it_waited_is_not_down(autojump_clock: Any) -> None:
+    """Neither a child, nor one below a supervisor that is stopped."""
+    spec = ChildSpec("a", Plain, backoff=Backoff(initial=9.0, max=9.0, jitter=0.0))
+    async with open_node(SupervisorSpec("root", [spec, SupervisorSpec("sup", [spec])])) as node:
+        for path in ("a", "sup/a"):
+            with pytest.raises(AgentDied):
+                await node.find(Plain, path).invoke(Plain.crash)
+            await trio.sleep(1)
+            assert node.degraded() == [path]
+            await node.root.terminate_child(path.split("/")[0])
+            assert node.degraded() == []
 
 
 async def test_agents_that_come_later_do_not_make_a_node_unready(autojump_clock: Any) -> None:
