@@ -83,7 +83,7 @@ POLL: Final = 0.2
 """Seconds between two looks at a lease that another node holds: a released one is taken that soon."""
 
 
-class Grant(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class Grant(msgspec.Struct, frozen=True, omit_defaults=True):
     """The newest grant of a key."""
 
     epoch: int
@@ -92,7 +92,7 @@ class Grant(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     """Told apart by it: grants of one number, of a server that has lost one of them."""
 
 
-class Term(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class Term(msgspec.Struct, frozen=True, omit_defaults=True):
     """The seconds for which a grant lasts."""
 
     epoch: int
@@ -121,6 +121,7 @@ class Lease:
         self._slot = slot
         self._renewals = 0
         self._is_renewing = False
+        self._sign = ""  # of the last renewal
         self._has_missed = False  # a renewal has failed since the last one that has not
         self._until = math.inf
         self._timers: list[Timer] = []
@@ -155,8 +156,12 @@ class Lease:
     def make_up(self) -> None:
         """Renew it now, if that has failed before; nothing if it is under way. Never blocks."""
         if self._has_missed and not self._ended:
-            self._timers[1].cancel()
-            self._renew()
+            self.renew_now()
+
+    def renew_now(self) -> None:
+        """Renew it before its time; nothing if that is under way. Never blocks."""
+        self._timers[1].cancel()
+        self._renew()
 
     def _renew(self) -> None:
         leases = self._leases
@@ -167,6 +172,7 @@ class Lease:
         self._timers = [self._timers[0], leases.rt.timers.call_after(pause, self._renew)]
         if not self._is_renewing:
             sent, self._renewals = trio.current_time(), self._renewals + 1
+            self._sign = leases.sign
             term = leases.term(self.epoch, self._renewals)
             self._is_renewing = leases.submit(
                 [self.check, Put(TERMS, self.key, term)], partial(self._renewed, sent)
@@ -182,6 +188,8 @@ class Lease:
             self.lose("another node has been granted it")
         elif error is None:
             self._extend(sent)
+            if self._sign and not self._leases.sign:  # it was lost while that was written
+                self.renew_now()
         else:
             self._miss()
 
@@ -236,6 +244,17 @@ class Leases:
         self._home = home
         self._closed = False
         self._look: Timer | None = None  # at whether the store works again
+        writer.when_unattended(self._hide)
+
+    @property
+    def sign(self) -> str:
+        """What others ask the store for this node by, "" while they cannot."""
+        return self._writer.sign
+
+    def _hide(self) -> None:
+        """Let all terms name no sign: the store cannot tell others now that this node is there."""
+        for lease in tuple(self.held):
+            lease.renew_now()
 
     async def acquire(self, slot: Slot, key: str, wait: float, own: Lease | None = None) -> Lease:
         """Return the lease of an agent, at a new epoch. Raise LeaseHeld after `wait` seconds, StoreFailed.
@@ -243,7 +262,8 @@ class Leases:
         `own` is the one that it had before. If that is overdue, and still the newest, nobody is waited for.
         """
         mine = own.check.expect if own is not None and own.is_overdue else None
-        began = since = missed = trio.current_time()
+        began = since = trio.current_time()
+        missed: float | None = None  # since when the store has said that its holder is not there
         ahead = self._ahead.pop(key, None)
         if ahead is not None:
             return Lease(self, slot, key, *ahead, began)
@@ -253,12 +273,14 @@ class Leases:
             is_missed = found == seen and not await self._is_there(found)
             now = trio.current_time()
             if found != seen:
-                seen, since, missed = found, now, now
+                seen, since = found, now
             if not is_missed:
+                missed = None
+            elif missed is None:
                 missed = now
             waited = clock_seconds(slot, now - began)
             is_mine = mine is not None and found[0] == mine
-            is_gone = is_missed and clock_seconds(slot, now - missed) >= MISSED
+            is_gone = missed is not None and clock_seconds(slot, now - missed) >= MISSED
             if is_mine or is_gone or self._is_free(found, clock_seconds(slot, now - since)):
                 lease = await self._take(slot, key, found)
                 if lease is not None:
@@ -336,7 +358,7 @@ class Leases:
     def term(self, epoch: int, number: int) -> bytes:
         """Return the record of a term that begins now."""
         until = self.rt.entropy.now().timestamp() + SECONDS
-        return msgspec.json.encode(Term(epoch, number, SECONDS, round(until, 3), self._writer.sign))
+        return msgspec.json.encode(Term(epoch, number, SECONDS, round(until, 3), self.sign))
 
     def submit(
         self, writes: Sequence[Write], done: Callable[[StoreFailed | WriteConflict | None], None] | None

@@ -121,6 +121,8 @@ class RedisStore:
         """The identifier of the store, once it is open: it was drawn when the store was made."""
         self._token = ""
         self._is_attended = False
+        self._tell_unattended: Callable[[], object] = lambda: None
+        self._presence = trio.CancelScope()  # of the task that is subscribed
         self._writer = 0
         self._opening = 0
         self._commits = 0  # the last confirmed one
@@ -257,6 +259,7 @@ class RedisStore:
             finally:
                 with trio.move_on_after(1, shield=True), suppress(StoreFailed, UnknownScript):
                     await self._answer(self._leave)
+                self._presence.cancel("the store is being closed")
 
     # ---- who is connected; see `AttendedStore`
 
@@ -264,6 +267,10 @@ class RedisStore:
     def sign(self) -> str:
         """What others ask for this writer by, while it is subscribed to the channel of its token."""
         return self._token if self._is_attended else ""
+
+    def when_unattended(self, tell: Callable[[], object]) -> None:
+        """Have a function called whenever this writer has lost its sign."""
+        self._tell_unattended = tell
 
     async def is_there(self, sign: str) -> bool:
         """Return whether a writer is connected. Raise StoreFailed."""
@@ -282,10 +289,18 @@ class RedisStore:
         tried = trio.Event()
 
         def changed(attended: bool) -> None:
-            self._is_attended = attended
+            was, self._is_attended = self._is_attended, attended
             tried.set()
+            if was and not attended and not self._presence.cancel_called:
+                self._tell_unattended()
 
-        nursery.start_soon(self._server.attend, self._channel(self._token), changed)
+        async def attend() -> None:
+            with self._presence:
+                await self._server.attend(self._channel(self._token), changed)
+
+        # shielded: agents that drain after a cancel of the node still hold their leases
+        self._presence = trio.CancelScope(shield=True)
+        nursery.start_soon(attend)
         with trio.move_on_after(1):
             await tried.wait()
 

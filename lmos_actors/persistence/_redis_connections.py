@@ -51,6 +51,9 @@ CONFIRM_SECONDS: Final = 10.0
 AGAIN: Final = 0.3
 """Seconds until a lost subscription is tried again: sooner than others take its writer for ended."""
 
+MOST_PAUSE: Final = 30.0
+"""Seconds until one is tried again that fails each time, as its user may have no right to it."""
+
 CONNECTIONS: Final = 4
 """Limit of connections of one store."""
 
@@ -126,19 +129,21 @@ class RedisConnections:
             raise StoreInUse(self.name, "it is open already")
         self._tls = self._address.tls()
         failure: BaseException | None = None
-        async with trio.open_nursery(strict_exception_groups=True) as lines:
-            self._lines = lines
-            try:
-                yield lines
-            except BaseException as error:  # noqa: ASYNC103 -- raised below, and not in a group of the nursery
-                failure = error
-            finally:
-                if self._line is not None:
-                    self._line.give_up()
-                self._lines = self._line = None
-                lines.cancel_scope.cancel("the store is closed")
-        if failure is not None:
-            raise failure
+        try:
+            async with trio.open_nursery(strict_exception_groups=True) as lines:
+                self._lines = lines
+                try:
+                    yield lines
+                except BaseException as error:  # noqa: ASYNC103 -- raised below, and not in a group of the nursery
+                    failure = error
+                finally:
+                    if self._line is not None:
+                        self._line.give_up()
+                    self._lines = self._line = None
+                    lines.cancel_scope.cancel("the store is closed")
+        finally:
+            if failure is not None:  # also where the block was cancelled, and the nursery says only that
+                raise failure
 
     def _made_client(self) -> coredis.Redis[bytes]:
         address = self._address
@@ -242,15 +247,19 @@ class RedisConnections:
         Nothing is ever said there: others count who listens (`PUBSUB NUMSUB`), and a process that ends is
         counted no more at once. The connection is one of its own.
         """
+        pause = AGAIN
         while True:
+            began = trio.current_time()
             try:
                 await self._listen(channel, changed)
             except BaseException as error:  # noqa: ASYNC103 -- the client adds errors of its own to a cancel
-                changed(False)
                 await trio.lowlevel.checkpoint_if_cancelled()
                 if not isinstance(error, Exception):
                     raise
-            await trio.sleep(AGAIN)
+            finally:
+                changed(False)
+            pause = AGAIN if trio.current_time() - began > MOST_PAUSE else min(2 * pause, MOST_PAUSE)
+            await trio.sleep(pause)
 
     async def _listen(self, channel: str, changed: Callable[[bool], object]) -> None:
         """Be subscribed to a channel until the connection fails, which raises an error of the client."""

@@ -168,6 +168,9 @@ class SimulatedStore:
         """What others ask for this writer by; see `AttendedStore`."""
         return str(self._writer)
 
+    def when_unattended(self, tell: Callable[[], object]) -> None:
+        """Have a function called whenever this writer has lost its sign, which does not happen here."""
+
     async def is_there(self, sign: str) -> bool:
         """Return whether a process has the store open, also one that is cut off; see `AttendedStore`."""
         await trio.lowlevel.checkpoint()

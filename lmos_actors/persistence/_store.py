@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias, runtime_c
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from contextlib import AbstractAsyncContextManager
 
 Durability: TypeAlias = Literal["process", "power"]
@@ -174,6 +174,10 @@ class AttendedStore(Protocol):
     @property
     def sign(self) -> str:
         """Return what others ask for this writer by, "" while it cannot be asked for."""
+        ...
+
+    def when_unattended(self, tell: Callable[[], object]) -> None:
+        """Have a function called whenever this writer has lost its sign."""
         ...
 
     async def is_there(self, sign: str) -> bool:

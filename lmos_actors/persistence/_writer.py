@@ -176,6 +176,11 @@ class StoreWriter:
         """What others ask for this writer by (`is_there`), "" where the store does not know who is there."""
         return "" if self._attended is None else self._attended.sign
 
+    def when_unattended(self, tell: Callable[[], object]) -> None:
+        """Have a function called whenever the store does not know any more that this writer is there."""
+        if self._attended is not None:
+            self._attended.when_unattended(tell)
+
     async def is_there(self, sign: str) -> bool:
         """Return whether a writer is connected, True where that cannot be known. Raise StoreFailed."""
         if self._attended is None or not sign:

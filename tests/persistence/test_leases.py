@@ -33,7 +33,7 @@ from lmos_actors.persistence import MemoryStore, SimulatedDisk, SimulatedStore
 from tests.persistence.stores import StoreOfTest, every_store
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
     from lmos_actors import Node
@@ -291,6 +291,35 @@ def test_the_lease_of_a_node_that_is_gone_is_taken_a_second_after_the_store_miss
             counter = await other.start_child(spec())
             assert 1 <= trio.current_time() - began < 1.5
             assert (await counter.invoke(Counter.add), epoch_of(counter)) == (2, 2)
+
+    simulate(main)
+
+
+class Unseen(SimulatedStore):
+    """A store that may lose sight of its writer, who goes on writing."""
+
+    is_seen = True
+    tell: Callable[[], object]
+
+    @property
+    def sign(self) -> str:
+        return super().sign if self.is_seen else ""
+
+    def when_unattended(self, tell: Callable[[], object]) -> None:
+        self.tell = tell
+
+
+def test_a_holder_that_the_store_loses_sight_of_keeps_its_lease() -> None:
+    async def main() -> None:
+        disk = SimulatedDisk(RandomStream(1), lambda: 0.01, shared=True)
+        store = Unseen(disk)
+        async with open_node(store=store) as node, open_node(store=SimulatedStore(disk)) as other:
+            counter = await node.start_child(spec())
+            store.is_seen = False
+            store.tell()
+            with pytest.raises(StartFailed, match="holds the lease of the key '42'"):
+                await other.start_child(spec())
+            assert (await counter.invoke(Counter.add), epoch_of(counter)) == (1, 1)
 
     simulate(main)
 

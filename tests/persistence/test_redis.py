@@ -316,3 +316,41 @@ async def test_replicas_confirm(server: RedisServer, tmp_path: Path) -> None:
         assert b"\r\n1\r\n" in replica.send("HGET", "{lmos}:v:s", "a")
     finally:
         replica.kill()
+
+
+async def attended(store: Any, wanted: bool = True) -> None:
+    """Wait until a store knows that its writer is counted as connected, or that it is not."""
+    with trio.fail_after(10):
+        while bool(store.sign) is not wanted:  # noqa: ASYNC110 -- nobody is told of it
+            await trio.sleep(0.01)
+
+
+async def test_a_writer_whose_subscription_breaks_is_told_and_is_there_again(server: RedisServer) -> None:
+    store: Any = store_at(server)
+    other: Any = store_at(server)
+    told: list[str] = []
+    async with store.opened(), other.opened():
+        store.when_unattended(lambda: told.append(store.sign))
+        sign = store.sign
+        assert await other.is_there(sign)
+        server.send("CLIENT", "KILL", "TYPE", "pubsub")
+        await attended(store, wanted=False)
+        assert (told, await other.is_there(sign)) == ([""], False)
+        await attended(store)
+        assert await other.is_there(store.sign)
+    assert told == [""]  # its own end tells nobody
+
+
+async def test_a_writer_is_there_until_its_block_has_ended(server: RedisServer) -> None:
+    """Also one that is cancelled: what drains there still holds its leases."""
+    store: Any = store_at(server)
+    other: Any = store_at(server)
+    async with other.opened():
+        with trio.CancelScope() as scope:
+            async with store.opened():
+                scope.cancel()
+                with trio.CancelScope(shield=True):
+                    await trio.sleep(0.2)
+                    assert store.sign
+                    assert await other.is_there(store.sign)
+        assert not store.sign
