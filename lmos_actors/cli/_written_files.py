@@ -210,6 +210,8 @@ def _opened(place: str) -> int:
     a reader is an error, and is not waited for.
     """
     flags = os.O_WRONLY | os.O_CREAT | getattr(os, "O_NONBLOCK", 0)
+    if os.path.isfile(place) and not _is_our_output(place):
+        flags |= getattr(os, "O_NOFOLLOW", 0)  # one that was made a link since it was looked at
     descriptor = os.open(place, flags, 0o666)
     os.set_blocking(descriptor, True)
     return descriptor

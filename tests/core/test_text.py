@@ -28,6 +28,8 @@ CASES = [
     ("👨\u200d👩\u200d👧", "👨\u200d👩\u200d👧"),
     ("ad\u200dmin", "ad\\u200dmin"),
     ("\u200cadmin", "\\u200cadmin"),
+    ("é\u200d \u0645\u200c\u200c", "é\\u200d \u0645\u200c\\u200c"),  # Latin letters; one behind another
+    ("\u3164\u200d", "\\u3164\\u200d"),
 ]
 
 
@@ -39,6 +41,13 @@ def test_what_is_obeyed_or_hidden_is_spelt_out(text: str, shown: str) -> None:
 def test_line_ends_and_tabs_stay_where_they_are_wanted() -> None:
     assert printable("a\n\tb\r", keep="\n\t") == "a\n\tb\\r"
     assert printable("a\n\u202e", keep="\n") == "a\n\\u202e"
+
+
+def test_a_piece_of_a_text_is_shown_as_it_is_in_the_whole() -> None:
+    assert printable("\u200c\u062e", before="\u0645\u06cc") == "\u200c\u062e"
+    assert printable("\u200d💻", before="👩") == "\u200d💻"
+    assert printable("\u200dmin", before="ad") == "\\u200dmin"
+    assert printable("\u200c\u200c", before="\u0645") == "\u200c\\u200c"
 
 
 @settings(max_examples=examples(1_000))

@@ -718,14 +718,18 @@ async def test_a_text_is_spelt_out_as_on_a_terminal(page: Page) -> None:
     ]
     texts = [
         each
-        for each in (*texts, "\u0645\u200c\u0646", "n\u200c", "\U0001f468\u200d\U0001f469")
+        for each in (*texts, "\u0645\u200c\u0646", "n\u200c", "\u00e9\u200d", "\U0001f468\u200d\U0001f469")
         if is_old(each)
     ]
     async with open_node(SupervisorSpec("root", []), listen="ws://127.0.0.1:0") as node:
         await seen(page, node)
-        code += f"; return {json.dumps(texts)}.map((text) => h('p', {{}}, text).textContent);"
-        shown = await page.run(f"(() => {{ {code} }})()")
+        family = "\U0001f468", "\u200d\U0001f469"
+        pieces = [("\u0645", "\u200c\u0646"), ("n", "\u200c"), ("", "\u200c"), family]
+        whole = f"{json.dumps(texts)}.map((text) => h('p', {{}}, text).textContent)"
+        parts = f"{json.dumps(pieces)}.map(([before, text]) => legiblePiece(text, before))"
+        shown, cut = await page.run(f"(() => {{ {code}; return [{whole}, {parts}]; }})()")
     assert shown == [printable(each, keep="\n\t") for each in texts]
+    assert cut == [printable(text, before=before) for before, text in pieces]
 
 
 def is_old(text: str) -> bool:

@@ -73,10 +73,10 @@ not run again otherwise.
         Run nothing, and write a page with the messages of any such log, as run --html does for a run.
     """
     given = {"--file": file, "--at": at, "--break": break_, "--agent": agent}
+    if force and html is None:
+        raise ConfigError("goes with --html", "--force")
     if as_scenario is not None or html is not None:
         return _write(log, as_scenario, html, at_least(run_, 1, "--run"), given, force=force)
-    if force:
-        raise ConfigError("goes with --html", "--force")
     from ..run._replay import ReplayOptions, replay_log
 
     at_least(run_, 1, "--run")

@@ -56,11 +56,18 @@ def export(kind: Kind, file: str, options: ExportOptions) -> int:
         return OK
     try:
         options.out.mkdir(parents=True, exist_ok=True)
-        for name, text in texts.items():
-            opened_file(str(options.out / name), force=options.force).write(text)
-            print(f"wrote {options.out / name}", file=sys.stderr)
     except OSError as error:
-        raise unwritten(str(error.filename or options.out), error) from None
+        raise unwritten(str(options.out), error) from None
+    targets = {}
+    try:
+        for name in texts:  # all before the first is written, so that none is refused halfway
+            targets[name] = opened_file(str(options.out / name), force=options.force)
+        for name, target in targets.items():
+            target.write(texts[name])
+            print(f"wrote {options.out / name}", file=sys.stderr)
+    finally:
+        for target in targets.values():
+            target.close()
     return OK
 
 

@@ -111,6 +111,7 @@ class _Conversation:
         self._frames: list[str] = []
         self._said: list[tuple[str, str]] = []
         self._at_start_of_line = True
+        self._last = ""  # the last character that an agent has said
         self._is_cut_off = False  # whether the outcome of the last turn is not known
         self._all = trio.CancelScope()
         self._turn: trio.CancelScope | None = None  # of the answer that is awaited
@@ -279,7 +280,9 @@ class _Conversation:
         whole = text or "".join(part.text or "" for part in parts)
         whole += "".join(f"[{part.type}: {_place(part)}]" for part in media)
         if whole:
-            await self._print(_for_terminal(whole) if sys.stdout.isatty() else whole)
+            shown = _for_terminal(whole, self._last) if sys.stdout.isatty() else whole
+            self._last = whole[-1]
+            await self._print(shown)
 
     async def _consent(self, call: ToolCalled) -> bool:
         if call.consent_message is None or self._request.consents:
@@ -366,9 +369,9 @@ def _place(part: ChatPart) -> str:
     return f"{media.filename or media.mime_type}, {where}"
 
 
-def _for_terminal(text: str) -> str:
-    """Return text without control characters but for line ends and tabs."""
-    return printable(text, keep="\n\t")
+def _for_terminal(text: str, before: str = "") -> str:
+    """Return text without control characters but for line ends and tabs; `before` as of `printable`."""
+    return printable(text, keep="\n\t", before=before)
 
 
 @contextmanager

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections import deque
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +28,9 @@ def write_log_page(log: str, out: str, number: int | None, *, force: bool) -> in
 
     Raises ConfigError, FileError; OSError, which names the file.
     """
+    with suppress(OSError):  # what is not there yet
+        if os.path.samefile(log, out):
+            raise ConfigError("is the log itself: name another file", out)
     notes = [f"made of the messages in {log}: nothing was run or checked for this page"]
     runs: list[RunResult] = []
     with LogFile(log) as file:

@@ -23,9 +23,12 @@ function fill(element, options, children) {
 }
 
 // What a browser would obey and not show is spelt out, by the rule of `_core/_text.py`; line ends and tabs stay.
-const ILLEGIBLE = /(?<![^\x00-\x7f])[\u200c\u200d]|(?![\n\t\u200c\u200d])[\p{C}\p{Zl}\p{Zp}\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u3164\uffa0\u{e0100}-\u{e01ef}]/gu;
+const ILLEGIBLE = /(?<![^\x00-\u024f\u200c\u200d\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u3164\uffa0\u{e0100}-\u{e01ef}])[\u200c\u200d]|(?![\n\t\u200c\u200d])[\p{C}\p{Zl}\p{Zp}\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u3164\uffa0\u{e0100}-\u{e01ef}]/gu;
 
 const legible = (child) => (typeof child === 'string' ? child.replace(ILLEGIBLE, spelt) : child);
+
+// The same of a piece of a longer text, of which `before` is the last character before it.
+const legiblePiece = (text, before) => { const whole = legible(before + text); return whole.startsWith(before) ? whole.slice(before.length) : legible(text); };
 
 function spelt(character) {
   const code = character.codePointAt(0).toString(16), short = { '\r': '\\r' }[character];

@@ -200,11 +200,12 @@ class ChatView {
 
   bubble(role, text, parts = [], failed = null) {
     const words = h('div', { class: 'words', dir: 'auto' }, text), extra = h('div', { class: 'extra' }, parts.map(drawPart)), tools = new Map(), media = new Map();
+    let last = '';
     const element = h('article', { class: `bubble ${role === 'user' ? 'user' : 'agent'}` }, h('h2', { class: 'speaker quiet' }, role === 'user' ? 'You' : 'Agent'), extra, words,
       failed ? h('p', { class: 'bad' }, isolated(`No answer: ${failed.code}: ${failed.message}`)) : null);
     // Takes an item of the answer; returns whether it was the last one.
     const take = (item, shown) => {
-      if (item.type === 'chunk') { words.append(legible(item.text || '')); extra.append(...(item.parts || []).map(drawPart)); }
+      if (item.type === 'chunk') { words.append(legiblePiece(item.text || '', last)); last = [...last, ...(item.text || '')].at(-1) || ''; extra.append(...(item.parts || []).map(drawPart)); }
       else if (item.type === 'tool_call') { const made = drawTool(item); tools.set(item.id, made); extra.append(made.element); }
       else if (item.type === 'tool_result' && tools.has(item.id)) tools.get(item.id).ended(item);
       else if (item.type === 'media') extra.append(...this.heard(media, item));
