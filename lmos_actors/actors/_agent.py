@@ -506,27 +506,19 @@ class Agent:
         """Wait until a person has approved or refused something; return whether it is approved.
 
         `text` says what, `data` is plain data beside it. `key` names the question among those of this agent:
-        asked again before it is answered, as after a crash, it goes on waiting. It is in the node's store, in
-        memory without one. `expires` seconds after it was first asked it is refused.
+        asked again, as after a crash, it goes on waiting. It is in the node's store, in memory without one.
+        `expires` seconds after it was first asked it is refused. A cancel leaves it waiting. The answer is
+        for one run, which is kept before this returns: that run gets it again, and so does the next life of
+        a request with a key; others wait for its end, and ask anew. With `reuse` it is for all that ask.
 
-        The answer is for one run, which is kept before this returns. The same run gets it again, and so does
-        the next life of a request with the same key. Others that ask the same wait for the end of that run,
-        and then it is a new question. With `reuse` the answer is for all that ask it, now and later.
-
-        Another text, or other data, under a key that waits or whose run goes on is an ActionFailed,
-        `QUESTION_CHANGED`; with `reworded="new"` it takes the place of the one that waits, whose runs get
-        that failure. A cancel leaves the question waiting.
-
-        Raises ActionFailed, also with `QUESTION_INVALID` for words or data that cannot be asked, and
-        `TOO_MANY`; ValueError, TypeError, ConfigError if `approvals` is another agent's name; RuntimeError in
-        a `def` turn, and in the lifespan.
+        Raises ActionFailed: `QUESTION_CHANGED` for other words under a key that waits or whose run goes on
+        (`reworded="new"`: they take the place of those that wait), `QUESTION_INVALID`, `TOO_MANY`. Raises
+        ValueError, TypeError, ConfigError; RuntimeError in a `def` turn, and in the lifespan.
         """
         slot = self._place()
         if slot.turns.slot is not None:
             raise slot.turns.misuse("approve", of="self.")
-        if slot.rt.approvals is None:
-            raise RuntimeError("this node has nobody to ask: open it by open_node")
-        return slot.rt.approvals.ask(slot, text, data, key, expires, reuse=reuse, reworded=reworded)
+        return slot.rt.approver().ask(slot, text, data, key, expires, reuse=reuse, reworded=reworded)
 
     # ---- children
 

@@ -480,6 +480,12 @@ class Runtime:
         self.base_context.run(RUNTIME.set, self)
         self.base_context.run(CURRENT.set, None)  # the node may be opened inside a run
 
+    def approver(self) -> Approver:
+        """Return the way to people who approve. Raise RuntimeError on a node that has none."""
+        if self.approvals is None:
+            raise RuntimeError("this node has nobody to ask: open it by open_node")
+        return self.approvals
+
     def end(self) -> None:
         """End: wake the tasks that wait for an agent to appear, and close all feeds."""
         self.ended = True
