@@ -1,11 +1,13 @@
 """The runs of one node that ask people, each under a name: an answer is handed to one of them.
 
 The name is kept with the answer, in a form that tells nothing. A run with a request key has the same name in
-the agent's next life, and so gets the same answer there; any other ends with its process.
+the agent's next life, and so gets the same answer there; so has a turn of a chat that survives its process.
+Any other ends with it.
 """
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from hashlib import blake2s
 from typing import TYPE_CHECKING
 
@@ -14,6 +16,7 @@ import trio
 from lmos_actors.actors import current_run, key_of_request, on_run_ended
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
     from typing import Any
 
 
@@ -23,6 +26,7 @@ class Askers:
     def __init__(self) -> None:
         self._names: dict[Any, str] = {}
         self._ends: dict[str, trio.Event] = {}
+        self._works: dict[str, str] = {}
 
     def name(self, fresh: str) -> str:
         """Return the name of the run whose code runs now; `fresh` names one that has no other.
@@ -35,11 +39,21 @@ class Askers:
         known = self._names.get(run)
         if known is not None:
             return known
-        key = key_of_request(run)
-        name = self._names[run] = fresh if key is None else _hidden(run.slot.path, key)
+        path, key = run.slot.path, key_of_request(run)
+        name = self._works.get(path) or (fresh if key is None else _hidden(path, key))
+        self._names[run] = name
         self._ends[name] = trio.Event()
         on_run_ended(run, lambda: self._ended(run))
         return name
+
+    @contextmanager
+    def during(self, path: str, agent: str, work: str) -> Generator[None]:
+        """Have a run of the agent at a path be work of another agent, which goes on in its next life."""
+        self._works[path] = _hidden(agent, work)
+        try:
+            yield
+        finally:
+            del self._works[path]
 
     def _ended(self, run: Any) -> None:
         self._ends.pop(self._names.pop(run)).set()
@@ -50,4 +64,4 @@ class Askers:
 
 
 def _hidden(path: str, key: str) -> str:
-    return blake2s(f"{path}\n{key}".encode(), digest_size=16).hexdigest()
+    return blake2s(f"{path}\n{key}".encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()

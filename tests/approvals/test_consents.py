@@ -12,11 +12,13 @@ import trio
 from lmos_actors import ActionFailed, Agent, ChildSpec, Ref, SupervisorSpec, action, open_node, simulate
 from lmos_actors.approvals import Approval, Approvals
 from lmos_actors.errors import AgentDied, AgentUnavailable, LmosActorsError, StoreFailed
+from lmos_actors.facades import ChatAgent, ChatTurn
 from lmos_actors.persistence import MemoryStore
 from lmos_actors.testing import answer_approval
+from tests.facades.lives import Mortal
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 
     from lmos_actors import Node
     from lmos_actors.persistence import Batch, Conflict, Durability
@@ -294,3 +296,44 @@ def test_there_are_no_more_acts_than_consents(seed: int) -> None:
         assert len(ACTS) > 10
 
     in_a_world(body)
+
+
+class Talker(ChatAgent):
+    """Pays in a turn, which takes a minute in its first life."""
+
+    resumes = True
+
+    async def reply(self, turn: ChatTurn) -> AsyncGenerator[str]:
+        if await self.approve("Pay?", key="k"):
+            await trio.sleep(0 if turn.is_resumed else 60)
+            ACTS.append("k")
+            yield "paid"
+
+
+def test_a_turn_that_goes_on_in_its_next_life_has_its_answer_there() -> None:
+    tree = SupervisorSpec("root", [ChildSpec("talker", Talker)])
+
+    async def world() -> None:
+        ACTS.clear()
+        store = Mortal(MemoryStore())
+        async with open_node(tree, store=store, approvals=True) as node, trio.open_nursery() as nursery:
+            talker = node.find(Talker)
+
+            async def ask() -> None:
+                with suppress(LmosActorsError):
+                    async with talker.stream(Talker.chat, "pay", "s", new=True) as items:
+                        async for _ in items:
+                            pass
+
+            nursery.start_soon(ask)
+            await answer_approval(node, True)
+            await trio.sleep(1)
+            store.is_dead = True
+            node.force_stop()
+        store.is_dead = False
+        async with open_node(tree, store=store, approvals=True) as node:
+            assert await asked(node) == []
+            await node.find(Talker).invoke(Talker.history, "s", True)
+            assert ACTS == ["k"]
+
+    simulate(world, seed=1)

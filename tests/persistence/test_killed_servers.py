@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-KILLS = len(few_or_all(range(5), range(25)))
+KILLS = len(few_or_all(range(5), range(12)))
 
 
 def free_port() -> int:

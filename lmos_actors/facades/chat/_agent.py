@@ -76,7 +76,7 @@ from ._items import (
     TurnDone,
     TurnFailure,
 )
-from ._kept_turns import KeptTurns
+from ._kept_turns import KeptTurns, name_of
 from ._lines import Lines
 from ._turn import ChatTurn, TurnOffer, TurnRunner
 
@@ -337,7 +337,8 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
                 turn = self._made(session, asked.text, parts, metadata, kept, has_client_tools=has_tools)
                 runner = partial(TurnRunner, turn=turn, reply=self.reply)
                 how: tuple[Any, ...] = (TurnRunner.converse, answers) if has_tools else (TurnRunner.run,)
-                async with self._runner(runner, *how, offer=self._offer(turn)) as items:
+                name = "" if kept is None else name_of(session, kept)
+                async with self._runner(runner, *how, offer=self._offer(turn), name=name) as items:
                     yield turn, items
                 await self._keep(session, turn.memory, [asked, self._answer_of(turn)], kept)
 
@@ -372,8 +373,8 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
         kept, parts = turn.kept, msgspec.convert(turn.kept.parts, list[ChatPart])
         return self._made(session, kept.text, parts, kept.metadata, turn, is_resumed=True, steps=steps)
 
-    def _run_again(self, turn: ChatTurn) -> AbstractAsyncContextManager[AsyncIterator[Any]]:
-        return self._runner(partial(TurnRunner, turn=turn, reply=self.reply), TurnRunner.run)
+    def _run_again(self, turn: ChatTurn, name: str) -> AbstractAsyncContextManager[AsyncIterator[Any]]:
+        return self._runner(partial(TurnRunner, turn=turn, reply=self.reply), TurnRunner.run, name=name)
 
     def _answer_of(self, turn: ChatTurn | None) -> KeptMessage:
         """Return what a turn has said, if there was one, as a message."""
@@ -438,13 +439,21 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
 
     @asynccontextmanager
     async def _runner(
-        self, made: Callable[..., TurnRunner], handle: Any, *args: Any, offer: Offer | None = None
+        self,
+        made: Callable[..., TurnRunner],
+        handle: Any,
+        *args: Any,
+        offer: Offer | None = None,
+        name: str = "",
     ) -> AsyncGenerator[AsyncIterator[Any]]:
-        """Have a child run a turn or a call for a block. A crash of it is INTERNAL_ERROR."""
+        """Have a child run a turn or a call for a block. A crash of it is INTERNAL_ERROR.
+
+        `name` is that of a turn that goes on in the next life of the agent.
+        """
         self._number += 1
-        name = f"turn-{self._number}"
         out, items = trio.open_memory_channel[Any](AHEAD)
-        child = ChildSpec(name, partial(made, out=out), restart="temporary", shutdown="brutal")
+        child_name = f"turn-{self._number}"
+        child = ChildSpec(child_name, partial(made, out=out), restart="temporary", shutdown="brutal")
         try:
             runner = await self.start_child(child)
         except (WrongState, StartFailed):
@@ -454,12 +463,15 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
         approvals = self._place().rt.approvals
         offering: AbstractContextManager[None] = nullcontext()
         whole: AbstractContextManager[None] = nullcontext()
+        naming: AbstractContextManager[None] = nullcontext()
         if approvals is not None:
             whole = approvals.clocks.part_of(runner.path, paths_of_request()[1])
             if offer is not None:
                 offering = approvals.offers.during(runner.path, offer)
+            if name:
+                naming = approvals.askers.during(runner.path, self.path, name)
         try:
-            with whole, offering:
+            with whole, offering, naming:
                 async with begun as running, aclosing(_taken(items)) as taken:
                     yield taken
                     await running.result()

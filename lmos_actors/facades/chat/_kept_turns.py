@@ -66,9 +66,9 @@ T = TypeVar("T")
 class KeptTurns:
     """The turns of one incarnation of a chat agent that survive it; `is_on`: whether turns are kept at all.
 
-    `make` makes a turn that is resumed, from its session, its record and its steps; `run` has a child run it
-    for a block; `answer` makes a message of the agent of what a turn has said; `start_soon` starts a task
-    that ends with the incarnation.
+    `make` makes a turn that is resumed, from its session, its record and its steps; `run` has a child run it,
+    by its name, for a block; `answer` makes a message of the agent of what a turn has said; `start_soon`
+    starts a task that ends with the incarnation.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class KeptTurns:
         *,
         is_on: bool,
         make: Callable[[Session, OpenTurn, list[Any]], ChatTurn],
-        run: Callable[[ChatTurn], AbstractAsyncContextManager[AsyncIterator[Any]]],
+        run: Callable[[ChatTurn, str], AbstractAsyncContextManager[AsyncIterator[Any]]],
         answer: Callable[[ChatTurn | None], KeptMessage],
         start_soon: Callable[..., None],
     ) -> None:
@@ -222,7 +222,7 @@ class KeptTurns:
             return
         try:
             with self._counted(turn):
-                async with self._run(again) as items:
+                async with self._run(again, name_of(session, turn)) as items:
                     async for _ in items:
                         pass
         except ActionFailed as error:
@@ -280,3 +280,8 @@ class KeptTurns:
                     await self._sessions.wait_ready()
                 except StoreFailed:  # the node ends
                     await trio.sleep_forever()
+
+
+def name_of(session: Session, turn: OpenTurn) -> str:
+    """Return what tells a turn from all others of its agent, in its next life as in this one."""
+    return f"turn {turn.owner}\n{turn.id}\n{turn.kept.at}\n{len(session.written)}"
