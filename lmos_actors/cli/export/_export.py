@@ -20,6 +20,8 @@ from ._systemd import units
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from .._written_files import Target
+
 OK: Final = 0
 
 Kind: TypeAlias = Literal["systemd", "compose", "procfile", "k8s"]
@@ -58,7 +60,7 @@ def export(kind: Kind, file: str, options: ExportOptions) -> int:
         options.out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise unwritten(str(options.out), error) from None
-    targets = {}
+    targets: dict[str, Target] = {}
     try:
         for name in texts:  # all before the first is written, so that none is refused halfway
             targets[name] = opened_file(str(options.out / name), force=options.force)

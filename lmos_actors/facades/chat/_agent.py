@@ -481,7 +481,7 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
             items.close()
             # WrongState: all that is below the agent was stopped at once, as with its node
             with trio.CancelScope(shield=True), suppress(NotFound, StopFailed, WrongState):
-                await self.children.terminate_child(name)
+                await self.children.terminate_child(child_name)
 
 
 async def _taken(items: trio.MemoryReceiveChannel[Any]) -> AsyncGenerator[Any]:
