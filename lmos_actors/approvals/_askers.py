@@ -56,7 +56,9 @@ class Askers:
             del self._works[path]
 
     def _ended(self, run: Any) -> None:
-        self._ends.pop(self._names.pop(run)).set()
+        ended = self._ends.pop(self._names.pop(run), None)  # two runs of one work have one name
+        if ended is not None:
+            ended.set()
 
     def end_of(self, name: str) -> trio.Event | None:
         """Return the event of the end of a run, None if it has ended."""

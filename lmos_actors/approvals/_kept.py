@@ -470,7 +470,7 @@ def _is_same(one: Approval, other: Approval) -> bool:
 
 
 def _record_of(approval: Approval) -> str:
-    """Return the key of a new record. Those of 1.x and before have no id in it, and keep their keys."""
+    """Return the key of a new record. Older records have no id in it, and keep their keys."""
     return key_of(approval.agent, approval.key, approval.id)
 
 

@@ -248,7 +248,7 @@ class Leases:
 
     @property
     def sign(self) -> str:
-        """What others ask the store for this node by, "" while they cannot."""
+        """The name by which others ask the store for this node, "" while they cannot."""
         return self._writer.sign
 
     def _hide(self) -> None:

@@ -265,7 +265,7 @@ class RedisStore:
 
     @property
     def sign(self) -> str:
-        """What others ask for this writer by, while it is subscribed to the channel of its token."""
+        """The name by which others ask for this writer, while it is subscribed to its channel."""
         return self._token if self._is_attended else ""
 
     def when_unattended(self, tell: Callable[[], object]) -> None:

@@ -165,7 +165,7 @@ class SimulatedStore:
 
     @property
     def sign(self) -> str:
-        """What others ask for this writer by; see `AttendedStore`."""
+        """The name by which others ask for this writer; see `AttendedStore`."""
         return str(self._writer)
 
     def when_unattended(self, tell: Callable[[], object]) -> None:

@@ -173,7 +173,7 @@ class StoreWriter:
 
     @property
     def sign(self) -> str:
-        """What others ask for this writer by (`is_there`), "" where the store does not know who is there."""
+        """The name by which others ask for this writer (`is_there`), "" where the store knows nobody."""
         return "" if self._attended is None else self._attended.sign
 
     def when_unattended(self, tell: Callable[[], object]) -> None:
