@@ -214,10 +214,20 @@ class Program:
         assert not self.disk.users
 
     async def listen(self, ref: Ref[Any], *, task_status: trio.TaskStatus[None]) -> None:
-        async with ref.subscribe(self.cls.done) as feed:
-            task_status.started()
-            async for n in feed:
-                self.saw("event", n)
+        """Note the events of one life of the node; a full disk can refuse the first subscriptions."""
+        starting = [task_status]
+        while True:
+            try:
+                async with ref.subscribe(self.cls.done) as feed:
+                    if starting:
+                        starting.pop().started()
+                    async for n in feed:
+                        self.saw("event", n)
+                    return
+            except (AgentDied, AgentUnavailable):
+                if starting:
+                    starting.pop().started()
+                await trio.sleep(1)
 
     # ---- the steps
 
@@ -376,6 +386,11 @@ PLANS = st.lists(
 @given(plan=PLANS, seed=st.integers(0, 7))
 @example(  # the deadline comes while the node is closed, and waits for its store
     plan=[("take", 30.0), ("put", "put", 3.0, 300.0), ("sleep", 0.5), ("kill", "kept")], seed=0
+)
+@example(  # a snapshot that is due is written by the first turn of the next life, while the disk is full
+    plan=[("put", "put_slowly", None, 0.5), *[("put", "put", None, 0.5)] * 3]
+    + [("sleep", 0.5), ("disk", True), ("kill", "kept")],
+    seed=0,
 )
 @settings(max_examples=examples(300), deadline=None)
 def test_what_was_seen_is_kept(cls: Any, plan: list[Any], seed: int) -> None:
