@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.commands import called
+from tests.commands import called, script_started
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,6 +28,7 @@ def test_a_call_that_is_interrupted_does_not_answer_the_next(
 
 
 def test_a_call_that_takes_too_long_does_not_answer_the_next(tmp_path: Path) -> None:
-    with pytest.raises(subprocess.TimeoutExpired):
-        called(("no-such-command",), tmp_path, timeout=0)
+    waiting = script_started("import signal\nsignal.pause()", tmp_path)
+    with pytest.raises(subprocess.TimeoutExpired), waiting:
+        waiting.communicate(timeout=0)
     assert called(("--version",), tmp_path, timeout=50).returncode == 0
