@@ -3,6 +3,7 @@
 from ._agent import Agent as Agent
 from ._blocking import CircleSearch as CircleSearch
 from ._blocking_work import Outside as Outside
+from ._callers import callers_of as callers_of, runs_awaiting as runs_awaiting
 from ._circles_afar import HOPS as HOPS
 from ._current_request import (
     current_request as current_request,
@@ -52,6 +53,7 @@ from ._runtime import (
     Startable as Startable,
     Starter as Starter,
     Turns as Turns,
+    asked_of_person as asked_of_person,
     awaited as awaited,
     interruptible as interruptible,
     title_of as title_of,

@@ -72,6 +72,10 @@ class Asker(Protocol):
         """Report that the run begins."""
         ...
 
+    def asks(self, far: Far, question: dict[str, Any] | None) -> None:
+        """Report the question to a person that the run waits for: id, key, expiry; None: no longer."""
+        ...
+
     def reported(self, far: Far, value: Any) -> None:
         """Send the progress that the run has reported."""
         ...

@@ -177,6 +177,22 @@ class Approver(Protocol):
         """
         ...
 
+    def heard(self, request: Any, standing: Any, question: dict[str, Any] | None, *, heeds: bool) -> Any:
+        """Take what the node of a request says: its run waits for the answer of a person; None: no longer.
+
+        Return what stands for that question from now on, None if none does; `standing` is what this returned
+        last. With `heeds` the clocks of the work that waits for the request stand still meanwhile.
+        """
+        ...
+
+    def is_timed(self, request: Any) -> bool:
+        """Return whether a question to a person would stop clocks of those who wait for a request."""
+        ...
+
+    def asked(self, request: Any) -> str:
+        """Return that a request, near or far, waits for a person who is asked, as text; "" if it does not."""
+        ...
+
     @property
     def offers(self) -> Any:
         """The users of chats to whom questions go in their turns, as `Offers`."""
@@ -370,6 +386,12 @@ def awaited(of: str) -> Callable[[F], F]:
     return decorate
 
 
+def asked_of_person(request: Any) -> str:
+    """Return that a request waits for a person who is asked, as text; "" if it does not."""
+    approvals = request.slot.rt.approvals
+    return "" if approvals is None else approvals.asked(request)
+
+
 class Deadlines:
     """Deadlines of asks, swept: one timer for all that fall into the same hundredth of a second."""
 
@@ -409,8 +431,9 @@ class Deadlines:
 
     def _sweep(self, tick: int) -> None:
         for ask, (seconds, _) in tuple(self._buckets.pop(tick).items()):
+            why = asked_of_person(ask)  # its withdrawal ends that
             if ask.slot.withdraw(ask):
-                ask.fail(DeadlineExceeded(ask.slot.path, seconds))
+                ask.fail(DeadlineExceeded(ask.slot.path, seconds, why=why))
 
 
 class Runtime:

@@ -17,8 +17,10 @@ import trio
 from lmos_actors.actors import RUNTIME, paths_of_request
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
+    from collections.abc import Generator, Iterable, Iterator
     from types import TracebackType
+
+    from lmos_actors.actors import OwnTask, Run
 
 
 class Clock:
@@ -28,6 +30,8 @@ class Clock:
     """
 
     def __init__(self, most: float = inf) -> None:
+        self.asked = ""
+        """Word of a node that is not believed: that a person is being asked there, as text."""
         self._most = most
         self._left: dict[trio.CancelScope, float] = {}
         """The scopes under its deadlines, and the seconds that each has left while it stands still."""
@@ -109,6 +113,7 @@ class Clocks:
     def __init__(self) -> None:
         self._at: defaultdict[str, list[Clock]] = defaultdict(list)
         self._above: dict[str, str] = {}
+        self._runs: dict[str, Run | OwnTask] = {}
         self._waiting: Counter[str] = Counter()
 
     @contextmanager
@@ -128,32 +133,48 @@ class Clocks:
                 clock.go()
 
     @contextmanager
-    def part_of(self, path: str, whole: str | None) -> Generator[None]:
-        """Have the work of the agent at a path be a part of that of another one, for a block."""
+    def part_of(self, path: str, whole: str | None, run: Run | OwnTask | None) -> Generator[None]:
+        """Have the work of an agent be part of the work of another, and of a run, for a block."""
         if whole is not None:
             self._above[path] = whole
+        if run is not None:
+            self._runs[path] = run
         try:
             yield
         finally:
             self._above.pop(path, None)
+            self._runs.pop(path, None)
 
-    @contextmanager
-    def waiting(self, *paths: str | None) -> Generator[None]:
-        """Have a question wait in a block that was asked in the work of these agents."""
+    def run_above(self, path: str) -> Run | OwnTask | None:
+        """Return the run that the work of the agent at a path is a part of, None where it is none."""
+        return self._runs.get(path)
+
+    def stop(self, paths: Iterable[str]) -> list[str]:
+        """Have clocks stand still: a question waits in the work of these agents. Return what `go` takes."""
         found = list(dict.fromkeys(each for path in paths for each in self._upward(path)))
         for path in found:
             self._waiting[path] += 1
             for clock in self._at.get(path, ()):
                 clock.stop()
-        try:
-            yield
-        finally:
-            for path in found:
-                self._waiting[path] -= 1
-                if not self._waiting[path]:
-                    del self._waiting[path]
-                for clock in self._at.get(path, ()):
-                    clock.go()
+        return found
+
+    def go(self, stopped: Iterable[str]) -> None:
+        """Take back one `stop`."""
+        for path in stopped:
+            self._waiting[path] -= 1
+            if not self._waiting[path]:
+                del self._waiting[path]
+            for clock in self._at.get(path, ()):
+                clock.go()
+
+    def are_at(self, path: str) -> bool:
+        """Return whether there are clocks of the work of the agent at a path."""
+        return any(each in self._at for each in self._upward(path))
+
+    def note(self, paths: Iterable[str], text: str) -> None:
+        """Leave word at the clocks of the work of these agents, which go on."""
+        for clock in [clock for path in paths for clock in self._at.get(path, ())]:
+            clock.asked = text
 
     def _upward(self, path: str | None) -> Iterator[str]:
         seen: dict[str, None] = {}

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import msgspec
 import trio
 
-from lmos_actors.actors import RUNNING, Ref, paths_of_request
+from lmos_actors.actors import RUNNING, Ref, current_run, paths_of_request
 from lmos_actors.errors import (
     AgentDied,
     AgentUnavailable,
@@ -29,6 +29,7 @@ from ._askers import Askers
 from ._clocks import Clocks
 from ._kept import Approval, Asking
 from ._offers import Offers
+from ._waits import Waits
 
 if TYPE_CHECKING:
     from lmos_actors.actors import Runtime, Slot
@@ -56,15 +57,20 @@ def approvals_spec() -> ChildSpec[Approvals]:
 
 
 class ApprovalDesk:
-    """Takes the questions of the agents of one node; `Agent.approve` finds it at the node's machinery."""
+    """Takes the questions of the agents of one node; `Agent.approve` finds it at the node's machinery.
 
-    def __init__(self, rt: Runtime, root: Supervisor) -> None:
+    `seconds` is for how long clocks stand still at most because another node says that it asks a person.
+    """
+
+    def __init__(self, rt: Runtime, root: Supervisor, seconds: float) -> None:
         self._rt = rt
         self._root = root
         self._starting = trio.Lock()
         self.offers = Offers()
         """The users of chats to whom questions go in their turns."""
         self.clocks = Clocks()
+        self.waits = Waits(rt, self.clocks, seconds)
+        """The questions that stand, of this node and of others that it has asked."""
         self.askers = Askers()
         """The runs that ask."""
 
@@ -96,7 +102,7 @@ class ApprovalDesk:
         question = self._question(slot, text, data, key, expires)
         asking = Asking(self.askers.name(question.id), shared=reuse, replaces=reworded == "new")
         paths = paths_of_request()
-        with self.clocks.waiting(*paths):
+        with self.waits.during(question, current_run(), paths):
             found = await self._decision(question, asking, self.offers.of(*paths))
         return found.state == "approved"
 
@@ -112,7 +118,7 @@ class ApprovalDesk:
         """Wait for the decision on a question that ends with the run that asks; see `Approver`."""
         question = self._question(slot, text, data, "once", expires)
         asked = msgspec.structs.replace(question, key=question.id, form=form, once=True)
-        with self.clocks.waiting(caller):
+        with self.waits.during(asked, current_run(), (caller,)):
             return await self._decision(asked, Asking(question.id), self.offers.of(caller))
 
     async def _decision(self, question: Approval, asking: Asking, offer: Offer | None) -> Approval:

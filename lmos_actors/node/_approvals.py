@@ -18,17 +18,18 @@ if TYPE_CHECKING:
 class NodeApprovals:
     """The way of agents' questions to people, on one node; see `Approver` of the actors."""
 
-    def __init__(self, rt: Runtime, root: Supervisor, *, used: bool) -> None:
+    def __init__(self, rt: Runtime, root: Supervisor, *, used: bool, seconds: float) -> None:
         self._rt = rt
         self._root = root
         self._used = used
+        self._seconds = seconds
 
     @cached_property
     def _desk(self) -> ApprovalDesk:
         from lmos_actors.approvals import ApprovalDesk
 
         self._used = True
-        return ApprovalDesk(self._rt, self._root)
+        return ApprovalDesk(self._rt, self._root, self._seconds)
 
     async def ask(
         self, slot: Any, text: str, data: Any, key: str, expires: float, *, reuse: bool, reworded: Any
@@ -41,6 +42,18 @@ class NodeApprovals:
     ) -> Approval:
         """Wait for the decision on a question that ends with the run that asks; see `Approver`."""
         return await self._desk.ask_once(slot, text, data, form, expires, caller)
+
+    def heard(self, request: Any, standing: Any, question: dict[str, Any] | None, *, heeds: bool) -> Any:
+        """Take what the node of a request says of a person who is asked; see `Approver`."""
+        return self._desk.waits.heard(request, standing, question, heeds=heeds)
+
+    def is_timed(self, request: Any) -> bool:
+        """Return whether a question to a person would stop clocks of those who wait for a request."""
+        return self._desk.waits.is_timed(request)
+
+    def asked(self, request: Any) -> str:
+        """Return that a request waits for a person who is asked, as text; "" if it does not."""
+        return self._desk.waits.asked(request) if self._used else ""
 
     @property
     def offers(self) -> Offers:

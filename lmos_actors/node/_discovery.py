@@ -170,7 +170,14 @@ class Discovery:
     def _link_to(self, cls: Any, description: Description, source_url: str) -> Link:
         from lmos_actors.bindings import found_link
 
-        return found_link(self._connections.peers, cls, description, source_url)
+        is_named = self._is_of_deployment(source_url)
+        return found_link(self._connections.peers, cls, description, source_url, is_named=is_named)
+
+    def _is_of_deployment(self, url: str) -> bool:
+        """Return whether a directory is known by a token that the nodes of one deployment share."""
+        given = None if self._registration is None else self._registration.token
+        is_own = self._connections.shared_token is not None and url.startswith(self._web_url())
+        return is_own or (given is not None and bool(given.headers_for(url)))
 
     def _directories(self) -> list[Directory]:
         own = [] if self._own is None else [self._own]

@@ -161,7 +161,9 @@ async def open_stages(tree: SupervisorSpec | None, options: NodeOptions) -> Asyn
                 loop = lifecycle.root = _root(rt, whole, lifecycle)
                 root = Supervisor(loop)
                 rt.is_guarded = is_guarded(options, lambda: connections.is_in_memory)
-                rt.approvals = connections.approvals = NodeApprovals(rt, root, used=begin_with_node(options))
+                rt.approvals = connections.approvals = NodeApprovals(
+                    rt, root, used=begin_with_node(options), seconds=options.approval_seconds
+                )
                 connections.watch(root)
                 with diagnostics_for(root, rt):
                     try:

@@ -497,6 +497,7 @@ async def open_node(
     store: Store | AsyncStore | str | None = None,
     circles: Literal["warn", "fail"] = "warn",
     approvals: bool = False,
+    approval_seconds: float = 86_400.0,
     allow_operations: bool = False,
     page: bool | None = None,
     omnia: bool | OmniaOptions = False,
@@ -540,7 +541,9 @@ async def open_node(
 
     `approvals` starts the agent `approvals` with the node, and not with the first question of an agent
     (`self.approve`); so does what lets clients decide: `allow_operations`, for those on this machine, on a
-    node without security, and on others the lists `approve` of its access lists.
+    node without security, and on others the lists `approve` of its access lists. While an agent of another
+    node asks a person, time limits of tools and turns here stand still, for `approval_seconds` of one request
+    at most, if this node names the other one or has credentials for it.
 
     `page` is whether its page is served there, at `/`: by default it is, unless `insecure` opens the node to
     other machines.

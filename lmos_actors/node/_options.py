@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import socket
 import ssl
+from math import inf
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import attrs
@@ -46,6 +47,12 @@ def _one_of(*words: str) -> Callable[[Any, attrs.Attribute[Any], Any], None]:
     return check
 
 
+def _seconds(_: object, attribute: attrs.Attribute[Any], value: object) -> None:
+    """Check that an option is a number of seconds."""
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < inf:
+        raise ConfigError(f"needs seconds above 0, not {value!r}", argument(attribute.name))
+
+
 @attrs.frozen(kw_only=True)
 class NodeOptions:
     """The options of a node, by the names that they have as arguments of `open_node`.
@@ -78,6 +85,7 @@ class NodeOptions:
     store: Store | AsyncStore | str | None = None
     circles: Literal["warn", "fail"] = attrs.field(default="warn", validator=_one_of("warn", "fail"))
     approvals: bool = False
+    approval_seconds: float = attrs.field(default=86_400.0, validator=_seconds)
     allow_operations: bool = False
     page: bool | None = None
     omnia: bool | OmniaOptions = False

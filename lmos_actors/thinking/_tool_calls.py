@@ -240,6 +240,7 @@ def _limited(tool: Tool, limits: ToolLimits, crashes: _Crashes, clock: Clock) ->
     async def call(given: Mapping[str, Any]) -> Any:
         if crashes.bar_calls():
             raise ToolFailed(tool.name, NOT_AGAIN)
+        clock.asked = ""
         with clock.scope(trio.current_time() + limits.seconds) as scope:
             crashes.calls[scope] = None
             try:
@@ -259,7 +260,7 @@ def _limited(tool: Tool, limits: ToolLimits, crashes: _Crashes, clock: Clock) ->
         if crashes.bar_calls():
             unknown = OutcomeUnknown(tool.agent or tool.name, "it has crashed")
             raise ToolFailed(tool.name, str(unknown)) from unknown
-        late = DeadlineExceeded(tool.name, limits.seconds)
+        late = DeadlineExceeded(tool.name, limits.seconds, why=clock.asked)
         raise ToolFailed(tool.name, str(late)) from late
 
     return attrs.evolve(tool, call=call)

@@ -388,8 +388,13 @@ PLANS = st.lists(
     plan=[("take", 30.0), ("put", "put", 3.0, 300.0), ("sleep", 0.5), ("kill", "kept")], seed=0
 )
 @example(  # a snapshot that is due is written by the first turn of the next life, while the disk is full
-    plan=[("put", "put_slowly", None, 0.5), *[("put", "put", None, 0.5)] * 3]
-    + [("sleep", 0.5), ("disk", True), ("kill", "kept")],
+    plan=[
+        ("put", "put_slowly", None, 0.5),
+        *[("put", "put", None, 0.5)] * 3,
+        ("sleep", 0.5),
+        ("disk", True),
+        ("kill", "kept"),
+    ],
     seed=0,
 )
 @settings(max_examples=examples(300), deadline=None)

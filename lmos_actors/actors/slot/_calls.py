@@ -19,7 +19,7 @@ from trio.lowlevel import (
 from lmos_actors.errors import ActionCancelled, DeadlineExceeded
 
 from .._parking import note_wait, park_among
-from .._runtime import awaited
+from .._runtime import asked_of_person, awaited
 from ..messages._input_streams import CallSources, InputStream, streams_among
 from ..messages._invocation import CURRENT, gate_of_caller
 from ..messages._mailbox import DONE, HELD_BACK, RUNNING, WORKED_ON, Envelope
@@ -105,8 +105,9 @@ class LocalCall(Envelope):
         self.deadline = trio.current_time() + seconds
 
         def expire() -> None:
+            why = asked_of_person(self)
             if self.slot.withdraw(self):
-                self.fail(DeadlineExceeded(self.slot.path, seconds))
+                self.fail(DeadlineExceeded(self.slot.path, seconds, why=why))
 
         self._timer = self.slot.rt.timers.call_at(self.deadline, expire)
 

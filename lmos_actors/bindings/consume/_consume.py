@@ -121,6 +121,8 @@ class ReachedThing:
     ways: HttpOperations | None = None
     given: Headers = ()
     meant: str = ""
+    is_named: bool = True
+    """Whether it was asked for by its address, or its directory is one of the node's own deployment."""
 
     def link(self, interface: RemoteInterface) -> ThingLink:
         """Return the link to it."""
@@ -130,7 +132,8 @@ class ReachedThing:
             return socket
         from ..http_client._link import web_link  # a thing reached by LMOS alone needs no HTTP
 
-        found, thing_id = web_link(self.peers, self.ways, self.given, self.meant), self.target.thing_id
+        found = web_link(self.peers, self.ways, self.given, self.meant, is_named=self.is_named)
+        thing_id = self.target.thing_id
         return found(thing_id, interface, socket)
 
 
@@ -150,6 +153,7 @@ async def _connected(
         await peers.web_pool().warm(next(iter(ways.origins().values())))
         return ReachedThing(peers, target, None, ways, headers, meant)
     peer = _peer(peers, target, target.url, headers_for(target, place, headers), habits)
+    peer.named = True
     peers.hold(peer)
     try:
         await peer.first()
@@ -204,14 +208,18 @@ def _peer(peers: Peers, target: Target, url: str, headers: Headers, habits: Habi
 
 def _linked(peers: Peers, target: Target, headers: Headers) -> ReachedThing:
     peer = _peer(peers, target, target.url or "", headers)
+    peer.named = True
     peers.hold(peer)
     return ReachedThing(peers, target, peer)
 
 
-def thing_described(peers: Peers, description: Description, source_url: str) -> ReachedThing:
+def thing_described(
+    peers: Peers, description: Description, source_url: str, *, is_named: bool
+) -> ReachedThing:
     """Return a thing by a description that another host has served; connects in the background.
 
-    Never waits. Raises ConfigError for a description without a usable address.
+    `is_named`: that host is of the node's own deployment. Never waits. Raises ConfigError for a description
+    without a usable address.
     """
     form = next(sockets_of(description, source_url), None)
     if description.id is None:
@@ -223,10 +231,11 @@ def thing_described(peers: Peers, description: Description, source_url: str) -> 
     target = Target(url, description.id, description, source_url)
     ways, meant = _web_ways(target, source_url, ())
     if url is None:
-        return ReachedThing(peers, target, None, ways, (), meant)
+        return ReachedThing(peers, target, None, ways, (), meant, is_named)
     peer = _peer(peers, target, url, ())
+    peer.named = peer.named or is_named
     peers.hold(peer)
-    return ReachedThing(peers, target, peer, ways, (), meant)
+    return ReachedThing(peers, target, peer, ways, (), meant, is_named)
 
 
 def _check_class(cls: object) -> None:

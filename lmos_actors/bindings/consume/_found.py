@@ -16,13 +16,17 @@ if TYPE_CHECKING:
     from ._peers import Peers
 
 
-def found_link(peers: Peers, cls: Any, description: Description, source_url: str) -> ThingLink:
+def found_link(
+    peers: Peers, cls: Any, description: Description, source_url: str, *, is_named: bool = False
+) -> ThingLink:
     """Return the link to a thing as an agent of a class; it connects in the background, until `release`.
 
-    It sends no headers of a caller, only the node's credentials for the address. Raises ConfigError for a
+    It sends no headers of a caller, only the node's credentials for the address. `is_named`: the directory is
+    one of the node's own deployment. Raises ConfigError for a
     description without a usable address.
     """
-    return thing_described(peers, description, source_url).link(ClassInterface(cls.__contract__))
+    thing = thing_described(peers, description, source_url, is_named=is_named)
+    return thing.link(ClassInterface(cls.__contract__))
 
 
 async def reached(link: ThingLink) -> None:

@@ -166,6 +166,10 @@ class Peers:
         """
         return headers_with(self.credentials, url, given)
 
+    def heeds(self, url: str) -> bool:
+        """Return whether the node has credentials for an address."""
+        return bool(self.headers_for(url))
+
     @property
     def known(self) -> Iterable[RemotePeer]:
         """All addresses that the node is connected to, or tries to connect to."""

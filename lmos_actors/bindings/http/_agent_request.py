@@ -71,7 +71,7 @@ class AgentRequest:
 
     __slots__ = (
         "_allows", "_far", "_task", "_tracker", "_way", "done", "error", "items", "key", "label",
-        "message_id", "on_begun", "on_done", "posted", "principal", "progress", "running",
+        "message_id", "on_begun", "on_done", "posted", "principal", "progress", "question", "running",
         "tells_progress", "traceparent", "tracestate", "value",
     )  # fmt: skip
 
@@ -100,6 +100,7 @@ class AgentRequest:
         self.running = False
         self.items: list[Any] | None = None  # of a stream, if they are read
         self.progress: Any = None
+        self.question: dict[str, Any] | None = None
         self.tells_progress = False  # it is reported when it comes, and not only kept
         self.done = False
         self.value: Any = None
@@ -280,6 +281,10 @@ class AgentRequest:
         self.running = True
         if self.on_begun is not None:
             self.on_begun()
+
+    def asks(self, far: Far, question: dict[str, Any] | None) -> None:
+        """Keep the question to a person that its run waits for, for queries."""
+        self.question = question
 
     def reported(self, far: Far, value: Any) -> None:
         """Keep the progress, for queries."""

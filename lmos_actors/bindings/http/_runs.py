@@ -83,6 +83,8 @@ class KeptRun:
             fields["timeEnded"] = format_time(self.ended_at)
         if self.progress is not None:
             fields["progress"] = msgspec.Raw(self.progress)
+        if self.ended_at is None and self.ask.question is not None:
+            fields["waits"] = self.ask.question
         if self.output is not None:
             fields["output"] = msgspec.Raw(self.output)
         if self.error is not None:

@@ -172,6 +172,7 @@ class Standing(msgspec.Struct, frozen=True):
     error: Any = UNSET
     progress: Any = UNSET
     href: str = ""
+    waits: dict[str, Any] | None = None
 
     @property
     def is_final(self) -> bool:
@@ -194,6 +195,7 @@ def standing_in(answer: WebAnswer) -> Standing | None:
         data.get("error", UNSET),
         data.get("progress", UNSET),
         _text(data.get("href")),
+        data.get("waits") if isinstance(data.get("waits"), dict) else None,
     )
 
 

@@ -122,8 +122,8 @@ class InvocationContext:
 class InvocationObserver(Protocol):
     """The receiver of what an invocation reports before its answer."""
 
-    def on_status(self, status: str, progress: Any) -> None:
-        """Take another status of the run, or new progress."""
+    def on_status(self, status: str, progress: Any, waits: dict[str, Any] | None) -> None:
+        """Take another status of the run, new progress, or the question to a person that it waits for."""
         ...
 
     def began(self, url: str) -> None:
@@ -279,8 +279,12 @@ class HttpInvocation:
         return taken(answer, _expected(way)) if self.request.verb in ("read", "invoke", "read all") else UNSET
 
     async def _begun(self, request: WebRequest) -> WebAnswer:
-        """Start a run and wait for its URL. If cancelled before, end the run as soon as the URL is known."""
-        request = attrs.evolve(request, headers=(*request.headers, (b"Prefer", b"respond-async")))
+        """Start a run and wait for its URL, or its result if it comes soon and nobody looks at the run.
+
+        If cancelled before, end the run as soon as the URL is known.
+        """
+        prefers = b"respond-async" if isinstance(self.request, RemoteRun) else b"respond-async, wait=2"
+        request = attrs.evolve(request, headers=(*request.headers, (b"Prefer", prefers)))
         ending = self.server.is_ending
         return await with_grace(
             lambda: self._exchange(request), lambda: 0.0 if ending() else GOODBYE, self._undo
@@ -356,7 +360,8 @@ class HttpInvocation:
         while True:
             if standing is not None:
                 if observer is not None:
-                    observer.on_status(standing.status, standing.progress)
+                    asks = "questions" in (self.server.ways.description.offers or ())
+                    observer.on_status(standing.status, standing.progress, standing.waits if asks else None)
                 if standing.is_final:
                     return self._ended(standing)
             await trio.sleep(wait)

@@ -211,11 +211,17 @@ class HttpLink:
 
 
 def web_link(
-    peers: PeerRegistry, ways: HttpOperations, given: Headers = (), meant: str = ""
+    peers: PeerRegistry,
+    ways: HttpOperations,
+    given: Headers = (),
+    meant: str = "",
+    *,
+    is_named: bool = True,
 ) -> Callable[[str, RemoteInterface, RemoteLink | None], HttpLink]:
     """Return a function that makes a link from a thing's id, its interface and its LMOS link.
 
-    `given` are headers for the server of the URL `meant`, and for no other. Each link holds its peer until
+    `given` are headers for the server of the URL `meant`, and for no other; `is_named`: code of this node has
+    named it, and no directory alone. Each link holds its peer until
     `release`. Raises ConfigError for a description without forms for HTTP, or with one that has no usable
     address.
     """
@@ -231,6 +237,7 @@ def web_link(
             lambda: WebPeer(peers, ways, url, given, meant or url),
         )
         assert isinstance(peer, WebPeer)
+        peer.named = peer.named or is_named
         peer.describe(ways)
         peers.hold(peer)
         return HttpLink(RemoteLink(peer.thing(thing_id), interface), ways, socket)

@@ -88,6 +88,10 @@ class PeerRegistry(Protocol):
         """Return the peer of a place, made and started if there is none."""
         ...
 
+    def heeds(self, url: str) -> bool:
+        """Return whether the node has credentials for an address."""
+        ...
+
     def hold(self, peer: RemotePeer) -> None:
         """Count one more user of a peer."""
         ...
@@ -124,9 +128,9 @@ class CarriedRequest:
         """Whether the server is expected to answer with a URL where the run goes on."""
         return self.invocation.server.ways.can_query(self.request.name)
 
-    def on_status(self, status: str, progress: Any) -> None:
-        """Take another status of the run, or new progress."""
-        self.request.on_status(status, progress)
+    def on_status(self, status: str, progress: Any, waits: dict[str, Any] | None) -> None:
+        """Take another status of the run, new progress, or the question to a person that it waits for."""
+        self.request.on_status(status, progress, waits)
 
     def began(self, url: str) -> None:
         """Take the URL of the run, which goes on."""
@@ -221,6 +225,8 @@ class WebPeer:
         self.failure: ConnectFailed | None = None
         self.ended = False
         self.tried = False
+        self.named = False
+        """Whether code of this node has named the server, and no directory alone."""
         self.things: WeakValueDictionary[str, RemoteThing] = WeakValueDictionary()
         self._node = node
         self._released = False
@@ -237,6 +243,11 @@ class WebPeer:
         )
         self._nursery: trio.Nursery | None = None
         self._early: list[tuple[Callable[..., Awaitable[object]], tuple[Any, ...]]] = []
+
+    @property
+    def heeds(self) -> bool:
+        """Whether clocks stand still while an agent there says that it asks a person."""
+        return self.named or bool(self.headers) or self._node.heeds(self.url)
 
     def thing(self, thing_id: str) -> RemoteThing:
         """Return the thing of that id, the same for the same id."""
@@ -331,7 +342,8 @@ class WebPeer:
         try:
             with carried.scope:
                 try:
-                    value = await carried.invocation.run(carried if isinstance(request, RemoteRun) else None)
+                    is_watched = isinstance(request, RemoteRun) or self._may_ask_people(request)
+                    value = await carried.invocation.run(carried if is_watched else None)
                 except AgentError as error:
                     outcome = error
                 except Exception as error:
@@ -344,6 +356,12 @@ class WebPeer:
                         carried.ended()
         finally:
             self._fail(request, outcome)
+
+    def _may_ask_people(self, request: PendingRequest) -> bool:
+        """Return whether its run is to be queried, so that a question to a person is heard of."""
+        approvals = self.rt.approvals
+        is_told = "questions" in (self._server.ways.description.offers or ())
+        return is_told and request.verb == "invoke" and approvals is not None and approvals.is_timed(request)
 
     def _fail(self, request: PendingRequest, error: Exception) -> None:
         carried = self._carried.pop(request, None)

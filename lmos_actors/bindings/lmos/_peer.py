@@ -80,6 +80,10 @@ class PeerEnvironment(Protocol):
         """Count one user of a peer less; stop it with the last one."""
         ...
 
+    def heeds(self, url: str) -> bool:
+        """Return whether the node has been given something for an address: credentials, or a token."""
+        ...
+
     @property
     def failed(self) -> Callable[[BaseException], object]:
         """The callable that receives an error of this program that has ended one connection."""
@@ -120,6 +124,8 @@ class Peer:
         self.things: WeakValueDictionary[str, RemoteThing] = WeakValueDictionary()
         """By id; each lives as long as a ref, an open request or a listening refers to it."""
         self.connection: PeerConnection | None = None
+        self.named = False
+        """Whether code of this node, or its file, has named the address, and no directory alone."""
         self._node = node
         self._released = False
         self._scope = trio.CancelScope()
@@ -154,6 +160,11 @@ class Peer:
     def is_connected(self) -> bool:
         """Whether the connection stands."""
         return self.connection is not None
+
+    @property
+    def heeds(self) -> bool:
+        """Whether clocks stand still while an agent there says that it asks a person."""
+        return self.named or bool(self.headers) or self._node.heeds(self.url)
 
     @property
     def takes_keys(self) -> bool:

@@ -512,7 +512,7 @@ class PeerConnection:
     def _progressed(self, outcome: lmos.RunProgressed) -> None:
         request = self._open.get(outcome.pending)
         if request is not None:
-            request.on_status(outcome.status, outcome.progress)
+            request.on_status(outcome.status, outcome.progress, outcome.waits)
 
     def _item(self, outcome: lmos.RunItem) -> None:
         request = self._open.get(outcome.pending)

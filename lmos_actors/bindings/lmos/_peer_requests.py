@@ -119,6 +119,11 @@ class RemotePeer(Protocol):
         ...
 
     @property
+    def heeds(self) -> bool:
+        """Whether clocks stand still while an agent there says that it asks a person."""
+        ...
+
+    @property
     def takes_keys(self) -> bool:
         """Whether requests with keys can be sent; without a connection that is not known, and true."""
         ...
@@ -279,6 +284,8 @@ class RemoteThing:
         if request.ended:
             return False
         request.ended = True
+        if request.question is not None:
+            request.hear(None)
         self.peer.withdraw(request)
         return True
 
@@ -315,6 +322,8 @@ class PendingRequest(msgspec.Struct, eq=False):
     """Whether the peer has refused to read all properties at once."""
     pending: ConsumerRequest | None = None
     """The protocol's message that carries it, once it is in the outbox."""
+    question: Any = None
+    """Stands while its run waits for the answer of a person: see `Approver.heard`."""
     simulated: Any = None
     """What carries it over a simulated network, with its envelope at the agent once it has come there."""
     ended: bool = False
@@ -380,8 +389,16 @@ class PendingRequest(msgspec.Struct, eq=False):
     def fail(self, error: Exception) -> None:
         """Take the error that stands in place of a value."""
 
-    def on_status(self, status: str, progress: Any) -> None:
-        """Take another status of the run, or new progress."""
+    def on_status(self, status: str, progress: Any, waits: dict[str, Any] | None) -> None:
+        """Take another status of the run, new progress, or the question to a person that it waits for."""
+        if waits is not None or self.question is not None:
+            self.hear(waits)
+
+    def hear(self, waits: dict[str, Any] | None) -> None:
+        """Take the question to a person that the run waits for; None: it waits no longer, or has ended."""
+        approvals = self.far.rt.approvals
+        if approvals is not None:
+            self.question = approvals.heard(self, self.question, waits, heeds=self.far.peer.heeds)
 
     def item(self, output: Any) -> None:
         """Take an item of the run's output."""
@@ -412,6 +429,8 @@ class PendingAsk(PendingRequest, eq=False):
     def answer(self, value: Any) -> None:
         self.value = value
         self.ended = True
+        if self.question is not None:
+            self.hear(None)
         task, self.task = self.task, None
         if task is not None:  # as `_wake`, without the call
             self.far.rt.timers.woke = True
@@ -420,6 +439,8 @@ class PendingAsk(PendingRequest, eq=False):
     def fail(self, error: Exception) -> None:
         self.error = error
         self.ended = True
+        if self.question is not None:
+            self.hear(None)
         _wake(self)
 
 

@@ -24,7 +24,9 @@ from lmos_actors.actors import (
     CallSources,
     CallStatus,
     Feed,
+    OwnTask,
     Run,
+    asked_of_person,
     awaited,
     gate_of_caller,
     park_among,
@@ -74,6 +76,8 @@ class RemoteRun(PendingRequest, eq=False, kw_only=True):
     feed: Feed[Any]
     """The progress that the run reports."""
     sources: CallSources | None = None
+    consumer: Run | OwnTask | None = msgspec.field(default_factory=CURRENT.get)
+    """The run that has begun it, None outside agents."""
     trace: tuple[int, int] | None = None
     """Number and trace of the request, where an instrument looks."""
     cancelled: bool = False
@@ -125,7 +129,9 @@ class RemoteRun(PendingRequest, eq=False, kw_only=True):
             self.cancelled, self.reason = True, error.reason
         self._finish()
 
-    def on_status(self, status: str, progress: Any) -> None:
+    def on_status(self, status: str, progress: Any, waits: dict[str, Any] | None) -> None:
+        if waits is not None or self.question is not None:
+            self.hear(waits)
         if progress is UNSET:
             return
         try:
@@ -135,6 +141,8 @@ class RemoteRun(PendingRequest, eq=False, kw_only=True):
 
     def _finish(self) -> None:
         self.ended = self._done = True
+        if self.question is not None:
+            self.hear(None)
         if self.sources is not None:
             self._error = self.sources.ended(self._error)
         if self.going is not None:
@@ -150,8 +158,9 @@ class RemoteRun(PendingRequest, eq=False, kw_only=True):
             self._timer = self.far.rt.timers.call_at(self.deadline, self._expire)
 
     def _expire(self) -> None:
+        why = "" if self._done else asked_of_person(self)
         if not self._done and self.far.withdraw(self):
-            self.fail(DeadlineExceeded(self.far.path, self.seconds or 0.0))
+            self.fail(DeadlineExceeded(self.far.path, self.seconds or 0.0, why=why))
 
     async def _by_deadline(self, asked: Callable[[], Awaitable[CallStatus]]) -> CallStatus:
         """Return the answer to a question about the run; at its deadline the run ends, and the question."""
@@ -255,6 +264,8 @@ class RemoteStream(RemoteRun, eq=False, kw_only=True):
         return tasks if receiver is None else (*tasks, receiver)
 
     def item(self, output: Any) -> None:
+        if self.question is not None:
+            self.hear(None)
         self.outputs.add(output)
         if len(self.outputs) > MOST:
             self.far.withdraw(self)

@@ -41,6 +41,7 @@ from ..exposure._exposure import EXITED, name_meant, public_name
 from ..exposure._meter import came, ended, refused
 from ..exposure._values import plain
 from ._server_answers import ANSWERS
+from ._server_context import lmos_offered
 from ._server_listeners import Listeners
 from ._server_requests import PERMISSIONS, check_keyed, requested_operation
 from ._server_tells import IncomingTells
@@ -451,6 +452,11 @@ class ServerConnection:
         for stream in (asked.streams or {}).values():
             stream.host.begin(self.session, stream)
 
+    def asks(self, far: Far, question: dict[str, Any] | None) -> None:
+        """Report that the run waits for the answer of a person; None: no longer."""
+        self._tell(far, lambda asked: self.session.asks(asked, question))
+        self.check_end()
+
     def reported(self, far: Far, value: Any) -> None:
         """Report progress."""
         self._tell(far, lambda asked: self.session.progress(asked, plain(value)))
@@ -592,8 +598,3 @@ class ServerConnection:
     def _is_needed(self) -> bool:
         counts = self.session.statistics()
         return bool(counts.open or (counts.listening and not self._context.finishing))
-
-
-def lmos_offered(offered: tuple[str, ...]) -> bool:
-    """Return whether a peer offered the LMOS subprotocol."""
-    return "lmosprotocol" in offered

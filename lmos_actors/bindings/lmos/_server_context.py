@@ -196,3 +196,8 @@ class ServerContext:
     def failed(self, error: BaseException) -> None:
         """Report an error that belongs to no request."""
         self._on_failure(error)
+
+
+def lmos_offered(offered: tuple[str, ...]) -> bool:
+    """Return whether a peer offered the LMOS subprotocol."""
+    return "lmosprotocol" in offered

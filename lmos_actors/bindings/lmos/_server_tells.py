@@ -190,6 +190,9 @@ class IncomingTells:
             self._timer = self._rt.timers.call_at(trio.current_time() + PATIENCE, self._give_credit)
         self._settled()
 
+    def asks(self, far: Far, question: dict[str, Any] | None) -> None:
+        """Take note that its run asks a person: its sender waits for no answer."""
+
     def reported(self, far: Far, value: Any) -> None:
         """Drop progress: a one-way message has no receiver for it."""
 

@@ -31,6 +31,7 @@ from lmos_actors.actors import (
     MailboxOptions,
     action,
     current_request,
+    current_run,
     keep_whole,
     outline_of,
     paths_of_request,
@@ -465,7 +466,7 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
         whole: AbstractContextManager[None] = nullcontext()
         naming: AbstractContextManager[None] = nullcontext()
         if approvals is not None:
-            whole = approvals.clocks.part_of(runner.path, paths_of_request()[1])
+            whole = approvals.clocks.part_of(runner.path, paths_of_request()[1], current_run())
             if offer is not None:
                 offering = approvals.offers.during(runner.path, offer)
             if name:

@@ -92,6 +92,9 @@ class RelayRequests:
         """Whether a question can be sent now."""
         return not self.ended and self._relay.is_connected
 
+    heeds = False
+    """No agent of a relay stops clocks of this node."""
+
     @property
     def failure(self) -> ConnectFailed | None:
         """Why the relay takes the agent no more, None while it does."""

@@ -176,7 +176,8 @@ class ActionStatus(Base, tag="actionStatus", frozen=True):
     """The status of a run: `pending`, `in progress`, `completed`, `failed`; other words are passed on.
 
     Extension: `progress` of a run, `in_reply_to` the query or cancel that this answers, `cancelled` with
-    `reason` for a run that was cancelled, `waits` what it waits for, where a query has asked for that.
+    `reason` for a run that was cancelled, `waits` what it waits for: in the answer to a query that has asked,
+    and else the question to a person whose answer the run waits for.
     """
 
     action: str

@@ -13,7 +13,7 @@ from ._streams import DEFAULT_CREDIT
 if TYPE_CHECKING:
     from ._messages import Base, Credit
 
-OFFERS: Final = ("acks", "gaps", "streams", "deadlines", "retries", "tells", "keys", "waits")
+OFFERS: Final = ("acks", "gaps", "streams", "deadlines", "retries", "tells", "keys", "waits", "questions")
 """The extensions that a session knows, by the words that a description announces them with."""
 
 NO_THING: Final = "urn:lmos-actors:unknown"

@@ -103,14 +103,15 @@ class PendingRun(ConsumerRequest, eq=False):
     """An invocation of an action: its run, as the consumer knows it.
 
     `status`, `progress`, `output`, `cancelled` and `reason` are its latest known status; `waited`: its
-    thing has said that it has to wait. `inputs` are its input streams by parameter; `answer` is the stream
-    of its items, None where none was asked for.
+    thing has said that it has to wait; `asks`: its last status was that a person is asked. `inputs` are its
+    input streams by parameter; `answer` is the stream of its items, None where none was asked for.
     """
 
     if TYPE_CHECKING:  # at run time the field would move behind the others
         request: InvokeAction  # pyright: ignore[reportIncompatibleVariableOverride] # never another kind
     status: str = "pending"
     waited: bool = False
+    asks: bool = False
     progress: Any = UNSET
     output: Any = UNSET
     cancelled: bool = False

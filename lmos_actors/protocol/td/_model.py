@@ -46,7 +46,9 @@ TOOL_TYPE: Final = "lmos:Tool"
 AGENT_TYPES: Final = (AGENT_TYPE, "Agent")
 TOOL_TYPES: Final = (TOOL_TYPE, "Tool")
 
-OFFERS: Final = ("acks", "gaps", "streams", "deadlines", "exited", "retries", "tells", "keys", "waits")
+OFFERS: Final = (
+    "acks", "gaps", "streams", "deadlines", "exited", "retries", "tells", "keys", "waits", "questions",
+)  # fmt: skip
 """Features that `lmosx:offers` can name."""
 
 SCHEMA_WORDS: Final = frozenset(

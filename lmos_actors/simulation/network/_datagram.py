@@ -158,7 +158,7 @@ class DatagramPeer(NodePeer):
         if self._open.pop(request, None) is not None:
             request.fail(as_near_error(error, path, path, request.seconds))
 
-    def report(self, served: Served, status: str, progress: Any) -> None:
+    def report(self, served: Served, status: str, progress: Any, question: Any = UNSET) -> None:
         """Send nothing: nobody can see how a run stands."""
 
     def unavailable(self, path: str) -> AgentUnavailable:

@@ -107,6 +107,7 @@ class NodePeer:
     way = "lmos"
     headers: tuple[tuple[bytes, bytes], ...] = ()
     takes_keys = True
+    heeds = True
     tried = True
     ended = False
 

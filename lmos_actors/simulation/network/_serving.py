@@ -276,6 +276,10 @@ class Serving:
         for stream in (served.streams or {}).values():
             stream.host.begin(self, stream)
 
+    def asks(self, far: Far, question: dict[str, Any] | None) -> None:
+        """Send the question to a person whose answer the run waits for; None: it waits no longer."""
+        self.back.report(far.asked, "in progress", UNSET, question)
+
     def reported(self, far: Far, value: Any) -> None:
         """Send the progress that the run has reported."""
         self.back.report(far.asked, "in progress", plain(value))

@@ -505,16 +505,16 @@ class StreamPeer(NodePeer):
             request.fail(as_near_error(error, path, path, request.seconds))
         self._send_waiting()
 
-    def report(self, served: Served, status: str, progress: Any) -> None:
-        """Send how a run stands, where somebody can see it."""
+    def report(self, served: Served, status: str, progress: Any, question: Any = UNSET) -> None:
+        """Send how a run stands, where somebody can see it, or the question to a person."""
         request = self._request_of(served)
-        if request is not None and hasattr(request, "feed"):
-            self._go(HEAD, partial(self._reported, served, status, progress), served, back=True)
+        if request is not None and (hasattr(request, "feed") or question is not UNSET):
+            news = status, progress, question or None
+            self._go(HEAD, partial(self._reported, served, *news), served, back=True)
 
-    def _reported(self, served: Served, status: str, progress: Any) -> None:
-        request = self._request_of(served)
-        if request is not None:
-            request.on_status(status, progress)
+    def _reported(self, served: Served, *news: Any) -> None:
+        if (request := self._request_of(served)) is not None:
+            request.on_status(*news)
 
     def output(self, served: Served, text: bytes) -> None:
         """Send an item of a run."""

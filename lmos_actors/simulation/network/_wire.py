@@ -144,6 +144,7 @@ class PairEnvironment:
         self.failed = peers.failed
         self.release_peer = peers.release_peer
         self.be_unknown = peers.be_unknown
+        self.heeds: Callable[[str], bool] = lambda _: True  # all nodes are of one file
         self._attempt = trio.CancelScope()
 
     async def connect(self, url: str, headers: Headers) -> Connection:

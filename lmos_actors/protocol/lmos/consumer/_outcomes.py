@@ -38,11 +38,15 @@ class RequestFailed(Struct, frozen=True):
 
 
 class RunProgressed(Struct, frozen=True):
-    """A run has another status, or new progress (UNSET if there is none)."""
+    """A run has another status, or new progress (UNSET if there is none), or asks a person.
+
+    `waits` is the question as its thing tells it, None if no person is asked, or no longer.
+    """
 
     pending: PendingRun
     status: str
     progress: Any = UNSET
+    waits: dict[str, Any] | None = None
 
 
 class RunItem(Struct, frozen=True):

@@ -218,9 +218,11 @@ class Runs:
     def _went_on(self, run: PendingRun, message: ActionStatus, text: str | bytes) -> Outcomes:
         status, progress = canonical_status(message.status), message.progress
         run.waited = run.waited or status == "pending"
+        question = message.waits if "questions" in self._connection.known else None
         found: Outcomes = ()
-        if status != run.status or progress is not UNSET:
-            found = (RunProgressed(run, status, progress),)
+        if status != run.status or progress is not UNSET or question is not None or run.asks:
+            found = (RunProgressed(run, status, progress, question),)
+            run.asks = question is not None
             run.status = status
             run.progress = progress if progress is not UNSET else run.progress
         if message.output is UNSET:

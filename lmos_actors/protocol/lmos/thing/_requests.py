@@ -62,7 +62,7 @@ class RequestKind:
 
 _VALUE: Final = ("answer", "fail")
 _LISTEN: Final = ("accept", "fail")
-_RUN: Final = ("pending", "began", "progress", "item", "complete", "fail")
+_RUN: Final = ("pending", "began", "progress", "asks", "item", "complete", "fail")
 
 VERBS: Final[dict[type[Base], RequestKind]] = {
     ReadProperty: RequestKind("read", _VALUE),

@@ -6,6 +6,7 @@ By the habits of the peer:
     pending      actionStatus pending                          nothing
     began        in progress, if pending was sent              nothing
     progress     in progress with progress, the newest alone   nothing
+    asks         in progress with the question to a person     nothing
     item         in progress with output, or binary frame      gathered into the one final output
     complete     completed, with output if there is one        completed, output null if there is none
     fail         failed for a declared failure, else error     error, 500 for a declared failure
@@ -71,6 +72,14 @@ def send_progress(request: IncomingRequest, value: object) -> None:
             request.slot, connection.status(request, STATUS[State.RUNNING], progress=value)
         )
     request.latest_progress = value
+
+
+def send_question(request: IncomingRequest, question: dict[str, Any] | None) -> None:
+    """Send that a run waits for the answer of a person; None: no longer."""
+    for connection in _listening_connections(request):
+        if "questions" in connection.options.offers:
+            status = connection.status(request, STATUS[State.RUNNING], waits=question)
+            connection.outbox.put(status)
 
 
 def has_room(request: IncomingRequest) -> bool:

@@ -34,7 +34,17 @@ from .._times import in_utc
 from ._connection import ThingConnection
 from ._receiver import Receiver
 from ._requests import EVENT, OPEN, PROPERTY, IncomingRequest, Listening, State, WaitsAsked
-from ._runs import complete, end, has_room, put_item, send_began, send_pending, send_progress, tell_waits
+from ._runs import (
+    complete,
+    end,
+    has_room,
+    put_item,
+    send_began,
+    send_pending,
+    send_progress,
+    send_question,
+    tell_waits,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -157,6 +167,11 @@ class ThingSession:
         """
         if self._expect(request, "progress"):
             send_progress(request, value)
+
+    def asks(self, request: IncomingRequest, question: dict[str, Any] | None) -> None:
+        """Report that a run waits for the answer of a person, as plain data; None: no longer."""
+        if self._expect(request, "asks"):
+            send_question(request, question)
 
     def room(self, request: IncomingRequest) -> bool:
         """Whether an item may be sent now; if not, `CreditArrived` comes when there is room."""

@@ -1,0 +1,69 @@
+"""The runs and the requests from afar that wait for a run, over calls among the agents of a node.
+
+Who waits is found when it is asked for, as in the waiting graph (`_waiting.py`): nothing is kept while agents
+work.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from ._remote_requests import Far
+from .durable._keyed_requests import KeyedRequest
+from .messages._invocation import CURRENT, OwnTask, Run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    import trio
+
+MOST: Final = 1_000
+"""Runs that are looked at for one."""
+
+
+class Awaited(Protocol):
+    """A request, near or far, that tasks wait for."""
+
+    def waiting_tasks(self) -> Iterable[trio.lowlevel.Task]:
+        """Return the tasks that are parked until something happens to it."""
+        ...
+
+
+def runs_awaiting(request: Awaited) -> Iterator[Run | OwnTask]:
+    """Yield the runs that wait for a request; for a stream, the run that takes its items."""
+    consumer = getattr(request, "consumer", None)
+    if isinstance(consumer, Run | OwnTask):
+        yield consumer
+    for task in request.waiting_tasks():
+        run = task.context.get(CURRENT)
+        if run is not None:
+            yield run
+
+
+def callers_of(
+    runs: Iterable[Run | OwnTask], whole: Callable[[str], Run | OwnTask | None]
+) -> tuple[list[Run | OwnTask], list[Far]]:
+    """Return these runs with all that wait for them, and the requests from other nodes that wait for any.
+
+    `whole` returns the run that the work of the agent at a path is a part of, None where it is none.
+    """
+    found = dict.fromkeys(runs)
+    line, fars = list(found), list[Far]()
+    for run in line:  # which grows
+        above = whole(run.slot.path)
+        callers = [] if above is None else [above]
+        for request in _requests_of(run):
+            if isinstance(request, Far):
+                fars.append(request)
+            else:
+                callers += runs_awaiting(request)
+        for caller in callers:
+            if caller not in found and len(line) < MOST:
+                found[caller] = None
+                line.append(caller)
+    return line, fars
+
+
+def _requests_of(run: Run | OwnTask) -> Iterable[Any]:
+    envelope = run.envelope
+    return envelope.callers if isinstance(envelope, KeyedRequest) else (envelope,)

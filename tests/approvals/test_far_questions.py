@@ -1,0 +1,304 @@
+"""A question to a person holds up whoever waits for it, near or far; nobody is believed further."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import pytest
+import trio
+
+from lmos_actors import Agent, DeadlineExceeded, Ref, action, open_node
+from lmos_actors.approvals import Clock, standing_still
+from lmos_actors.bindings import fetch
+from lmos_actors.errors import ConfigError
+from lmos_actors.protocol.lmos import SessionOptions
+from lmos_actors.simulation import VirtualClock
+from lmos_actors.testing import answer_approval
+from lmos_actors.transport import MemoryNetwork
+from tests.bindings.client_connections import OFFERS, THING, URL, Wire, scripted
+from tests.bindings.test_web_client_ours import web_only
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Awaitable, Callable
+    from pathlib import Path
+
+    from lmos_actors import Node
+
+T = TypeVar("T")
+
+LIMIT = 30.0
+"""Seconds that a clerk's clock gives the pager."""
+
+
+class Pager(Agent):
+    """Pages people, if a person agrees."""
+
+    @action(concurrency=99)
+    async def page(self, person: str, seconds: float = 0.0) -> str:
+        agreed = await self.approve(f"Page {person}?", key=person)
+        await trio.sleep(seconds)
+        return "paged" if agreed else "refused"
+
+    @action(concurrency=99)
+    async def pages(self, person: str) -> AsyncIterator[str]:
+        yield "asking"
+        yield await self.page(person)
+        await trio.sleep_forever()
+
+
+class Switchboard(Agent):
+    """Passes on to the pager."""
+
+    pager: Ref[Pager]
+
+    @action(concurrency=99)
+    async def page(self, person: str, seconds: float = 0.0) -> str:
+        return await self.pager.invoke(Pager.page, person, seconds)
+
+
+class Clerk(Agent):
+    """Has people paged, under a clock, as tools are called."""
+
+    pager: Ref[Pager] | Ref[Switchboard] | None = None
+
+    @action(concurrency=99)
+    async def ask(self, person: str, seconds: float = 0.0, within: float | None = None) -> str:
+        clock, pager = Clock(), self.pager or self.find(Pager)
+        pager = pager if within is None else pager.within(within)
+        with standing_still(clock), clock.scope(trio.current_time() + LIMIT):
+            try:
+                return await pager.invoke(Pager.page, person, seconds)
+            except DeadlineExceeded as late:
+                return str(late)
+        return f"late: {clock.asked}"
+
+    @action(concurrency=99)
+    async def take(self, person: str) -> list[str]:
+        clock, items, pager = Clock(), list[str](), self.pager or self.find(Pager)
+        with standing_still(clock), clock.scope(trio.current_time() + LIMIT):
+            async with pager.stream(Pager.pages, person) as pages:
+                async for item in pages:
+                    items.append(item)
+        return items
+
+
+def run(main: Callable[[], Awaitable[T]]) -> T:
+    """Return what a function returns, on virtual time."""
+    return trio.run(main, clock=VirtualClock())
+
+
+Pair = tuple[Ref[Clerk], "Node"]
+
+
+@asynccontextmanager
+async def pair(way: str, path: Path, **options: Any) -> AsyncGenerator[Pair]:
+    """Open a clerk, and the node of the pager that it asks."""
+    network = MemoryNetwork()
+    async with AsyncExitStack() as stack:
+        back = await stack.enter_async_context(open_node(listen="ws://back", network=network))
+        front = await stack.enter_async_context(open_node(network=network, **options))
+        pager = await back.start(Pager)
+        if way == "near":
+            yield await back.start(Clerk, pager=pager), back
+            return
+        found: Ref[Any] = await front.consume(Pager, "http://back/agents/pager")
+        if way == "two nodes":
+            middle = await stack.enter_async_context(open_node(listen="ws://middle", network=network))
+            second = await middle.consume(Pager, "http://back/agents/pager")
+            await middle.start(Switchboard, pager=second)
+            found = await front.consume(Switchboard, "http://middle/agents/switchboard")
+        if way == "two agents":
+            found = await back.start(Switchboard, pager=pager)
+            found = await front.consume(Switchboard, "http://back/agents/switchboard")
+        if way == "http":
+            text, _ = await fetch(network, "http://back/agents/pager", None)
+            await trio.Path(path / "pager.td.json").write_text(web_only(text))
+            found = await front.consume(Pager, path / "pager.td.json")
+        yield await front.start(Clerk, pager=found), back
+
+
+WAYS = ["near", "lmos", "http", "two nodes", "two agents"]
+each_way = pytest.mark.parametrize("way", WAYS)
+
+
+async def results(way: str, path: Path, *steps: Any, **asked: Any) -> tuple[str, float]:
+    """Return what the clerk says to one request, and after how many seconds; a step waits, or decides."""
+    found: list[tuple[str, float]] = []
+    async with pair(way, path) as (clerk, back), trio.open_nursery() as nursery:
+        began = trio.current_time()
+
+        async def ask() -> None:
+            said = await clerk.invoke(Clerk.ask, "ada", **asked)
+            found.append((said, trio.current_time() - began))
+
+        nursery.start_soon(ask)
+        for step in steps:
+            if isinstance(step, bool):
+                await answer_approval(back, step)
+            else:
+                await trio.sleep(step)
+    return found[0]
+
+
+@each_way
+@pytest.mark.parametrize("agreed", [True, False])
+def test_clocks_stand_still_while_a_person_is_asked(way: str, agreed: bool, tmp_path: Path) -> None:
+    said, seconds = run(partial(results, way, tmp_path, 900.3, agreed))
+    assert said == ("paged" if agreed else "refused")
+    assert seconds == pytest.approx(900, abs=5)
+
+
+@each_way
+def test_clocks_go_on_once_a_person_has_decided(way: str, tmp_path: Path) -> None:
+    said, seconds = run(partial(results, way, tmp_path, 600.3, True, seconds=500.0))
+    assert said == "late: "
+    assert seconds == pytest.approx(600 + LIMIT, abs=5)  # over HTTP it is seen by the next query
+
+
+@each_way
+def test_a_deadline_of_the_caller_stands_and_says_what_is_waited_for(way: str, tmp_path: Path) -> None:
+    said, seconds = run(partial(results, way, tmp_path, within=100.0))
+    assert said.endswith("within 100 s: a person is being asked, under the key 'ada'")
+    assert seconds == pytest.approx(100, abs=0.1)
+
+
+@pytest.mark.parametrize("way", ["near", "lmos"])
+def test_the_next_item_of_a_stream_ends_the_wait(way: str, tmp_path: Path) -> None:
+    async def main() -> None:
+        async with pair(way, tmp_path) as (clerk, back), trio.open_nursery() as nursery:
+
+            async def decide() -> None:
+                await trio.sleep(1000)
+                await answer_approval(back, True)
+
+            nursery.start_soon(decide)
+            assert await clerk.invoke(Clerk.take, "ada") == ["asking", "paged"]
+            assert trio.current_time() == pytest.approx(1000 + LIMIT, abs=1)
+
+    run(main)
+
+
+def test_the_node_that_asks_is_believed_for_so_long(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with pair("lmos", tmp_path, approval_seconds=500) as (clerk, _):
+            assert await clerk.invoke(Clerk.ask, "ada") == "late: "
+            assert trio.current_time() == pytest.approx(500 + LIMIT, abs=1)
+
+    run(main)
+
+
+@pytest.mark.parametrize("seconds", [0, -1, float("nan"), float("inf"), True, "a day"])
+async def test_an_option_that_is_no_time(seconds: Any) -> None:
+    with pytest.raises(ConfigError, match="approval_seconds"):
+        async with open_node(approval_seconds=seconds):
+            pass
+
+
+def test_a_node_that_was_found_in_a_directory_stops_no_clock() -> None:
+    async def main() -> None:
+        network = MemoryNetwork()
+        async with (
+            open_node(listen="ws://front", network=network, directory=True) as front,
+            open_node(listen="ws://back", network=network, register="http://front") as back,
+        ):
+            clerk, _ = await front.start(Clerk), await back.start(Pager)
+            await trio.sleep(5)
+            said = await clerk.invoke(Clerk.ask, "ada")
+            assert said == "late: a person is being asked, under the key 'ada'"
+            assert trio.current_time() == pytest.approx(5 + LIMIT, abs=1)
+
+    run(main)
+
+
+# ---- nodes that do not keep to it
+
+QUESTION = {"id": "q1", "key": "ada", "expires": 4e9}
+
+
+async def claimed(
+    *claims: tuple[float, Any], offers: tuple[str, ...] = OFFERS, answers: bool = False
+) -> tuple[str, float]:
+    """Return what a clerk says whose pager claims, at these times, that it asks a person."""
+    asked: list[dict[str, Any]] = []
+
+    def answer(_: Wire, message: dict[str, Any]) -> None:
+        if message["messageType"] == "invokeAction":
+            asked.append(message)
+
+    async with scripted(answer, offers=offers) as (peers, node), trio.open_nursery() as nursery:
+        from lmos_actors.bindings import remote_ref
+
+        pager = remote_ref(peers, Pager, URL, THING)
+        await pager.ready()
+        clerk, began = await node.start(Clerk, pager=pager), trio.current_time()
+
+        async def claim() -> None:
+            for at, waits in claims:
+                await trio.sleep_until(began + at)
+                peers.wire.status(asked[0], "in progress", waits=waits)
+            if answers:
+                await trio.sleep(1)
+                peers.wire.status(asked[0], "completed", output="paged")
+
+        nursery.start_soon(claim)
+        said = await clerk.invoke(Clerk.ask, "ada")
+        found = said, trio.current_time() - began
+        nursery.cancel_scope.cancel()
+        return found
+
+
+def every(seconds: float, until: float) -> list[tuple[float, Any]]:
+    """Return a claim each so many seconds."""
+    return [(1 + number * seconds, QUESTION) for number in range(int(until / seconds))]
+
+
+def test_a_claim_that_is_renewed_is_believed() -> None:
+    assert run(partial(claimed, *every(10, 3600), answers=True))[0] == "paged"
+
+
+@pytest.mark.parametrize(
+    ("claims", "late"),
+    [
+        ([(1, QUESTION)], 30 + LIMIT),  # not renewed
+        ([(1, QUESTION), (50, QUESTION)], 60 + LIMIT),  # renewed too late
+        ([(1, QUESTION), (11, ...)], 10 + LIMIT),  # taken back by the next frame
+        ([(1, {**QUESTION, "expires": 12.0})], LIMIT),  # long ago
+        ([(1, {})], LIMIT),
+        ([(1, {**QUESTION, "expires": "soon"})], LIMIT),
+        ([(1, {**QUESTION, "expires": True})], LIMIT),
+        ([(1, {**QUESTION, "key": 5})], LIMIT),
+        ([(1, {**QUESTION, "id": "x" * 2000})], LIMIT),
+        ([(1, QUESTION), (2, {"id": 5})], 1 + LIMIT),
+    ],
+)
+def test_a_claim_that_does_not_count(claims: list[tuple[float, Any]], late: float) -> None:
+    said, seconds = run(partial(claimed, *claims))
+    assert (said, seconds) == ("late: ", pytest.approx(late, abs=0.5))
+
+
+def test_who_claims_for_ever_is_believed_for_a_day() -> None:
+    _, seconds = run(partial(claimed, *every(29, 90_000)))
+    assert seconds == pytest.approx(86_400 + LIMIT, abs=1)
+
+
+def test_a_claim_of_a_node_that_does_not_offer_it() -> None:
+    offers = tuple(word for word in OFFERS if word != "questions")
+    assert run(partial(claimed, *every(10, 100), offers=offers)) == ("late: ", pytest.approx(LIMIT))
+
+
+def test_a_node_that_does_not_offer_it_says_nothing() -> None:
+    async def main() -> None:
+        network = MemoryNetwork()
+        offers = tuple(word for word in SessionOptions().offers if word != "questions")
+        async with (
+            open_node(listen="ws://back", network=network, session=SessionOptions(offers=offers)) as back,
+            open_node(network=network) as front,
+        ):
+            await back.start(Pager)
+            clerk = await front.start(Clerk, pager=await front.consume(Pager, "http://back/agents/pager"))
+            assert await clerk.invoke(Clerk.ask, "ada") == "late: "
+
+    run(main)
