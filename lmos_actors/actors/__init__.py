@@ -3,7 +3,12 @@
 from ._agent import Agent as Agent
 from ._blocking import CircleSearch as CircleSearch
 from ._blocking_work import Outside as Outside
-from ._callers import callers_of as callers_of, runs_awaiting as runs_awaiting
+from ._callers import (
+    callers_of as callers_of,
+    comes_back as comes_back,
+    is_cut_off as is_cut_off,
+    runs_awaiting as runs_awaiting,
+)
 from ._circles_afar import HOPS as HOPS
 from ._current_request import (
     current_request as current_request,
@@ -41,7 +46,14 @@ from ._population import (
     Resolver as Resolver,
     Spread as Spread,
 )
-from ._remote_requests import Asker as Asker, Far as Far, OneWay as OneWay, Peer as Peer, Seats as Seats
+from ._remote_requests import (
+    CUT_OFF as CUT_OFF,
+    Asker as Asker,
+    Far as Far,
+    OneWay as OneWay,
+    Peer as Peer,
+    Seats as Seats,
+)
 from ._runtime import (
     BUDGET as BUDGET,
     RUNTIME as RUNTIME,
@@ -104,6 +116,7 @@ from .declaration._contract import CLASS_PLACE as CLASS_PLACE, Contract as Contr
 from .declaration._declarations import (
     Unit as Unit,
     action as action,
+    completed_by as completed_by,
     event as event,
     every as every,
     prop as prop,

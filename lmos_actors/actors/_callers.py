@@ -40,6 +40,16 @@ def runs_awaiting(request: Awaited) -> Iterator[Run | OwnTask]:
             yield run
 
 
+def comes_back(run: Run | OwnTask | None) -> bool:
+    """Return whether a run would ask again what it asks now, if it ended: see `Run.comes_back`."""
+    return isinstance(run, Run) and run.comes_back is not None and run.comes_back()
+
+
+def is_cut_off(request: Any) -> bool:
+    """Return whether the caller of a request, who leaves, asks it again."""
+    return request.is_cut_off if isinstance(request, Far) else any(map(comes_back, runs_awaiting(request)))
+
+
 def callers_of(
     runs: Iterable[Run | OwnTask], whole: Callable[[str], Run | OwnTask | None]
 ) -> tuple[list[Run | OwnTask], list[Far]]:

@@ -35,6 +35,9 @@ if TYPE_CHECKING:
 Peer: TypeAlias = "tuple[Hashable, Hashable]"
 """The source of a request: its group, which is a principal or an address, and the peer in that group."""
 
+CUT_OFF: Final = "its caller has ended, and asks again"
+"""The reason of a cancel whose caller comes back for the answer."""
+
 REFUSING: Final = ("wait", "reject")
 """The policies under which a seat changes hands; under the others a full mailbox drops what it holds."""
 
@@ -261,7 +264,8 @@ class Far(Ask):
     """
 
     __slots__ = (
-        "again", "asked", "asker", "giver", "is_seated", "peer", "seats", "until", "was_stashed", "watch",
+        "again", "asked", "asker", "giver", "is_cut_off", "is_seated", "peer", "seats", "until",
+        "was_stashed", "watch",
     )  # fmt: skip
 
     parks = False
@@ -283,6 +287,7 @@ class Far(Ask):
         self.peer: Peer | None = None
         self.seats: Seats | None = None  # where those of its peer are counted
         self.is_seated = False
+        self.is_cut_off = False  # its caller has left as the connection has ended, and may come back
         self.was_stashed = False
         self.asker = asker
         self.asked = asked

@@ -76,7 +76,9 @@ class KeptMessage(msgspec.Struct, frozen=True, omit_defaults=True):
     at: float
     parts: list[dict[str, Any]] = []
     failed: dict[str, str] | None = None
-    """Why there is no answer, `code` and `message`: of a turn that was resumed."""
+    """Why the answer is not whole, `code` and `message`: of a turn that has failed."""
+    key: str = ""
+    """Of a message of the user: the name under which it may come again, empty without one."""
 
 
 class KeptTurn(msgspec.Struct, omit_defaults=True):
@@ -87,6 +89,8 @@ class KeptTurn(msgspec.Struct, omit_defaults=True):
     at: float = 0.0
     parts: list[dict[str, Any]] = []
     metadata: dict[str, Any] = {}
+    key: str = ""
+    """The name under which the message may come again, empty without one."""
     resumed: int = 0
     """Lives of the agent that have resumed it, and have ended soon after that."""
     is_too_large: bool = False
@@ -308,6 +312,10 @@ class Sessions:
         """The turns in progress that are kept, the one that began first at first."""
         return sorted(self._turns.values(), key=lambda turn: (turn.kept.at, turn.owner, turn.id))
 
+    def is_open(self, turn: OpenTurn) -> bool:
+        """Return whether there is a record of a turn."""
+        return self._turns.get((_written(turn.owner), turn.id)) is turn
+
     def begin_turn(self, session: Session, kept: KeptTurn) -> tuple[OpenTurn, Ticket] | None:
         """Have a record of a turn from now on; return it, and the ticket to wait for. Raise StoreFailed.
 
@@ -324,7 +332,7 @@ class Sessions:
             return None
         self._forget_turn(key)  # one that could not be removed while the store failed
         if not self._has_room(turn, len(written)):
-            turn.kept = KeptTurn(text=kept.text[:SHOWN_TEXT], at=kept.at, is_too_large=True)
+            turn.kept = KeptTurn(text=kept.text[:SHOWN_TEXT], at=kept.at, key=kept.key, is_too_large=True)
             written = msgspec.json.encode(turn.kept)
         until = self._now() + self.options.seconds
         begun = msgspec.structs.replace(head, until=until)
@@ -361,7 +369,9 @@ class Sessions:
             return
         writes: list[Write]
         if turn.steps >= TURN_STEPS or not self._has_room(turn, len(written)):
-            turn.kept = KeptTurn(text=turn.kept.text[:SHOWN_TEXT], at=turn.kept.at, is_too_large=True)
+            turn.kept = KeptTurn(
+                text=turn.kept.text[:SHOWN_TEXT], at=turn.kept.at, key=turn.kept.key, is_too_large=True
+            )
             kept = msgspec.json.encode(turn.kept)
             turn.steps = 0
             self._size(turn, len(kept))

@@ -424,7 +424,7 @@ async def test_a_path_and_a_subprotocol_lead_to_a_session(
                 assert isinstance(found, Accept)
                 assert found.subprotocol == expected
                 assert dict(found.headers) == {
-                    b"LMOS-Extensions": b"acks, gaps, streams, deadlines, retries, tells, keys, waits, exited"
+                    b"LMOS-Extensions": b"acks, gaps, streams, deadlines, retries, tells, keys, waits, questions, exited"
                 }
 
 

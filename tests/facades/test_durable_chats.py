@@ -27,8 +27,9 @@ class Counted(msgspec.Struct, frozen=True):
 
 
 class Journaled(ChatAgent, durable="journal", snapshot_every=1):
-    """Counts turns, in a journal."""
+    """Counts turns, in a journal; of its turns nothing is written before they end."""
 
+    resumes = False
     total: int = 0
 
     def apply(self, fact: Counted) -> None:

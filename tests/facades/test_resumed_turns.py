@@ -241,14 +241,14 @@ async def test_a_client_that_leaves_a_living_agent_cancels_and_nothing_is_resume
 
 @pytest.mark.parametrize(("text", "code"), [("one fail", "NO_ROOM"), ("one crash", "INTERNAL_ERROR")])
 @virtual
-async def test_a_turn_that_fails_is_not_resumed_as_its_caller_knows(text: str, code: str) -> None:
+async def test_a_turn_that_fails_is_kept_and_not_resumed_as_its_caller_knows(text: str, code: str) -> None:
     store, book = in_memory(), Book()
     async with killed(store, book) as planner:
         with pytest.raises(ActionFailed, match=code):
             await ask(planner, text)
     assert store.is_clean
     async with life(store, book) as planner:
-        assert await settled(planner) == []
+        assert await settled(planner) == [("user", text), ("agent", code)]
 
 
 @pytest.mark.parametrize("text", ["wait fail", "wait crash"])

@@ -30,6 +30,7 @@ from ..messages._operation import ANYTHING, GATED, MISSING, RUN, RUNS, STREAM, T
 from ..values import UNREAD, check_property_type, hidden_fields, shape_of
 from ._affordances import Action, Event, Property, StreamAction, Turn
 from ._contract import Contract, outline_of
+from ._declarations import completion_of
 from ._fields import MUTABLE
 from ._history import keep_history
 from ._options import ClassOptions, behaviours_of, check_durable
@@ -306,7 +307,7 @@ class _Compiler:
         handle.wire_names = {p.name: p.wire_name for p in params if p.name != p.wire_name}
         self.contract.actions[wire] = handle
         disable_ki_protection(fn)
-        self.contract.table[wire] = Operation(
+        made = self.contract.table[wire] = Operation(
             verb="invoke",
             name=wire,
             owner=self.cls.__name__,
@@ -322,6 +323,7 @@ class _Compiler:
             postpone=handle.options.postpone,
             repeatable=handle.options.safe or handle.options.idempotent,
         )
+        made.fill = completion_of(fn)
 
     def _parameters(
         self, fn: Any, hints: dict[str, Any], name: str

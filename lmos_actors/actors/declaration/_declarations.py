@@ -20,6 +20,7 @@ A = TypeVar("A")
 R = TypeVar("R")
 G = TypeVar("G")
 P = ParamSpec("P")
+F = TypeVar("F", bound="Callable[..., Any]")
 
 
 @overload
@@ -88,6 +89,22 @@ def event(
     """
     del init
     return Event(name=name, doc=doc, broadcast=broadcast)
+
+
+def completed_by(complete: Callable[[tuple[Any, ...]], tuple[Any, ...]]) -> Callable[[F], F]:
+    """Have the arguments of an action completed in the task that calls it; stands below `@action`."""
+
+    def mark(fn: F) -> F:
+        vars(fn)["completed_by"] = complete
+        return fn
+
+    return mark
+
+
+def completion_of(fn: Any) -> Callable[[tuple[Any, ...]], tuple[Any, ...]] | None:
+    """Return what `completed_by` has left at a function."""
+    found: Callable[[tuple[Any, ...]], tuple[Any, ...]] | None = vars(fn).get("completed_by")
+    return found
 
 
 class _ActionDecorator(Protocol):

@@ -73,8 +73,8 @@ class Run:
     """One invocation of an `async def` or stream action, from hand-over to the end of its coroutine."""
 
     __slots__ = (
-        "agent", "args", "at_end", "at_withdrawal", "begun", "cancelled", "envelope", "number", "op",
-        "progress_feed", "runner", "sender", "settled", "slot",
+        "agent", "args", "at_end", "at_withdrawal", "begun", "cancelled", "comes_back", "envelope", "number",
+        "op", "progress_feed", "runner", "sender", "settled", "slot",
     )  # fmt: skip
 
     number: int  # unset until another node is told of it, see `_circles_afar.py`
@@ -91,6 +91,9 @@ class Run:
         self.cancelled = False
         self.at_withdrawal: Callable[[], object] | None = None  # see `on_caller_left`
         self.at_end: Callable[[], object] | None = None  # see `on_run_ended`
+        self.comes_back: Callable[[], bool] | None = (
+            None  # whether it asks again if it ends now
+        )
         self.runner: Runner | None = None
         self.progress_feed: Feed[Any] | None = getattr(envelope, "feed", None)
         envelope.phase = RUNNING

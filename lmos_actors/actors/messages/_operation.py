@@ -114,13 +114,16 @@ class Operation:
     """A function of an agent class that a message can name; made once per class."""
 
     __slots__ = (
-        "checks", "concurrency", "fn", "give", "inputs", "internal", "is_plain", "kind", "label", "name",
-        "names", "on_disconnect", "original", "owner", "params", "postpone", "progress", "repeatable",
+        "checks", "concurrency", "fill", "fn", "give", "inputs", "internal", "is_plain", "kind", "label",
+        "name", "names", "on_disconnect", "original", "owner", "params", "postpone", "progress", "repeatable",
         "result_secrecy", "result_shape", "secrecies", "streams", "take", "untyped", "verb", "when", "whole",
     )  # fmt: skip
 
     original: Operation
     """The operation that a copy with another function stands for: runs of both are counted together."""
+
+    fill: Callable[[tuple[Any, ...]], tuple[Any, ...]] | None
+    """Completes arguments that its caller has left out, in the task of the caller; None if there are none."""
 
     untyped: bool
     """Whether its parameters and its result are unknown: arguments given by name form one object."""
@@ -163,6 +166,7 @@ class Operation:
         self.repeatable = verb != "invoke" if repeatable is None else repeatable and not self.streams
         # what must not be shown of the arguments, None if nothing; of the result
         hidden = tuple(0 if p.is_stream else p.shape.secrecy for p in params)
+        self.fill = None
         self.secrecies: tuple[Secrecy, ...] | None = hidden if any(hidden) else None
         self.result_secrecy: Secrecy = result.secrecy if result is not None else 0
 
@@ -214,7 +218,7 @@ class Operation:
             bound.append(self._checked(p, value))
         if kwargs:
             raise self._unknown(next(iter(kwargs)))
-        return tuple(bound)
+        return tuple(bound) if self.fill is None else self.fill(tuple(bound))
 
     def _checked(self, p: Parameter, value: Any) -> Any:
         path = "$" if self.whole else f"$.{p.wire_name}"

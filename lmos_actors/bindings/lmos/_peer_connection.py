@@ -277,7 +277,7 @@ class PeerConnection:
             return
         if isinstance(pending, lmos.PendingRun):
             with suppress(MailboxFull):  # of a peer that answers no cancel, as many are open as may be
-                session.forget(session.cancel(pending))
+                session.forget(session.cancel(pending, request.leaving()))
         session.forget(pending)
         self._send_queued()
 

@@ -361,6 +361,10 @@ class PendingRequest(msgspec.Struct, eq=False):
         """See `FarRequest`."""
         self.far.peer.follow(self, asked, then)
 
+    def leaving(self) -> str | None:
+        """Return the reason of its cancel, if its caller leaves now."""
+        return None
+
     def attempt_members(self) -> dict[str, Any]:
         """Return the members of its message that mark it as an attempt; none without one."""
         made = self.attempt

@@ -21,6 +21,7 @@ from trio.lowlevel import checkpoint, checkpoint_if_cancelled, current_task, ena
 
 from lmos_actors.actors import (
     CURRENT,
+    CUT_OFF,
     CallSources,
     CallStatus,
     Feed,
@@ -28,6 +29,7 @@ from lmos_actors.actors import (
     Run,
     asked_of_person,
     awaited,
+    comes_back,
     gate_of_caller,
     park_among,
     wake_all,
@@ -114,6 +116,9 @@ class RemoteRun(PendingRequest, eq=False, kw_only=True):
         params = (op.params[place] for place in op.streams)
         self.streams = {p.wire_name: BYTES if p.shape.exact is bytes else JSON for p in params}
         return sources
+
+    def leaving(self) -> str | None:
+        return CUT_OFF if comes_back(self.consumer) else None
 
     def on_room(self) -> None:
         if self.sources is not None:

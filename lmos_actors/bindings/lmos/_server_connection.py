@@ -23,7 +23,7 @@ import trio
 from trio.lowlevel import enable_ki_protection
 
 from lmos_actors._core import SMALL
-from lmos_actors.actors import Far, OneWay, PoolLink, Slot
+from lmos_actors.actors import CUT_OFF, Far, OneWay, PoolLink, Slot
 from lmos_actors.errors import (
     AgentError,
     AgentUnavailable,
@@ -192,8 +192,8 @@ class ServerConnection:
             match demand:
                 case lmos.IncomingRequest():
                     self._ask(demand)
-                case lmos.RequestWithdrawn(request=asked):
-                    self._context.withdraw(asked)
+                case lmos.RequestWithdrawn(request=asked, reason=reason):
+                    self._context.withdraw(asked, is_cut_off=reason == CUT_OFF)
                     self._context.settled()
                 case lmos.ListeningEnded(listening=listening):
                     self._listeners.leave(listening)
@@ -556,7 +556,7 @@ class ServerConnection:
         left = self.session.closed(self._context.goes_on)
         for one in left:
             if isinstance(one, lmos.IncomingRequest):
-                self._context.withdraw(one)
+                self._context.withdraw(one, is_cut_off=True)
         self._listeners.close()
         for far in tuple(self._runs_without_room):
             far.go_on()

@@ -95,10 +95,11 @@ class ServerContext:
 
     # ---- open requests
 
-    def withdraw(self, asked: IncomingRequest) -> None:
-        """Take a request out of its agent's mailbox, or cancel its run: its caller is gone."""
+    def withdraw(self, asked: IncomingRequest, *, is_cut_off: bool = False) -> None:
+        """Take a request out of its agent's mailbox, or cancel its run: its caller is gone, or cut off."""
         far = self.open.pop(asked, None)
         if far is not None:
+            far.is_cut_off = is_cut_off
             far.slot.withdraw(far)
             far.leave()
             left(far)

@@ -30,6 +30,7 @@ from lmos_actors.actors import (
     Agent,
     MailboxOptions,
     action,
+    completed_by,
     current_request,
     current_run,
     keep_whole,
@@ -37,6 +38,7 @@ from lmos_actors.actors import (
     paths_of_request,
 )
 from lmos_actors.errors import (
+    ActionFailed,
     AgentDied,
     AgentUnavailable,
     NotFound,
@@ -57,6 +59,7 @@ from lmos_actors.persistence import (
 from lmos_actors.supervision import ChildSpec
 
 from ._answer_channel import AHEAD
+from ._asked_turns import Key, keyed
 from ._call import VoiceCall
 from ._failures import failure, store_in_use
 from ._items import (
@@ -77,7 +80,7 @@ from ._items import (
     TurnDone,
     TurnFailure,
 )
-from ._kept_turns import KeptTurns, name_of
+from ._kept_turns import KeptTurns, answer_under, failed_answer, name_of
 from ._lines import Lines
 from ._turn import ChatTurn, TurnOffer, TurnRunner
 
@@ -118,13 +121,14 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
     it, it is the one that a caller proposes.
 
     `session_options` in the body of a class bounds what is kept of sessions, `memory_options` what is
-    remembered of users over all sessions (`turn.memories`). With `resumes = True` turns go on after the
-    end of their process, where the node has a store: see `ChatTurn.steps`.
+    remembered of users over all sessions (`turn.memories`). Where the node has a store, turns go on after the
+    end of their process: `reply` is called again from its start, see `ChatTurn.steps`. `resumes = False` in
+    the body is without that, and so are `serial` agents.
     """
 
     session_options: ClassVar[SessionOptions] = SessionOptions()
     memory_options: ClassVar[MemoryOptions] = MemoryOptions()
-    resumes: ClassVar[bool] = False
+    resumes: ClassVar[bool] = True
     _ephemeral: ClassVar[tuple[str, ...]] = ("_kept", "_lines", "_number", "_sessions")
     sound_format: ClassVar[SoundFormat | None] = None
 
@@ -197,6 +201,7 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
     # ---- what callers use
 
     @action(concurrency=MAX_TURNS)
+    @completed_by(keyed)
     async def chat(
         self,
         content: str = "",
@@ -204,13 +209,15 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
         parts: list[ChatPart] | None = None,
         metadata: dict[str, Any] | None = None,
         new: bool = False,
+        key: Key = None,
     ) -> AsyncGenerator[ChatItem]:
         """Send a message; the items are the answer, piece by piece.
 
         Without `session` a new one begins; the first item names it. With `new` a session of that id begins
-        if there is none.
+        if there is none. A message that comes again under its `key` is not asked again: it gets the same
+        answer. What a turn sends that is resumed has a key without that.
         """
-        async with self._turn(content, session, parts, metadata, new=new) as (turn, items):
+        async with self._turn(content, session, parts, metadata, key, new=new) as (turn, items):
             yield TurnBegan(turn.session, turn.is_new)  # noqa: ASYNC119 -- the runtime closes what it runs
             async for item in items:
                 yield item  # noqa: ASYNC119
@@ -218,6 +225,7 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
         yield TurnDone(turn.answer, list(turn.answer_parts), turn.is_cut)
 
     @action(concurrency=MAX_TURNS)
+    @completed_by(keyed)
     async def converse(
         self,
         answers: AsyncIterator[ClientAnswer],
@@ -226,9 +234,11 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
         parts: list[ChatPart] | None = None,
         metadata: dict[str, Any] | None = None,
         new: bool = False,
+        key: Key = None,
     ) -> AsyncGenerator[ChatItem]:
         """Send a message as `chat`, and carry out tools for the agent; `answers` are those to its calls."""
-        async with self._turn(content, session, parts, metadata, new=new, answers=answers) as (turn, items):
+        turning = self._turn(content, session, parts, metadata, key, new=new, answers=answers)
+        async with turning as (turn, items):
             yield TurnBegan(turn.session, turn.is_new)  # noqa: ASYNC119
             async for item in items:
                 yield item  # noqa: ASYNC119
@@ -321,6 +331,7 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
         session_id: str | None,
         parts: list[ChatPart] | None,
         metadata: dict[str, Any] | None,
+        key: str | None,
         *,
         new: bool,
         answers: AsyncIterator[ClientAnswer] | None = None,
@@ -328,10 +339,19 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
         """Run one turn in a block, and keep it at the end of the block."""
         if not content and not parts:
             raise failure(INVALID_MESSAGE, "a message has content or parts")
+        if key is not None and session_id is None:
+            session_id, new = f"for {key}"[:LONGEST_ID], True
         owner, id = self._owner(), self._session_for(session_id, new=new)
         async with self._lines.place(owner, id):
             session = await self._read(owner, id)
-            asked = self._message("user", content, parts or ())
+            before = None if key is None else answer_under(session, key, content)
+            if before is not None:
+                turn = self._made(session, content, parts, metadata, None)
+                yield turn, turn.again(before.text, msgspec.convert(before.parts, list[ChatPart]))
+                if before.failed is not None:
+                    raise failure(before.failed["code"], before.failed["message"])
+                return
+            asked = self._message("user", content, parts or (), key or "")
             wanted = self.keeps_turn(metadata or {})
             async with self._kept.begun(session, asked, metadata, wanted=wanted) as kept:
                 has_tools = answers is not None
@@ -339,9 +359,28 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
                 runner = partial(TurnRunner, turn=turn, reply=self.reply)
                 how: tuple[Any, ...] = (TurnRunner.converse, answers) if has_tools else (TurnRunner.run,)
                 name = "" if kept is None else name_of(session, kept)
-                async with self._runner(runner, *how, offer=self._offer(turn), name=name) as items:
-                    yield turn, items
+                try:
+                    async with self._runner(runner, *how, offer=self._offer(turn), name=name) as items:
+                        yield turn, items
+                except ActionFailed as error:
+                    await self._kept.wait_if_ended()
+                    with suppress(ActionFailed):  # the caller hears why the turn has failed
+                        await self._keep_failed(session, asked, turn, error, kept)
+                    raise
                 await self._keep(session, turn.memory, [asked, self._answer_of(turn)], kept)
+
+    async def _keep_failed(
+        self,
+        session: Session,
+        asked: KeptMessage,
+        turn: ChatTurn,
+        error: ActionFailed,
+        kept: OpenTurn | None,
+    ) -> None:
+        """Keep what was said in a turn that has failed, but nothing that it has changed in the memory."""
+        again = await self._read(session.owner, session.id)
+        answer = failed_answer(self._answer_of(turn), error)
+        await self._keep(again, again.head.memory, [asked, answer], kept)
 
     def _made(
         self,
@@ -366,6 +405,8 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
             principal=owner or None,
             memories=self._memories_of,
             record=None if kept is None else partial(self._kept.record, kept),
+            name="" if kept is None else f"{self.path}\n{name_of(session, kept)}",
+            goes_on=bool if kept is None else partial(self._sessions.is_open, kept),
             new_id=self.new_id,
             **more,
         )
@@ -423,8 +464,8 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
         content: bytes = await files.read(file)
         return content
 
-    def _message(self, role: Role, text: str, parts: Sequence[ChatPart] = ()) -> KeptMessage:
-        return KeptMessage(role, text, self.now().timestamp(), msgspec.to_builtins(list(parts)))
+    def _message(self, role: Role, text: str, parts: Sequence[ChatPart] = (), key: str = "") -> KeptMessage:
+        return KeptMessage(role, text, self.now().timestamp(), msgspec.to_builtins(list(parts)), key=key)
 
     async def _keep(
         self,

@@ -174,7 +174,7 @@ class Said(Struct, frozen=True, omit_defaults=True):
     parts: list[ChatPart] = []
     failed: Annotated[
         TurnFailure | None,
-        Meta(description="Why there is no answer, or only the beginning of one: of a resumed turn."),
+        Meta(description="Why there is no answer, or only the beginning of one."),
     ] = None
 
 

@@ -5,7 +5,8 @@ turn (`persistence/_sessions.py`). Four things can end a turn:
 
 - it comes to its end, or fails: its caller gets that, and the record goes before;
 - its caller leaves: the record goes at that instant (`on_caller_left`), and not when the turn has unwound, so
-  an end of the incarnation meanwhile changes nothing;
+  an end of the incarnation meanwhile changes nothing. But where the caller is a turn that is resumed itself,
+  and comes back (`_asked_turns.py`), the record stays, and the turn is resumed at once;
 - the incarnation ends: the record stays, whatever is raised while the turn unwinds. Nothing of it writes
   then: each write has a checkpoint before it that raises, as the task is cancelled;
 - the process is killed: the record stays, as nothing is there to remove it.
@@ -31,7 +32,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import msgspec
 import trio
 
-from lmos_actors.actors import ENDING, on_caller_left
+from lmos_actors.actors import ENDING, current_run, is_cut_off, on_caller_left
 from lmos_actors.errors import ActionFailed, StoreFailed
 from lmos_actors.persistence import KeptMessage, KeptTurn, OpenTurn
 
@@ -109,14 +110,16 @@ class KeptTurns:
         await trio.lowlevel.checkpoint_if_cancelled()
         begun = None
         if self._is_on and wanted:
-            kept = KeptTurn(text=asked.text, at=asked.at, parts=asked.parts, metadata=metadata or {})
+            kept = KeptTurn(
+                text=asked.text, at=asked.at, parts=asked.parts, metadata=metadata or {}, key=asked.key
+            )
             with store_in_use():
                 begun = self._sessions.begin_turn(session, kept)
         if begun is None:
             yield None
             return
         turn, ticket = begun
-        on_caller_left(partial(self._remove, turn))  # no await since the checkpoint
+        on_caller_left(partial(self._left, turn, current_run()))  # no await since the checkpoint
         try:
             with store_in_use():
                 await ticket.wait()
@@ -126,6 +129,17 @@ class KeptTurns:
                 with suppress(StoreFailed):  # a caller that hears of the failure finds no other outcome
                     await removed.wait()
             raise
+
+    def _left(self, turn: OpenTurn, run: Any) -> None:
+        """Take note that the caller has left: a turn goes on if its caller comes back for it."""
+        if turn.kept.key and is_cut_off(run.envelope):
+            self._go_on(turn)
+        else:
+            self._remove(turn)
+
+    def _go_on(self, turn: OpenTurn) -> None:
+        place = self._lines.join(turn.owner, turn.id)
+        self._start_soon(self._resume, turn, place, name=f"resumed turn of session {turn.id}")
 
     def _remove(self, turn: OpenTurn) -> Ticket | None:
         """Remove the record of a turn that has ended for its caller; later, if the store fails now."""
@@ -148,8 +162,7 @@ class KeptTurns:
     def resume(self) -> None:
         """Have all turns that were found resumed, once the agent takes messages, as tasks of its nursery."""
         for turn in self._sessions.turns:
-            place = self._lines.join(turn.owner, turn.id)
-            self._start_soon(self._resume, turn, place, name=f"resumed turn of session {turn.id}")
+            self._go_on(turn)
 
     def forgotten(self, owner: str, id: str) -> None:
         """End the resumed turn of a session, if there is one: nobody waits for it any more."""
@@ -218,7 +231,8 @@ class KeptTurns:
         again = self._made(session, turn, steps)
         if again is None:
             text = f"the turn was cut off by the end of its agent, and {turn.wrong}"
-            await self._keep_failed(turn, TurnFailure(GIVEN_UP, text), None)
+            gave_up = ActionFailed({"code": GIVEN_UP, "message": text})
+            await self._keep_failed(turn, failed_answer(self._answer(None), gave_up))
             return
         try:
             with self._counted(turn):
@@ -226,8 +240,7 @@ class KeptTurns:
                     async for _ in items:
                         pass
         except ActionFailed as error:
-            failed = TurnFailure(error.code or INTERNAL_ERROR, error.detail or str(error))
-            await self._keep_failed(turn, failed, again)
+            await self._keep_failed(turn, failed_answer(self._answer(again), error))
         else:
             session.head.memory = again.memory
             await self._keep(turn, session, self._answer(again))
@@ -255,16 +268,15 @@ class KeptTurns:
             return None
         return None if turn.wrong else made
 
-    async def _keep_failed(self, turn: OpenTurn, failed: TurnFailure, again: ChatTurn | None) -> None:
-        """Keep a turn without an answer: its caller, who has heard of nothing, finds that."""
+    async def _keep_failed(self, turn: OpenTurn, answer: KeptMessage) -> None:
+        """Keep a turn that has failed: its caller, who has heard of nothing, finds that."""
         session = await self._read(turn)  # again: the turn may have changed the memory that it was given
         if session is not None:
-            plain = msgspec.to_builtins(failed)
-            await self._keep(turn, session, msgspec.structs.replace(self._answer(again), failed=plain))
+            await self._keep(turn, session, answer)
 
     async def _keep(self, turn: OpenTurn, session: Session, answer: KeptMessage) -> None:
         await self.wait_if_ended()  # what has failed may have failed of that
-        asked = KeptMessage("user", turn.kept.text, turn.kept.at, turn.kept.parts)
+        asked = KeptMessage("user", turn.kept.text, turn.kept.at, turn.kept.parts, key=turn.kept.key)
         await self._once_store_works(partial(self._sessions.keep, session, [asked, answer], turn))
 
     async def _read(self, turn: OpenTurn) -> Session | None:
@@ -280,6 +292,23 @@ class KeptTurns:
                     await self._sessions.wait_ready()
                 except StoreFailed:  # the node ends
                     await trio.sleep_forever()
+
+
+def answer_under(session: Session, key: str, text: str) -> KeptMessage | None:
+    """Return the answer to a message that has come under a key before, None if it has not."""
+    asked = None
+    for message in session.messages:
+        if asked is not None:
+            return message
+        if message.key == key and message.text == text:
+            asked = message
+    return None
+
+
+def failed_answer(answer: KeptMessage, error: ActionFailed) -> KeptMessage:
+    """Return what a turn has said before it failed, with the reason."""
+    failed = TurnFailure(error.code or INTERNAL_ERROR, error.detail or str(error))
+    return msgspec.structs.replace(answer, failed=msgspec.to_builtins(failed))
 
 
 def name_of(session: Session, turn: OpenTurn) -> str:

@@ -13,14 +13,16 @@ from __future__ import annotations
 import binascii
 import inspect
 from base64 import b64decode
+from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, asynccontextmanager, suppress
 from functools import cached_property, partial
+from hashlib import blake2s
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import trio
 
-from lmos_actors.actors import Agent, action
+from lmos_actors.actors import Agent, Run, action, current_run
 from lmos_actors.errors import ActionFailed, SourceFailed, ToolFailed
 
 from ._answer_channel import AnswerChannel, NotInProgress, check_memory, memories_of
@@ -127,6 +129,8 @@ class ChatTurn:
         record: Callable[[Any], Awaitable[None]] | None = None,
         steps: Sequence[Any] = (),
         is_resumed: bool = False,
+        name: str = "",
+        goes_on: Callable[[], bool] = bool,
         memories: Callable[[ChatTurn], Memories] | None = None,
         new_id: Callable[[], str],
     ) -> None:
@@ -146,6 +150,8 @@ class ChatTurn:
         """Whether the answer is not whole, as it was too long; `reply` may set it, for `TurnDone`."""
         self.is_resumed, self.steps = is_resumed, tuple(steps)
         self._new_id, self._read, self._record = new_id, read, record
+        self._name, self._goes_on = name, goes_on
+        self._sent: Counter[bytes] = Counter()
         self._out = AnswerChannel(new_id)
         self._media = 0  # how many have been streamed
         self._said, self._shown = list[str](), list[ChatPart]()
@@ -184,10 +190,23 @@ class ChatTurn:
         self._shown.append(piece)
         await self._put(TextChunk(parts=[piece]))
 
+    async def again(self, text: str, parts: Sequence[ChatPart]) -> AsyncIterator[ChatItem]:
+        """Yield an answer that was given before, as that of this turn."""
+        self._said, self._shown = [text], list(parts)
+        pieces = ([TextChunk(text)] if text else []) + [TextChunk(parts=[part]) for part in parts]
+        for piece in pieces:
+            yield piece
+
     @property
     def is_kept(self) -> bool:
         """Whether this turn is resumed if its process ends: `record` does nothing otherwise."""
         return self._record is not None
+
+    def key_for(self, digest: bytes) -> str:
+        """Return the key of a message that this turn sends: in each life of the turn the same."""
+        self._sent[digest] += 1
+        named = f"{self._name}\n{self._sent[digest]}\n".encode("utf-8", "surrogatepass")
+        return blake2s(named + digest, digest_size=16).hexdigest()
 
     async def record(self, step: Any) -> None:
         """Keep a step, plain data, for `steps` of this turn should it be resumed; return once it is kept.
@@ -311,6 +330,8 @@ class ChatTurn:
     async def run(self, reply: Callable[[ChatTurn], Any], out: trio.MemorySendChannel[Any]) -> None:
         """Have `reply` answer into a channel."""
         self._out.open(out)
+        if isinstance(run := current_run(), Run):
+            run.comes_back = self._goes_on
         said: Any = reply(self)
         if isinstance(said, AsyncGenerator):
             pieces = cast("AsyncGenerator[Any]", said)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import UNSET
 
-from lmos_actors.actors import is_agent_class, outline_of
+from lmos_actors.actors import outline_of
 from lmos_actors.files import DataPath, Kind, Mistake, did_you_mean, listed, mapped
 from lmos_actors.supervision import RESERVED
 
@@ -72,7 +72,8 @@ def is_durable_class(cls: Any) -> bool:
 
 def is_resuming_class(cls: Any) -> bool:
     """Return whether agents of a class keep turns in progress in a store, where their node has one."""
-    return getattr(cls, "resumes", False) is True and is_agent_class(cls)
+    contract = outline_of(cls)
+    return getattr(cls, "resumes", False) is True and contract is not None and not contract.serial
 
 
 def near_path(name: str, known: Iterable[str]) -> str:

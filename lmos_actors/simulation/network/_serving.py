@@ -208,10 +208,11 @@ class Serving:
         served.open = False
         self.back.refuse(served, error)
 
-    def withdraw(self, served: Served) -> None:
-        """Take a request out of its agent's mailbox, or cancel its run: its caller is gone."""
+    def withdraw(self, served: Served, *, is_cut_off: bool = False) -> None:
+        """Take a request out of its agent's mailbox, or cancel its run: its caller is gone, or cut off."""
         if served.open and self._open.pop(served, self) is None:
             served.open, far, served.far = False, served.far, None
+            far.is_cut_off = is_cut_off
             self._forget(served)
             far.slot.withdraw(far)
             far.leave()
@@ -454,7 +455,7 @@ class Serving:
             self._tells.close(is_spent=False)
         for served in tuple(self._open):
             if not self._goes_on(served):
-                self.withdraw(served)
+                self.withdraw(served, is_cut_off=True)
         if self._listeners is not None:
             self._listeners.close()
         for far in tuple(self._no_room):
