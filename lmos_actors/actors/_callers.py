@@ -52,26 +52,24 @@ def is_cut_off(request: Any) -> bool:
 
 def callers_of(
     runs: Iterable[Run | OwnTask], whole: Callable[[str], Run | OwnTask | None]
-) -> tuple[list[Run | OwnTask], list[Far]]:
-    """Return these runs with all that wait for them, and the requests from other nodes that wait for any.
+) -> tuple[list[Run | OwnTask], list[Any]]:
+    """Return these runs with all that wait for them, and their requests, near ones and those from afar.
 
     `whole` returns the run that the work of the agent at a path is a part of, None where it is none.
     """
     found = dict.fromkeys(runs)
-    line, fars = list(found), list[Far]()
+    line, requests = list(found), list[Any]()
     for run in line:  # which grows
         above = whole(run.slot.path)
         callers = [] if above is None else [above]
         for request in _requests_of(run):
-            if isinstance(request, Far):
-                fars.append(request)
-            else:
-                callers += runs_awaiting(request)
+            requests.append(request)
+            callers += () if isinstance(request, Far) else runs_awaiting(request)
         for caller in callers:
             if caller not in found and len(line) < MOST:
                 found[caller] = None
                 line.append(caller)
-    return line, fars
+    return line, requests
 
 
 def _requests_of(run: Run | OwnTask) -> Iterable[Any]:

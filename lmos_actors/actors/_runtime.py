@@ -169,11 +169,12 @@ class Approver(Protocol):
         ...
 
     async def ask_once(
-        self, slot: Any, text: str, data: Any, form: Any, expires: float, caller: str | None
+        self, slot: Any, text: str, data: Any, form: Any, expires: float, caller: str | None, run: Any
     ) -> Any:
         """Wait for the decision on a question that ends with the run that asks; return the `Approval`.
 
-        `form` is the JSON Schema of the answer, `caller` the path of the agent on whose behalf it is asked.
+        `form` is the JSON Schema of the answer, `caller` the path of the agent on whose behalf it is asked,
+        `run` the run that works for it; None where there are several.
         """
         ...
 
@@ -183,10 +184,6 @@ class Approver(Protocol):
         Return what stands for that question from now on, None if none does; `standing` is what this returned
         last. With `heeds` the clocks of the work that waits for the request stand still meanwhile.
         """
-        ...
-
-    def is_timed(self, request: Any) -> bool:
-        """Return whether a question to a person would stop clocks of those who wait for a request."""
         ...
 
     def asked(self, request: Any) -> str:

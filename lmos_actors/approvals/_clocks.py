@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from lmos_actors.actors import RUNTIME, paths_of_request
+from lmos_actors.actors import RUNTIME, current_run
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Iterator
+    from collections.abc import Generator, Iterable
     from types import TracebackType
 
     from lmos_actors.actors import OwnTask, Run
@@ -108,88 +108,68 @@ class TimeLimit:
 
 
 class Clocks:
-    """The clocks of one node, by the paths of the agents that work, and the questions that wait."""
+    """The clocks of one node, by the runs that work under them, and what holds these up."""
 
     def __init__(self) -> None:
-        self._at: defaultdict[str, list[Clock]] = defaultdict(list)
-        self._above: dict[str, str] = {}
-        self._runs: dict[str, Run | OwnTask] = {}
-        self._waiting: Counter[str] = Counter()
+        self._at: defaultdict[Run | OwnTask, list[Clock]] = defaultdict(list)
+        self._above: dict[str, Run | OwnTask] = {}
+        self._stops: Counter[Run | OwnTask] = Counter()
 
     @contextmanager
-    def during(self, path: str, clock: Clock) -> Generator[None]:
-        """Have a clock stand still in a block while a question waits of the work of the agent at a path."""
-        stops = self._waiting[path]
-        for _ in range(stops):
+    def during(self, run: Run | OwnTask, clock: Clock) -> Generator[None]:
+        """Have a clock stand still in a block while a question waits that was asked in the work of a run."""
+        for _ in range(self._stops[run]):
             clock.stop()
-        self._at[path].append(clock)
+        self._at[run].append(clock)
         try:
             yield
         finally:
-            self._at[path].remove(clock)
-            if not self._at[path]:
-                del self._at[path]
-            for _ in range(self._waiting[path]):
+            self._at[run].remove(clock)
+            if not self._at[run]:
+                del self._at[run]
+            for _ in range(self._stops[run]):
                 clock.go()
 
     @contextmanager
-    def part_of(self, path: str, whole: str | None, run: Run | OwnTask | None) -> Generator[None]:
-        """Have the work of an agent be part of the work of another, and of a run, for a block."""
-        if whole is not None:
-            self._above[path] = whole
+    def part_of(self, path: str, run: Run | OwnTask | None) -> Generator[None]:
+        """Have the work of the agent at a path be part of a run, for a block."""
         if run is not None:
-            self._runs[path] = run
+            self._above[path] = run
         try:
             yield
         finally:
             self._above.pop(path, None)
-            self._runs.pop(path, None)
 
     def run_above(self, path: str) -> Run | OwnTask | None:
         """Return the run that the work of the agent at a path is a part of, None where it is none."""
-        return self._runs.get(path)
+        return self._above.get(path)
 
-    def stop(self, paths: Iterable[str]) -> list[str]:
-        """Have clocks stand still: a question waits in the work of these agents. Return what `go` takes."""
-        found = list(dict.fromkeys(each for path in paths for each in self._upward(path)))
-        for path in found:
-            self._waiting[path] += 1
-            for clock in self._at.get(path, ()):
-                clock.stop()
-        return found
+    def stop(self, run: Run | OwnTask) -> None:
+        """Have the clocks of a run stand still, until `go` was called as often."""
+        self._stops[run] += 1
+        for clock in self._at.get(run, ()):
+            clock.stop()
 
-    def go(self, stopped: Iterable[str]) -> None:
+    def go(self, run: Run | OwnTask) -> None:
         """Take back one `stop`."""
-        for path in stopped:
-            self._waiting[path] -= 1
-            if not self._waiting[path]:
-                del self._waiting[path]
-            for clock in self._at.get(path, ()):
-                clock.go()
+        self._stops[run] -= 1
+        if not self._stops[run]:
+            del self._stops[run]
+        for clock in self._at.get(run, ()):
+            clock.go()
 
-    def are_at(self, path: str) -> bool:
-        """Return whether there are clocks of the work of the agent at a path."""
-        return any(each in self._at for each in self._upward(path))
-
-    def note(self, paths: Iterable[str], text: str) -> None:
-        """Leave word at the clocks of the work of these agents, which go on."""
-        for clock in [clock for path in paths for clock in self._at.get(path, ())]:
+    def note(self, runs: Iterable[Run | OwnTask], text: str) -> None:
+        """Leave word at the clocks of runs, which go on."""
+        for clock in [clock for run in runs for clock in self._at.get(run, ())]:
             clock.asked = text
-
-    def _upward(self, path: str | None) -> Iterator[str]:
-        seen: dict[str, None] = {}
-        while path is not None and path not in seen:
-            yield path
-            seen[path] = None
-            path = self._above.get(path)
 
 
 @contextmanager
 def standing_still(clock: Clock) -> Generator[None]:
     """Have a clock stand still in a block while a question waits of the run that runs it. See above."""
-    rt, (path, _) = RUNTIME.get(None), paths_of_request()
-    if rt is None or rt.approvals is None or path is None:
+    rt, run = RUNTIME.get(None), current_run()
+    if rt is None or rt.approvals is None or run is None:
         yield
         return
-    with rt.approvals.clocks.during(path, clock):
+    with rt.approvals.clocks.during(run, clock):
         yield

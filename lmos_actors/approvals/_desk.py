@@ -32,7 +32,7 @@ from ._offers import Offers
 from ._waits import Waits
 
 if TYPE_CHECKING:
-    from lmos_actors.actors import Runtime, Slot
+    from lmos_actors.actors import OwnTask, Run, Runtime, Slot
     from lmos_actors.errors import ActionFailed
     from lmos_actors.supervision import Supervisor
 
@@ -102,7 +102,7 @@ class ApprovalDesk:
         question = self._question(slot, text, data, key, expires)
         asking = Asking(self.askers.name(question.id), shared=reuse, replaces=reworded == "new")
         paths = paths_of_request()
-        with self.waits.during(question, current_run(), paths):
+        with self.waits.during(question, current_run()):
             found = await self._decision(question, asking, self.offers.of(*paths))
         return found.state == "approved"
 
@@ -114,11 +114,12 @@ class ApprovalDesk:
         form: dict[str, Any] | None,
         expires: float,
         caller: str | None,
+        run: Run | OwnTask | None,
     ) -> Approval:
         """Wait for the decision on a question that ends with the run that asks; see `Approver`."""
         question = self._question(slot, text, data, "once", expires)
         asked = msgspec.structs.replace(question, key=question.id, form=form, once=True)
-        with self.waits.during(asked, current_run(), (caller,)):
+        with self.waits.during(asked, current_run(), run):
             return await self._decision(asked, Asking(question.id), self.offers.of(caller))
 
     async def _decision(self, question: Approval, asking: Asking, offer: Offer | None) -> Approval:

@@ -1,9 +1,13 @@
 """Questions that stand: what is held up by a person, on this node and on those that have asked it.
 
 A question is asked in a run. Whoever waits for that run waits for the person, too, over however many calls:
-the agents of this node, whose clocks stand still (`_clocks.py`), and callers on other nodes, which are told
-(`Asker.asks`), and again every RENEWED seconds. What another node says so about a request of this one is
-a question of the run that has sent the request; so it passes on from node to node.
+the runs of this node, whose clocks stand still (`_clocks.py`), and requests of other nodes, which are told
+(`Asker.asks`). What another node says so about a request of this one is a question of the run that has sent
+the request; so it passes on from node to node.
+
+Who waits changes while a question stands: callers join a request by its key, others give up. So that is
+looked at again every RENEWED seconds, and other nodes are told again then. A request of another node may wait
+for several questions; it is told of the newest.
 
 Another node is believed no further than it has to be. Its word counts for PATIENCE seconds unless it is
 renewed, never beyond the question's own end, and for `most` seconds of one request. It stops clocks only if
@@ -14,7 +18,6 @@ code's own, or a file's.
 from __future__ import annotations
 
 from contextlib import contextmanager
-from functools import partial
 from math import isfinite
 from typing import TYPE_CHECKING, Any, Final
 
@@ -24,7 +27,7 @@ import trio
 from lmos_actors.actors import Far, callers_of, runs_awaiting
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Iterator
+    from collections.abc import Generator, Iterable
 
     from lmos_actors._core import Timer
     from lmos_actors.actors import OwnTask, Run, Runtime
@@ -33,7 +36,7 @@ if TYPE_CHECKING:
     from ._kept import Approval
 
 RENEWED: Final = 10.0
-"""Seconds after which callers on other nodes are told again that a question stands."""
+"""Seconds after which it is looked again who waits, and callers on other nodes are told again."""
 
 PATIENCE: Final = 30.0
 """Seconds for which the word of another node counts."""
@@ -56,146 +59,177 @@ class Question:
         id, key, expires = (members.get(name) for name in ("id", "key", "expires"))
         if not (isinstance(id, str) and isinstance(key, str) and max(len(id), len(key)) <= LONGEST):
             return None
-        if not isinstance(expires, int | float) or isinstance(expires, bool) or not isfinite(expires):
+        if not isinstance(expires, int | float) or isinstance(expires, bool):
             return None
-        return Question(id, key, float(expires))
+        try:
+            seconds = float(expires)
+        except OverflowError:
+            return None
+        return Question(id, key, seconds) if isfinite(seconds) else None
 
     def members(self) -> dict[str, Any]:
         """Return it as it is told."""
         return attrs.asdict(self)
 
     def __str__(self) -> str:
-        return f"a person is being asked, under the key {self.key!r}"
+        named = f", under the key {self.key!r}" if self.key else ""
+        return f"a person is being asked{named}"
 
 
 class Standing:
-    """A question while it stands: it stops clocks, and is told to callers on other nodes, until `end`."""
+    """A question while it stands, and who waits for its answer, as of the last look."""
 
-    def __init__(
-        self, waits: Waits, question: Question, runs: Iterable[Run | OwnTask], paths: Iterable[str]
-    ) -> None:
+    def __init__(self, question: Question, runs: Iterable[Run | OwnTask]) -> None:
         self.question = question
-        self._waits = waits
-        self._runs = tuple(runs)
-        self._held = waits.clocks.stop(paths)
-        self._told: dict[Far, None] = {}
-        self._found: dict[Run | OwnTask, None] = {}
-        self._timer: Timer | None = None
-        self._look()
-
-    def _look(self) -> None:
-        """Find out who waits now, and tell them."""
-        runs, fars = callers_of(self._runs, self._waits.clocks.run_above)
-        self._found.update(dict.fromkeys(runs))
-        self._waits.held_up.update(dict.fromkeys(runs, self))
-        self._held += self._waits.clocks.stop({run.slot.path for run in runs}.difference(self._held))
-        for far in fars:
-            self._told[far] = None
-            far.asker.asks(far, self.question.members())
-        if self._told:
-            self._timer = self._waits.rt.timers.call_after(RENEWED, self._look)
-
-    def end(self) -> None:
-        """Let the clocks go on, and tell all that were told."""
-        if self._timer is not None:
-            self._timer.cancel()
-        self._waits.clocks.go(self._held)
-        held_up = self._waits.held_up
-        for run in self._found:
-            if held_up.get(run) is self:
-                del held_up[run]
-        for far in self._told:
-            far.asker.asks(far, None)
+        self.asked_in = tuple(runs)
+        self.runs: dict[Run | OwnTask, None] = {}
+        self.requests: dict[Any, None] = {}
+        """The requests that wait, near ones and those of other nodes."""
 
 
 @attrs.define(eq=False)
 class Heard:
-    """The word of another node on one request of this one, and until when it counts."""
+    """The word of another node on one request of this one, and for how long it has counted so far."""
 
-    since: float
     question: Question | None = None
     standing: Standing | None = None
     timer: Timer | None = None
+    since: float = 0.0
+    counted: float = 0.0
 
-    def end(self) -> None:
-        """Count on it no more."""
-        if self.timer is not None:
-            self.timer.cancel()
-        standing, self.standing, self.timer = self.standing, None, None
-        if standing is not None:
-            standing.end()
+    @property
+    def counts(self) -> bool:
+        """Whether it counts now."""
+        return self.timer is not None
 
 
 class Waits:
     """The questions that stand on a node; `most` is for how long the word of another node counts at most."""
 
     def __init__(self, rt: Runtime, clocks: Clocks, most: float) -> None:
-        self.rt = rt
-        self.clocks = clocks
-        self.held_up: dict[Run | OwnTask, Standing] = {}
-        """The runs that wait for a person, and the question, the newest of several."""
+        self._rt = rt
+        self._clocks = clocks
         self._most = most
+        self._standings: dict[Standing, None] = {}
+        self._told: dict[Far, Question] = {}
+        self._timer: Timer | None = None
+
+    # ---- questions of this node
 
     @contextmanager
-    def during(
-        self, approval: Approval, run: Run | OwnTask | None, paths: Iterable[str | None]
-    ) -> Generator[None]:
-        """Have a question of a run stand in a block; `paths` are of agents that it is asked for besides."""
+    def during(self, approval: Approval, *runs: Run | OwnTask | None) -> Generator[None]:
+        """Have a question stand in a block, that was asked in these runs."""
         question = Question(approval.id, approval.key, approval.expires)
-        standing = Standing(self, question, () if run is None else (run,), filter(None, paths))
+        standing = self._begin(question, [run for run in runs if run is not None])
         try:
             yield
         finally:
-            standing.end()
+            self._end(standing)
 
-    def is_timed(self, request: Any) -> bool:
-        """See `Approver.is_timed`; those who wait on other nodes may have clocks."""
-        runs = tuple(runs_awaiting(request))
-        return any(self.clocks.are_at(run.slot.path) or isinstance(run.envelope, Far) for run in runs)
+    def _begin(self, question: Question, runs: Iterable[Run | OwnTask]) -> Standing:
+        standing = Standing(question, runs)
+        self._standings[standing] = None
+        self._look(standing)
+        if self._timer is None:
+            self._timer = self._rt.timers.call_after(RENEWED, self._renew)
+        return standing
+
+    def _end(self, standing: Standing) -> None:
+        del self._standings[standing]
+        for run in standing.runs:
+            self._clocks.go(run)
+        for request in standing.requests:
+            self._tell(request)
+        if not self._standings and self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _look(self, standing: Standing) -> None:
+        """Find out who waits now: have their clocks stand still, and tell other nodes what is new."""
+        runs, requests = callers_of(standing.asked_in, self._clocks.run_above)
+        before_runs, before_requests = standing.runs, standing.requests
+        standing.runs, standing.requests = dict.fromkeys(runs), dict.fromkeys(requests)
+        for run in standing.runs:
+            if run not in before_runs:
+                self._clocks.stop(run)
+        for run in before_runs:
+            if run not in standing.runs:
+                self._clocks.go(run)
+        for request in {**before_requests, **standing.requests}:
+            self._tell(request)
+
+    def _tell(self, request: Any, *, again: bool = False) -> None:
+        """Tell another node for which person a request of it waits, if that is other than it was told."""
+        if not isinstance(request, Far):
+            return
+        question = self._question_of(request)
+        if question is None:
+            if self._told.pop(request, None) is not None:
+                request.asker.asks(request, None)
+        elif again or self._told.get(request) != question:
+            self._told[request] = question
+            request.asker.asks(request, question.members())
+
+    def _renew(self) -> None:
+        self._timer = self._rt.timers.call_after(RENEWED, self._renew)
+        for standing in tuple(self._standings):
+            self._look(standing)
+        for far in tuple(self._told):
+            self._tell(far, again=True)
+
+    def _question_of(self, request: Any) -> Question | None:
+        """Return the newest question that a request waits for."""
+        standings = reversed(self._standings)
+        return next((each.question for each in standings if request in each.requests), None)
 
     def asked(self, request: Any) -> str:
         """See `Approver.asked`."""
         heard: Heard | None = getattr(request, "question", None)
         if heard is not None:
-            return "" if heard.timer is None else str(heard.question)
-        run: Run | OwnTask | None = getattr(request, "run", None)
-        standing = None if run is None else self.held_up.get(run)
-        return "" if standing is None else str(standing.question)
+            return str(heard.question) if heard.counts else ""
+        question = self._question_of(request)
+        return "" if question is None else str(question)
+
+    # ---- what other nodes say
 
     def heard(
         self, request: Any, heard: Heard | None, members: dict[str, Any] | None, *, heeds: bool
     ) -> Heard | None:
         """See `Approver.heard`."""
-        question = None if members is None else Question.read(members)
-        if question is None or request.ended:
-            if heard is not None:
-                heard.end()
-            return heard if members is not None else None
         now = trio.current_time()
-        heard = Heard(now) if heard is None else heard
-        left = question.expires - self.rt.entropy.now().timestamp()
-        seconds = min(left, heard.since + self._most - now, PATIENCE)
-        if seconds <= 0:
-            heard.end()
+        heard = Heard() if heard is None else heard
+        if heard.timer is not None:
+            heard.counted += now - heard.since
+        question = None if members is None or request.ended else Question.read(members)
+        left = 0.0 if question is None else question.expires - self._rt.entropy.now().timestamp()
+        seconds = min(left, self._most - heard.counted, PATIENCE)
+        if question is None or seconds <= 0:
+            self._forget(heard, request)
             return heard
         if heard.timer is not None:
             heard.timer.cancel()
-        if heard.standing is None or heard.question != question:
-            before, heard.standing = heard.standing, None
-            runs = tuple(dict.fromkeys(runs_awaiting(request)))
-            if heeds:
-                heard.standing = Standing(self, question, runs, filter(None, _callers(runs)))
-            else:
-                self.clocks.note([run.slot.path for run in runs], str(question))
+
+        def over() -> None:
+            heard.counted += seconds
+            self._forget(heard, request)
+
+        heard.since, heard.timer = now, self._rt.timers.call_after(seconds, over)
+        before, runs = heard.standing, tuple(runs_awaiting(request))
+        if heeds and (before is None or heard.question != question):
+            heard.standing = self._begin(question, runs)
             if before is not None:
-                before.end()
+                self._end(before)
+        elif not heeds:
+            self._clocks.note(runs, str(question))
         heard.question = question
-        heard.timer = self.rt.timers.call_after(seconds, partial(heard.end))
         return heard
 
-
-def _callers(runs: Iterable[Run | OwnTask]) -> Iterator[str | None]:
-    """Yield the paths of the agents of this node that have asked for what these runs do."""
-    for run in runs:
-        sender = run.envelope.sender
-        yield None if sender is None else sender.path
+    def _forget(self, heard: Heard, request: Any) -> None:
+        """Count on the word of another node no more."""
+        if heard.timer is not None:
+            heard.timer.cancel()
+        standing, heard.standing, heard.timer = heard.standing, None, None
+        if standing is not None:
+            self._end(standing)
+        if not request.ended:
+            self._clocks.note(runs_awaiting(request), "")

@@ -23,7 +23,7 @@ import msgspec
 import trio
 
 from lmos_actors._core import WAY_OUT, schema_complaint, time_jumps
-from lmos_actors.actors import Agent, Progress, Property, action, paths_of_request, prop
+from lmos_actors.actors import Agent, Progress, Property, action, current_run, paths_of_request, prop
 from lmos_actors.errors import ActionFailed, ConfigError, ForbiddenCall, nearest
 from lmos_actors.security import Reference, SecretSource, in_the_clear, is_private, place_of
 
@@ -142,7 +142,7 @@ class McpServer(Agent):
         opened = await self.to_thread(self._prepared)
         self._changed = {"tools", "resources", "prompts"}
         self._change = trio.Event()
-        self._calls: list[tuple[str | None, str]] = []
+        self._calls: list[tuple[Any, str | None, str]] = []
         connection = opened.connection
         async with opened.session() as session:
             self._session: Session = session
@@ -236,7 +236,7 @@ class McpServer(Agent):
     @contextmanager
     def _in_progress(self, what: str) -> Generator[None]:
         """Know of a request, and who has sent it, while it is in progress."""
-        call = (paths_of_request()[1], what)
+        call = (current_run(), paths_of_request()[1], what)
         self._calls.append(call)
         try:
             yield
@@ -248,12 +248,13 @@ class McpServer(Agent):
         place = self._place()
         if place.rt.approvals is None:
             raise ConfigError("this node has nobody to ask: open it by open_node")
-        callers = list(dict.fromkeys(caller for caller, _ in self._calls))
+        callers = list(dict.fromkeys(caller for _, caller, _ in self._calls))
         caller = callers[0] if len(callers) == 1 else None
-        during = list(dict.fromkeys(what for _, what in self._calls))[:MOST_SHOWN]
+        run = self._calls[0][0] if len(self._calls) == 1 else None
+        during = list(dict.fromkeys(what for *_, what in self._calls))[:MOST_SHOWN]
         text = f"the MCP server asks: {message}"
         ended: Approval = await place.rt.approvals.ask_once(
-            place, text, {"during": during}, form, self.elicitation_seconds, caller
+            place, text, {"during": during}, form, self.elicitation_seconds, caller, run
         )
         if ended.state == "approved":
             return "accept", ended.answer

@@ -38,18 +38,14 @@ class NodeApprovals:
         return await self._desk.ask(slot, text, data, key, expires, reuse=reuse, reworded=reworded)
 
     async def ask_once(
-        self, slot: Any, text: str, data: Any, form: Any, expires: float, caller: str | None
+        self, slot: Any, text: str, data: Any, form: Any, expires: float, caller: str | None, run: Any
     ) -> Approval:
         """Wait for the decision on a question that ends with the run that asks; see `Approver`."""
-        return await self._desk.ask_once(slot, text, data, form, expires, caller)
+        return await self._desk.ask_once(slot, text, data, form, expires, caller, run)
 
     def heard(self, request: Any, standing: Any, question: dict[str, Any] | None, *, heeds: bool) -> Any:
         """Take what the node of a request says of a person who is asked; see `Approver`."""
         return self._desk.waits.heard(request, standing, question, heeds=heeds)
-
-    def is_timed(self, request: Any) -> bool:
-        """Return whether a question to a person would stop clocks of those who wait for a request."""
-        return self._desk.waits.is_timed(request)
 
     def asked(self, request: Any) -> str:
         """Return that a request waits for a person who is asked, as text; "" if it does not."""

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pytest
 import trio
 
-from lmos_actors import Agent, DeadlineExceeded, Ref, action, open_node
+from lmos_actors import Agent, DeadlineExceeded, Progress, Ref, action, open_node
 from lmos_actors.approvals import Clock, standing_still
 from lmos_actors.bindings import fetch
 from lmos_actors.errors import ConfigError
 from lmos_actors.protocol.lmos import SessionOptions
+from lmos_actors.security import Security
 from lmos_actors.simulation import VirtualClock
 from lmos_actors.testing import answer_approval
 from lmos_actors.transport import MemoryNetwork
@@ -43,6 +44,35 @@ class Pager(Agent):
         return "paged" if agreed else "refused"
 
     @action(concurrency=99)
+    async def page_two(self, person: str) -> str:
+        """Ask two people at once."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(partial(self.approve, "Both?", key=f"{person}-first"))
+            agreed = await self.approve("Both?", key=f"{person}-second")
+        return "paged" if agreed else "refused"
+
+    @action(concurrency=99)
+    async def watch(self, progress: Progress[int], person: str) -> str:
+        """Report each second while somebody is asked."""
+        async with trio.open_nursery() as nursery:
+
+            async def report() -> None:
+                for number in range(10_000):
+                    progress.report(number)
+                    await trio.sleep(1)
+
+            nursery.start_soon(report)
+            said = await self.page(person)
+            nursery.cancel_scope.cancel()
+        return said
+
+    @action(concurrency=200)
+    async def work(self, seconds: float, size: int = 0) -> str:
+        """Ask nobody."""
+        await trio.sleep(seconds)
+        return "x" * size
+
+    @action(concurrency=99)
     async def pages(self, person: str) -> AsyncIterator[str]:
         yield "asking"
         yield await self.page(person)
@@ -57,6 +87,10 @@ class Switchboard(Agent):
     @action(concurrency=99)
     async def page(self, person: str, seconds: float = 0.0) -> str:
         return await self.pager.invoke(Pager.page, person, seconds)
+
+    @action(concurrency=99)
+    async def page_two(self, person: str) -> str:
+        return await self.pager.invoke(Pager.page_two, person)
 
 
 class Clerk(Agent):
@@ -76,6 +110,25 @@ class Clerk(Agent):
         return f"late: {clock.asked}"
 
     @action(concurrency=99)
+    async def use(self, verb: str, *, limit: float = LIMIT, arguments: dict[str, Any] | None = None) -> Any:
+        """Use the pager under a clock."""
+        clock, pager = Clock(), self.pager or self.find(Pager)
+        with standing_still(clock), clock.scope(trio.current_time() + limit):
+            if verb != "watch":
+                return await pager.invoke(getattr(Pager, verb), **(arguments or {"person": "ada"}))
+            async with pager.begin(Pager.watch, "ada") as call:
+                return await call.result()
+        return f"late: {clock.asked}"
+
+    @action(concurrency=99)
+    async def rest(self) -> str:
+        """Take time under a clock, and wait for nobody."""
+        clock = Clock()
+        with standing_still(clock), clock.scope(trio.current_time() + LIMIT):
+            await trio.sleep(1000)
+        return "late"
+
+    @action(concurrency=99)
     async def take(self, person: str) -> list[str]:
         clock, items, pager = Clock(), list[str](), self.pager or self.find(Pager)
         with standing_still(clock), clock.scope(trio.current_time() + LIMIT):
@@ -88,6 +141,12 @@ class Clerk(Agent):
 def run(main: Callable[[], Awaitable[T]]) -> T:
     """Return what a function returns, on virtual time."""
     return trio.run(main, clock=VirtualClock())
+
+
+async def decide(node: Node, seconds: float, approve: bool = True) -> None:
+    """Decide what waits, after so many seconds."""
+    await trio.sleep(seconds)
+    await answer_approval(node, approve)
 
 
 Pair = tuple[Ref[Clerk], "Node"]
@@ -213,6 +272,80 @@ def test_a_node_that_was_found_in_a_directory_stops_no_clock() -> None:
     run(main)
 
 
+# ---- several at once
+
+
+@pytest.mark.parametrize("way", ["near", "lmos", "two nodes"])
+def test_two_people_are_asked_at_once(way: str, tmp_path: Path) -> None:
+    async def main() -> None:
+        async with pair(way, tmp_path) as (clerk, back), trio.open_nursery() as nursery:
+            nursery.start_soon(decide, back, 101.0)
+            nursery.start_soon(decide, back, 203.0)
+            assert await clerk.invoke(Clerk.use, "page_two") == "paged"
+
+    run(main)
+
+
+@pytest.mark.parametrize("way", ["near", "lmos"])
+def test_progress_that_is_reported_meanwhile_takes_nothing_back(way: str, tmp_path: Path) -> None:
+    async def main() -> None:
+        async with pair(way, tmp_path) as (clerk, back), trio.open_nursery() as nursery:
+            nursery.start_soon(decide, back, 300.5)
+            assert await clerk.invoke(Clerk.use, "watch") == "paged"
+
+    run(main)
+
+
+@each_way
+def test_who_waits_for_nobody_is_not_held_up(way: str, tmp_path: Path) -> None:
+    async def main() -> None:
+        async with pair(way, tmp_path) as (clerk, _), trio.open_nursery() as nursery:
+            nursery.start_soon(clerk.invoke, Clerk.ask, "ada")
+            await trio.sleep(5)
+            began = trio.current_time()
+            assert await clerk.invoke(Clerk.rest) == "late"
+            assert trio.current_time() == pytest.approx(began + LIMIT, abs=1)
+            nursery.cancel_scope.cancel()
+
+    run(main)
+
+
+def test_over_http_nothing_else_is_other_than_without_a_clock(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with pair("http", tmp_path) as (clerk, back), trio.open_nursery() as nursery:
+            found, began = list[Any](), trio.current_time()
+
+            async def work(seconds: float, size: int) -> None:
+                given = {"seconds": seconds, "size": size}
+                found.append(len(await clerk.invoke(Clerk.use, "work", arguments=given)))
+
+            async with trio.open_nursery() as many:
+                for _ in range(90):
+                    many.start_soon(work, 20.0, 3)
+            assert (found, trio.current_time()) == ([3] * 90, pytest.approx(began + 20, abs=0.1))
+            await work(5.0, 2 << 20)
+            assert found[-1] == 2 << 20
+            nursery.start_soon(decide, back, 60.0)
+            assert await clerk.invoke(Clerk.use, "page", limit=0.5) == "paged"
+
+    run(main)
+
+
+def test_a_guarded_node_tells_no_names(tmp_path: Path) -> None:
+    async def main() -> None:
+        network, security = MemoryNetwork(), Security(crash_details=False)
+        async with (
+            open_node(listen="ws://back", network=network, security=security) as back,
+            open_node(network=network) as front,
+        ):
+            await back.start(Pager)
+            clerk = await front.start(Clerk, pager=await front.consume(Pager, "http://back/agents/pager"))
+            said = await clerk.invoke(Clerk.ask, "ada", 0.0, 50.0)
+            assert said.endswith("within 50 s: a person is being asked")
+
+    run(main)
+
+
 # ---- nodes that do not keep to it
 
 QUESTION = {"id": "q1", "key": "ada", "expires": 4e9}
@@ -272,6 +405,7 @@ def test_a_claim_that_is_renewed_is_believed() -> None:
         ([(1, {**QUESTION, "key": 5})], LIMIT),
         ([(1, {**QUESTION, "id": "x" * 2000})], LIMIT),
         ([(1, QUESTION), (2, {"id": 5})], 1 + LIMIT),
+        ([(1, {**QUESTION, "expires": 10**400})], LIMIT),
     ],
 )
 def test_a_claim_that_does_not_count(claims: list[tuple[float, Any]], late: float) -> None:
@@ -282,6 +416,12 @@ def test_a_claim_that_does_not_count(claims: list[tuple[float, Any]], late: floa
 def test_who_claims_for_ever_is_believed_for_a_day() -> None:
     _, seconds = run(partial(claimed, *every(29, 90_000)))
     assert seconds == pytest.approx(86_400 + LIMIT, abs=1)
+
+
+def test_what_is_taken_back_now_and_then_counts_all_the_same() -> None:
+    taken_back = [(at, QUESTION if number % 2 else ...) for number, (at, _) in enumerate(every(29, 300_000))]
+    _, seconds = run(partial(claimed, *taken_back))
+    assert seconds < 2 * 86_400 + 2 * LIMIT
 
 
 def test_a_claim_of_a_node_that_does_not_offer_it() -> None:

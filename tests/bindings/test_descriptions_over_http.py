@@ -75,6 +75,9 @@ class NoAgents:
     def join(self, fellow: object) -> None:
         pass
 
+    def shown_question(self, question: object) -> None:
+        raise NotImplementedError
+
     def failed(self, error: BaseException) -> None:
         raise error
 

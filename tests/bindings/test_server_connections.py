@@ -16,6 +16,7 @@ from lmos_actors.bindings import Exposure
 from lmos_actors.protocol import lmos
 from lmos_actors.testing import open_test_node, settle
 from lmos_actors.transport import Accept, Refuse, Upgrade
+from tests.bindings.client_connections import OFFERS
 from tests.bindings.server_connections import BASE, Line, accounts, serving
 
 
@@ -424,7 +425,7 @@ async def test_a_path_and_a_subprotocol_lead_to_a_session(
                 assert isinstance(found, Accept)
                 assert found.subprotocol == expected
                 assert dict(found.headers) == {
-                    b"LMOS-Extensions": b"acks, gaps, streams, deadlines, retries, tells, keys, waits, questions, exited"
+                    b"LMOS-Extensions": ", ".join(OFFERS).encode(),
                 }
 
 

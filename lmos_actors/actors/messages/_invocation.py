@@ -91,9 +91,7 @@ class Run:
         self.cancelled = False
         self.at_withdrawal: Callable[[], object] | None = None  # see `on_caller_left`
         self.at_end: Callable[[], object] | None = None  # see `on_run_ended`
-        self.comes_back: Callable[[], bool] | None = (
-            None  # whether it asks again if it ends now
-        )
+        self.comes_back: Callable[[], bool] | None = None  # whether it asks again if it ends now
         self.runner: Runner | None = None
         self.progress_feed: Feed[Any] | None = getattr(envelope, "feed", None)
         envelope.phase = RUNNING

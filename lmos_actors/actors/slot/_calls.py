@@ -42,8 +42,8 @@ class LocalCall(Envelope):
     """An invocation whose consumer may look at it before it ends; see `Call`."""
 
     __slots__ = (
-        "_done", "_error", "_timer", "_value", "_waiting", "allows", "cancelled", "deadline", "feed",
-        "principal", "reason", "sources", "stood_in_line",
+        "_done", "_error", "_timer", "_value", "_waiting", "allows", "cancelled", "consumer", "deadline",
+        "feed", "principal", "reason", "sources", "stood_in_line",
     )  # fmt: skip
 
     holds_sender = False  # that waits only in `result` and the like
@@ -64,6 +64,7 @@ class LocalCall(Envelope):
         self.allows: Callable[[str, Any], bool] | None = None
         self.feed: Feed[Any] = Feed(slot.rt.timers, conflate=True)
         self.feed.call = self
+        self.consumer = CURRENT.get()
 
     # ---- the slot's side
 
@@ -216,14 +217,13 @@ async def ask_with_sources(
 class LocalStream(LocalCall):
     """An invocation with many outputs: the run waits while the consumer is 16 items behind."""
 
-    __slots__ = ("_outputs", "_room", "consumer", "opener")
+    __slots__ = ("_outputs", "_room", "opener")
 
     def __init__(self, slot: Any, op: Operation, args: tuple[Any, ...], sender: Any) -> None:
         super().__init__(slot, op, args, sender)
         self._outputs = OutputQueue(slot.rt.timers)
         self._outputs.call = self
         self._room: trio.lowlevel.Task | None = None  # the run, while it has no credit
-        self.consumer = CURRENT.get()
         self.opener = current_task()
 
     @property

@@ -8,6 +8,7 @@ is answered once it is done, whatever the client prefers, as its body cannot go 
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
@@ -16,7 +17,7 @@ import trio
 
 from lmos_actors._core import weight
 from lmos_actors.actors import MISSING, STREAM, Slot
-from lmos_actors.errors import InvalidInput, LmosActorsError, LocalProtocolError, NotAllowed
+from lmos_actors.errors import InvalidInput, LmosActorsError, LocalProtocolError, MailboxFull, NotAllowed
 from lmos_actors.protocol.lmos import problem_of, written
 from lmos_actors.protocol.td import LINES
 from lmos_actors.supervision import class_at
@@ -49,6 +50,9 @@ ITEM: Final = "item"
 MANY: Final = (EVENTS, LINES)
 """The media types of an answer of many items."""
 
+ASKS: Final = "lmos-questions"
+"""The preference of clients that follow a run by its path while it asks a person."""
+
 APPLIED: Final = (b"preference-applied", b"respond-async")
 
 _encode: Final = msgspec.json.Encoder().encode
@@ -71,6 +75,8 @@ async def invoke(tracker: HttpRequestTracker, request: HttpRequest, link: AgentO
     preferences = request.preferences()
     if "respond-async" in preferences or _answers_later(link, op):
         return await _invoke_later(tracker, request, link, op, data, preferences)
+    if ASKS in preferences:
+        return await _invoke_until_asked(tracker, request, link, op, data)
     ask = tracker.ask(request)
     _post(tracker, ask, request, link, op, data)
     return _result(op, await ask.result())
@@ -236,6 +242,30 @@ async def _wait(ask: AgentRequest, seconds: float) -> None:
 
 
 # ---- runs that are looked at later
+
+
+async def _invoke_until_asked(
+    tracker: HttpRequestTracker, request: HttpRequest, link: AgentOrPool, op: Operation, data: Any
+) -> Response:
+    """Return the result of a run; its path, if it asks a person and there is room to keep it."""
+    ask = tracker.ask(request)
+    ask.tells_questions = True
+    _post(tracker, ask, request, link, op, data)
+    try:
+        while not ask.done and ask.question is None:
+            await ask.something()
+    except BaseException:
+        ask.left()
+        raise
+    agent = public_name(link.path)
+    with suppress(MailboxFull):
+        if not ask.done:
+            with tracker.runs.room(request.owner, agent):
+                place = _place(tracker, agent, op.name)
+                run = tracker.runs.keep(request.owner, agent, op.name, place, ask, request.weight)
+            location = (b"location", run.place.encode())
+            return JsonResponse(_encode(run.status_data()), UNSTORED, location, status_code=201)
+    return _result(op, await ask.result())
 
 
 async def _invoke_later(

@@ -72,7 +72,7 @@ class AgentRequest:
     __slots__ = (
         "_allows", "_far", "_task", "_tracker", "_way", "done", "error", "items", "key", "label",
         "message_id", "on_begun", "on_done", "posted", "principal", "progress", "question", "running",
-        "tells_progress", "traceparent", "tracestate", "value",
+        "tells_progress", "tells_questions", "traceparent", "tracestate", "value",
     )  # fmt: skip
 
     def __init__(
@@ -102,6 +102,7 @@ class AgentRequest:
         self.progress: Any = None
         self.question: dict[str, Any] | None = None
         self.tells_progress = False  # it is reported when it comes, and not only kept
+        self.tells_questions = False  # as is the question to a person
         self.done = False
         self.value: Any = None
         self.error: Exception | None = None
@@ -285,6 +286,8 @@ class AgentRequest:
     def asks(self, far: Far, question: dict[str, Any] | None) -> None:
         """Keep the question to a person that its run waits for, for queries."""
         self.question = question
+        if self.tells_questions:
+            self._wake()
 
     def reported(self, far: Far, value: Any) -> None:
         """Keep the progress, for queries."""

@@ -113,7 +113,7 @@ class HttpRequestTracker:
         context = self.context = server.context
         self.rt: Runtime = context.rt
         self.open: dict[AgentRequest, None] = {}
-        self.runs = Runs(self.rt, context.failed, context.budget)
+        self.runs = Runs(self.rt, context.failed, context.budget, context.shown_question)
         self.prefix = urlsplit(http_of(descriptions.bases[0])).path if descriptions.bases else ""
         """The path prefix under which this node is reached, as behind a proxy."""
         self._listening: dict[Listening, None] = {}

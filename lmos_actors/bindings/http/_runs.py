@@ -53,6 +53,8 @@ class KeptRun:
     ask: AgentRequest
     account: Account
     asked_at: datetime
+    shown: Callable[[dict[str, Any]], dict[str, Any]]
+    """Returns a question to a person as its client may know it."""
     output: bytes | None = None
     error: dict[str, Any] | None = None
     ended_at: datetime | None = None
@@ -84,7 +86,7 @@ class KeptRun:
         if self.progress is not None:
             fields["progress"] = msgspec.Raw(self.progress)
         if self.ended_at is None and self.ask.question is not None:
-            fields["waits"] = self.ask.question
+            fields["waits"] = self.shown(self.ask.question)
         if self.output is not None:
             fields["output"] = msgspec.Raw(self.output)
         if self.error is not None:
@@ -93,15 +95,22 @@ class KeptRun:
 
 
 class Runs:
-    """The runs that are kept. `failed` takes exceptions that are bugs.
+    """The runs that are kept. `failed` takes exceptions that are bugs, `shown` questions to people.
 
     The inputs of runs that have not ended are charged to `budget`.
     """
 
-    def __init__(self, rt: Runtime, failed: Callable[[BaseException], object], budget: Budget) -> None:
+    def __init__(
+        self,
+        rt: Runtime,
+        failed: Callable[[BaseException], object],
+        budget: Budget,
+        shown: Callable[[dict[str, Any]], dict[str, Any]],
+    ) -> None:
         self._rt = rt
         self._budget = budget
         self._failed = failed
+        self._shown = shown
         self._runs: OrderedDict[str, KeptRun] = OrderedDict()
         self._ended: OrderedDict[str, KeptRun] = OrderedDict()
         self._coming: Counter[str] = Counter()  # by owner
@@ -141,7 +150,7 @@ class Runs:
         run_id = ask.message_id
         account = self._budget.open(lambda: self._give_way(ask))
         place = f"{place}/{run_id}"
-        run = KeptRun(run_id, owner, agent, action, place, ask, account, self._rt.entropy.now())
+        run = KeptRun(run_id, owner, agent, action, place, ask, account, self._rt.entropy.now(), self._shown)
         if weight > SMALL:
             account.charge(weight)
         self._runs[run_id] = run

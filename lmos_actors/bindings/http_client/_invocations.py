@@ -66,6 +66,8 @@ SSE: Final = "text/event-stream"
 END: Final = "lmosx:end"
 GAP: Final = "lmosx:gap"
 
+_ASKS: Final = (b"Prefer", b"lmos-questions")
+
 FIRST_POLL: Final = 0.1
 LONGEST_POLL: Final = 2.0
 """Upper bound, in seconds, of the pause between two polls of a run, growing from `FIRST_POLL`."""
@@ -267,10 +269,13 @@ class HttpInvocation:
         observer: InvocationObserver | None,
     ) -> Any:
         request = self._request(way, body, values, _accepted(way))
-        if observer is not None and self.server.ways.can_query(self.request.name):
+        follows = self.server.ways.can_query(self.request.name)
+        if follows and isinstance(self.request, RemoteRun):
             answer = await self._begun(request)
         else:
-            answer = await self._exchange(request)
+            # a run that asks a person has a URL from then on; one that is abandoned at that moment goes on
+            asks = (_ASKS,) if follows and self.request.verb == "invoke" else ()
+            answer = await self._exchange(attrs.evolve(request, headers=(*request.headers, *asks)))
         if self.request.verb == "invoke" and answer.head.status in (201, 202) and self.request.sent is None:
             standing = standing_in(answer)
             url = run_at(answer, standing)
@@ -279,12 +284,8 @@ class HttpInvocation:
         return taken(answer, _expected(way)) if self.request.verb in ("read", "invoke", "read all") else UNSET
 
     async def _begun(self, request: WebRequest) -> WebAnswer:
-        """Start a run and wait for its URL, or its result if it comes soon and nobody looks at the run.
-
-        If cancelled before, end the run as soon as the URL is known.
-        """
-        prefers = b"respond-async" if isinstance(self.request, RemoteRun) else b"respond-async, wait=2"
-        request = attrs.evolve(request, headers=(*request.headers, (b"Prefer", prefers)))
+        """Start a run and wait for its URL. If cancelled before, end the run as soon as the URL is known."""
+        request = attrs.evolve(request, headers=(*request.headers, (b"Prefer", b"respond-async")))
         ending = self.server.is_ending
         return await with_grace(
             lambda: self._exchange(request), lambda: 0.0 if ending() else GOODBYE, self._undo

@@ -33,7 +33,6 @@ from lmos_actors.transport import endpoint_of
 
 from ..lmos._peer_backoff import Backoff
 from ..lmos._peer_requests import PendingTell, RemoteThing, means_unwell
-from ..lmos._remote_calls import RemoteRun
 from ._bodies import essence
 from ._invocations import GOODBYE, HttpInvocation, InvocationContext
 from ._listening import HttpSubscription, target_of_listening
@@ -342,8 +341,7 @@ class WebPeer:
         try:
             with carried.scope:
                 try:
-                    is_watched = isinstance(request, RemoteRun) or self._may_ask_people(request)
-                    value = await carried.invocation.run(carried if is_watched else None)
+                    value = await carried.invocation.run(carried)
                 except AgentError as error:
                     outcome = error
                 except Exception as error:
@@ -356,12 +354,6 @@ class WebPeer:
                         carried.ended()
         finally:
             self._fail(request, outcome)
-
-    def _may_ask_people(self, request: PendingRequest) -> bool:
-        """Return whether its run is to be queried, so that a question to a person is heard of."""
-        approvals = self.rt.approvals
-        is_told = "questions" in (self._server.ways.description.offers or ())
-        return is_told and request.verb == "invoke" and approvals is not None and approvals.is_timed(request)
 
     def _fail(self, request: PendingRequest, error: Exception) -> None:
         carried = self._carried.pop(request, None)

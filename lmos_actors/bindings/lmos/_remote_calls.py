@@ -269,8 +269,6 @@ class RemoteStream(RemoteRun, eq=False, kw_only=True):
         return tasks if receiver is None else (*tasks, receiver)
 
     def item(self, output: Any) -> None:
-        if self.question is not None:
-            self.hear(None)
         self.outputs.add(output)
         if len(self.outputs) > MOST:
             self.far.withdraw(self)

@@ -24,8 +24,9 @@ from lmos_actors.transport import Accept, ConnectionOptions, Refuse
 from ..exposure._access_middleware import asks_nothing, presented_in, principal_of
 from ..exposure._description_security import sees
 from ..exposure._exposure import AGENTS, name_in_path, public_name
+from ._server_answers import lmos_offered
 from ._server_connection import ServerConnection
-from ._server_context import NAMES_COMPARED, ServerContext, lmos_offered
+from ._server_context import NAMES_COMPARED, ServerContext
 from ._server_memories import AnswerMemories
 
 if TYPE_CHECKING:

@@ -74,3 +74,8 @@ ANSWERS: Final[Mapping[str, _Answer]] = {
 }
 """The functions that answer requests, except subscriptions. They raise LocalProtocolError for a value without
 a JSON form."""
+
+
+def lmos_offered(offered: tuple[str, ...]) -> bool:
+    """Return whether a peer offered the LMOS subprotocol."""
+    return "lmosprotocol" in offered

@@ -40,8 +40,7 @@ from ..exposure._access_middleware import principal_of, rights_of
 from ..exposure._exposure import EXITED, name_meant, public_name
 from ..exposure._meter import came, ended, refused
 from ..exposure._values import plain
-from ._server_answers import ANSWERS
-from ._server_context import lmos_offered
+from ._server_answers import ANSWERS, lmos_offered
 from ._server_listeners import Listeners
 from ._server_requests import PERMISSIONS, check_keyed, requested_operation
 from ._server_tells import IncomingTells
@@ -454,7 +453,8 @@ class ServerConnection:
 
     def asks(self, far: Far, question: dict[str, Any] | None) -> None:
         """Report that the run waits for the answer of a person; None: no longer."""
-        self._tell(far, lambda asked: self.session.asks(asked, question))
+        shown = question and self._context.shown_question(question)
+        self._tell(far, lambda asked: self.session.asks(asked, shown))
         self.check_end()
 
     def reported(self, far: Far, value: Any) -> None:

@@ -187,6 +187,10 @@ class ServerContext:
         """Return an error as it goes over the network: crashes without their text, unless that is allowed."""
         return error if self.sends_crash_details else discreet(error)
 
+    def shown_question(self, question: dict[str, Any]) -> dict[str, Any]:
+        """Return a question to a person as peers may know it: by name where crashes have their text."""
+        return question if self.sends_crash_details else {**question, "id": "", "key": ""}
+
     def exited(self, down: Down) -> dict[str, Any]:
         """Return the end of an incarnation as plain data, with as much of the reason as peers may know."""
         data = exited(down, self.generation)
@@ -197,8 +201,3 @@ class ServerContext:
     def failed(self, error: BaseException) -> None:
         """Report an error that belongs to no request."""
         self._on_failure(error)
-
-
-def lmos_offered(offered: tuple[str, ...]) -> bool:
-    """Return whether a peer offered the LMOS subprotocol."""
-    return "lmosprotocol" in offered

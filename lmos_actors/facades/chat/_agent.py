@@ -35,7 +35,6 @@ from lmos_actors.actors import (
     current_run,
     keep_whole,
     outline_of,
-    paths_of_request,
 )
 from lmos_actors.errors import (
     ActionFailed,
@@ -507,7 +506,7 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
         whole: AbstractContextManager[None] = nullcontext()
         naming: AbstractContextManager[None] = nullcontext()
         if approvals is not None:
-            whole = approvals.clocks.part_of(runner.path, paths_of_request()[1], current_run())
+            whole = approvals.clocks.part_of(runner.path, current_run())
             if offer is not None:
                 offering = approvals.offers.during(runner.path, offer)
             if name:

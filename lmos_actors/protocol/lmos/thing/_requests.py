@@ -115,6 +115,7 @@ class IncomingRequest(Struct, eq=False):  # made for every request: attrs would 
     gathered: ItemCollector | None = None  # its items, where the peer knows no streams
     latest_progress: Any = UNSET  # the latest progress
     slot: object = None  # the key of the progress that waits to be sent
+    question: dict[str, Any] | None = None  # to a person, while the run waits for the answer
     also: tuple[Any, ...] = ()  # other connections of the peer that asked for the same
     remembered: bool = False
     tell: int | None = None  # the number of a one-way message

@@ -68,18 +68,23 @@ def send_progress(request: IncomingRequest, value: object) -> None:
     if request.slot is None:
         request.slot = object()
     for connection in _listening_connections(request):
-        connection.outbox.put_latest(
-            request.slot, connection.status(request, STATUS[State.RUNNING], progress=value)
-        )
+        waits = _asked(request, connection)
+        status = connection.status(request, STATUS[State.RUNNING], progress=value, waits=waits)
+        connection.outbox.put_latest(request.slot, status)
     request.latest_progress = value
 
 
 def send_question(request: IncomingRequest, question: dict[str, Any] | None) -> None:
     """Send that a run waits for the answer of a person; None: no longer."""
+    request.question = question
     for connection in _listening_connections(request):
         if "questions" in connection.options.offers:
-            status = connection.status(request, STATUS[State.RUNNING], waits=question)
-            connection.outbox.put(status)
+            connection.outbox.put(connection.status(request, STATUS[State.RUNNING], waits=question))
+
+
+def _asked(request: IncomingRequest, connection: ThingConnection) -> dict[str, Any] | None:
+    """Return the question that each status of a run has while a person is asked."""
+    return request.question if "questions" in connection.options.offers else None
 
 
 def has_room(request: IncomingRequest) -> bool:
@@ -104,7 +109,8 @@ def put_item(request: IncomingRequest, output: object) -> bool:
         connection.put_frame(frame)
     for other in request.also:
         if not other.kotlin:
-            other.outbox.put(other.status(request, STATUS[State.RUNNING], output=output))
+            waits = _asked(request, other)
+            other.outbox.put(other.status(request, STATUS[State.RUNNING], output=output, waits=waits))
     _item_sent(request, connection)
     return True
 
