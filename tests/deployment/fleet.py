@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter as Tally
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 import trio
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from lmos_actors import Ref
 
 if "BREAK" in os.environ:
-    raise RuntimeError("this code is broken")
+    import_module("a_library_that_is_not_there")
 
 WAIT = 50.0
 """Seconds after which a request without an answer has ended in silence."""

@@ -6,10 +6,11 @@ import json
 import re
 from math import inf, nan
 from typing import Any
+from unicodedata import category
 
 import attrs
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import example, given, strategies as st
 
 from lmos_actors._core import printable
 from lmos_actors.reports import (
@@ -122,13 +123,19 @@ def test_a_value_of_several_lines_stays_below_its_word() -> None:
     assert lines[1:4] == ["     expected one", "              two", "     saw      a\\x1b[2Jb"]
 
 
+def _is_shown(character: str) -> bool:
+    """Return whether a terminal shows a character, if only as a blank."""
+    return character.isprintable() or category(character) == "Zs"
+
+
 @given(st.text(st.characters(), max_size=30))
+@example("\xa0")
 def test_nothing_that_a_terminal_obeys_is_printed(text: str) -> None:
-    assert printable(text).isprintable()
+    assert all(map(_is_shown, printable(text)))
     if text.isprintable():
         assert printable(text) == text
     bad = failed(failures=(Failure(text, text, text, text),), tree=(text,), last=(sent(1, text, text, text),))
-    assert all(each.isprintable() for each in failure_lines(bad))
+    assert all(map(_is_shown, "".join(failure_lines(bad))))
 
 
 def test_the_first_failure_in_a_line() -> None:

@@ -153,7 +153,7 @@ def is_looked_up(token: bytes) -> bool:
 
 @given(st.binary(min_size=16, max_size=16))
 def test_sixteen_random_bytes_are_random_however_they_are_written(raw: bytes) -> None:
-    if len(set(raw.hex())) >= 8:
+    if len(set(raw.hex())) >= 8 and not raw.hex().isdigit():  # digits alone are of another alphabet
         assert is_looked_up(raw.hex().encode())
         assert is_looked_up(raw.hex().upper().encode())
     text = base64.urlsafe_b64encode(raw).rstrip(b"=")
