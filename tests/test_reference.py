@@ -256,6 +256,7 @@ BETWEEN_FILES = {
         "out",
         "gathered",
         "latest_progress",
+        "question",
         "slot",
         "also",
         "remembered",

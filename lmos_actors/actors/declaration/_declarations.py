@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
-from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar, cast, overload
 
 from msgspec import Meta
 
@@ -103,8 +103,8 @@ def completed_by(complete: Callable[[tuple[Any, ...]], tuple[Any, ...]]) -> Call
 
 def completion_of(fn: Any) -> Callable[[tuple[Any, ...]], tuple[Any, ...]] | None:
     """Return what `completed_by` has left at a function."""
-    found: Callable[[tuple[Any, ...]], tuple[Any, ...]] | None = vars(fn).get("completed_by")
-    return found
+    found: Any = getattr(fn, "completed_by", None)
+    return cast("Callable[[tuple[Any, ...]], tuple[Any, ...]] | None", found)
 
 
 class _ActionDecorator(Protocol):

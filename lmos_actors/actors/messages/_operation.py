@@ -150,7 +150,7 @@ class Operation:
         self.verb, self.name = verb, name
         self.owner, self.label = owner, f"{owner}.{name}"
         self.kind, self.fn = kind, fn
-        self.original, self.untyped = self, False
+        self.original, self.untyped, self.fill = self, False, None
         self.params, self.names = params, tuple(p.wire_name for p in params)
         # the short cuts of the hot path: the check of a lone argument, and of the result
         lone = len(params) == 1 and not params[0].keyword_only
@@ -166,7 +166,6 @@ class Operation:
         self.repeatable = verb != "invoke" if repeatable is None else repeatable and not self.streams
         # what must not be shown of the arguments, None if nothing; of the result
         hidden = tuple(0 if p.is_stream else p.shape.secrecy for p in params)
-        self.fill = None
         self.secrecies: tuple[Secrecy, ...] | None = hidden if any(hidden) else None
         self.result_secrecy: Secrecy = result.secrecy if result is not None else 0
 

@@ -58,7 +58,7 @@ from lmos_actors.persistence import (
 from lmos_actors.supervision import ChildSpec
 
 from ._answer_channel import AHEAD
-from ._asked_turns import Key, keyed
+from ._asked_turns import Key, TurnKeys, keyed
 from ._call import VoiceCall
 from ._failures import failure, store_in_use
 from ._items import (
@@ -81,7 +81,7 @@ from ._items import (
 )
 from ._kept_turns import KeptTurns, answer_under, failed_answer, name_of
 from ._lines import Lines
-from ._turn import ChatTurn, TurnOffer, TurnRunner
+from ._turn import ChatTurn, TurnOffer, TurnRunner, said_again
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -339,25 +339,23 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
         if not content and not parts:
             raise failure(INVALID_MESSAGE, "a message has content or parts")
         if key is not None and session_id is None:
-            session_id, new = f"for {key}"[:LONGEST_ID], True
+            session_id, new = f"for {key}", True
         owner, id = self._owner(), self._session_for(session_id, new=new)
         async with self._lines.place(owner, id):
             session = await self._read(owner, id)
-            before = None if key is None else answer_under(session, key, content)
-            if before is not None:
+            if key is not None and (before := answer_under(session, key, content)) is not None:
                 turn = self._made(session, content, parts, metadata, None)
-                yield turn, turn.again(before.text, msgspec.convert(before.parts, list[ChatPart]))
-                if before.failed is not None:
-                    raise failure(before.failed["code"], before.failed["message"])
+                yield turn, said_again(turn, before)
                 return
             asked = self._message("user", content, parts or (), key or "")
             wanted = self.keeps_turn(metadata or {})
             async with self._kept.begun(session, asked, metadata, wanted=wanted) as kept:
                 has_tools = answers is not None
                 turn = self._made(session, asked.text, parts, metadata, kept, has_client_tools=has_tools)
-                runner = partial(TurnRunner, turn=turn, reply=self.reply)
-                how: tuple[Any, ...] = (TurnRunner.converse, answers) if has_tools else (TurnRunner.run,)
                 name = "" if kept is None else name_of(session, kept)
+                keys = None if kept is None else self._keys_of(kept, name)
+                runner = partial(TurnRunner, turn=turn, reply=self.reply, asks=keys)
+                how: tuple[Any, ...] = (TurnRunner.converse, answers) if has_tools else (TurnRunner.run,)
                 try:
                     async with self._runner(runner, *how, offer=self._offer(turn), name=name) as items:
                         yield turn, items
@@ -404,8 +402,6 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
             principal=owner or None,
             memories=self._memories_of,
             record=None if kept is None else partial(self._kept.record, kept),
-            name="" if kept is None else f"{self.path}\n{name_of(session, kept)}",
-            goes_on=bool if kept is None else partial(self._sessions.is_open, kept),
             new_id=self.new_id,
             **more,
         )
@@ -414,8 +410,14 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
         kept, parts = turn.kept, msgspec.convert(turn.kept.parts, list[ChatPart])
         return self._made(session, kept.text, parts, kept.metadata, turn, is_resumed=True, steps=steps)
 
-    def _run_again(self, turn: ChatTurn, name: str) -> AbstractAsyncContextManager[AsyncIterator[Any]]:
-        return self._runner(partial(TurnRunner, turn=turn, reply=self.reply), TurnRunner.run, name=name)
+    def _run_again(
+        self, turn: ChatTurn, kept: OpenTurn, name: str
+    ) -> AbstractAsyncContextManager[AsyncIterator[Any]]:
+        runner = partial(TurnRunner, turn=turn, reply=self.reply, asks=self._keys_of(kept, name))
+        return self._runner(runner, TurnRunner.run, name=name)
+
+    def _keys_of(self, kept: OpenTurn, name: str) -> TurnKeys:
+        return TurnKeys(f"{self.path}\n{name}", partial(self._sessions.is_open, kept))
 
     def _answer_of(self, turn: ChatTurn | None) -> KeptMessage:
         """Return what a turn has said, if there was one, as a message."""

@@ -7,6 +7,7 @@ with the turn that it has begun for it, and joins it; see `ChatAgent.chat`.
 
 from __future__ import annotations
 
+from collections import Counter
 from hashlib import blake2s
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
@@ -16,7 +17,7 @@ from msgspec import Meta
 from lmos_actors.actors import current_run
 
 if TYPE_CHECKING:
-    from ._turn import ChatTurn
+    from collections.abc import Callable
 
 LONGEST_KEY: Final = 100
 """Characters of the key of a message."""
@@ -25,19 +26,29 @@ _Text = Annotated[str, Meta(min_length=1, max_length=LONGEST_KEY)]
 Key: TypeAlias = Annotated[_Text | None, Meta(description="What tells the message if it comes again.")]
 
 
-def turn_of_run(run: Any) -> ChatTurn | None:
-    """Return the turn that is resumed if its process ends, and whose code runs in a run; None without one."""
-    turn: Any = getattr(getattr(run, "agent", None), "turn", None)
-    return turn if getattr(turn, "is_kept", False) else None
+class TurnKeys:
+    """The keys of the messages of a turn that is resumed: in each of its lives the same.
+
+    `name` tells the turn from all others; `goes_on` returns whether it has not ended for its caller.
+    """
+
+    def __init__(self, name: str, goes_on: Callable[[], bool]) -> None:
+        self.goes_on = goes_on
+        self._name = name
+        self._sent: Counter[bytes] = Counter()
+
+    def key_for(self, message: list[Any]) -> str:
+        """Return the key of a message that the turn sends now; an input stream is no part of it."""
+        plain = [each for each in message if not hasattr(each, "__aiter__")]
+        digest = blake2s(msgspec.json.encode(plain)).digest()
+        self._sent[digest] += 1
+        named = f"{self._name}\n{self._sent[digest]}\n".encode("utf-8", "surrogatepass")
+        return blake2s(named + digest, digest_size=16).hexdigest()
 
 
 def keyed(given: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return the arguments of a message with a key, which comes last, if a turn sends it and gives none."""
-    *asked, key = given
-    turn = turn_of_run(current_run()) if key is None else None
-    return given if turn is None else (*asked, turn.key_for(_digest(asked)))
-
-
-def _digest(asked: list[Any]) -> bytes:
-    plain = [each for each in asked if not hasattr(each, "__aiter__")]  # an input stream is none of it
-    return blake2s(msgspec.json.encode(plain)).digest()
+    *message, key = given
+    agent = getattr(current_run(), "agent", None) if key is None else None
+    keys = getattr(agent, "asks", None)
+    return (*message, keys.key_for(message)) if isinstance(keys, TurnKeys) else given

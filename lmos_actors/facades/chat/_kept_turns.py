@@ -80,7 +80,7 @@ class KeptTurns:
         *,
         is_on: bool,
         make: Callable[[Session, OpenTurn, list[Any]], ChatTurn],
-        run: Callable[[ChatTurn, str], AbstractAsyncContextManager[AsyncIterator[Any]]],
+        run: Callable[[ChatTurn, OpenTurn, str], AbstractAsyncContextManager[AsyncIterator[Any]]],
         answer: Callable[[ChatTurn | None], KeptMessage],
         start_soon: Callable[..., None],
     ) -> None:
@@ -236,7 +236,7 @@ class KeptTurns:
             return
         try:
             with self._counted(turn):
-                async with self._run(again, name_of(session, turn)) as items:
+                async with self._run(again, turn, name_of(session, turn)) as items:
                     async for _ in items:
                         pass
         except ActionFailed as error:

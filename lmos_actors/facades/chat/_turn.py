@@ -13,13 +13,12 @@ from __future__ import annotations
 import binascii
 import inspect
 from base64 import b64decode
-from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, asynccontextmanager, suppress
 from functools import cached_property, partial
-from hashlib import blake2s
 from typing import TYPE_CHECKING, Any, Final, cast
 
+import msgspec
 import trio
 
 from lmos_actors.actors import Agent, Run, action, current_run
@@ -43,6 +42,7 @@ if TYPE_CHECKING:
 
     from lmos_actors.approvals import Approval
     from lmos_actors.memories import Memories
+    from lmos_actors.persistence import KeptMessage
 
     from ._tools import Tool
 
@@ -129,8 +129,6 @@ class ChatTurn:
         record: Callable[[Any], Awaitable[None]] | None = None,
         steps: Sequence[Any] = (),
         is_resumed: bool = False,
-        name: str = "",
-        goes_on: Callable[[], bool] = bool,
         memories: Callable[[ChatTurn], Memories] | None = None,
         new_id: Callable[[], str],
     ) -> None:
@@ -150,8 +148,6 @@ class ChatTurn:
         """Whether the answer is not whole, as it was too long; `reply` may set it, for `TurnDone`."""
         self.is_resumed, self.steps = is_resumed, tuple(steps)
         self._new_id, self._read, self._record = new_id, read, record
-        self._name, self._goes_on = name, goes_on
-        self._sent: Counter[bytes] = Counter()
         self._out = AnswerChannel(new_id)
         self._media = 0  # how many have been streamed
         self._said, self._shown = list[str](), list[ChatPart]()
@@ -190,23 +186,10 @@ class ChatTurn:
         self._shown.append(piece)
         await self._put(TextChunk(parts=[piece]))
 
-    async def again(self, text: str, parts: Sequence[ChatPart]) -> AsyncIterator[ChatItem]:
-        """Yield an answer that was given before, as that of this turn."""
-        self._said, self._shown = [text], list(parts)
-        pieces = ([TextChunk(text)] if text else []) + [TextChunk(parts=[part]) for part in parts]
-        for piece in pieces:
-            yield piece
-
     @property
     def is_kept(self) -> bool:
         """Whether this turn is resumed if its process ends: `record` does nothing otherwise."""
         return self._record is not None
-
-    def key_for(self, digest: bytes) -> str:
-        """Return the key of a message that this turn sends: in each life of the turn the same."""
-        self._sent[digest] += 1
-        named = f"{self._name}\n{self._sent[digest]}\n".encode("utf-8", "surrogatepass")
-        return blake2s(named + digest, digest_size=16).hexdigest()
 
     async def record(self, step: Any) -> None:
         """Keep a step, plain data, for `steps` of this turn should it be resumed; return once it is kept.
@@ -330,8 +313,6 @@ class ChatTurn:
     async def run(self, reply: Callable[[ChatTurn], Any], out: trio.MemorySendChannel[Any]) -> None:
         """Have `reply` answer into a channel."""
         self._out.open(out)
-        if isinstance(run := current_run(), Run):
-            run.comes_back = self._goes_on
         said: Any = reply(self)
         if isinstance(said, AsyncGenerator):
             pieces = cast("AsyncGenerator[Any]", said)
@@ -343,6 +324,17 @@ class ChatTurn:
             if said is not None:
                 await self.say(said)
         check_memory(self.memory, self._memory_bytes)
+
+
+async def said_again(turn: ChatTurn, before: KeptMessage) -> AsyncIterator[ChatItem]:
+    """Yield an answer that was given before, as that of a turn. Raise the ActionFailed that it ended with."""
+    parts = msgspec.convert(before.parts, list[ChatPart])
+    turn._said, turn._shown = [before.text], parts  # pyright: ignore[reportPrivateUsage] -- of one file
+    pieces = ([TextChunk(before.text)] if before.text else []) + [TextChunk(parts=[part]) for part in parts]
+    for piece in pieces:
+        yield piece
+    if before.failed is not None:
+        raise ActionFailed(before.failed)
 
 
 @asynccontextmanager
@@ -434,10 +426,14 @@ class TurnRunner(Agent, private=True):
     turn: Any
     reply: Any
     out: Any
+    asks: Any = None
+    """The keys (`TurnKeys`) of what the turn asks of others, None of one that is not resumed."""
 
     @action
     async def run(self) -> None:
         """Run the turn. Raises ActionFailed."""
+        if self.asks is not None and isinstance(run := current_run(), Run):
+            run.comes_back = self.asks.goes_on
         try:
             await self.turn.run(self.reply, self.out)
         except ToolFailed as error:  # its reason may be of an exception, and is not for the caller

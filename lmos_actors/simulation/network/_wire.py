@@ -144,8 +144,11 @@ class PairEnvironment:
         self.failed = peers.failed
         self.release_peer = peers.release_peer
         self.be_unknown = peers.be_unknown
-        self.heeds: Callable[[str], bool] = lambda _: True  # all nodes are of one file
         self._attempt = trio.CancelScope()
+
+    def heeds(self, url: str) -> bool:
+        """Return True: all nodes are of one file."""
+        return True
 
     async def connect(self, url: str, headers: Headers) -> Connection:
         """Return a new connection over the lines. Raises ConnectFailed."""
