@@ -24,7 +24,7 @@ import trio
 from lmos_actors._core import declared
 from lmos_actors.actors import Property, Ref, prop
 from lmos_actors.approvals import standing_still
-from lmos_actors.facades import ChatAgent, ChatTurn
+from lmos_actors.facades import ChatAgent, ChatTurn, Tool
 from lmos_actors.llm import Model, ModelMessage, UserMessage
 from lmos_actors.mcp import McpServer, McpSource
 from lmos_actors.supervision import Backoff, ChildSpec
@@ -118,8 +118,9 @@ class ThinkingAgent(ChatAgent):
     resumes: ClassVar[bool] = True
     _fields_of_body: ClassVar[tuple[str, ...]] = ()
     _ephemeral = (
-        "model", "tools", "instructions", "answer", "budget", "session_budget", "history_tokens", "limits",
-        "max_tokens", "temperature", "spent", "_unkept", "_servers", "_starting", "_asker",
+        "model", "tools", "client_tools", "instructions", "answer", "budget", "session_budget",
+        "history_tokens", "limits", "max_tokens", "temperature", "spent", "_unkept", "_servers", "_starting",
+        "_asker",
     )  # fmt: skip
 
     model: Ref[Model] | None = None
@@ -127,6 +128,8 @@ class ThinkingAgent(ChatAgent):
     tools: Sequence[ToolSource | HandOver] = ()
     """The tools of the model: see `think`, `hand_over`, `mcp`, whose server starts with the agent, and
     `MEMORY_TOOLS`."""
+    client_tools: Sequence[Tool] = ()
+    """Tools that clients of users carry out, those that can: the model is offered no others of theirs."""
     instructions: str = ""
     """The system prompt; without it, the docstring of the class."""
     answer: Any = attrs.field(default=str)
@@ -302,17 +305,18 @@ class ThinkingAgent(ChatAgent):
         over: Sequence[HandOver],
     ) -> Thought[Any]:
         back = [BACK] if HANDED_OVER in turn.metadata else []
+        of_client = [_of_client(turn, each) for each in self.client_tools] if turn.has_client_tools else []
         return await think(
             self._model(),
             "",
             history=messages,
             instructions=self.instructions_for(turn),
-            tools=[tool for each in sources for tool in await self._tools_of(turn, each)],
+            tools=[*of_client, *[tool for each in sources for tool in await self._tools_of(turn, each)]],
             ending=[*(each.tool for each in over), *back],
             answer=self.answer,
             budget=account,
             say=turn.say,
-            use=turn.use,
+            use=partial(_used, turn, of_client),
             find=self.find,
             record=partial(self._record_said, turn, account) if turn.is_kept else None,
             begun=turn.answer,
@@ -393,3 +397,14 @@ class ThinkingAgent(ChatAgent):
         if self.model is not None:
             return self.model
         return self.find(Model, affordance=Model.generate.name)  # in directories by what it can, not by title
+
+
+def _of_client(turn: ChatTurn, tool: Tool) -> Tool:
+    """Return a tool as the client of a turn carries it out."""
+    return attrs.evolve(tool, call=partial(turn.ask_client, tool.name), repeatable=False)
+
+
+async def _used(turn: ChatTurn, of_client: Sequence[Tool], tool: Tool, **arguments: Any) -> Any:
+    """Call a tool, and show that; what the client carries out it sees by itself. Raise ToolFailed."""
+    is_its = any(tool.name == each.name for each in of_client)
+    return await (tool.call(arguments) if is_its else turn.use(tool, **arguments))

@@ -15,6 +15,7 @@ import attrs
 
 from lmos_actors._core import declared
 from lmos_actors.actors import Ref
+from lmos_actors.facades import Tool
 from lmos_actors.mcp import McpSource
 
 from ._answers import form_of
@@ -84,6 +85,9 @@ def _is_data(value: Any) -> bool:
 def _check(place: str, name: str, value: Any) -> None:
     if name == "tools":
         _check_tools(place, value)
+    elif name == "client_tools":
+        if not (isinstance(value, list | tuple) and all(isinstance(each, Tool) for each in value)):
+            raise TypeError(f'{place} is a tuple of tools, such as (Tool("position", ...),), not {value!r}')
     elif name == "answer":
         _check_answer(place, value)
     elif name == "model":

@@ -39,17 +39,30 @@ NO_ASYNCIO: Final = (
 )
 
 
+def _for_clients(tool: Tool) -> Callable[[Mapping[str, Any]], Awaitable[Any]]:
+    """Return the call of a tool that nobody but a client carries out."""
+
+    async def call(_: Mapping[str, Any]) -> Any:
+        await trio.lowlevel.checkpoint()
+        raise ToolFailed(tool.name, "it is for clients, and this one carries out no tools")
+
+    return call
+
+
 @attrs.frozen
 class Tool:
     """Something that a chat agent may use: made by `tool_of`.
 
-    `schema` is the JSON schema of its arguments, an object.
+    `schema` is the JSON schema of its arguments, an object. One of three arguments is for clients, which
+    carry it out: `Tool("position", "Return where the user is.", {"type": "object"})`.
     """
 
     name: str
     description: str
     schema: dict[str, Any]
-    call: Callable[[Mapping[str, Any]], Awaitable[Any]] = attrs.field(repr=False, eq=False)
+    call: Callable[[Mapping[str, Any]], Awaitable[Any]] = attrs.field(
+        default=attrs.Factory(_for_clients, takes_self=True), repr=False, eq=False
+    )
     """Calls it with named arguments, and returns its result. Raises ToolFailed."""
     repeatable: bool = False
     """Whether calling it twice does no more than calling it once: of a safe or idempotent action, and of a
