@@ -461,6 +461,8 @@ HEADINGS = {
     "TellAt": "do: tell in a timeline",
     "InvokeAt": "do: invoke in a timeline",
     "WriteAt": "do: write in a timeline",
+    "ApproveAt": "do: approve in a timeline",
+    "RefuseAt": "do: refuse in a timeline",
     "FaultAt": "do: fault in a timeline",
     "Supervised": "Agents",
     "Faulty": "Faults",
@@ -487,6 +489,7 @@ BASES = (
     _model_steps.Asking,
     _model_steps.TimedAsking,
     _model_steps.Deciding,
+    _model_steps.DecidingAt,
 )
 """Structs that no file has by themselves; others that share keys have a section of their own."""
 

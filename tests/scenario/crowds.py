@@ -121,6 +121,14 @@ class Slow(Agent):
         yield
 
 
+class Desk(Agent):
+    """Pays money back, once a person agrees."""
+
+    @action(concurrency=9)
+    async def refund(self, order: str, seconds: float = 3600.0) -> bool:
+        return await self.approve(f"Refund {order}", key=order, expires=seconds)
+
+
 class Fragile(Agent):
     """Cannot be made for ever."""
 

@@ -664,7 +664,7 @@ def test_the_schema_tells_what_a_thing_is_by_one_key_so_that_editors_offer_all_w
     scenario, simulation = (schema["$defs"][name]["properties"] for name in ("Scenario", "Simulation"))
     assert [sorted(words) for words in words_offered(scenario["steps"], "do")] == [sorted(verbs.split())]
     assert words_offered(simulation["timeline"], "do") == [
-        ["tell", "invoke", "write", "say", "fault", "heal"]
+        ["tell", "invoke", "write", "say", "approve", "refuse", "fault", "heal"]
     ]
     assert words_offered(scenario["agents"], "from") == [
         ["agent", "pool", "mock", "replay", "bridge", "remote", "process"]

@@ -252,3 +252,39 @@ def test_progress_is_told_in_virtual_time(crowds: Crowds) -> None:
     assert now == 0
     assert "peer one_for_one" in tree[2]
     assert counts == {"started": 4}
+
+
+# ---- people
+
+def decides(crowds: Crowds, *entries: Any, **more: Any) -> RunResult:
+    asked = {"at": "1s", "do": "invoke", "id": "ask", "target": "desk", "action": "refund"}
+    timeline = [{**asked, "input": {"order": "o-1", **more}}, *entries]
+    return crowds.run(timeline=timeline, agents={"desk": {"from": "agent", "use": "crowd.py:Desk"}})
+
+
+@pytest.mark.parametrize("verb", ["approve", "refuse"])
+@pytest.mark.parametrize("when", ["500ms", "3s"])
+def test_people_decide_then_or_once_they_are_asked(crowds: Crowds, verb: str, when: str) -> None:
+    entry = {"at": when, "do": verb, "target": "desk", "key": "o-1", "note": "so be it"}
+    result = decides(crowds, entry)
+    assert (result.ended, result.failures) == ("passed", ())
+    assert [step.ok for step in result.step_results] == [True, True]
+    assert max(step.end for step in result.step_results) == max(1.0, float(when == "3s") * 3)
+
+
+def test_a_deadline_decides(crowds: Crowds) -> None:
+    entry = {"at": "2s", "do": "refuse", "target": "desk", "by": "deadline"}
+    assert decides(crowds, entry, seconds=5.0).ended == "passed"
+
+
+def test_what_is_not_asked_cannot_be_decided(crowds: Crowds) -> None:
+    answered = {"at": "2s", "do": "approve", "target": "desk", "key": "o-1"}
+    result = decides(crowds, answered, {**answered, "key": "o-2"})
+    assert [(one.expected, one.saw) for one in result.failures] == [
+        ("its end before that of the run", "none by then")
+    ]
+
+
+def test_what_nobody_decides_fails_the_run(crowds: Crowds) -> None:
+    texts = [failure.expected for failure in decides(crowds).failures]
+    assert 'a step "do: approve" or "do: refuse"' in texts

@@ -351,6 +351,27 @@ def is_answered(step: Saying) -> bool:
     return step.type == QUESTION or is_command(step)
 
 
+class DecidingAt(Timed, frozen=True, kw_only=True):
+    """An entry that answers what an agent asks people, then or later: the first, or that of `key`."""
+
+    target: Name
+    key: str | None = None
+    note: str = ""
+
+
+class ApproveAt(DecidingAt, frozen=True, kw_only=True, tag="approve"):
+    """Approve what an agent asks people."""
+
+
+class RefuseAt(DecidingAt, frozen=True, kw_only=True, tag="refuse"):
+    """Refuse what an agent asks people; `by: deadline` waits until its deadline has refused it."""
+
+    by: Literal["person", "deadline"] = "person"
+
+
+Decision: TypeAlias = Deciding | DecidingAt
+
+
 class FaultAt(Timed, frozen=True, kw_only=True, tag="fault"):
     """A fault, its keys beside it. Which keys belong to which `kind` is in `FAULT_KEYS`."""
 
@@ -420,4 +441,4 @@ class HealAt(Timed, frozen=True, kw_only=True, tag="heal"):
     of: Name
 
 
-TimelineEntry: TypeAlias = TellAt | InvokeAt | WriteAt | SayAt | FaultAt | HealAt
+TimelineEntry: TypeAlias = TellAt | InvokeAt | WriteAt | SayAt | ApproveAt | RefuseAt | FaultAt | HealAt

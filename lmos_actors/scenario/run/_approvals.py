@@ -16,14 +16,14 @@ from lmos_actors.actors import Ref
 from lmos_actors.approvals import Approval, Approvals
 from lmos_actors.errors import ActionFailed, AgentError, TransportError
 
-from ..model import Refuse
+from ..model import Refuse, RefuseAt
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from lmos_actors.actors import Slot
 
-    from ..model import Deciding
+    from ..model import Decision
     from ._watch import Watch
 
 
@@ -48,13 +48,13 @@ class RunApprovals:
     """The ids of those that the story leaves to their deadline."""
 
     async def decide(
-        self, step: Deciding, agent: str, watch: Watch, deadline: float, *, real: bool
+        self, step: Decision, agent: str, watch: Watch, deadline: float, *, real: bool
     ) -> str | None:
         """Answer what an agent asks, once it does. Return what was seen instead, None if it is answered.
 
         In real time, a question may be kept a while after the last message that `watch` hears of.
         """
-        late = isinstance(step, Refuse) and step.by == "deadline"
+        late = isinstance(step, (Refuse, RefuseAt)) and step.by == "deadline"
         state = "expired" if late else "waiting"
         if self.far(agent) is not None:
             return await self._decide_far(step, agent, state, deadline)
@@ -75,7 +75,7 @@ class RunApprovals:
             return None
         return await _answered(Ref[Approvals](slot), step, approval.id)
 
-    async def _decide_far(self, step: Deciding, agent: str, state: str, deadline: float) -> str | None:
+    async def _decide_far(self, step: Decision, agent: str, state: str, deadline: float) -> str | None:
         """Answer what an agent asks in one of its processes, as `decide` does."""
         saw = "no process of it is ready"
         with trio.move_on_at(deadline):
@@ -126,9 +126,9 @@ class RunApprovals:
         return _seen(self._all(), agent)
 
 
-async def _answered(approvals: Ref[Approvals], step: Deciding, id: str) -> str | None:
+async def _answered(approvals: Ref[Approvals], step: Decision, id: str) -> str | None:
     """Decide, and return what is wrong with that, None if nothing is."""
-    verb = Approvals.refuse if isinstance(step, Refuse) else Approvals.accept
+    verb = Approvals.refuse if isinstance(step, (Refuse, RefuseAt)) else Approvals.accept
     try:
         await approvals.invoke(verb, id, step.note)
     except ActionFailed as error:

@@ -22,7 +22,20 @@ from lmos_actors.errors import AgentDied, AgentError, DeadlineExceeded, OutcomeU
 
 from .._worlds import wait_until_idle
 from ..judge import StepAnswer, judge_error
-from ..model import HUB, USER, FaultAt, Invoke, InvokeAt, Read, Stream, Write, WriteAt, fill_late, is_answered
+from ..model import (
+    HUB,
+    USER,
+    FaultAt,
+    Invoke,
+    InvokeAt,
+    Read,
+    Stream,
+    Write,
+    WriteAt,
+    fill_late,
+    is_answered,
+    is_real,
+)
 from ..values import pick
 from ._faults import FaultFailed
 from ._remedies import remedy_for
@@ -35,9 +48,9 @@ if TYPE_CHECKING:
 
     from lmos_actors.actors import LocalStream, Thing
     from lmos_actors.bindings import ConsumedThing, RemoteCall, RemoteStream
-    from lmos_actors.files import DataPath
+    from lmos_actors.files import DataPath, Duration
 
-    from ..model import Saying, Source
+    from ..model import Decision, Saying, Source
     from ._run import Run
 
 
@@ -301,6 +314,14 @@ class StepExecutor:
         return self.run.agents.thing(step.target)
 
     # ---- faults
+
+    async def decide(self, step: Decision, path: DataPath, within: Duration) -> None:
+        """Answer what an agent asks people, once it does. Raise StepFailed where it asks nothing in time."""
+        run = self.run
+        deadline, real = trio.current_time() + within, is_real(self.run.cell.scenario.world)
+        saw = await run.approvals.decide(step, run.agents.path(step.target), run.watch, deadline, real=real)
+        if saw is not None:
+            raise self.fail(step, path, f"{step.target} asks for an approval within {within}", saw)
 
     async def inject_fault(self, step: Any, path: DataPath) -> None:
         """Inject the fault of a step or of an entry of a timeline. Raises StepFailed."""

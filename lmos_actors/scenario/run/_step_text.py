@@ -18,6 +18,7 @@ from ..model import (
     ClockSkew,
     Crash,
     Deciding,
+    DecidingAt,
     Disconnect,
     Expect,
     FaultAt,
@@ -98,7 +99,7 @@ def _words(step: Any) -> list[str]:
         return [f"{step.target}.{name}"] + ([f"as {sender}"] if sender != USER else [])
     if isinstance(step, (Stop, Start)):
         return [step.target]
-    if isinstance(step, Deciding):
+    if isinstance(step, (Deciding, DecidingAt)):
         return [f"what {step.target} asks", *([f'under "{step.key}"'] if step.key is not None else [])]
     if isinstance(step, (Query, Cancel, Heal, HealAt)):
         return [step.of]

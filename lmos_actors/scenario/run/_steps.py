@@ -34,7 +34,6 @@ from ..model import (
     Tell,
     Wait,
     Write,
-    is_real,
 )
 from ._step_executor import StepExecutor, StepFailed, StepRequest, unknown_step
 from ._step_text import describe
@@ -170,7 +169,7 @@ class Story(StepExecutor):
         elif isinstance(step, (Stop, Start)):
             await self._stop_or_start(step, path)
         elif isinstance(step, Deciding):
-            await self._decide(step, path)
+            await self.decide(step, path, self._within(step))
         elif isinstance(step, Inject):
             await self.inject_fault(step, path)
             task_status.started()
@@ -220,14 +219,6 @@ class Story(StepExecutor):
             raise self.fail(step, path, wanted, f"{type(saw).__name__}: {saw}") from None
 
     # ---- what agents ask people
-
-    async def _decide(self, step: Deciding, path: DataPath) -> None:
-        run, within = self.run, self._within(step)
-        deadline = trio.current_time() + within
-        real = is_real(self.scenario.world)
-        saw = await run.approvals.decide(step, run.agents.path(step.target), run.watch, deadline, real=real)
-        if saw is not None:
-            raise self.fail(step, path, f"{step.target} asks for an approval within {within}", saw)
 
     # ---- listening
 

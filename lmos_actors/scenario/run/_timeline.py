@@ -9,7 +9,7 @@ import trio
 
 from .._worlds import wait_until_idle
 from ..judge import TIMED, name_of
-from ..model import FaultAt, HealAt, InvokeAt, SayAt, TellAt, WriteAt
+from ..model import DecidingAt, FaultAt, HealAt, InvokeAt, SayAt, TellAt, WriteAt
 from ._step_executor import StepExecutor, StepFailed, unknown_step
 from ._step_text import at_of, describe
 
@@ -116,6 +116,8 @@ class Timeline(StepExecutor):
             await self.ask(entry, path)
         elif isinstance(entry, SayAt):
             await self.say(entry, path)
+        elif isinstance(entry, DecidingAt):
+            await self.decide(entry, path, self._simulation.stop.at)
         elif isinstance(entry, FaultAt):
             await self.inject_fault(entry, path)
         elif isinstance(entry, HealAt):

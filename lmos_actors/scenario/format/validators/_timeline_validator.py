@@ -9,7 +9,7 @@ from msgspec import UNSET
 from lmos_actors.errors import InvalidInput, NotAllowed, NotFound
 from lmos_actors.files import DataPath, did_you_mean, listed, mapped
 
-from ...model import FaultAt, HealAt, InvokeAt, SayAt, TellAt, TimedAsking, WriteAt
+from ...model import DecidingAt, FaultAt, HealAt, InvokeAt, SayAt, TellAt, TimedAsking, WriteAt
 from ...system._value_validator import is_stream, place_schema, tables_of
 from ...values import NOT_YET, along, error_names, path_problem, select
 
@@ -90,6 +90,8 @@ class TimelineValidator:
             self.faults.links.heal(entry, path)
         elif isinstance(entry, SayAt):
             self._say(entry, path)
+        elif isinstance(entry, DecidingAt):
+            self.names.agent(entry.target, (*path, "target"))
         elif isinstance(entry, TimedAsking):
             self._asking(entry, path)
 
