@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
     from lmos_actors.actors import LocalStream, Thing
     from lmos_actors.bindings import ConsumedThing, RemoteCall, RemoteStream
-    from lmos_actors.files import DataPath, Duration
+    from lmos_actors.files import DataPath
 
     from ..model import Decision, Saying, Source
     from ._run import Run
@@ -313,15 +313,17 @@ class StepExecutor:
         """Return the target agent of a step. Raises NotFound when it is no longer in the tree."""
         return self.run.agents.thing(step.target)
 
-    # ---- faults
+    # ---- people
 
-    async def decide(self, step: Decision, path: DataPath, within: Duration) -> None:
+    async def decide(self, step: Decision, path: DataPath, within: float) -> None:
         """Answer what an agent asks people, once it does. Raise StepFailed where it asks nothing in time."""
         run = self.run
         deadline, real = trio.current_time() + within, is_real(self.run.cell.scenario.world)
         saw = await run.approvals.decide(step, run.agents.path(step.target), run.watch, deadline, real=real)
         if saw is not None:
             raise self.fail(step, path, f"{step.target} asks for an approval within {within}", saw)
+
+    # ---- faults
 
     async def inject_fault(self, step: Any, path: DataPath) -> None:
         """Inject the fault of a step or of an entry of a timeline. Raises StepFailed."""
