@@ -21,6 +21,7 @@ from ._lock_file import LockFile as LockFile
 from ._memory import MemoryStore as MemoryStore
 from ._open_turns import TurnInProgress as TurnInProgress, turns_in as turns_in
 from ._sessions import (
+    TOO_LARGE as TOO_LARGE,
     KeptMessage as KeptMessage,
     KeptTurn as KeptTurn,
     OpenTurn as OpenTurn,

@@ -65,6 +65,8 @@ SHOWN_TEXT: Final = 500
 ALL_TURN_BYTES: Final = 256 << 20
 """Bytes of all turns in progress of an agent; likewise."""
 
+TOO_LARGE: Final = "it had recorded more than is kept of a turn"
+
 Role: TypeAlias = Literal["user", "agent"]
 
 
@@ -91,6 +93,8 @@ class KeptTurn(msgspec.Struct, omit_defaults=True):
     metadata: dict[str, Any] = {}
     key: str = ""
     """The name under which the message may come again, empty without one."""
+    id: str = ""
+    """What tells the turn from those of other nodes."""
     resumed: int = 0
     """Lives of the agent that have resumed it, and have ended soon after that."""
     is_too_large: bool = False
@@ -135,6 +139,10 @@ class OpenTurn:
     steps: int = 0
     bytes: int = 0
     wrong: str = ""
+    keeping: Ticket | None = None
+    """The write of its messages, which is under way, or has ended."""
+    goes_on: bool = False
+    """Whether its caller is away, and comes back for the answer: it is resumed by the same life."""
 
 
 @attrs.define
@@ -150,6 +158,12 @@ class Session:
     def messages(self) -> list[KeptMessage]:
         """The messages, oldest first; read anew each time."""
         return [msgspec.json.decode(each, type=KeptMessage) for each in self.written]
+
+    @property
+    def is_new(self) -> bool:
+        """Whether no message has had its answer yet; what failed changed nothing that is kept."""
+        said = (msgspec.json.decode(each, type=KeptMessage) for each in reversed(self.written))
+        return not any(each.role == "agent" and each.failed is None for each in said)
 
 
 @attrs.frozen
@@ -288,14 +302,22 @@ class Sessions:
         writes.append(Put(CHATS, self._head_key(key), msgspec.json.encode(head)))
         if turn is not None:
             writes += self._without_turn(key)
-        await self._writer.submit(writes, options.durability).wait()
-        session.head, session.written = head, written[dropped:]
-        if key in self._heads:
-            self._heads[key] = _copy(head)
-            self._heads.move_to_end(key)
-            self._listed[key] = _info(key, head)
-        if turn is not None and self._turns.get(key) is turn:
-            self._forget_turn(key)
+
+        def done(error: Exception | None) -> None:  # also if who waits is cancelled meanwhile
+            if error is not None:
+                return
+            session.head, session.written = head, written[dropped:]
+            if key in self._heads:
+                self._heads[key] = _copy(head)
+                self._heads.move_to_end(key)
+                self._listed[key] = _info(key, head)
+            if turn is not None and self._turns.get(key) is turn:
+                self._forget_turn(key)
+
+        ticket = self._writer.submit(writes, options.durability, done)
+        if turn is not None:
+            turn.keeping = ticket
+        await ticket.wait()
 
     async def forget(self, owner: str, id: str) -> bool:
         """Remove a session; return whether there was one. Raise StoreFailed."""
@@ -332,7 +354,7 @@ class Sessions:
             return None
         self._forget_turn(key)  # one that could not be removed while the store failed
         if not self._has_room(turn, len(written)):
-            turn.kept = KeptTurn(text=kept.text[:SHOWN_TEXT], at=kept.at, key=kept.key, is_too_large=True)
+            turn.kept = _without_content(kept)
             written = msgspec.json.encode(turn.kept)
         until = self._now() + self.options.seconds
         begun = msgspec.structs.replace(head, until=until)
@@ -369,9 +391,7 @@ class Sessions:
             return
         writes: list[Write]
         if turn.steps >= TURN_STEPS or not self._has_room(turn, len(written)):
-            turn.kept = KeptTurn(
-                text=turn.kept.text[:SHOWN_TEXT], at=turn.kept.at, key=turn.kept.key, is_too_large=True
-            )
+            turn.kept = _without_content(turn.kept)
             kept = msgspec.json.encode(turn.kept)
             turn.steps = 0
             self._size(turn, len(kept))
@@ -532,7 +552,7 @@ def _turn_of(owner: str, id: str, value: bytes) -> OpenTurn:
     if kept.version > TURN_VERSION:
         turn.wrong = f"its record has the version {kept.version}, and this one reads {TURN_VERSION}"
     elif kept.is_too_large:
-        turn.wrong = "it had recorded more than is kept of a turn"
+        turn.wrong = TOO_LARGE
     return turn
 
 
@@ -542,3 +562,9 @@ def _info(key: tuple[str, str], head: SessionHead) -> SessionInfo:
 
 def _copy(head: SessionHead) -> SessionHead:
     return msgspec.json.decode(msgspec.json.encode(head), type=SessionHead)
+
+
+def _without_content(kept: KeptTurn) -> KeptTurn:
+    """Return the record of a turn that has recorded too much: it cannot be resumed, and is found as that."""
+    text = kept.text[:SHOWN_TEXT]
+    return KeptTurn(text=text, at=kept.at, key=kept.key, id=kept.id, is_too_large=True)

@@ -218,6 +218,8 @@ def test_each_line_of_a_pipe_is_a_message_of_one_conversation(url: str, folder: 
         "agent: 1: hello",
         "you: order 17",
         "agent: Order 17 is sent.",
+        "you: refuse",
+        "agent: (failed: CLOSED: come back tomorrow)",
         "3: bye",
     ]
     assert "CLOSED: come back tomorrow" in ran.stderr

@@ -14,7 +14,7 @@ import trio
 from lmos_actors import ActionFailed, ChildSpec, Ref, action, open_node
 from lmos_actors.errors import LmosActorsError
 from lmos_actors.facades import ChatAgent, ChatTurn
-from lmos_actors.facades.chat import TextChunk, TurnBegan, TurnDone
+from lmos_actors.facades.chat import TextChunk, TurnBegan, TurnDone, TurnFailure
 from lmos_actors.transport import MemoryNetwork
 from tests.facades.lives import Mortal, in_memory, virtual
 
@@ -34,6 +34,8 @@ class Book:
     told: trio.Event = attrs.field(factory=trio.Event)
     """A desk has an answer, and is about to end its turn."""
     may_end: trio.Event = attrs.field(factory=trio.Event)
+    session: str | None = None
+    """The session in which the desk asks."""
 
 
 class Sage(ChatAgent):
@@ -57,11 +59,13 @@ class Desk(ChatAgent):
 
     sage: Ref[Any]
     book: Book
+    patience: float = 1e9
 
     async def reply(self, turn: ChatTurn) -> AsyncIterator[str]:
         for word in turn.text.split():
             try:
-                yield await answer_of(self.sage, word)
+                with trio.move_on_after(self.patience):
+                    yield await answer_of(self.sage, word, session=self.book.session, new=True)
             except ActionFailed as error:
                 yield f"{word}: {error.code}"
         self.book.told.set()
@@ -87,6 +91,7 @@ class Place:
     """The stores of a desk and of its sage, which are of one node or of two."""
 
     is_far: bool
+    patience: float = 1e9
     book: Book = attrs.field(factory=Book)
     network: MemoryNetwork = attrs.field(factory=MemoryNetwork)
     stores: list[Mortal] = attrs.field(factory=lambda: [in_memory(), in_memory()])
@@ -110,7 +115,7 @@ class Place:
                 sage: Ref[Any] = await node.consume(Sage, "http://sage/agents/sage")
             else:
                 sage = await node.start_child(ChildSpec("sage", partial(Sage, book=self.book)))
-            made = partial(Desk, sage=sage, book=self.book)
+            made = partial(Desk, sage=sage, book=self.book, patience=self.patience)
             yield await node.start_child(ChildSpec("desk", made, shutdown="brutal"))
             if is_killed:
                 self.stores[0].is_dead = True
@@ -233,3 +238,55 @@ async def test_a_message_that_comes_again_gets_the_same_answer() -> None:
         assert await answer_of(sage, "other", key="k") == "other: 42"
         assert await answer_of(sage, "life", key="l") == "life: 42"
     assert book.asked == ["life", "fail", "other", "life"]
+
+
+@each_place
+@virtual
+async def test_a_desk_that_gives_up_asks_no_more(is_far: bool) -> None:
+    place = Place(is_far, patience=5)
+    book = place.book
+    book.session = "s"
+    book.may_end.set()
+    async with place.sage(), place.desk() as desk:
+        await place.begin(desk, "life")
+        assert await settled(desk) == ["life", ""]
+        book.may_answer.set()
+        assert await answer_of(desk, "rest", "t", new=True) == "rest: 42"
+    assert book.asked == ["life", "rest"]
+
+
+@virtual
+async def test_a_turn_that_goes_on_is_before_those_that_wait() -> None:
+    book = Book(session="s")
+    async with open_node(store=in_memory()) as node, trio.open_nursery() as nursery:
+        sage = await node.start_child(ChildSpec("sage", partial(Sage, book=book)))
+        desk = await node.start_child(ChildSpec("desk", partial(Desk, sage=sage, book=book)))
+        nursery.start_soon(Place(is_far=False).begin, desk, "life")
+        await book.begun.wait()
+        nursery.start_soon(answer_of, sage, "other", "s")
+        await trio.sleep(1)
+        with suppress(LmosActorsError):
+            await desk.invoke(Desk.fall)
+        book.may_answer.set()
+        book.may_end.set()
+        await desk.ready()
+        assert await settled(desk) == ["life", "life: 42"]
+        said = [each.text for each in await sage.invoke(Sage.history, "s", settled=True)]
+    assert said == ["life", "life: 42", "other", "other: 42"]
+    assert book.asked == ["life", "other"]
+
+
+@virtual
+async def test_a_failure_whose_words_are_no_text_ends_nobody() -> None:
+    class Clumsy(ChatAgent):
+        async def reply(self, turn: ChatTurn) -> str:
+            assert turn.is_new
+            raise ActionFailed({"code": "NO_FILE", "message": "cannot open caf\udce9.txt"})
+
+    async with open_node(store=in_memory()) as node:
+        clumsy = await node.start_child(ChildSpec("clumsy", Clumsy))
+        for _ in range(2):  # nothing was answered before, so the session is new each time
+            with pytest.raises(ActionFailed, match="NO_FILE"):
+                await answer_of(clumsy, "open", "s", new=True)
+        (_, answer, *_) = await clumsy.invoke(Clumsy.history, "s")
+        assert answer.failed == TurnFailure("NO_FILE", "cannot open caf?.txt")

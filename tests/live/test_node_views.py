@@ -212,7 +212,7 @@ async def test_a_decision_is_in_the_audit_log_and_its_form_in_the_view() -> None
 
 async def ask_with_a_form(node: Node) -> None:
     slot: Any = slot_of(node.find(Echo, "echo"))
-    await slot.rt.approvals.ask_once(slot, "Which size?", None, FORM, 60.0, None)
+    await slot.rt.approvals.ask_once(slot, "Which size?", None, FORM, 60.0, None, None)
 
 
 class Other(Agent):

@@ -256,6 +256,7 @@ def test_progress_is_told_in_virtual_time(crowds: Crowds) -> None:
 
 # ---- people
 
+
 def decides(crowds: Crowds, *entries: Any, **more: Any) -> RunResult:
     asked = {"at": "1s", "do": "invoke", "id": "ask", "target": "desk", "action": "refund"}
     timeline = [{**asked, "input": {"order": "o-1", **more}}, *entries]

@@ -250,6 +250,9 @@ class ThingUnderFire:
                 if session.room(asked):
                     session.item(asked, random.choice(VALUES))
                 self.asked.append(asked)
+            case "asks":
+                session.asks(asked, random.choice([None, {"id": "q", "key": "k", "expires": 9.0}]))
+                self.asked.append(asked)
             case "progress":
                 session.progress(asked, random.choice(VALUES))
                 self.asked.append(asked)

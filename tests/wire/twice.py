@@ -185,6 +185,8 @@ class TwoConnections:
                     session.item(asked, value)
             case "progress":
                 session.progress(asked, True)
+            case "asks":
+                session.asks(asked, self.random.choice([None, {"id": "q", "key": "k", "expires": 9.0}]))
             case by:
                 getattr(session, by)(asked)
 

@@ -220,6 +220,7 @@ class AgentRequest:
         """Withdraw the request: the client is gone. An action with `on_disconnect="finish"` goes on."""
         far, self.items = self._far, None
         if far is not None and far.op.on_disconnect != "finish":
+            far.is_cut_off = True  # or it has left of its own will: HTTP does not say
             self._withdraw(far)
         elif far is not None:
             far.go_on()

@@ -31,7 +31,7 @@ import msgspec
 from msgspec import UNSET
 from trio.lowlevel import Abort, reschedule
 
-from lmos_actors.actors import wake_all
+from lmos_actors.actors import CURRENT, CUT_OFF, comes_back, wake_all
 from lmos_actors.errors import (
     AgentDied,
     AgentUnavailable,
@@ -424,6 +424,9 @@ class PendingAsk(PendingRequest, eq=False):
 
     def waiting_tasks(self) -> Iterable[trio.lowlevel.Task]:
         return () if self.task is None else (self.task,)
+
+    def leaving(self) -> str | None:
+        return CUT_OFF if comes_back(CURRENT.get()) else None
 
     def abort(self, _: object) -> Abort:
         """Let its caller's wait be cancelled; an answer in this step does not wake it a second time."""

@@ -192,7 +192,7 @@ class ServerConnection:
                 case lmos.IncomingRequest():
                     self._ask(demand)
                 case lmos.RequestWithdrawn(request=asked, reason=reason):
-                    self._context.withdraw(asked, is_cut_off=reason == CUT_OFF)
+                    (self._context.cut_off if reason == CUT_OFF else self._context.withdraw)(asked)
                     self._context.settled()
                 case lmos.ListeningEnded(listening=listening):
                     self._listeners.leave(listening)

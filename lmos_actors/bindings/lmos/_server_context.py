@@ -104,6 +104,13 @@ class ServerContext:
             far.leave()
             left(far)
 
+    def cut_off(self, asked: IncomingRequest) -> None:
+        """Take note that a caller has ended, and asks again: what it will ask for by its key goes on."""
+        if getattr(asked.message, "key", None) is None:
+            self.withdraw(asked, is_cut_off=True)
+        else:
+            self.rt.timers.call_at(trio.current_time() + PATIENCE, lambda: self._give_up(asked))
+
     def credited(self, run: object) -> None:
         """Resume a run that waited for room: its peer takes more items."""
         far = self.open.get(run) if isinstance(run, IncomingRequest) else None
@@ -144,7 +151,8 @@ class ServerContext:
     def _give_up(self, asked: IncomingRequest) -> None:
         """End a run whose peer has not come back."""
         far = self.open.get(asked)
-        if far is not None and asked.connection.over and not asked.also:
+        is_away = asked.connection.over or not asked.open
+        if far is not None and is_away and not asked.also:
             self.withdraw(asked)
             far.asker.failed(far, ActionCancelled("the consumer left"))
 

@@ -8,7 +8,8 @@ A subclass writes `reply`; what is around it stands here:
 - **One turn at a time in a session, many sessions at once.** A message that comes during a turn waits; of
   those that wait in one session the ninth is refused.
 - **A turn is kept before its end is sent**: a caller that has got `done` finds the turn in the history,
-  whatever happens then. A turn that fails, or whose caller leaves, is not kept.
+  whatever happens then. Of a turn that fails what was said is kept, and why it failed; of one whose caller
+  leaves, nothing.
 - **A turn survives its process**, where the agent `resumes` and the node has a store (`_kept_turns.py`).
 - **A call is a turn with sound**, in both directions at once (`_call.py`), for agents that write `talk`.
 - **A crash ends one turn.** Each runs in a temporary child (`_turn.py`). Its caller gets INTERNAL_ERROR, and
@@ -58,7 +59,7 @@ from lmos_actors.persistence import (
 from lmos_actors.supervision import ChildSpec
 
 from ._answer_channel import AHEAD
-from ._asked_turns import Key, TurnKeys, keyed
+from ._asked_turns import Key, TurnKeys, kept_key, keyed
 from ._call import VoiceCall
 from ._failures import failure, store_in_use
 from ._items import (
@@ -343,14 +344,15 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
         owner, id = self._owner(), self._session_for(session_id, new=new)
         async with self._lines.place(owner, id):
             session = await self._read(owner, id)
-            if key is not None and (before := answer_under(session, key, content)) is not None:
+            name = "" if key is None else kept_key(key, content, parts or ())
+            if name and (before := answer_under(session, name)) is not None:
                 turn = self._made(session, content, parts, metadata, None)
                 yield turn, said_again(turn, before)
                 return
-            asked = self._message("user", content, parts or (), key or "")
-            wanted = self.keeps_turn(metadata or {})
-            async with self._kept.begun(session, asked, metadata, wanted=wanted) as kept:
-                has_tools = answers is not None
+            asked = self._message("user", content, parts or (), name)
+            wanted, has_tools = self.keeps_turn(metadata or {}), answers is not None
+            begun = self._kept.begun(session, asked, metadata, wanted=wanted, has_client=has_tools)
+            async with begun as kept:
                 turn = self._made(session, asked.text, parts, metadata, kept, has_client_tools=has_tools)
                 name = "" if kept is None else name_of(session, kept)
                 keys = None if kept is None else self._keys_of(kept, name)
@@ -397,7 +399,7 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
             history=partial(_said, session),
             memory=session.head.memory,
             memory_bytes=self._sessions.options.memory_bytes,
-            is_new=not session.written,
+            is_new=session.is_new,
             read=partial(self._read_file, owner, id),
             principal=owner or None,
             memories=self._memories_of,
@@ -417,7 +419,7 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
         return self._runner(runner, TurnRunner.run, name=name)
 
     def _keys_of(self, kept: OpenTurn, name: str) -> TurnKeys:
-        return TurnKeys(f"{self.path}\n{name}", partial(self._sessions.is_open, kept))
+        return TurnKeys(f"{self.path}\n{name}", partial(self._kept.comes_back, kept))
 
     def _answer_of(self, turn: ChatTurn | None) -> KeptMessage:
         """Return what a turn has said, if there was one, as a message."""

@@ -17,7 +17,9 @@ from msgspec import Meta
 from lmos_actors.actors import current_run
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
+
+    from ._items import ChatPart
 
 LONGEST_KEY: Final = 100
 """Characters of the key of a message."""
@@ -44,6 +46,12 @@ class TurnKeys:
         self._sent[digest] += 1
         named = f"{self._name}\n{self._sent[digest]}\n".encode("utf-8", "surrogatepass")
         return blake2s(named + digest, digest_size=16).hexdigest()
+
+
+def kept_key(key: str, text: str, parts: Sequence[ChatPart]) -> str:
+    """Return the key of a message as it is kept: another message under the same key has another."""
+    plain = msgspec.json.encode((key, text, parts))
+    return blake2s(plain, digest_size=16).hexdigest()
 
 
 def keyed(given: tuple[Any, ...]) -> tuple[Any, ...]:

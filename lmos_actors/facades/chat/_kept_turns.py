@@ -27,6 +27,7 @@ from __future__ import annotations
 
 from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import partial
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
@@ -34,7 +35,7 @@ import trio
 
 from lmos_actors.actors import ENDING, current_run, is_cut_off, on_caller_left
 from lmos_actors.errors import ActionFailed, StoreFailed
-from lmos_actors.persistence import KeptMessage, KeptTurn, OpenTurn
+from lmos_actors.persistence import TOO_LARGE, KeptMessage, KeptTurn, OpenTurn
 
 from ._failures import store_in_use
 from ._items import GIVEN_UP, INTERNAL_ERROR, TurnFailure
@@ -100,26 +101,41 @@ class KeptTurns:
         """Whether the incarnation has ended, and all of it unwinds."""
         return self._slot.state >= ENDING
 
+    def comes_back(self, turn: OpenTurn) -> bool:
+        """Return whether a turn asks again what it asks now, if it ends now: not if code gives up asking."""
+        return self._sessions.is_open(turn) and (turn.goes_on or self._has_ended)
+
     # ---- a turn in progress
 
     @asynccontextmanager
     async def begun(
-        self, session: Session, asked: KeptMessage, metadata: dict[str, Any] | None, *, wanted: bool
+        self,
+        session: Session,
+        asked: KeptMessage,
+        metadata: dict[str, Any] | None,
+        *,
+        wanted: bool,
+        has_client: bool,
     ) -> AsyncGenerator[OpenTurn | None]:
-        """Have a record of a turn in a block; None if it is not `wanted`, and where turns are not kept."""
+        """Have a record of a turn in a block; None if it is not `wanted`, and where turns are not kept.
+
+        One whose caller carries out tools (`has_client`) does not go on without it in this life.
+        """
         await trio.lowlevel.checkpoint_if_cancelled()
         begun = None
         if self._is_on and wanted:
             kept = KeptTurn(
-                text=asked.text, at=asked.at, parts=asked.parts, metadata=metadata or {}, key=asked.key
-            )
+                text=asked.text, at=asked.at, parts=asked.parts, metadata=metadata or {}, key=asked.key,
+                id=self._slot.rt.entropy.new_id(),
+            )  # fmt: skip
             with store_in_use():
                 begun = self._sessions.begin_turn(session, kept)
         if begun is None:
             yield None
             return
         turn, ticket = begun
-        on_caller_left(partial(self._left, turn, current_run()))  # no await since the checkpoint
+        left = partial(self._remove, turn) if has_client else partial(self._left, turn, current_run())
+        on_caller_left(left)  # no await since the checkpoint
         try:
             with store_in_use():
                 await ticket.wait()
@@ -133,12 +149,13 @@ class KeptTurns:
     def _left(self, turn: OpenTurn, run: Any) -> None:
         """Take note that the caller has left: a turn goes on if its caller comes back for it."""
         if turn.kept.key and is_cut_off(run.envelope):
+            turn.goes_on = True
             self._go_on(turn)
         else:
             self._remove(turn)
 
     def _go_on(self, turn: OpenTurn) -> None:
-        place = self._lines.join(turn.owner, turn.id)
+        place = self._lines.join(turn.owner, turn.id, is_next=turn.goes_on)
         self._start_soon(self._resume, turn, place, name=f"resumed turn of session {turn.id}")
 
     def _remove(self, turn: OpenTurn) -> Ticket | None:
@@ -174,6 +191,12 @@ class KeptTurns:
         try:
             await self._slot.wait_running()
             await place.wait()
+            turn.goes_on = False
+            if turn.keeping is not None:  # it was cut off while it was kept
+                with suppress(StoreFailed):
+                    await turn.keeping.wait()
+            if not self._sessions.is_open(turn):
+                return
             with trio.CancelScope() as scope:
                 self._resumed[turn.owner, turn.id] = scope
                 async with self._beginning():
@@ -218,6 +241,8 @@ class KeptTurns:
         """Count a resumption, and return the steps of a turn; `wrong` says afterwards if it cannot be."""
         if not turn.wrong and not self._is_on:
             turn.wrong = "this agent resumes no turns any more"
+        if not turn.wrong and turn.kept.is_too_large:
+            turn.wrong = TOO_LARGE
         if not turn.wrong and turn.kept.resumed >= MOST_RESUMPTIONS:
             turn.wrong = f"it was resumed {turn.kept.resumed} times, and its agent ended soon each time"
         if turn.wrong:
@@ -294,23 +319,19 @@ class KeptTurns:
                     await trio.sleep_forever()
 
 
-def answer_under(session: Session, key: str, text: str) -> KeptMessage | None:
+def answer_under(session: Session, key: str) -> KeptMessage | None:
     """Return the answer to a message that has come under a key before, None if it has not."""
-    asked = None
-    for message in session.messages:
-        if asked is not None:
-            return message
-        if message.key == key and message.text == text:
-            asked = message
-    return None
+    messages = session.messages
+    return next((after for asked, after in pairwise(messages) if asked.key == key), None)
 
 
 def failed_answer(answer: KeptMessage, error: ActionFailed) -> KeptMessage:
     """Return what a turn has said before it failed, with the reason."""
-    failed = TurnFailure(error.code or INTERNAL_ERROR, error.detail or str(error))
+    words = error.code or INTERNAL_ERROR, error.detail or str(error)
+    failed = TurnFailure(*(each.encode("utf-8", "replace").decode() for each in words))
     return msgspec.structs.replace(answer, failed=msgspec.to_builtins(failed))
 
 
 def name_of(session: Session, turn: OpenTurn) -> str:
     """Return what tells a turn from all others of its agent, in its next life as in this one."""
-    return f"turn {turn.owner}\n{turn.id}\n{turn.kept.at}\n{len(session.written)}"
+    return f"turn {turn.owner}\n{turn.id}\n{turn.kept.at}\n{turn.kept.id}\n{len(session.written)}"

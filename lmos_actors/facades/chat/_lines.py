@@ -50,11 +50,11 @@ class Lines:
         finally:
             self.leave(owner, id, place)
 
-    def join(self, owner: str, id: str) -> trio.Event:
-        """Return a place behind all others; its event is set once it is the first."""
+    def join(self, owner: str, id: str, *, is_next: bool = False) -> trio.Event:
+        """Return a place behind all others, or behind the first; its event is set once it is the first."""
         line = self._lines.setdefault((owner, id), _Line())
         place = trio.Event()
-        line.places.append(place)
+        line.places.insert(1 if is_next else len(line.places), place)
         if line.places[0] is place:
             place.set()
         return place

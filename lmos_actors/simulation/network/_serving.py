@@ -217,6 +217,11 @@ class Serving:
             far.slot.withdraw(far)
             far.leave()
 
+    def cut_off(self, served: Served) -> None:
+        """Take note that a caller has ended, and asks again: what it will ask for goes on."""
+        if served.open and not self._goes_on(served):
+            self.withdraw(served, is_cut_off=True)
+
     # ---- answers: see `Asker` of the actors
 
     def allows(self, agent: str, verb: str) -> bool:

@@ -340,8 +340,8 @@ class StreamPeer(NodePeer):
         elif self._queue.pop(request, self) is None:
             return
         elif (served := self._open.pop(request, None)) is not None:
-            is_cut_off = request.leaving() is not None
-            self._there(lambda serving: serving.withdraw(served, is_cut_off=is_cut_off))
+            verb = Serving.withdraw if request.leaving() is None else Serving.cut_off
+            self._there(lambda serving: verb(serving, served))
             self._send_waiting()
 
     def _there(self, call: Callable[[Serving], object], size: int = HEAD) -> None:
