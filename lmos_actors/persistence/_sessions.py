@@ -302,22 +302,31 @@ class Sessions:
         writes.append(Put(CHATS, self._head_key(key), msgspec.json.encode(head)))
         if turn is not None:
             writes += self._without_turn(key)
-
-        def done(error: Exception | None) -> None:  # also if who waits is cancelled meanwhile
-            if error is not None:
-                return
-            session.head, session.written = head, written[dropped:]
-            if key in self._heads:
-                self._heads[key] = _copy(head)
-                self._heads.move_to_end(key)
-                self._listed[key] = _info(key, head)
-            if turn is not None and self._turns.get(key) is turn:
-                self._forget_turn(key)
-
+        done = partial(self._kept, session, head, written[dropped:], turn)
         ticket = self._writer.submit(writes, options.durability, done)
         if turn is not None:
             turn.keeping = ticket
         await ticket.wait()
+
+    def _kept(
+        self,
+        session: Session,
+        head: SessionHead,
+        written: list[bytes],
+        turn: OpenTurn | None,
+        error: Exception | None,
+    ) -> None:
+        """Take note that a session was written, also if who waits for that is cancelled meanwhile."""
+        if error is not None:
+            return
+        key = (_written(session.owner), session.id)
+        session.head, session.written = head, written
+        if key in self._heads:
+            self._heads[key] = _copy(head)
+            self._heads.move_to_end(key)
+            self._listed[key] = _info(key, head)
+        if turn is not None and self._turns.get(key) is turn:
+            self._forget_turn(key)
 
     async def forget(self, owner: str, id: str) -> bool:
         """Remove a session; return whether there was one. Raise StoreFailed."""

@@ -86,7 +86,8 @@ def _check(place: str, name: str, value: Any) -> None:
     if name == "tools":
         _check_tools(place, value)
     elif name == "client_tools":
-        if not (isinstance(value, list | tuple) and all(isinstance(each, Tool) for each in value)):
+        given = cast("Sequence[Any]", value) if isinstance(value, list | tuple) else (value,)
+        if not all(isinstance(each, Tool) for each in given):
             raise TypeError(f'{place} is a tuple of tools, such as (Tool("position", ...),), not {value!r}')
     elif name == "answer":
         _check_answer(place, value)

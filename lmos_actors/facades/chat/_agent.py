@@ -354,8 +354,7 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
             begun = self._kept.begun(session, asked, metadata, wanted=wanted, has_client=has_tools)
             async with begun as kept:
                 turn = self._made(session, asked.text, parts, metadata, kept, has_client_tools=has_tools)
-                name = "" if kept is None else name_of(session, kept)
-                keys = None if kept is None else self._keys_of(kept, name)
+                name, keys = ("", None) if kept is None else self._named(session, kept)
                 runner = partial(TurnRunner, turn=turn, reply=self.reply, asks=keys)
                 how: tuple[Any, ...] = (TurnRunner.converse, answers) if has_tools else (TurnRunner.run,)
                 try:
@@ -417,6 +416,10 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
     ) -> AbstractAsyncContextManager[AsyncIterator[Any]]:
         runner = partial(TurnRunner, turn=turn, reply=self.reply, asks=self._keys_of(kept, name))
         return self._runner(runner, TurnRunner.run, name=name)
+
+    def _named(self, session: Session, kept: OpenTurn) -> tuple[str, TurnKeys]:
+        name = name_of(session, kept)
+        return name, self._keys_of(kept, name)
 
     def _keys_of(self, kept: OpenTurn, name: str) -> TurnKeys:
         return TurnKeys(f"{self.path}\n{name}", partial(self._kept.comes_back, kept))
