@@ -5,7 +5,6 @@ from ._blocking import CircleSearch as CircleSearch
 from ._blocking_work import Outside as Outside
 from ._callers import (
     callers_of as callers_of,
-    comes_back as comes_back,
     is_cut_off as is_cut_off,
     runs_awaiting as runs_awaiting,
 )
@@ -184,6 +183,7 @@ from .messages._invocation import (
     Progress as Progress,
     Run as Run,
     Runners as Runners,
+    comes_back as comes_back,
     gate_of_caller as gate_of_caller,
     running_gate as running_gate,
 )

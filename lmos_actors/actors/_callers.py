@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from ._remote_requests import Far
 from .durable._keyed_requests import KeyedRequest
-from .messages._invocation import CURRENT, OwnTask, Run
+from .messages._invocation import CURRENT, OwnTask, Run, comes_back
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -38,11 +38,6 @@ def runs_awaiting(request: Awaited) -> Iterator[Run | OwnTask]:
         run = task.context.get(CURRENT)
         if run is not None:
             yield run
-
-
-def comes_back(run: Run | OwnTask | None) -> bool:
-    """Return whether a run would ask again what it asks now, if it ended: see `Run.comes_back`."""
-    return isinstance(run, Run) and run.comes_back is not None and run.comes_back()
 
 
 def is_cut_off(request: Any) -> bool:

@@ -11,7 +11,7 @@ import attrs
 import pytest
 import trio
 
-from lmos_actors import ActionFailed, ChildSpec, Ref, action, open_node
+from lmos_actors import ActionFailed, Agent, ChildSpec, Ref, action, ephemeral, open_node
 from lmos_actors.errors import LmosActorsError
 from lmos_actors.facades import ChatAgent, ChatTurn
 from lmos_actors.facades.chat import TextChunk, TurnBegan, TurnDone, TurnFailure
@@ -290,3 +290,53 @@ async def test_a_failure_whose_words_are_no_text_ends_nobody() -> None:
                 await answer_of(clumsy, "open", "s", new=True)
         (_, answer, *_) = await clumsy.invoke(Clumsy.history, "s")
         assert answer.failed == TurnFailure("NO_FILE", "cannot open caf?.txt")
+
+
+class Till(Agent, durable=True):
+    """Pays, which takes some time."""
+
+    paid: list[str] = ephemeral(factory=list)
+
+    @action(snapshot_safe=True)
+    async def pay(self, order: str) -> str:
+        self.paid.append(order)
+        await trio.sleep(10)
+        return "paid"
+
+
+class Buyer(ChatAgent):
+    """Has an order paid under a key."""
+
+    till: Ref[Any]
+
+    async def reply(self, turn: ChatTurn) -> str:
+        return await self.till.retrying(key=f"pay-{turn.text}").invoke(Till.pay, turn.text)
+
+    @action
+    def fall(self) -> None:
+        """Crash."""
+        raise KeyError("a bug")
+
+
+@pytest.mark.parametrize("is_left", [False, True])
+@virtual
+async def test_a_request_with_a_key_goes_on_while_the_one_who_asked_is_away(is_left: bool) -> None:
+    paid = list[str]()
+    async with open_node(store=in_memory()) as node, trio.open_nursery() as nursery:
+        till = await node.start_child(ChildSpec("till", partial(Till, paid=paid)))
+        buyer = await node.start_child(ChildSpec("buyer", partial(Buyer, till=till)))
+        with trio.move_on_after(5):
+            if is_left:
+                await answer_of(buyer, "o-1", "s", new=True)
+            nursery.start_soon(Place(is_far=False).begin, buyer, "o-1")
+            await trio.sleep_forever()
+        if not is_left:
+            with suppress(LmosActorsError):
+                await buyer.invoke(Buyer.fall)
+            await buyer.ready()
+            assert await settled(buyer) == ["o-1", "paid"]
+            assert paid == ["o-1"]
+        else:
+            await trio.sleep(1)
+            assert await till.retrying(key="pay-o-1").invoke(Till.pay, "o-1") == "paid"
+            assert paid == ["o-1", "o-1"]

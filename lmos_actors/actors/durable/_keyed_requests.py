@@ -35,6 +35,7 @@ from lmos_actors.errors import ActionFailed, AgentUnavailable, InvalidInput, Key
 
 from .._remote_requests import Far
 from ..messages._gates import SERIAL
+from ..messages._invocation import CURRENT, comes_back
 from ..messages._mailbox import ATTACHED, DONE, HELD_BACK, NEW, Ask, Envelope
 from ..messages._operation import ASKING, named
 from ..messages._request_keys import NEAR, KeptAnswer, RequestKey, content_of, wrong_operation
@@ -59,6 +60,9 @@ class AnswerStore(Protocol):
         """Look an answer up; `found` is called later with it, None if there is none, or with the error."""
         ...
 
+
+PATIENCE: Final = 60.0
+"""Seconds for which a request goes on whose caller has ended, and asks again."""
 
 NOBODY: Final[Any] = None
 """In the place of an asker: answers go to the callers."""
@@ -225,12 +229,23 @@ class KeyedRequests:
     # ---- ways out
 
     def leave(self, caller: Ask) -> None:
-        """Forget a caller that has given up; with the last one the request is withdrawn."""
+        """Forget a caller that has given up; with the last one the request is withdrawn.
+
+        If that one has ended, and asks again in its next life, the request goes on for a while.
+        """
         request = self._joined.pop(caller, None)
         if request is None:
             return
         request.callers.remove(caller)
-        if not request.callers and request.phase != HELD_BACK:
+        if comes_back(CURRENT.get()):
+            self.slot.rt.timers.call_after(PATIENCE, partial(self._give_up, request))
+        else:
+            self._give_up(request)
+
+    def _give_up(self, request: KeyedRequest) -> None:
+        """Withdraw a request that nobody waits for."""
+        is_open = self._open.get(request.key.name) is request
+        if is_open and not request.callers and request.phase != HELD_BACK:
             del self._open[request.key.name]
             if request.phase != NEW:  # else the store is still being asked for an answer
                 self.slot.withdraw(request)

@@ -280,6 +280,11 @@ class OwnTask:
         self.envelope.trace = mark
 
 
+def comes_back(run: Run | OwnTask | None) -> bool:
+    """Return whether a run would ask again what it asks now, if it ended: see `Run.comes_back`."""
+    return isinstance(run, Run) and run.comes_back is not None and run.comes_back()
+
+
 OWN_TASK: Final = Operation(
     verb="act", name="a task of its own", owner="agent", kind=RUN, fn=lambda: None, internal=True
 )
