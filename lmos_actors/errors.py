@@ -146,12 +146,12 @@ class ToolFailed(LmosActorsError):
     """A tool of a chat agent has not returned a result; the turn that used it may go on.
 
     `tool` is its name, `reason` why: its arguments were not right, it raised, the client that has it refused
-    or did not answer in time.
+    or did not answer in time. What of it is no Unicode is replaced: it is the words of anybody.
     """
 
     def __init__(self, tool: str, reason: str) -> None:
         self.tool = tool
-        self.reason = reason
+        self.reason = reason = reason.encode("utf-8", "replace").decode()
         super().__init__(f"the tool {tool!r} failed: {reason}")
 
 

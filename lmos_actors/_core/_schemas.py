@@ -11,6 +11,9 @@ from typing import Any, Final, NoReturn
 
 import msgspec
 
+MOST_PLACES: Final = 10_000
+"""Places of a schema with all that its references lead to: a validator looks at all of them for one value."""
+
 MOST_CACHED: Final = 1_024
 """Compiled schemas that are kept."""
 
@@ -52,12 +55,59 @@ def _compiled(schema: str, *, formats: bool = False) -> Any:
     from jsonschema_rs import FancyRegexOptions, validator_for
 
     decoded: dict[str, Any] = msgspec.json.decode(schema or "{}", type=dict[str, Any])
+    if _places_of(decoded) > MOST_PLACES:
+        raise ValueError(f"with what its references lead to it has more than {MOST_PLACES:,} places")
     return validator_for(
         decoded,
         retriever=_refuse,
         pattern_options=FancyRegexOptions(backtrack_limit=STEPS),
         validate_formats=formats,
     )
+
+
+def _places_of(schema: dict[str, Any]) -> int:
+    """Return the places of a schema, each reference counted as what it leads to; one to itself as one place.
+
+    References to names of the same document are followed, as strangers write `#/$defs/NAME`; a chain of them,
+    each of which leads to the next twice, has a length of a few lines and takes minutes.
+    """
+    known: dict[str, int] = {}
+
+    def count(part: Any) -> int:
+        if isinstance(part, list):
+            items: list[Any] = part  # pyright: ignore[reportUnknownVariableType]
+            return 1 + sum(map(count, items))
+        if not isinstance(part, dict):
+            return 1
+        members: dict[str, Any] = part  # pyright: ignore[reportUnknownVariableType]
+        own = 1 + sum(count(each) for name, each in members.items() if name not in ("$defs", "definitions"))
+        target = members.get("$ref", members.get("$dynamicRef"))
+        return own + (at(target) if isinstance(target, str) else 0)
+
+    def at(reference: str) -> int:
+        if reference not in known:
+            known[reference] = 1  # as long as it is being counted: a reference to itself
+            known[reference] = min(count(_at(schema, reference)), MOST_PLACES + 1)
+        return known[reference]
+
+    return count(schema)
+
+
+def _at(schema: Any, reference: str) -> Any:
+    """Return the part of a schema that a reference within it leads to, None where it leads to none."""
+    if not reference.startswith("#/"):
+        return None
+    for word in reference[2:].split("/"):
+        name = word.replace("~1", "/").replace("~0", "~")
+        if isinstance(schema, dict):
+            members: dict[str, Any] = schema  # pyright: ignore[reportUnknownVariableType]
+            schema = members.get(name)
+        elif isinstance(schema, list) and name.isdecimal():
+            items: list[Any] = schema  # pyright: ignore[reportUnknownVariableType]
+            schema = items[int(name)] if int(name) < len(items) else None
+        else:
+            return None
+    return schema
 
 
 def _refuse(uri: str) -> NoReturn:

@@ -17,12 +17,22 @@ import msgspec
 from msgspec import Meta
 
 from lmos_actors._core import WAY_OUT, time_jumps
-from lmos_actors.actors import Agent, MailboxOptions, action, current_request
-from lmos_actors.errors import ConfigError, ForbiddenCall
+from lmos_actors.actors import Agent, MailboxOptions, action, current_request, shape_of
+from lmos_actors.errors import ConfigError, ForbiddenCall, InvalidInput
 
-from ._failures import NO_MODEL, model_failure
+from ._failures import MODEL_MALFORMED, NO_MODEL, model_failure
 from ._limits import CHARACTERS_OF_A_TOKEN, TOKENS_OF_A_FILE, RequestLimits
-from ._messages import Message, ModelEnd, ModelItem, ModelRequest, ToolOffer, UserMessage
+from ._messages import (
+    Message,
+    ModelEnd,
+    ModelItem,
+    ModelRequest,
+    Reasoning,
+    TextDelta,
+    ToolOffer,
+    ToolRequest,
+    UserMessage,
+)
 from ._observed import UNOBSERVED, Unobserved, observed
 
 MAX_REQUESTS: Final = 4_096
@@ -103,6 +113,7 @@ class Model(Agent, mailbox=MailboxOptions(size=MAX_REQUESTS)):
                     if type(item) is ModelEnd:
                         limits.settle(admission, item.usage.tokens or expected)
                     seen.take(item)
+                    _check(item)
                     yield item  # noqa: ASYNC119 -- the runtime closes what it runs
 
     def _observed(self, request: ModelRequest) -> Unobserved:
@@ -135,3 +146,13 @@ def _tokens_in(request: ModelRequest) -> int:
     spoken = [msgspec.structs.replace(m, files=[]) if type(m) is UserMessage else m for m in request.messages]
     encoded = len(msgspec.json.encode(msgspec.structs.replace(request, messages=spoken)))
     return (encoded + texts) // CHARACTERS_OF_A_TOKEN + TOKENS_OF_A_FILE * len(files) + 1
+
+
+def _check(item: Any) -> None:
+    """Raise the failure of a model that says what could not be sent on: its words are anybody's."""
+    try:
+        if type(item) not in (TextDelta, Reasoning, ToolRequest, ModelEnd):
+            raise InvalidInput(f"it is {type(item).__name__}")
+        shape_of(type(item)).take(item)
+    except InvalidInput as error:
+        raise model_failure(MODEL_MALFORMED, f"the model said what cannot be sent on: {error}") from None

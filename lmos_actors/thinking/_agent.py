@@ -404,7 +404,7 @@ def _of_client(turn: ChatTurn, tool: Tool) -> Tool:
     return attrs.evolve(tool, call=partial(turn.ask_client, tool.name), repeatable=False)
 
 
-async def _used(turn: ChatTurn, of_client: Sequence[Tool], tool: Tool, **arguments: Any) -> Any:
+async def _used(turn: ChatTurn, of_client: Sequence[Tool], tool: Tool, /, **arguments: Any) -> Any:
     """Call a tool, and show that; what the client carries out it sees by itself. Raise ToolFailed."""
     is_its = any(tool.name == each.name for each in of_client)
     return await (tool.call(arguments) if is_its else turn.use(tool, **arguments))

@@ -33,7 +33,7 @@ from lmos_actors.facades import (
     TurnDone,
     tool_of,
 )
-from lmos_actors.facades.chat import SESSION_EXPIRED
+from lmos_actors.facades.chat import INVALID_MESSAGE, SESSION_EXPIRED
 
 from ._failures import OUTCOME_UNKNOWN, thinking_failure
 from ._tools import REPEATS, is_back, proper_name
@@ -250,4 +250,6 @@ async def _embedded(turn: ChatTurn, part: ChatPart) -> ChatPart:
         data = b64encode(await turn.read(part)).decode()
     except LookupError:
         return part
+    except ValueError as error:
+        raise ActionFailed({"code": INVALID_MESSAGE, "message": str(error)}) from None
     return msgspec.structs.replace(part, media=msgspec.structs.replace(media, data=data, storage_ref=None))

@@ -41,6 +41,7 @@ def prompt_of(turn: ChatTurn) -> str:
 async def files_of(turn: ChatTurn) -> list[ModelFile]:
     """Return the files of a message. Raises ActionFailed: one cannot be read, or they are too large."""
     files: list[ModelFile] = []
+    size = 0
     for part in turn.parts:
         media = part.media
         if media is None:
@@ -58,7 +59,8 @@ async def files_of(turn: ChatTurn) -> list[ModelFile]:
         except ValueError as error:
             raise _invalid(str(error)) from None
         files.append(ModelFile(media.mime_type, data, name=name))
-        if sum(len(each.data) for each in files) > FILE_BYTES:
+        size += len(data)
+        if size > FILE_BYTES:
             raise _invalid(f"the files of a message have {FILE_BYTES >> 20} MiB at most")
     return files
 

@@ -255,7 +255,7 @@ def _limited(tool: Tool, limits: ToolLimits, crashes: _Crashes, clock: Clock) ->
                 cut = _cut(result, limits.result_bytes)
                 shape_of(list[Message]).take([ToolMessage("", "", cut)])  # as the model will get it
                 return cut
-            except (ValueError, TypeError, InvalidInput) as error:
+            except (ValueError, TypeError, RecursionError, InvalidInput) as error:
                 raise ToolFailed(tool.name, f"its result cannot be sent: {error}") from None
         if crashes.bar_calls():
             unknown = OutcomeUnknown(tool.agent or tool.name, "it has crashed")

@@ -26,8 +26,9 @@ import trio
 
 from lmos_actors.actors import STREAM, Action, Agent, Ref, Turn, contract_of
 from lmos_actors.bindings import ConsumedThing
-from lmos_actors.errors import ActionFailed, AgentDied, AgentError, AgentUnavailable, ToolFailed
+from lmos_actors.errors import ActionFailed, AgentDied, AgentError, AgentUnavailable, ToolFailed, text_of
 from lmos_actors.facades import ChatAgent, Tool, TurnBegan, TurnDone, tool_of
+from lmos_actors.facades.chat import raise_if_not_its_own
 from lmos_actors.llm import ToolOffer
 from lmos_actors.mcp import McpSource, is_mcp_server, tools_of_server
 
@@ -293,7 +294,7 @@ def _of_agent(ref: Ref[Any], contract: Contract | None) -> Iterator[_Named]:
     for wire, handle in contract.actions.items():
         op = contract.table[wire]
         if op.untyped and op.kind != STREAM:
-            yield _Named(_patient(_untyped_tool(ref, wire, handle), ref), name)
+            yield _Named(_patient(_untyped_tool(ref, wire, handle), ref), name, foreign=True)
         elif isinstance(handle, Turn | Action) and not op.streams and chats.get(wire) is not handle:
             yield _Named(_patient(tool_of(cast("Any", ref), cast("Any", handle)), ref), name)
 
@@ -361,7 +362,7 @@ def _of_thing(thing: ConsumedThing) -> Iterator[_Named]:
             call = partial(_invoke_thing, thing, wire, has_input=action.input is not None)
             tool = _tool(wire, action.description or "", schema, call)
             again = bool(action.safe or action.idempotent)
-            yield _Named(attrs.evolve(tool, repeatable=again, agent=thing.path), name)
+            yield _Named(attrs.evolve(tool, repeatable=again, agent=thing.path), name, foreign=True)
 
 
 async def _invoke_thing(thing: ConsumedThing, name: str, given: Mapping[str, Any], *, has_input: bool) -> Any:
@@ -376,7 +377,8 @@ def _tool(name: str, description: str, schema: dict[str, Any], invoke: Callable[
             return msgspec.to_builtins(await invoke(given), str_keys=True)
         except ActionFailed as error:
             raise ToolFailed(name, str(error)) from error
-        except Exception as error:
-            raise ToolFailed(name, f"{type(error).__name__}: {error}") from error
+        except BaseException as error:  # noqa: ASYNC103 -- what is of trio goes on
+            raise_if_not_its_own(error)
+            raise ToolFailed(name, f"{type(error).__name__}: {text_of(error)}") from error
 
     return Tool(name, description, schema, call)

@@ -576,7 +576,7 @@ async def test_an_approval_by_a_form_sends_its_answer(page: Page) -> None:
         found: list[Any] = []
 
         async def ask() -> None:
-            found.append(await slot.rt.approvals.ask_once(slot, "Which tea?", None, form, 60.0, None))
+            found.append(await slot.rt.approvals.ask_once(slot, "Which tea?", None, form, 60.0, None, None))
 
         nursery.start_soon(ask)
         await page.visit(url_of(node, "#view=approvals"))
@@ -615,7 +615,7 @@ async def test_approvals_stand_in_their_order_after_each_decision(page: Page) ->
     async with served(allow_operations=True) as node, trio.open_nursery() as nursery:
         slot: Any = slot_of(node.find(Till, "shop/till"))
         for text in ("one", "two", "three"):
-            nursery.start_soon(slot.rt.approvals.ask_once, slot, text, None, None, 60.0, None)
+            nursery.start_soon(slot.rt.approvals.ask_once, slot, text, None, None, 60.0, None, None)
             await page.visit(url_of(node, "#view=approvals"))
             await page.until(f"document.querySelector('.card h3')?.textContent.startsWith('{text} ')")
         titles = "[...document.querySelectorAll('.card h3')].map((one) => one.textContent).join()"

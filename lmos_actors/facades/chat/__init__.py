@@ -26,5 +26,10 @@ from ._items import (
     TurnDone as TurnDone,
     TurnFailure as TurnFailure,
 )
-from ._tools import Tool as Tool, shown_reason as shown_reason, tool_of as tool_of
+from ._tools import (
+    Tool as Tool,
+    raise_if_not_its_own as raise_if_not_its_own,
+    shown_reason as shown_reason,
+    tool_of as tool_of,
+)
 from ._turn import ChatTurn as ChatTurn

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import msgspec
 import trio
 
-from lmos_actors.errors import ToolFailed
+from lmos_actors.actors import shape_of
+from lmos_actors.errors import InvalidInput, ToolFailed
 
 from ._items import ToolCalled, ToolReturned
 from ._tools import Tool, shown_reason, tool_of
@@ -43,9 +44,17 @@ class AnswerChannel:
         self._out = out
 
     async def put(self, item: ChatItem | CallItem) -> None:
-        """Pass an item on. Waits until the reader has room. Raises RuntimeError before the beginning."""
+        """Pass an item on. Waits until the reader has room.
+
+        Raises RuntimeError before the beginning, TypeError for an item that could not be sent: it is the
+        mistake of this turn, and would else end the agent whose action returns it.
+        """
         if self._out is None:
             raise NotInProgress("the turn is not in progress")
+        try:
+            shape_of(type(item)).take(item)
+        except InvalidInput as error:
+            raise TypeError(f"this cannot be sent: {error}") from None
         try:
             self._out.send_nowait(item)  # without a pause: those that wait are few
         except trio.WouldBlock:

@@ -18,7 +18,7 @@ import trio
 
 from lmos_actors._core import place_of_function, signature_of, types_of_function, unknown_in
 from lmos_actors.actors import Progress, conceal, shape_of
-from lmos_actors.errors import ActionFailed, InvalidInput, SlowTurnWarning, ToolFailed
+from lmos_actors.errors import ActionFailed, InvalidInput, SlowTurnWarning, ToolFailed, text_of
 from lmos_actors.protocol.td import schema_of
 
 if TYPE_CHECKING:
@@ -105,6 +105,16 @@ def tool_of(
     called = name or str(getattr(function, "__name__", type(function).__name__))
     form = _form_of(function, called, (), None)
     return _made(form, function, repeatable=bool(repeatable), in_thread=in_thread)
+
+
+def raise_if_not_its_own(error: BaseException) -> None:
+    """Raise what a tool has raised if that is not of the tool alone: a cancellation of trio, Ctrl-C.
+
+    What else is no `Exception`, such as SystemExit of a parser of arguments, ends the call of the tool.
+    """
+    passes = trio.Cancelled, KeyboardInterrupt, GeneratorExit, BaseExceptionGroup
+    if isinstance(error, passes) and not isinstance(error, Exception):
+        raise error
 
 
 def shown_reason(error: ToolFailed) -> str:
@@ -200,10 +210,12 @@ def _made(
             plain = msgspec.to_builtins(conceal(result, form.secrecy), str_keys=True)
         except ActionFailed as error:
             raise ToolFailed(called, str(error)) from error
-        except Exception as error:
-            if any(sign in str(error) for sign in OF_ASYNCIO):
+        except BaseException as error:  # noqa: ASYNC103 -- what is of trio goes on
+            raise_if_not_its_own(error)
+            text = text_of(error)
+            if any(sign in text for sign in OF_ASYNCIO):
                 error.add_note(f"the tool {called!r}: {NO_ASYNCIO}")
-            raise ToolFailed(called, f"{type(error).__name__}: {error}") from error
+            raise ToolFailed(called, f"{type(error).__name__}: {text}") from error
         return _plain(called, plain)
 
     return Tool(called, form.description, form.schema, call, repeatable)

@@ -178,13 +178,13 @@ class ChatTurn:
         if isinstance(piece, str):
             if not piece:
                 return
-            self._said.append(piece)
             await self._put(TextChunk(piece))
+            self._said.append(piece)
             return
         if not isinstance(piece, ChatPart):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"a piece of an answer is text or a ChatPart, not {piece!r}")
-        self._shown.append(piece)
         await self._put(TextChunk(parts=[piece]))
+        self._shown.append(piece)
 
     @property
     def is_kept(self) -> bool:
@@ -381,6 +381,8 @@ class TurnOffer:
             return None if over.is_set() else _decision_in(call)
         except (trio.BrokenResourceError, trio.ClosedResourceError, NotInProgress):
             return None  # the turn is over, or has not begun
+        except TypeError:
+            return None  # it is too deep to be put to a user: people decide it elsewhere
 
 
 async def _until(over: trio.Event, work: Callable[[], Awaitable[str | None]]) -> str | None:

@@ -124,6 +124,8 @@ class RemoteChat(ChatAgent):
             content = await turn.read(part)
         except LookupError:
             raise ActionFailed({"code": INVALID_MESSAGE, "message": "a file is not there any more"}) from None
+        except ValueError as error:
+            raise ActionFailed({"code": INVALID_MESSAGE, "message": str(error)}) from None
         return await chat.upload(content, media.mime_type, media.filename or "file")
 
     def _chat(self, session: str | None) -> AbstractAsyncContextManager[Chat]:
