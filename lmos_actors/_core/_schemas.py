@@ -80,7 +80,9 @@ def _places_of(schema: dict[str, Any]) -> int:
         if not isinstance(part, dict):
             return 1
         members: dict[str, Any] = part  # pyright: ignore[reportUnknownVariableType]
-        own = 1 + sum(count(each) for name, each in members.items() if name not in ("$defs", "definitions"))
+        # definitions count where they are used; further in, such a name may be that of a property
+        unused = ("$defs", "definitions") if members is schema else ()
+        own = 1 + sum(count(each) for name, each in members.items() if name not in unused)
         target = members.get("$ref", members.get("$dynamicRef"))
         return own + (at(target) if isinstance(target, str) else 0)
 

@@ -111,6 +111,7 @@ class Waits:
         self._clocks = clocks
         self._most = most
         self._standings: dict[Standing, None] = {}
+        self._by_request: dict[Any, dict[Standing, None]] = {}
         self._told: dict[Far, Question] = {}
         self._timer: Timer | None = None
 
@@ -139,6 +140,7 @@ class Waits:
         for run in standing.runs:
             self._clocks.go(run)
         for request in standing.requests:
+            self._leave(request, standing)
             self._tell(request)
         if not self._standings and self._timer is not None:
             self._timer.cancel()
@@ -155,11 +157,23 @@ class Waits:
         for run in before_runs:
             if run not in standing.runs:
                 self._clocks.go(run)
+        for request in before_requests:
+            if request not in standing.requests:
+                self._leave(request, standing)
+        for request in standing.requests:
+            self._by_request.setdefault(request, {})[standing] = None
         for request in {**before_requests, **standing.requests}:
             self._tell(request)
 
+    def _leave(self, request: Any, standing: Standing) -> None:
+        """Note that a request waits for a question no longer."""
+        standings = self._by_request[request]
+        del standings[standing]
+        if not standings:
+            del self._by_request[request]
+
     def _tell(self, request: Any, *, again: bool = False) -> None:
-        """Tell another node for which person a request of it waits, if that is other than it was told."""
+        """Send the question that a request of another node waits for, if it has changed."""
         if not isinstance(request, Far):
             return
         question = self._question_of(request)
@@ -179,8 +193,8 @@ class Waits:
 
     def _question_of(self, request: Any) -> Question | None:
         """Return the newest question that a request waits for."""
-        standings = reversed(self._standings)
-        return next((each.question for each in standings if request in each.requests), None)
+        standings = self._by_request.get(request)
+        return None if standings is None else next(reversed(standings)).question
 
     def asked(self, request: Any) -> str:
         """See `Approver.asked`."""

@@ -192,6 +192,9 @@ def test_a_schema_that_unfolds_without_an_end_is_none() -> None:
     problem = schema_problem(doubling(40))
     assert problem is not None
     assert "10,000 places" in problem
+    hidden = json.loads(doubling(40))
+    hidden["properties"] = {"definitions": {"anyOf": [{"$ref": hidden.pop("$ref")}]}}
+    assert schema_problem(json.dumps(hidden)) is not None
     within = {"properties": {"of": {"items": {"$ref": "#/$defs/tree"}}}}
     assert schema_problem(json.dumps({"$defs": {"tree": within}, "$ref": "#/$defs/tree"})) is None
     itself = [{"type": "null"}, {"$ref": "#/anyOf/0"}, {"$ref": "#"}]

@@ -269,19 +269,24 @@ class HttpInvocation:
         observer: InvocationObserver | None,
     ) -> Any:
         request = self._request(way, body, values, _accepted(way))
-        follows = self.server.ways.can_query(self.request.name)
-        if follows and isinstance(self.request, RemoteRun):
+        if isinstance(self.request, RemoteRun) and self.server.ways.can_query(self.request.name):
             answer = await self._begun(request)
         else:
-            # a run that asks a person has a URL from then on; one that is abandoned at that moment goes on
-            asks = (_ASKS,) if follows and self.request.verb == "invoke" else ()
-            answer = await self._exchange(attrs.evolve(request, headers=(*request.headers, *asks)))
+            if self.request.verb == "invoke" and self._tells_questions:
+                # a run that asks a person has a URL from then on; abandoned at that moment, it goes on
+                request = attrs.evolve(request, headers=(*request.headers, _ASKS))
+            answer = await self._exchange(request)
         if self.request.verb == "invoke" and answer.head.status in (201, 202) and self.request.sent is None:
             standing = standing_in(answer)
             url = run_at(answer, standing)
             if url is not None:
                 return await self._followed(url, observer, standing)
         return taken(answer, _expected(way)) if self.request.verb in ("read", "invoke", "read all") else UNSET
+
+    @property
+    def _tells_questions(self) -> bool:
+        """Whether the thing says so while a run asks a person."""
+        return "questions" in (self.server.ways.description.offers or ())
 
     async def _begun(self, request: WebRequest) -> WebAnswer:
         """Start a run and wait for its URL. If cancelled before, end the run as soon as the URL is known."""
@@ -361,8 +366,8 @@ class HttpInvocation:
         while True:
             if standing is not None:
                 if observer is not None:
-                    asks = "questions" in (self.server.ways.description.offers or ())
-                    observer.on_status(standing.status, standing.progress, standing.waits if asks else None)
+                    waits = standing.waits if self._tells_questions else None
+                    observer.on_status(standing.status, standing.progress, waits)
                 if standing.is_final:
                     return self._ended(standing)
             await trio.sleep(wait)

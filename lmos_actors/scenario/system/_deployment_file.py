@@ -117,7 +117,7 @@ class _Deployment:
 
     @property
     def raised(self) -> BaseException | None:
-        """What the first module raised that could not be imported."""
+        """The exception of the first module that could not be imported; None without one."""
         return None if self._targets is None else self._targets.raised
 
     def read(self, cell: CellData) -> tuple[Deployment, System] | None:

@@ -177,7 +177,7 @@ class NodePeer:
     def follow(
         self, request: PendingRequest, asked: tuple[str, ...], then: Callable[[dict[str, Any]], None]
     ) -> None:
-        """Say that nothing is known: what has not come to its agent waits for nobody."""
+        """Pass on that nothing is known: what has not come to its agent waits for nobody."""
         then({})
 
     async def run(self) -> None:
