@@ -735,6 +735,14 @@ class UnkeptRunWarning(RuntimeWarning):
     """
 
 
+class RepeatedCallWarning(RuntimeWarning):
+    """A turn that is resumed, of a chat agent, sends what acts once more when its next life sends it again.
+
+    Issued once in a node for each action and class that sends it, before anything of the turn is recorded.
+    With `strict_resume=True` the request is refused with NotAllowed instead.
+    """
+
+
 # --- raising collected exceptions as one group, without duplicates
 
 

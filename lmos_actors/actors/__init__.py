@@ -248,7 +248,7 @@ from .refs._ref import (
     entered_within as entered_within,
     tell_within as tell_within,
 )
-from .refs._retrying import found_link as found_link
+from .refs._retrying import acts_again as acts_again, found_link as found_link
 from .slot._calls import LocalCall as LocalCall, LocalStream as LocalStream
 from .slot._links import Monitor as Monitor
 from .slot._output_gate import OutputGate as OutputGate

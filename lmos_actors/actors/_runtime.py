@@ -318,7 +318,7 @@ class Turns:
         self.current: Any = None
         self.leave = False
         self.budget = BUDGET
-        self.durables = 0  # durable agents that there have been: none costs the others nothing
+        self.durables = 0  # agents that there have been that are durable, or resume turns: none costs nothing
 
     def misuse(self, verb: str, *, of: str = "ref.", how: str = "awaited") -> RuntimeError:
         """Make the error of a `def` handler that calls what has to be awaited; it names handler and line."""
@@ -454,6 +454,8 @@ class Runtime:
     messages: int = 0  # numbered where an instrument looks
     signalling: bool = False
     unkept_runs: frozenset[tuple[type, str]] = frozenset()  # actions that `_unkept_runs.py` has named
+    repeated_calls: frozenset[tuple[type, str]] = frozenset()  # those that `RepeatedCallWarning` has named
+    strict_resume: bool = False  # whether these are refused
     trace_context: Any = None  # made at its first use, see `_trace_context.py`
     nodes: SimulatedNodes | None = None  # those that its agents stand for, in a simulated network
     run_worked: Callable[[Any, Any, Any], None] | None = None

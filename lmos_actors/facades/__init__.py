@@ -51,6 +51,7 @@ from .relay import (
     HubFrame as HubFrame,
     HubRefusal as HubRefusal,
     Presence as Presence,
+    Questions as Questions,
     Receipt as Receipt,
     Receipts as Receipts,
     Relay as Relay,

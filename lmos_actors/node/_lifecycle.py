@@ -255,6 +255,7 @@ def _runtime(services: ShieldedNursery, options: NodeOptions, lifecycle: NodeLif
     rt.outside = Outside(threads=options.threads, processes=options.processes)
     rt.link = Slot if rt.instrument is None else RecordedSlot
     rt.full_slots, rt.starts = {}, Starts()
+    rt.strict_resume = options.strict_resume
     rt.circles = CircleSearch(rt, fails=options.circles == "fail")
     _run_turns(rt, services)
     return rt

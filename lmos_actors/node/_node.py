@@ -496,6 +496,7 @@ async def open_node(
     tracing: bool | TracerProvider | None = None,
     store: Store | AsyncStore | str | None = None,
     circles: Literal["warn", "fail"] = "warn",
+    strict_resume: bool = False,
     approvals: bool = False,
     approval_seconds: float = 86_400.0,
     allow_operations: bool = False,
@@ -538,6 +539,9 @@ async def open_node(
     `circles` is what happens when a request of an agent closes a circle of requests that wait for each other,
     and nothing in it ends them: a DeadlockWarning, on virtual time Deadlocked out of this block; with "fail"
     that request fails with WouldDeadlock.
+
+    `strict_resume` refuses, with NotAllowed, what a turn of a chat agent sends that would act once more if
+    the turn is resumed: for tests. Without it a RepeatedCallWarning names the first such request.
 
     `approvals` starts the agent `approvals` with the node, and not with the first question of an agent
     (`self.approve`); so does what lets clients decide: `allow_operations`, for those on this machine, on a

@@ -84,6 +84,7 @@ class NodeOptions:
     tracing: bool | TracerProvider | None = None
     store: Store | AsyncStore | str | None = None
     circles: Literal["warn", "fail"] = attrs.field(default="warn", validator=_one_of("warn", "fail"))
+    strict_resume: bool = False
     approvals: bool = False
     approval_seconds: float = attrs.field(default=86_400.0, validator=_seconds)
     allow_operations: bool = False

@@ -88,6 +88,7 @@ async def open_test_node(
     faults: FaultPlan | None = None,
     store: Store | AsyncStore | str | None = None,
     circles: Literal["warn", "fail"] = "warn",
+    strict_resume: bool = False,
 ) -> AsyncGenerator[TestNode]:
     """Open a node whose time is virtual and whose ids, chance and order of tasks follow from `seed`.
 
@@ -114,7 +115,10 @@ async def open_test_node(
             if environment is None:
                 enter_world(stack, virtual(trio.lowlevel.current_clock()), chosen or 0)
             with _staged(stage):
-                opened = open_stages(tree, NodeOptions(instrument=instrument, store=store, circles=circles))
+                options = NodeOptions(
+                    instrument=instrument, store=store, circles=circles, strict_resume=strict_resume
+                )
+                opened = open_stages(tree, options)
                 node = TestNode(await stack.enter_async_context(opened), stage, chosen)
             with _describing_messages(stage), _failing_leftovers(stage):
                 yield node

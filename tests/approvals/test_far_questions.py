@@ -14,13 +14,15 @@ from lmos_actors import Agent, DeadlineExceeded, Progress, Ref, action, open_nod
 from lmos_actors.approvals import Clock, standing_still
 from lmos_actors.bindings import fetch
 from lmos_actors.errors import ConfigError
+from lmos_actors.facades import RelayBridge, RelayMessage, open_relay
 from lmos_actors.protocol.lmos import SessionOptions
-from lmos_actors.security import Security
+from lmos_actors.security import ANYONE, Access, Security
 from lmos_actors.simulation import VirtualClock
 from lmos_actors.testing import answer_approval
 from lmos_actors.transport import MemoryNetwork
 from tests.bindings.client_connections import OFFERS, THING, URL, Wire, scripted
 from tests.bindings.test_web_client_ours import web_only
+from tests.facades.relays import URL as URL_OF_HUB, hub_with
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -153,10 +155,30 @@ Pair = tuple[Ref[Clerk], "Node"]
 
 
 @asynccontextmanager
+async def on_relay(*extensions: str, **options: Any) -> AsyncGenerator[Pair]:
+    """Open a clerk, and the node of the pager that it asks over a relay."""
+    admitted = Security(access={"pager": Access(invoke=ANYONE)})
+    async with hub_with("pager", "clerk", extensions=("receipts", *extensions)) as (network, tokens):
+        bridge = RelayBridge(url=URL_OF_HUB, agent="pager", credentials=tokens["pager"])
+        async with (
+            open_node(listen="ws://back", network=network, bridges=[bridge], security=admitted) as back,
+            open_node(network=network, **options) as front,
+        ):
+            await back.start(Pager)
+            await front.join(URL_OF_HUB, peers=True, credentials=tokens["clerk"])
+            pager = front.find(Pager, "pager")
+            await pager.ready()
+            yield await front.start(Clerk, pager=pager), back
+
+
+@asynccontextmanager
 async def pair(way: str, path: Path, **options: Any) -> AsyncGenerator[Pair]:
     """Open a clerk, and the node of the pager that it asks."""
     network = MemoryNetwork()
     async with AsyncExitStack() as stack:
+        if way == "relay":
+            yield await stack.enter_async_context(on_relay("questions", **options))
+            return
         back = await stack.enter_async_context(open_node(listen="ws://back", network=network))
         front = await stack.enter_async_context(open_node(network=network, **options))
         pager = await back.start(Pager)
@@ -179,7 +201,7 @@ async def pair(way: str, path: Path, **options: Any) -> AsyncGenerator[Pair]:
         yield await front.start(Clerk, pager=found), back
 
 
-WAYS = ["near", "lmos", "http", "two nodes", "two agents"]
+WAYS = ["near", "lmos", "http", "two nodes", "two agents", "relay"]
 each_way = pytest.mark.parametrize("way", WAYS)
 
 
@@ -236,6 +258,47 @@ def test_the_next_item_of_a_stream_ends_the_wait(way: str, tmp_path: Path) -> No
             nursery.start_soon(decide)
             assert await clerk.invoke(Clerk.take, "ada") == ["asking", "paged"]
             assert trio.current_time() == pytest.approx(1000 + LIMIT, abs=1)
+
+    run(main)
+
+
+def test_a_relay_without_the_extension_says_nothing_of_people() -> None:
+    async def main() -> None:
+        async with on_relay() as (clerk, _):
+            began = trio.current_time()
+            assert await clerk.invoke(Clerk.ask, "ada") == "late: "
+            assert trio.current_time() == pytest.approx(began + LIMIT, abs=1)
+
+    run(main)
+
+
+@pytest.mark.parametrize(
+    "said", [None, 1, [], {}, {"id": 1}, {"id": "q", "key": "k", "expires": 9e99}, "later"], ids=repr
+)
+def test_odd_words_of_waiting_on_a_relay_are_no_answer(said: Any) -> None:
+    async def main() -> None:
+        async with (
+            hub_with("pager", "clerk", extensions=("receipts", "questions")) as (network, tokens),
+            open_relay(URL_OF_HUB, network=network, credentials=tokens["pager"]) as pager,
+            open_node(network=network) as front,
+            trio.open_nursery() as nursery,
+        ):
+
+            async def answer() -> None:
+                async for heard in pager:
+                    if isinstance(heard, RelayMessage) and heard.type == "question":
+                        await pager.answer(heard, said, type="waiting")
+                        await pager.answer(heard, said, type="waiting")
+                        await pager.answer(heard, "paged")
+
+            nursery.start_soon(answer)
+            await front.join(URL_OF_HUB, peers=True, credentials=tokens["clerk"])
+            await pager.say({"title": Pager.__contract__.title, "actions": {}}, type="discovery")
+            ref = front.find(Pager, "pager")
+            await ref.ready()
+            clerk = await front.start(Clerk, pager=ref)
+            assert await clerk.invoke(Clerk.ask, "ada") == "paged"
+            nursery.cancel_scope.cancel()
 
     run(main)
 

@@ -13,6 +13,7 @@ import trio
 
 from tests.chromium import ENDED, Page, browser as browser, of_one_server, violations
 from tests.live.test_page_browser import CONTRAST, SIZES
+from tests.matrix import some
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator
@@ -227,7 +228,7 @@ async def shown(page: Page, view: str) -> None:
     await page.until("!/Asking…|^$/.test(document.querySelector('#view').textContent)")
 
 
-@pytest.mark.parametrize(("width", "dark"), SIZES)
+@pytest.mark.parametrize(("width", "dark"), some(SIZES, of=2))
 async def test_it_fits_at_every_width(page: Page, width: int, dark: bool) -> None:
     async with watched("sim", "scenarios/two-centres.yaml", "--seed", "1", "--speed", "5", codes=OPEN) as url:
         await page.window(width, 800, dark=dark)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.lives import lives_of
-from tests.matrix import few_or_all
+from tests.matrix import few_or_all, some
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -43,7 +43,7 @@ def live() -> Generator[Callable[..., int]]:
         yield run
 
 
-@pytest.mark.parametrize("point", [*POINTS, *PLACES])
+@pytest.mark.parametrize("point", some([*POINTS, *PLACES], of=3))
 def test_a_message_is_passed_on_once_wherever_the_process_is_killed(
     point: str, tmp_path: Path, live: Callable[..., int]
 ) -> None:

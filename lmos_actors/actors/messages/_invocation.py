@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import math
 from contextvars import Context, ContextVar
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 import trio
 from trio.lowlevel import Abort, current_task, enable_ki_protection, reschedule, wait_task_rescheduled
@@ -69,12 +69,24 @@ class Progress(Generic[G_contra]):
         self._run.report(value)
 
 
+class Resumption(Protocol):
+    """What there is to know of a run that begins again, in a next life of its agent, if it ends now."""
+
+    def goes_on(self) -> bool:
+        """Return whether it would begin again now."""
+        ...
+
+    def check(self, link: Any, key: str) -> None:
+        """Be told of a request that it is about to send. Raises NotAllowed for one that is refused."""
+        ...
+
+
 class Run:
     """One invocation of an `async def` or stream action, from hand-over to the end of its coroutine."""
 
     __slots__ = (
-        "agent", "args", "at_end", "at_withdrawal", "begun", "cancelled", "comes_back", "envelope", "number",
-        "op", "progress_feed", "runner", "sender", "settled", "slot",
+        "agent", "args", "at_end", "at_withdrawal", "begun", "cancelled", "envelope", "number", "op",
+        "progress_feed", "resumption", "runner", "sender", "settled", "slot",
     )  # fmt: skip
 
     number: int  # unset until another node is told of it, see `_circles_afar.py`
@@ -91,7 +103,7 @@ class Run:
         self.cancelled = False
         self.at_withdrawal: Callable[[], object] | None = None  # see `on_caller_left`
         self.at_end: Callable[[], object] | None = None  # see `on_run_ended`
-        self.comes_back: Callable[[], bool] | None = None  # whether it asks again if it ends now
+        self.resumption: Resumption | None = None  # of a run that asks again if it ends now
         self.runner: Runner | None = None
         self.progress_feed: Feed[Any] | None = getattr(envelope, "feed", None)
         envelope.phase = RUNNING
@@ -281,8 +293,18 @@ class OwnTask:
 
 
 def comes_back(run: Run | OwnTask | None) -> bool:
-    """Return whether a run would ask again what it asks now, if it ended: see `Run.comes_back`."""
-    return isinstance(run, Run) and run.comes_back is not None and run.comes_back()
+    """Return whether a run would ask again what it asks now, if it ended: see `Run.resumption`."""
+    return isinstance(run, Run) and run.resumption is not None and run.resumption.goes_on()
+
+
+def check_repeat(turns: Any, link: Any, key: str) -> None:
+    """Tell a run that begins again what it is about to send. Raises NotAllowed for what it must not send.
+
+    Callers need not call it where `turns.durables` is 0, and a turn sends nothing a second time.
+    """
+    run = CURRENT.get()
+    if turns.slot is None and isinstance(run, Run) and run.resumption is not None:
+        run.resumption.check(link, key)
 
 
 OWN_TASK: Final = Operation(

@@ -1,7 +1,8 @@
 """Requests of a run of a durable agent: each is sent once the state that it rests on is kept.
 
 What a turn sends waits in the output gate of its agent (`slot/_output_gate.py`). A run awaits its requests,
-so here the run itself waits before each; its deadline holds for that wait too.
+so here the run itself waits before each; its deadline holds for that wait too. A run that begins again in the
+next life of its agent is told of each request, as it will send that a second time.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from trio.lowlevel import enable_ki_protection
 
 from lmos_actors.errors import DeadlineExceeded
 
-from ..messages._invocation import CURRENT, running_gate
+from ..messages._invocation import CURRENT, check_repeat, running_gate
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping
@@ -86,10 +87,12 @@ class AfterKept:
         self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], seconds: float | None = None
     ) -> Any:
         """See `Link`."""
+        check_repeat(self.turns, self._inner, key)
         return await self._inner.ask(key, args, kwargs, await _wait_kept(self._inner, seconds))
 
     async def tell(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """See `Link`."""
+        check_repeat(self.turns, self._inner, key)
         await _wait_kept(self._inner, None)
         await self._inner.tell(key, args, kwargs)
 
@@ -97,6 +100,7 @@ class AfterKept:
     @enable_ki_protection
     async def open(self, invocation: Invocation) -> AsyncGenerator[Any]:
         """See `Link`."""
+        check_repeat(self.turns, self._inner, invocation.key)
         seconds = await _wait_kept(self._inner, invocation.seconds)
         async with self._inner.open(attrs.evolve(invocation, seconds=seconds)) as opened:
             yield opened

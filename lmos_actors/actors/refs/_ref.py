@@ -29,7 +29,7 @@ from lmos_actors.errors import DeadlineExceeded
 
 from .._parking import waiting_for
 from ..declaration._affordances import EventHandle, PropertyHandle
-from ..messages._invocation import running_gate
+from ..messages._invocation import check_repeat, running_gate
 from ..messages._operation import named
 from ._after_kept import AfterKept
 from ._link import Invocation
@@ -206,10 +206,12 @@ class Ref(Generic[A_co]):
         except AttributeError:
             raise wrong_handle("tell_nowait", "an action", handle) from None
         link = self._link
-        if link.turns.durables and (gate := running_gate(link.turns)) is not None:
-            gate.hold_message(link, key, args, kwargs)
-        else:
-            link.tell_nowait(key, args, kwargs)
+        if link.turns.durables:
+            check_repeat(link.turns, link, key)
+            if (gate := running_gate(link.turns)) is not None:
+                gate.hold_message(link, key, args, kwargs)
+                return
+        link.tell_nowait(key, args, kwargs)
 
     # ---- properties
 

@@ -189,6 +189,11 @@ class Retrying:
 
     # ---- what is not asked again
 
+    @property
+    def has_key(self) -> bool:
+        """Whether its caller has named a key, which is the same whenever it asks."""
+        return self._bounds.key is not None
+
     def check_no_key(self, verb: str) -> None:
         """Raise NotAllowed if the caller has named a key: only `invoke` can have one."""
         if self._bounds.key is not None:
@@ -259,11 +264,31 @@ def _repeatable(link: Any, key: str) -> bool:
     own = getattr(found, "repeatable", None)
     if own is not None:
         return bool(own(key))
-    for slot in (found, *getattr(found, "members", ())):
-        op = getattr(slot, "table", {}).get(key)
-        if op is not None:
-            return bool(op.repeatable) or (_is_near(found) and _is_durable(found) and not op.streams)
-    return False
+    op = _near_operation(found, key)
+    return op is not None and (
+        bool(op.repeatable) or (_is_near(found) and _is_durable(found) and not op.streams)
+    )
+
+
+def _near_operation(found: Any, key: str) -> Any:
+    """Return an operation of an agent of this node, or of the members of a pool; None if there is none."""
+    tables = (getattr(slot, "table", {}) for slot in (found, *getattr(found, "members", ())))
+    return next((table[key] for table in tables if key in table), None)
+
+
+def acts_again(link: Any, key: str) -> bool:
+    """Return whether a request has a further effect if it comes again in another life of who sends it.
+
+    Not one that is safe or idempotent, has a key in its ref, or gets one of what sends it (`completed_by`).
+    """
+    if key[:1] in NO_ACTIONS or (isinstance(link, Retrying) and link.has_key):
+        return False
+    found = found_link(link)
+    own = getattr(found, "repeatable", None)
+    op = _near_operation(found, key) if own is None else found.operation(key)
+    if op is None or op.fill is not None:
+        return False
+    return not (op.repeatable if own is None else own(key))
 
 
 def _ask_by_key(

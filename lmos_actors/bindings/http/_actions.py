@@ -249,7 +249,7 @@ async def _invoke_until_asked(
 ) -> Response:
     """Return the result of a run; its path, if it asks a person and there is room to keep it."""
     ask = tracker.ask(request)
-    ask.tells_questions = True
+    ask.on_question = ask.wake
     _post(tracker, ask, request, link, op, data)
     try:
         while not ask.done and ask.question is None:

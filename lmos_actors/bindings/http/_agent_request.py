@@ -71,8 +71,8 @@ class AgentRequest:
 
     __slots__ = (
         "_allows", "_far", "_task", "_tracker", "_way", "done", "error", "items", "key", "label",
-        "message_id", "on_begun", "on_done", "posted", "principal", "progress", "question", "running",
-        "tells_progress", "tells_questions", "traceparent", "tracestate", "value",
+        "message_id", "on_begun", "on_done", "on_question", "posted", "principal", "progress",
+        "question", "running", "tells_progress", "traceparent", "tracestate", "value",
     )  # fmt: skip
 
     def __init__(
@@ -102,11 +102,11 @@ class AgentRequest:
         self.progress: Any = None
         self.question: dict[str, Any] | None = None
         self.tells_progress = False  # it is reported when it comes, and not only kept
-        self.tells_questions = False  # as is the question to a person
         self.done = False
         self.value: Any = None
         self.error: Exception | None = None
         self.on_begun: Callable[[], None] | None = None
+        self.on_question: Callable[[], None] | None = None
         self.on_done: Callable[[], None] | None = None
 
     # ---- asking
@@ -267,9 +267,10 @@ class AgentRequest:
         self._leave()
         if self.on_done is not None:
             self.on_done()
-        self._wake()
+        self.wake()
 
-    def _wake(self) -> None:
+    def wake(self) -> None:
+        """Let the task go on that waits for something of it."""
         task, self._task = self._task, None
         if task is not None:
             self._tracker.rt.timers.woke = True
@@ -287,14 +288,14 @@ class AgentRequest:
     def asks(self, far: Far, question: dict[str, Any] | None) -> None:
         """Keep the question to a person that its run waits for, for queries."""
         self.question = question
-        if self.tells_questions:
-            self._wake()
+        if self.on_question is not None:
+            self.on_question()
 
     def reported(self, far: Far, value: Any) -> None:
         """Keep the progress, for queries."""
         self.progress = value
         if self.tells_progress:
-            self._wake()
+            self.wake()
 
     def has_room(self, far: Far) -> bool:
         """Return whether an item may be sent now; always where none are read."""
@@ -305,7 +306,7 @@ class AgentRequest:
         if self.items is None:
             return False
         self.items.append(item)
-        self._wake()
+        self.wake()
         return True
 
     def taken(self) -> list[Any]:

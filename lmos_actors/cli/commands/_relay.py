@@ -108,7 +108,7 @@ class HubFlags:
     """Where identities, and what extensions keep, outlive the process: sqlite:PATH. Without it they are \
 kept in memory."""
     extension: Annotated[Texts, Parameter(metavar="NAME", group=HUB)] = None
-    """An extension: receipts, presence, history, semantic or voting. May be given several times."""
+    """An extension: receipts, presence, history, semantic, voting, questions. May be given several times."""
     weights: Annotated[File, Parameter(group=HUB)] = None
     """A file with what votes weigh, if not 1: one agent a line, ID WEIGHT. With --extension voting."""
     registration: Annotated[Literal["open", "invite", "closed"] | None, Parameter(group=HUB)] = None

@@ -422,7 +422,8 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
         return name, self._keys_of(kept, name)
 
     def _keys_of(self, kept: OpenTurn, name: str) -> TurnKeys:
-        return TurnKeys(f"{self.path}\n{name}", partial(self._kept.comes_back, kept))
+        goes_on = partial(self._kept.comes_back, kept)
+        return TurnKeys(self._place(), kept, f"{self.path}\n{name}", goes_on)
 
     def _answer_of(self, turn: ChatTurn | None) -> KeptMessage:
         """Return what a turn has said, if there was one, as a message."""

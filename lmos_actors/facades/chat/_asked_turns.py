@@ -7,17 +7,22 @@ with the turn that it has begun for it, and joins it; see `ChatAgent.chat`.
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter
 from hashlib import blake2s
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, cast
 
 import msgspec
 from msgspec import Meta
 
-from lmos_actors.actors import current_run
+from lmos_actors.actors import acts_again, current_run
+from lmos_actors.errors import NotAllowed, RepeatedCallWarning
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from lmos_actors.actors import Slot
+    from lmos_actors.persistence import OpenTurn
 
     from ._items import ChatPart
 
@@ -29,15 +34,35 @@ Key: TypeAlias = Annotated[_Text | None, Meta(description="What tells the messag
 
 
 class TurnKeys:
-    """The keys of the messages of a turn that is resumed: in each of its lives the same.
+    """What a turn that is resumed sends: messages, with keys that all of its lives share, and requests.
 
     `name` tells the turn from all others; `goes_on` returns whether it has not ended for its caller.
     """
 
-    def __init__(self, name: str, goes_on: Callable[[], bool]) -> None:
+    def __init__(self, slot: Slot, turn: OpenTurn, name: str, goes_on: Callable[[], bool]) -> None:
         self.goes_on = goes_on
+        self._slot = slot
+        self._turn = turn
         self._name = name
         self._sent: Counter[bytes] = Counter()
+
+    def check(self, link: Any, key: str) -> None:
+        """Warn of a request that would act once more, if it is the first; see `RepeatedCallWarning`."""
+        is_seen_to = self._turn.steps > 0 or self._turn.kept.is_too_large  # by its author, or it is given up
+        if is_seen_to or not acts_again(link, key):
+            return
+        rt, cls = self._slot.rt, type(cast("object", self._slot.agent))
+        text = (
+            f"{cls.__name__}.reply asks {link.path!r} for {key!r}, and asks again if its turn is resumed "
+            f"after the end of its process: ask under a key (ref.retrying(key=...)), or have the turn record "
+            f"what it does (turn.record); say @action(idempotent=True) if a repeat has no further effect, or "
+            f"resumes = False in {cls.__name__} to end its turns with the process"
+        )
+        if rt.strict_resume:
+            raise NotAllowed(text)
+        if (cls, key) not in rt.repeated_calls:
+            rt.repeated_calls |= {(cls, key)}
+            warnings.warn(text, RepeatedCallWarning, stacklevel=4)
 
     def key_for(self, message: list[Any]) -> str:
         """Return the key of a message that the turn sends now; an input stream is no part of it."""

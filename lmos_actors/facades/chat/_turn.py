@@ -435,7 +435,7 @@ class TurnRunner(Agent, private=True):
     async def run(self) -> None:
         """Run the turn. Raises ActionFailed."""
         if self.asks is not None and isinstance(run := current_run(), Run):
-            run.comes_back = self.asks.goes_on
+            run.resumption = self.asks
         try:
             await self.turn.run(self.reply, self.out)
         except ToolFailed as error:  # its reason may be of an exception, and is not for the caller

@@ -16,6 +16,7 @@ from lmos_actors.protocol.relay.extensions import (
     History as History,
     HistoryOptions as HistoryOptions,
     Presence as Presence,
+    Questions as Questions,
     Receipts as Receipts,
     Semantic as Semantic,
     Voting as Voting,

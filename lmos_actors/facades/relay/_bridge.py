@@ -41,15 +41,16 @@ from lmos_actors.errors import (
     RateLimited,
 )
 from lmos_actors.protocol.relay import RelayMessage, Welcomed
+from lmos_actors.protocol.relay.extensions import WAITING
 from lmos_actors.security import RELAYED, Principal
 from lmos_actors.supervision import Backoff
 
 from ._faults import FAILED, TOO_LARGE, TOO_MANY_HOPS, fault_of, reason_of
 from ._hops import MOST_HOPS, hops_of, trace_after
+from ._line import FINAL_STATUS
 from ._opening import open_relay
 from ._peers import DISCOVER
-from ._sent import MAX_PAYLOAD, max_payload
-from ._session import CANCEL
+from ._sent import CANCEL, MAX_PAYLOAD, max_payload
 from ._traces import trace_of, trace_of_answer
 from ._urls import relay_url
 
@@ -76,8 +77,6 @@ BETWEEN_INTRODUCTIONS: Final = 1.0
 """Seconds after which the agent introduces itself again at the earliest."""
 
 PAUSES: Final = Backoff(initial=0.5)
-
-FINAL_STATUS: Final = (400, 401, 403, 404)
 
 _LOGGER: Final = logging.getLogger("lmos_actors")
 
@@ -329,7 +328,9 @@ class Bridge:
             if self._answering > AT_ONCE:
                 raise MailboxFull(self.options.agent or "", AT_ONCE)
             request = self._request(message)
-            self._asked[message.sender, relay.word_of(message)] = request
+            word = relay.word_of(message)
+            self._asked[message.sender, word] = request
+            request.on_question = partial(_tell_question, relay, message.sender, word, request)
             return request
         except LmosActorsError as error:
             return error
@@ -432,6 +433,12 @@ class Bridge:
         wait = guard.take_token(f"={principal.name}", trio.current_time())
         if wait:
             raise RateLimited(wait)
+
+
+def _tell_question(relay: Relay, asker: str, word: str, request: AgentRequest) -> None:
+    """Tell who asked which person its answer waits for, where the relay has the extension for that."""
+    if relay.tells_questions and relay.is_connected:
+        relay.post(request.question, asker, type=WAITING, ref=word)
 
 
 async def _result(request: AgentRequest) -> bytes:

@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from lmos_actors.errors import ConfigError, StoreFailed, nearest
 from lmos_actors.persistence import Delete, Put, after, range_of
-from lmos_actors.protocol.relay.extensions import History, Presence, Receipts, Semantic, Voting
+from lmos_actors.protocol.relay.extensions import (
+    History,
+    Presence,
+    Questions,
+    Receipts,
+    Semantic,
+    Voting,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -23,7 +30,7 @@ SPACE: Final = "relay"
 PAGE: Final = 500
 
 EXTENSIONS: Final[Mapping[str, Callable[[], HubExtension]]] = {
-    each.name: each for each in (Receipts, Presence, History, Semantic, Voting)
+    each.name: each for each in (Receipts, Presence, History, Semantic, Voting, Questions)
 }
 """The extensions that are here, by name."""
 

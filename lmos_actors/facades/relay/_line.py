@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
     from lmos_actors.transport import Connection, Ended
+
+FINAL_STATUS: Final = (400, 401, 403, 404)
+"""The statuses after which a relay takes the agent no more."""
+
+FINAL_CODES: Final = (1008, 4001, 4009)
+"""The codes of a close after which it does not."""
+
+LASTING: Final = 30.0
+"""Seconds after which a connection counts as good: the next pause begins anew."""
+
+OVER_RATE: Final = 4029
+OVER_RATE_SECONDS: Final = 60.0
+"""Seconds before the next attempt after a close with that code."""
 
 
 class FrameUser(Protocol):

@@ -6,6 +6,8 @@ from collections.abc import AsyncGenerator  # noqa: TC003 -- types of agents are
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+import trio
+
 from lmos_actors.actors import Agent, Event, action, event
 from lmos_actors.errors import ActionFailed, ConnectFailed, OutcomeUnknown
 from lmos_actors.protocol.relay import EVERYBODY, RelayAnswer, RelayFault, RelayMessage, Welcomed
@@ -58,27 +60,29 @@ class RelayMember(Agent, private=True):
     async def lifespan(self) -> AsyncGenerator[None]:
         """Be on the relay."""
         wires: Any = self._place().rt.wires
+        credentials = wires.credentials if self.credentials is None else self.credentials
+        headers = () if credentials is None else credentials.headers_for(self.url, trio.current_time())
         async with open_relay(
             self.url,
             id=self.id,
             names_itself=self.names_itself,
             network=wires.network if self.network is None else self.network,
             tls=wires.client_tls if self.tls is None else self.tls,
-            credentials=wires.credentials if self.credentials is None else self.credentials,
+            credentials=credentials,
             follow=self.follows,
         ) as relay:
             self._relay = relay
-            self.nursery.start_soon(self._hear, relay)
+            self.nursery.start_soon(self._hear, relay, bool(headers))
             yield
 
-    async def _hear(self, relay: Relay) -> None:
+    async def _hear(self, relay: Relay, is_named: bool) -> None:
         if not self.peers:
             async for heard in relay:
                 self._emit(heard)
             return
         rt = self._place().rt
         wires: Any = rt.wires
-        peers = RelayPeers(relay, self.children, rt, wires.budget, self.path)
+        peers = RelayPeers(relay, self.children, rt, wires.budget, self.path, is_named=is_named)
         rt.relays = (*rt.relays, peers)
         try:
             self.nursery.start_soon(peers.ask_around)

@@ -140,16 +140,25 @@ class Introduction:
 class RelayPeers:
     """The agents of a relay that are children of one supervisor here; a `RelayLookup`.
 
-    `path` is that of the agent here that is on the relay.
+    `path` is that of the agent here that is on the relay; `is_named` is whether there are credentials for it.
     """
 
-    def __init__(self, relay: Relay, children: Supervisor, rt: Runtime, budget: Budget, path: str) -> None:
+    def __init__(
+        self,
+        relay: Relay,
+        children: Supervisor,
+        rt: Runtime,
+        budget: Budget,
+        path: str,
+        *,
+        is_named: bool = False,
+    ) -> None:
         self._relay = relay
         self._children = children
         self._path = path
         self._lines: OrderedDict[str, tuple[PeerLine, float]] = OrderedDict()
         self._known: dict[str, Introduction] = {}
-        self._requests = RelayRequests(rt, relay, budget, self._events_of)
+        self._requests = RelayRequests(rt, relay, budget, self._events_of, is_named=is_named)
 
     # ---- as agents of a class
 

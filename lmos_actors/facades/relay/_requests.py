@@ -57,7 +57,8 @@ TELLS: Final = 256
 class RelayRequests:
     """The requests to agents of one relay; a `RemotePeer`.
 
-    `events_of` returns the events that an agent says it broadcasts.
+    `events_of` returns the events that an agent says it broadcasts; `is_named` is whether there are
+    credentials for the relay.
     """
 
     way = "relay"
@@ -68,7 +69,13 @@ class RelayRequests:
     headers: tuple[tuple[bytes, bytes], ...] = ()
 
     def __init__(
-        self, rt: Runtime, relay: Relay, budget: Budget, events_of: Callable[[str], Collection[str]]
+        self,
+        rt: Runtime,
+        relay: Relay,
+        budget: Budget,
+        events_of: Callable[[str], Collection[str]],
+        *,
+        is_named: bool = False,
     ) -> None:
         self.rt = rt
         self.budget = budget
@@ -77,6 +84,7 @@ class RelayRequests:
         self.ended = False
         self._relay = relay
         self._events_of = events_of
+        self._is_named = is_named
         self._random = rt.entropy.stream(f"peer {relay.url}")
         self._things: WeakValueDictionary[str, RemoteThing] = WeakValueDictionary()
         self._open: dict[PendingRequest, Question] = {}
@@ -92,8 +100,10 @@ class RelayRequests:
         """Whether a question can be sent now."""
         return not self.ended and self._relay.is_connected
 
-    heeds = False
-    """No agent of a relay stops clocks of this node."""
+    @property
+    def heeds(self) -> bool:
+        """Whether clocks stand still while an agent there says that it asks a person."""
+        return self._is_named and self._relay.tells_questions
 
     @property
     def failure(self) -> ConnectFailed | None:
@@ -184,6 +194,7 @@ class RelayRequests:
         question = self._pose(request.far, request.name, request.payload, request.trace_context, left)
         self._open[request] = question
         question.answer.on_settled = partial(self._settled, request)
+        question.on_waiting = partial(_hear_question, request)
 
     def _pose(
         self, far: RemoteThing, name: str, payload: Any, trace: TraceMembers, left: float | None
@@ -362,6 +373,11 @@ class RelayRequests:
 
     def _listenings(self) -> list[SharedListening]:
         return [each for thing in tuple(self._things.values()) for each in thing.listenings.values()]
+
+
+def _hear_question(request: PendingRequest, said: Any) -> None:
+    """Take what an agent says of a person whom its answer waits for."""
+    request.hear(said if isinstance(said, dict) else None)  # pyright: ignore[reportUnknownArgumentType]
 
 
 def _check(request: PendingRequest) -> None:

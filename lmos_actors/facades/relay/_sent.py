@@ -44,6 +44,13 @@ def check_size(data: bytes, welcome: Welcomed | None) -> None:
         raise ActionFailed({"code": TOO_LARGE, "message": text})
 
 
+CANCEL: Final = "cancel"
+"""The type of the message that takes a question back, by `ref`."""
+
+NOBODY: Final = "nobody"
+"""The code of the failure of a question that nobody got."""
+
+
 @attrs.frozen
 class Receipt:
     """Outcome of a message: the id that the relay gave it, and how many got it.
@@ -98,6 +105,8 @@ class Question:
     """The agent that gets a `cancel` once the id is known."""
     reason: Any = None
     """Why, as the payload of that: then it is answered."""
+    on_waiting: Callable[[Any], object] | None = None
+    """Called with what those who were asked say of the person that they wait for."""
 
     def may_answer(self, agent: str) -> bool:
         """Return whether an agent was asked."""

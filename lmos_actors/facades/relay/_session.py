@@ -44,14 +44,15 @@ from lmos_actors.protocol.relay import (
     RelayMessage,
     Welcomed,
 )
+from lmos_actors.protocol.relay.extensions import WAITING, Questions
 from lmos_actors.supervision import Backoff
 from lmos_actors.transport import ConnectionOptions, connect
 
 from ._flight import Flight, RatePause
 from ._hops import hops_in, ref_with
 from ._inbox import Inbox
-from ._line import Line, how_ended
-from ._sent import ACKNOWLEDGEMENTS, Question, Receipt, Sent, check_size
+from ._line import FINAL_CODES, FINAL_STATUS, LASTING, OVER_RATE, OVER_RATE_SECONDS, Line, how_ended
+from ._sent import ACKNOWLEDGEMENTS, CANCEL, NOBODY, Question, Receipt, Sent, check_size
 from ._traces import trace_of_now
 
 if TYPE_CHECKING:
@@ -68,12 +69,6 @@ Way: TypeAlias = Literal["receipts", "echo", "ref"]
 PAUSES: Final = Backoff(initial=0.2)
 """Between attempts to connect again."""
 
-LASTING: Final = 30.0
-"""Seconds after which a connection counts as good: the next pause begins anew."""
-
-OVER_RATE_SECONDS: Final = 60.0
-"""Seconds before the next attempt after a close with 4029."""
-
 WELCOME_SECONDS: Final = 5.0
 """Seconds that a welcome is waited for: a relay may have none."""
 
@@ -83,17 +78,7 @@ PROBE: Final = "probe"
 PROBE_SECONDS: Final = 2.0
 """Seconds that it is waited for."""
 
-CANCEL: Final = "cancel"
-"""The type of the message that takes a question back, by `ref`."""
-
 MAX_MESSAGE: Final = 4 << 20
-
-NOBODY: Final = "nobody"
-"""The code of the failure of a question that nobody got."""
-
-FINAL_STATUS: Final = (400, 401, 403, 404)
-FINAL_CODES: Final = (1008, 4001, 4009)
-OVER_RATE: Final = 4029
 
 
 class Relay:
@@ -308,7 +293,11 @@ class Relay:
             self._cancel(question)
 
     def _cancel(self, question: Question) -> None:
-        sent = self._message([question.cancel_at], question.reason, CANCEL, question.id, {})
+        self.post(question.reason, question.cancel_at, type=CANCEL, ref=question.id)
+
+    def post(self, payload: Any, to: str, *, type: str, ref: str) -> None:
+        """Send a message without waiting; nobody wants to know what becomes of it."""
+        sent = self._message([to], payload, type, ref, {})
         sent.is_left = True
         self._queue.append(sent)
         self._wake()
@@ -341,6 +330,11 @@ class Relay:
     def word_of(self, message: RelayMessage) -> str:
         """Return the `ref` by which an agent that has asked finds the answer."""
         return (message.ref if self.way == "ref" else "") or message.id
+
+    @property
+    def tells_questions(self) -> bool:
+        """Whether who waits for a person says so here: the relay has the extension `questions`."""
+        return self._welcome is not None and Questions.name in self._welcome.extensions
 
     # ---- commands
 
@@ -445,6 +439,10 @@ class Relay:
             question = self._asked.get(event.ref) if event.ref else None
             if question is None or event.sender == self.id or not question.may_answer(event.sender):
                 return False
+            if event.type == WAITING and self.tells_questions:
+                if question.on_waiting is not None:
+                    question.on_waiting(event.payload)
+                return True
             del self._asked[event.ref]
             question.answer.settle(event)
             return True

@@ -30,7 +30,7 @@ WORLDS: Final = ("memory", "wire", "websocket", PROCESS)
 REAL: Final = ("websocket", PROCESS)
 """Worlds with real time."""
 
-Extension: TypeAlias = Literal["receipts", "presence", "history", "semantic", "voting"]
+Extension: TypeAlias = Literal["receipts", "presence", "history", "semantic", "voting", "questions"]
 LONGEST_COUNT: Final = 9
 """Digits of a number of messages."""
 
