@@ -301,6 +301,7 @@ def _serve_request(
         offer=OfferOptions(mcp=group.mcp),
         directory=directory,
         relay=relay,
+        circles=group.circles,
         registers_here=request.group in texts_of(group.register),
         ttl=_ttl(file.deployment, group),
         token=token,

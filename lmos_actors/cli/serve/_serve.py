@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from functools import partial
 from math import inf
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import attrs
 import trio
@@ -117,6 +117,7 @@ class ServeRequest:
     relay: RelayOptions | None = None
     bridges: BridgeOptions = attrs.Factory(BridgeOptions)
     store: Store | AsyncStore | str | None = None
+    circles: Literal["warn", "fail"] = "warn"
     registers_here: bool = False
     """Whether its agents are registered in the directory that it hosts itself."""
     ttl: float | None = None
@@ -160,6 +161,7 @@ def serve_tree(
         metrics=listening.metrics,
         directory=request.directory,
         store=request.store,
+        circles=request.circles,
         relay=request.relay or False,
         **options,
     )

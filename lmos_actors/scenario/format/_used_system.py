@@ -118,6 +118,8 @@ def _opened(group: Group) -> Iterator[str]:
         yield "the directory"
     if group.store is not None:
         yield "stores"
+    if group.circles != "warn":
+        yield "circles"
     if group.metrics:
         yield "metrics"
     if group.tracing is not None:

@@ -10,7 +10,7 @@ from lmos_actors.files import Duration, Later, Size, fill
 
 from ._agents import AgentEntry, Backoff, PoolEntry, Remote, Strategy, Tree
 from ._base import Closed, Count, Name, Scalar
-from ._files import Relay, Variable
+from ._files import Circles, Relay, Variable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -93,6 +93,7 @@ class Group(Closed, frozen=True, kw_only=True):
     lookup: Texts | None = None
     directory: Name | bool = False
     store: Name | None = None
+    circles: Circles = "warn"
     metrics: bool = False
     tracing: Name | None = None
     omnia: Omnia | bool = False

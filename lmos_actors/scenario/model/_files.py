@@ -30,6 +30,9 @@ WORLDS: Final = ("memory", "wire", "websocket", PROCESS)
 REAL: Final = ("websocket", PROCESS)
 """Worlds with real time."""
 
+Circles: TypeAlias = Literal["warn", "fail"]
+"""What happens to a request that closes a circle of requests; see `open_node`."""
+
 Extension: TypeAlias = Literal["receipts", "presence", "history", "semantic", "voting", "questions"]
 LONGEST_COUNT: Final = 9
 """Digits of a number of messages."""
@@ -133,6 +136,7 @@ class File(Closed, frozen=True, kw_only=True):
     world: World = "memory"
     system: Name | None = None
     store: Store | None = None
+    circles: Circles = "warn"
     relay: Relay | None = None
     network: Network | None = None
     nodes: dict[str, Annotated[tuple[Name, ...], Meta(min_length=1)]] = {}

@@ -156,7 +156,13 @@ class RunEnvironment:
         if machine.disk is not None:
             store = SimulatedStore(machine.disk)
         async with AsyncExitStack() as stack:
-            opened = open_node(root_spec(cell.system), instrument=run.watch, store=store, **self._options)
+            opened = open_node(
+                root_spec(cell.system),
+                instrument=run.watch,
+                store=store,
+                circles=cell.scenario.circles,
+                **self._options,
+            )
             node = await stack.enter_async_context(opened)
             before, self._node = self._node, node
             machine.power_on(node)

@@ -58,6 +58,8 @@ class ProcessValidator:
             self._report(("population",), f"{OUTSIDE}, and a population has nowhere to be", key=True)
         if "relay" in data:
             self._report(("relay",), '"relay" in a group of the deployment makes its hub', key=True)
+        if "circles" in data:
+            self._report(("circles",), '"circles" in a group of the deployment is for its agents', key=True)
         if "measure" in data:
             self._report(("measure",), f"{OUTSIDE}, and series look into them: {ELSEWHERE}", key=True)
         for path, made in self.names.made.items():
