@@ -46,6 +46,7 @@ from trio.lowlevel import enable_ki_protection
 from lmos_actors._core import time_jumps
 from lmos_actors.errors import Deadlocked, DeadlockWarning, MailboxFull, WouldDeadlock
 
+from ._callers import requests_of
 from ._circles import Link, Search, Wait, frees_seats, in_mailbox, seems_open, starts_of, way
 from ._circles_afar import PAUSE, FarLink, FarNode, Labels, Step, Walk, circle_at, graph_of, plain_of, step_of
 from ._remote_requests import Far
@@ -109,9 +110,12 @@ class CircleSearch:
 
     def look_again(self, changed: Any) -> None:
         """See whether what has changed has closed a circle, once the code that runs now has let go."""
+        if not isinstance(changed, Slot | Envelope):  # who stands in line for the run of this task
+            run = CURRENT.get()
+            changed = next(iter(_line_at(run.slot, run.op)), None) if isinstance(run, Run) else None
+            if changed is None:
+                return
         self._rt.is_in_line = True
-        if isinstance(changed, Run):
-            changed = next(iter(_line_at(changed.slot, changed.op)), None)
         if (self._rt.full_slots or _is_request_of_agent(changed)) and not seems_open(changed):
             self._look_later(changed)
 
@@ -123,12 +127,14 @@ class CircleSearch:
     @enable_ki_protection
     def _look(self) -> None:
         changed, self._changed = self._changed, []
+        seen: set[Any] = set()  # several may wait for the answer to one key
         for each in changed:
             if self._rt.full_slots:
                 found = self.closed_since(each)
                 while found is not None and self.refuse(*found):
                     found = self.closed_since(each)
-            if _is_request_of_agent(each):
+            if _is_request_of_agent(each) and in_mailbox(each) not in seen:
+                seen.add(in_mailbox(each))
                 self.look_at_request(each)
 
     def refuse(self, envelope: Envelope, circle: tuple[str, ...]) -> bool:
@@ -283,10 +289,15 @@ class CircleSearch:
     def _closing(self, request: Any, label: list[str]) -> Any:
         """Return the request by which a circle gets to where it waits; None if it was closed there before."""
         for each in (request, *_line_at(request.slot, request.op)):
-            if isinstance(each, Far) and each.asked is not None and [each.asked.message_id] == label:
-                return each
-            if each is request and [self._labels.of(_run_of(each))] == label:
-                return each
+            for caller in requests_of(each):
+                if (
+                    isinstance(caller, Far)
+                    and caller.asked is not None
+                    and [caller.asked.message_id] == label
+                ):
+                    return caller
+                if each is request and [self._labels.of(_run_of(caller))] == label:
+                    return caller
         return None
 
 

@@ -57,7 +57,7 @@ def callers_of(
     for run in line:  # which grows
         above = whole(run.slot.path)
         callers = [] if above is None else [above]
-        for request in _requests_of(run):
+        for request in requests_of(run.envelope):
             requests.append(request)
             callers += () if isinstance(request, Far) else runs_awaiting(request)
         for caller in callers:
@@ -67,6 +67,6 @@ def callers_of(
     return line, requests
 
 
-def _requests_of(run: Run | OwnTask) -> Iterable[Any]:
-    envelope = run.envelope
+def requests_of(envelope: Any) -> Iterable[Any]:
+    """Return the requests that wait for the answer to an envelope: itself, or those that have its key."""
     return envelope.callers if isinstance(envelope, KeyedRequest) else (envelope,)

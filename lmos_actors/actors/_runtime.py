@@ -253,7 +253,7 @@ class Circles(Protocol):
         """See whether what has changed has closed a circle, once the code that runs now has let go.
 
         `changed` is an envelope that somebody waits for from now on, a node of the waiting graph that has
-        lost a way to go on, or a run that waits for an agent of another node from now on.
+        lost a way to go on, or a request to another node that this task waits for from now on.
         """
         ...
 

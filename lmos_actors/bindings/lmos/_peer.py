@@ -26,7 +26,6 @@ from trio.lowlevel import checkpoint_if_cancelled
 
 from lmos_actors.actors import park_among, wake_all
 from lmos_actors.errors import AgentUnavailable, ConfigError, ConnectFailed, LocalProtocolError, MailboxFull
-from lmos_actors.protocol import lmos
 from lmos_actors.transport import endpoint_of
 
 from ._peer_backoff import Backoff
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
 
     from lmos_actors._core import Budget
     from lmos_actors.actors import ItemTarget, Runtime, TraceMembers, UnsentKind, UnsentMessage
+    from lmos_actors.protocol import lmos
     from lmos_actors.transport import Connection, Ended
 
     from ._peer_listening import SharedListening
@@ -210,10 +210,10 @@ class Peer:
         self, request: PendingRequest, asked: tuple[str, ...], then: Callable[[dict[str, Any]], None]
     ) -> None:
         """See `RemotePeer`."""
-        connection, run = self.connection, request.pending
-        if connection is not None and "waits" in connection.offers and isinstance(run, lmos.PendingRun):
+        connection, pending = self.connection, request.pending
+        if connection is not None and "waits" in connection.offers and pending is not None:
             with suppress(MailboxFull, LocalProtocolError):
-                control = connection.session.query(run, list(asked))
+                control = connection.session.query(pending, list(asked))
                 if not control.done:
                     connection.ask(WaitsQuestion(request.far, "query", request.name, then=then), control)
                     return

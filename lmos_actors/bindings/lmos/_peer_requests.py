@@ -345,8 +345,8 @@ class PendingRequest(msgspec.Struct, eq=False):
 
     @property
     def number_there(self) -> str | None:
-        """See `FarRequest`: of runs alone, as others wait for turns, which end."""
-        return self.pending.message_id if isinstance(self.pending, lmos.PendingRun) else None
+        """See `FarRequest`."""
+        return None if self.pending is None else self.pending.message_id
 
     @property
     def place(self) -> str:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import msgspec
 import trio
 from msgspec import UNSET
-from trio.lowlevel import checkpoint, checkpoint_if_cancelled, current_task, enable_ki_protection
+from trio.lowlevel import checkpoint, checkpoint_if_cancelled, enable_ki_protection
 
 from lmos_actors.actors import (
     CURRENT,
@@ -109,6 +109,7 @@ class RemoteRun(PendingRequest, eq=False, kw_only=True):
         sources = self.sources = CallSources(self.far.rt.timers, op, args, gate_of_caller())
         try:
             for source in sources.sources:
+                source.call = self
                 source.target = self.far.peer.target(self, source.name)
         except NotAllowed:
             sources.release()
@@ -192,12 +193,8 @@ class RemoteRun(PendingRequest, eq=False, kw_only=True):
     async def result(self) -> Any:
         """Wait for the final answer and return it."""
         await checkpoint_if_cancelled()
-        run = CURRENT.get()
         while not self._done:
-            current_task().custom_sleep_data = self  # what it waits for, see `_circles.py`
-            if isinstance(run, Run):
-                self.far.rt.circles.look_again(run)
-            await park_among(self._tasks)
+            await park_among(self._tasks, self)
         if self._error is not None:
             raise self._error
         return self._value
@@ -282,6 +279,7 @@ class RemoteStream(RemoteRun, eq=False, kw_only=True):
 
     def _finish(self) -> None:
         super()._finish()
+        self.outputs.call = None  # no cycle is left
         self.outputs.end(self._error)
 
     def __aiter__(self) -> Self:

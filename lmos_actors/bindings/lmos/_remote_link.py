@@ -399,6 +399,8 @@ class RemoteLink:
             feed=Feed(timers, conflate=True),
             trace=sent_numbers(self.rt, trace),
         )  # fmt: skip
+        if isinstance(call, RemoteStream):
+            call.outputs.call = call
         if isinstance(call, RemoteStream) and op.verb == "invoke":
             shape = op.result_shape
             call.credit, call.binary = STREAM, shape is not None and shape.exact is bytes

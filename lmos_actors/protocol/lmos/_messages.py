@@ -157,8 +157,8 @@ class InvokeAction(Base, tag="invokeAction", frozen=True):
 class QueryAction(Base, tag="queryAction", frozen=True):
     """Asks for the latest status of a run: the one whose `messageID` is the correlation, else the newest.
 
-    Extension: with `asked` it asks what the run waits for; these are the runs of which that was asked on the
-    way here, this one last.
+    Extension: with `asked` it asks what the run, or another request, waits for; these are the ids of those of
+    which that was asked on the way here, this one last.
     """
 
     action: str

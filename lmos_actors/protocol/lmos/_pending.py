@@ -135,9 +135,9 @@ class OneWayMessage(ConsumerRequest, eq=False):
 
 
 class RunControl(ConsumerRequest, eq=False, kw_only=True):
-    """A query or a cancel of a run."""
+    """A query or a cancel of a run; a query of what it waits for may be of another request."""
 
-    run: PendingRun
+    run: ConsumerRequest
 
 
 class Feed:

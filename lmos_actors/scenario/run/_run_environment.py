@@ -103,6 +103,7 @@ class RunEnvironment:
             network = self._wires = node_network(world)
             self._options = node_options(world, network)
         network = self._speak(network)
+        self._options["circles"] = cell.scenario.circles
         machine = run.machine = Machine(run.watch, network)
         keeps_turns = cell.scenario.store is not None and cell.system.has_resuming_agents
         if (cell.system.has_durable_agents or keeps_turns) and not is_real(world):
@@ -156,13 +157,7 @@ class RunEnvironment:
         if machine.disk is not None:
             store = SimulatedStore(machine.disk)
         async with AsyncExitStack() as stack:
-            opened = open_node(
-                root_spec(cell.system),
-                instrument=run.watch,
-                store=store,
-                circles=cell.scenario.circles,
-                **self._options,
-            )
+            opened = open_node(root_spec(cell.system), instrument=run.watch, store=store, **self._options)
             node = await stack.enter_async_context(opened)
             before, self._node = self._node, node
             machine.power_on(node)

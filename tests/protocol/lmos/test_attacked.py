@@ -91,6 +91,21 @@ def test_a_peer_that_answers_no_query_is_asked_no_more() -> None:
     assert hand.adds_up()
 
 
+def test_of_a_read_too_no_more_than_16_questions_are_open() -> None:
+    hand = Hand(offers=OFFERS)
+    read, other = hand.session.read(THING, "level"), hand.session.read(THING, "level")
+    for _ in range(16):
+        query = hand.session.query(read, [read.message_id])
+    with pytest.raises(MailboxFull):
+        hand.session.query(read, [read.message_id])
+    assert not hand.session.query(other, [other.message_id]).done
+    about = {"type": "urn:lmos-actors:errors#not-found", "inReplyTo": query.message_id}
+    assert hand.error(read.message_id, **about)[0][0] == "RequestFailed"  # of a peer that knows no such query
+    assert (query.done, read.done) == (True, False)
+    hand.session.query(read, [read.message_id])
+    assert hand.adds_up()
+
+
 def test_nonsense_of_a_foreign_peer_ends_what_was_asked_about_the_run_as_well() -> None:
     hand = Hand()
     run = hand.session.invoke(THING, "go")

@@ -25,7 +25,7 @@ from lmos_actors.protocol.lmos import (
     StreamFinished,
     StreamStopped,
 )
-from tests.protocol.lmos.consumer_by_hand import Talk
+from tests.protocol.lmos.consumer_by_hand import AT, Talk
 from tests.protocol.lmos.wire import binary_frame
 
 if TYPE_CHECKING:
@@ -422,4 +422,37 @@ def test_streams_that_cannot_be_opened_refuse_the_invocation() -> None:
     assert talk.say("invokeAction", action="go", streams={"words": {"stream": 2}}) == ()
     assert talk.short() == ['error m1 type="invalid-input" status="400" path="$.streams.words.stream"']
     assert talk.session.statistics().streams == 0
+    assert talk.adds_up()
+
+
+# ---- what requests wait for
+
+
+def test_what_a_read_waits_for_is_told_to_the_one_that_reads() -> None:
+    talk, other = Talk(), Talk()
+    read = talk.ask("readProperty", 1, name="level")
+    about = {"action": "level", "correlation": "m1", "asked": ["m1"]}
+    (asked,) = talk.say("queryAction", 8, **about)
+    assert asked.request is read
+    talk.session.tell_waits(asked, {"m1": ["ways", False, []]})
+    (told,) = talk.heard()
+    assert (told["messageType"], told["inReplyTo"], told["status"]) == ("actionStatus", "m8", "pending")
+    assert told["waits"] == {"m1": ["ways", False, []]}
+    assert other.say("queryAction", 8, **about) == ()
+    assert talk.say("queryAction", 9, action="level", correlation="m1") == ()  # as a run it is none
+    for each in (other, talk):
+        (refused,) = each.heard()
+        assert refused["messageType"] == "error"
+    talk.session.answer(read, 7, AT)
+    assert [each["messageType"] for each in talk.heard()] == ["propertyReading"]
+    assert talk.adds_up()
+
+
+def test_a_read_that_ends_first_is_told_no_more() -> None:
+    talk = Talk()
+    read = talk.ask("readProperty", 1, name="level")
+    (asked,) = talk.say("queryAction", 8, action="level", correlation="m1", asked=["m1"])
+    talk.session.answer(read, 7, AT)
+    talk.session.tell_waits(asked, {})
+    assert [each["messageType"] for each in talk.heard()] == ["propertyReading", "error"]
     assert talk.adds_up()

@@ -162,6 +162,10 @@ class Requests:
         """Return the open query or cancel of this id."""
         return None if message_id is None else self._controls.get(message_id)
 
+    def controls_of(self, pending: ConsumerRequest) -> list[RunControl]:
+        """Return the open queries of a request that keeps none itself, as it is no run."""
+        return [control for control in self._controls.values() if control.run is pending]
+
     def find_forgotten(self, correlation: str | None) -> ConsumerRequest | None:
         """Return the one-way message of this id, or the forgotten request, if it is among the last ones."""
         if correlation is None:

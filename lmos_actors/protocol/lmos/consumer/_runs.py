@@ -26,7 +26,7 @@ from lmos_actors.errors import (
 )
 
 from .._dialects import FINAL, canonical_status
-from .._messages import CancelAction, QueryAction
+from .._messages import CancelAction, QueryAction, name_in
 from .._pending import PendingRun, RunControl, RunStatus
 from .._problems import UNSUPPORTED, error_of, invalid
 from .._streams import CreditArrived, ItemArrived, StreamStopped, StreamViolation, wire_size
@@ -79,16 +79,18 @@ class Runs:
             self._streams.drop(run)
             raise
 
-    def query(self, run: PendingRun, asked: list[str] | None = None) -> RunControl:
+    def query(self, run: ConsumerRequest, asked: list[str] | None = None) -> RunControl:
         """Query the status of a run: of the peer, or as known here if there is no peer to ask.
 
-        Raises MailboxFull: too many queries of this run are open.
+        With `asked` it may be another request, which has no status. Raises MailboxFull: too many queries of
+        this run are open.
         """
         self._check(run)
         control = RunControl(QueryAction(**self._about(run), asked=asked), run=run)
         if not self._can_ask(run):
             return self._known(control)
-        if sum(1 for other in run.controls if other.verb == "queryAction") >= MAX_QUERIES:
+        controls = run.controls if isinstance(run, PendingRun) else self._requests.controls_of(run)
+        if sum(1 for other in controls if other.verb == "queryAction") >= MAX_QUERIES:
             raise MailboxFull(run.thing_id, MAX_QUERIES)
         return self._send(control)
 
@@ -106,32 +108,34 @@ class Runs:
             self._end_here(run, reason, unsent=unsent)
         return self._known(control)
 
-    def _check(self, run: PendingRun) -> None:
+    def _check(self, run: ConsumerRequest) -> None:
         """Raise LocalProtocolError if the session is closed, or the run is one of another."""
         self._connection.check_open()
         if not run.done and not run.forgotten and self._requests.find(run.message_id) is not run:
             raise LocalProtocolError("this run belongs to another connection")
 
-    def _about(self, run: PendingRun) -> dict[str, str]:
+    def _about(self, run: ConsumerRequest) -> dict[str, str]:
         """The members that a query and a cancel have in common."""
         return {
             "thing_id": run.thing_id,
             "message_id": self._connection.new_id(),
             "correlation_id": run.message_id,
-            "action": run.request.action,
+            "action": name_in(run.request),
         }
 
-    def _can_ask(self, run: PendingRun) -> bool:
+    def _can_ask(self, run: ConsumerRequest) -> bool:
         """A peer of kotlin-wot's habits closes the connection at a type that it does not know."""
         return not self._connection.kotlin and not run.done
 
     def _send(self, control: RunControl) -> RunControl:
         self._requests.ask_control(control)
-        control.run.controls.append(control)
+        controls_of(control.run).append(control)
         return control
 
     def _known(self, control: RunControl) -> RunControl:
-        control.done, control.value = True, control.run.standing()
+        run = control.run
+        control.done = True
+        control.value = run.standing() if isinstance(run, PendingRun) else RunStatus("completed")
         return control
 
     def _end_here(self, run: PendingRun, reason: str | None, *, unsent: bool) -> None:
@@ -251,13 +255,14 @@ class Runs:
         self._leave(control)
         found = self._requests.answer(control, standing)
         over = control.verb == "cancelAction" and standing.status in ("failed", "cancelled")
-        if over and not run.done and not run.forgotten:
+        if over and isinstance(run, PendingRun) and not run.done and not run.forgotten:
             return (*self._ended(run, message), *found)
         return found
 
     def _leave(self, control: RunControl) -> None:
-        if control in control.run.controls:
-            control.run.controls.remove(control)
+        controls = controls_of(control.run)
+        if control in controls:
+            controls.remove(control)
 
     # -- errors
 
@@ -307,6 +312,11 @@ class Runs:
         self._requests.expect_late(run)
         self._connection.outbox.put(CancelAction(**self._about(run), reason=news.detail))
         return found
+
+
+def controls_of(run: ConsumerRequest) -> list[RunControl]:
+    """Return the open queries and cancels of a run; of another request none are kept."""
+    return run.controls if isinstance(run, PendingRun) else []
 
 
 def is_final(message: ActionStatus) -> bool:

@@ -47,7 +47,7 @@ from ._connection import ConsumerConnection
 from ._feeds import Feeds
 from ._receiver import Receiver
 from ._requests import Requests
-from ._runs import Runs
+from ._runs import Runs, controls_of
 from ._streams import ConsumerStreams
 
 if TYPE_CHECKING:
@@ -275,8 +275,11 @@ class ConsumerSession:
         """The window of one-way messages to all things of the connection, and what is spent of it."""
         return self._requests.tells.window, self._requests.tells.spent
 
-    def query(self, pending: PendingRun, asked: list[str] | None = None) -> ConsumerRequest:
+    def query(self, pending: ConsumerRequest, asked: list[str] | None = None) -> ConsumerRequest:
         """Ask where a run stands; the answer is a `RunStatus`, with `asked` also of what it waits for.
+
+        What another request waits for, such as a read, may be asked too. A peer that does not tell that
+        answers by an error.
 
         A peer of kotlin-wot's habits knows no such question, and of a run that has ended everything is known:
         then it is done when this returns. Raises MailboxFull: 16 queries of this run are open.
@@ -302,8 +305,8 @@ class ConsumerSession:
         self._requests.forget(pending)
         if isinstance(pending, PendingRun):
             self._runs.forget(pending)
-        elif isinstance(pending, RunControl) and pending in pending.run.controls:
-            pending.run.controls.remove(pending)
+        elif isinstance(pending, RunControl) and pending in controls_of(pending.run):
+            controls_of(pending.run).remove(pending)
 
     # -- streams
 

@@ -272,6 +272,11 @@ class ThingConnection:
             message=self.dialect.literal(message),
         )
 
+    def request_of(self, message: QueryAction) -> IncomingRequest | None:
+        """Return the open request that a query names which is none of a run, None if there is none."""
+        wanted = message.correlation_id, message.thing_id
+        return next((one for one in self.open if (one.message.message_id, one.thing_id) == wanted), None)
+
     def status(self, request: IncomingRequest, status: str, **members: Any) -> ActionStatus:
         """Make a status of a run, with the correlation that it has on this connection."""
         return ActionStatus(

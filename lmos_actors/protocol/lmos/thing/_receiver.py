@@ -198,10 +198,10 @@ class Receiver:
         return tuple(ListeningEnded(listening) for listening in left)
 
     def take_query(self, message: QueryAction, _text: object, _now: float) -> Demands:
-        """Answer a query, or have the host say what the run waits for."""
+        """Answer a query, or have the host say what the run, or another request, waits for."""
         connection = self._connection
         if message.asked is not None and "waits" in connection.options.offers and not connection.kotlin:
-            found = connection.runs.find(message, reversed(connection.open))
+            found = connection.runs.find(message, reversed(connection.open)) or connection.request_of(message)
             if isinstance(found, IncomingRequest):
                 return (WaitsAsked(found, message),)
         answer_query(connection, message)

@@ -193,7 +193,7 @@ class RequestWithdrawn:
 
 @attrs.frozen(eq=False)
 class WaitsAsked:
-    """The peer asks what a run waits for: the host answers with `tell_waits`."""
+    """The peer asks what a request of it waits for: the host answers with `tell_waits`."""
 
     request: IncomingRequest
     message: QueryAction
