@@ -12,8 +12,10 @@ from .consume._found import (
     hrefs_of as hrefs_of,
     is_connected as is_connected,
     is_down as is_down,
+    look_elsewhere as look_elsewhere,
     names_of as names_of,
     reached as reached,
+    thing_of as thing_of,
 )
 from .consume._peers import (
     Peers as Peers,

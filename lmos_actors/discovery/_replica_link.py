@@ -531,7 +531,7 @@ class ReplicaLink:
                 nursery.cancel_scope.cancel("an agent has appeared here")
 
             nursery.start_soon(look_here, name=f"{self._query.shown} may appear here")
-            found = await self._is_there()
+            found = await self.look_once()
             nursery.cancel_scope.cancel("the others have been looked at")
         return found
 
@@ -545,7 +545,7 @@ class ReplicaLink:
             return missing.why if isinstance(missing, AgentUnavailable) else str(missing)
         return self._last_refusal or "none of those that were found runs"
 
-    async def _is_there(self) -> bool:
+    async def look_once(self) -> bool:
         """Return whether a replica runs, after a look-up if the last one is old."""
         if self._known is not None and self._known.is_due:
             await self._known.look_up()

@@ -14,7 +14,7 @@ from urllib.parse import quote, urlsplit
 
 import attrs
 
-from lmos_actors.actors import describe
+from lmos_actors.actors import Agent, describe
 from lmos_actors.bindings import hrefs_of, names_of
 from lmos_actors.errors import ConfigError
 from lmos_actors.protocol.td import Description, check, differences, load, pointer
@@ -23,7 +23,7 @@ from lmos_actors.transport import endpoint_of, is_here
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from lmos_actors.actors import Agent, AgentQuery, Ref
+    from lmos_actors.actors import AgentQuery, Ref
 
 A = TypeVar("A", bound="Agent")
 
@@ -63,9 +63,10 @@ class Found:
     def ref(self, cls: type[A], /) -> Ref[A]:
         """Return a ref to it as an agent of a class. Never waits: it connects in the background.
 
-        Raises TypeError for anything but an agent class, ConfigError if its description has no usable form.
+        `Agent` is any class: such a ref makes its actions tools of a model by its description. Raises
+        TypeError for anything but an agent class, ConfigError if its description has no usable form.
         """
-        if getattr(cls, "__contract__", None) is None:
+        if cls is not Agent and getattr(cls, "__contract__", None) is None:
             raise TypeError(f"ref() needs an agent class, not {cls!r}")
         found: Ref[A] = self.refer(cls)
         return found

@@ -49,7 +49,8 @@ def remote_ref(
     any other address.
     """
     _check_class(cls)
-    return Ref(_linked(peers, socket_target(url, thing), headers).link(ClassInterface(cls.__contract__)))
+    reached = _linked(peers, socket_target(url, thing), headers)
+    return Ref(reached.link(reached.known_as(cls, None)))
 
 
 def remote_thing(peers: Peers, url: str, thing: str | None = None, *, headers: Headers = ()) -> ConsumedThing:
@@ -69,13 +70,14 @@ async def consume(
 ) -> Ref[A]:
     """Return a ref to a far agent once the first connection is established; see `consume_thing`.
 
-    Warns (`ContractWarning`) about differences between its description and the class that would break calls.
+    `Agent` is any class: such a ref knows names alone, and is a source of tools by the description. Warns
+    (`ContractWarning`) about differences between its description and the class that would break calls.
     """
     _check_class(cls)
     reached = await _connected(peers, source, thing, headers, habits, local)
-    link = reached.link(ClassInterface(cls.__contract__, reached.target.description))
+    link = reached.link(reached.known_as(cls, reached.target.description))
     try:
-        if reached.target.description is not None:
+        if reached.target.description is not None and cls is not Agent:
             _compare(reached.target.description, cls)
     except BaseException:  # the warning is an error
         link.release()
@@ -135,6 +137,17 @@ class ReachedThing:
         found = web_link(self.peers, self.ways, self.given, self.meant, is_named=self.is_named)
         thing_id = self.target.thing_id
         return found(thing_id, interface, socket)
+
+    def described(self, description: Description | None) -> DescribedInterface:
+        """Return its interface by a description, or by bare names without one."""
+        path = path_of(self.target.thing_id)
+        return DescribedInterface(description, path, binary=self.ways is not None)
+
+    def known_as(self, cls: type[Agent], declared: Description | None) -> RemoteInterface:
+        """Return its interface by a class, and what is `declared` beside; for any `Agent`, by names."""
+        if cls is Agent:
+            return self.described(self.target.description)
+        return ClassInterface(cls.__contract__, declared)
 
 
 async def _connected(
@@ -239,17 +252,17 @@ def thing_described(
 
 
 def _check_class(cls: object) -> None:
-    if getattr(cls, "__contract__", None) is None:
+    if cls is not Agent and getattr(cls, "__contract__", None) is None:
         raise TypeError(f"an agent is consumed as a class of agents, not as {cls!r}")
 
 
 def _thing(reached: ReachedThing) -> ConsumedThing:
-    description, path = reached.target.description, path_of(reached.target.thing_id)
+    description = reached.target.description
     if description is None and reached.peer is not None:
         description = reached.peer.thing(reached.target.thing_id).description
-    link = reached.link(DescribedInterface(description, path, binary=reached.ways is not None))
+    link = reached.link(reached.described(description))
     link.far.description = description
-    return ConsumedThing(link.far, Ref(link))
+    return ConsumedThing(link.far, Ref(link), description)
 
 
 def _compare(description: Description, cls: type[Agent]) -> None:

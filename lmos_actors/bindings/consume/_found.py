@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from lmos_actors.actors import Ref, found_link as chosen_link
+
 from ..exposure._exposure import AGENTS, name_in_path
-from ..lmos._remote_interface import ClassInterface
 from ._consume import thing_described
 from ._target import hrefs_of as hrefs_of
+from ._thing import ConsumedThing
 
 if TYPE_CHECKING:
     from lmos_actors.protocol.td import Description
@@ -26,7 +28,31 @@ def found_link(
     description without a usable address.
     """
     thing = thing_described(peers, description, source_url, is_named=is_named)
-    return thing.link(ClassInterface(cls.__contract__))
+    return thing.link(thing.known_as(cls, None))
+
+
+def thing_of(ref: Ref[Any]) -> ConsumedThing | None:
+    """Return the agent elsewhere that a ref to any `Agent` leads to, used by its description.
+
+    None for a ref to agents of a class, and while none has been found. Where it has gone, it is another one
+    that is found, as with the ref. Never waits.
+    """
+    link = chosen_link(ref._link)  # pyright: ignore[reportPrivateUsage] # what a ref is for those inside
+    settled = getattr(link, "settled", None)
+    found = settled() if settled is not None and link.is_settled else link
+    description: Description | None = getattr(found, "description", None)
+    if description is None:
+        return None
+    seconds = ref._seconds  # pyright: ignore[reportPrivateUsage]
+    return ConsumedThing(found.far, Ref(link, seconds), description)
+
+
+async def look_elsewhere(ref: Ref[Any]) -> None:
+    """Have directories looked into once, where a ref looks for its agent there and has not found it."""
+    link = chosen_link(ref._link)  # pyright: ignore[reportPrivateUsage] # as above
+    look = getattr(link, "look_once", None)
+    if look is not None and not link.is_settled:
+        await look()
 
 
 async def reached(link: ThingLink) -> None:

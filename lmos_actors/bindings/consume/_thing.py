@@ -39,11 +39,12 @@ class ConsumedThing:
     thing.
     """
 
-    __slots__ = ("_far", "_ref")
+    __slots__ = ("_described", "_far", "_ref")
 
-    def __init__(self, far: RemoteThing, ref: Ref[Any]) -> None:
+    def __init__(self, far: RemoteThing, ref: Ref[Any], description: Description | None = None) -> None:
         self._far = far
         self._ref = ref
+        self._described = description
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ConsumedThing) and self._ref == other._ref
@@ -59,7 +60,7 @@ class ConsumedThing:
     @property
     def description(self) -> Description | None:
         """Its description, None if it was consumed without one."""
-        return self._far.description
+        return self._described or self._far.description
 
     @property
     def url(self) -> str:
@@ -177,13 +178,14 @@ class ConsumedThing:
 
     def within(self, seconds: float, /) -> ConsumedThing:
         """Return a view whose calls raise `DeadlineExceeded` after so many seconds."""
-        return ConsumedThing(self._far, self._ref.within(seconds))
+        return ConsumedThing(self._far, self._ref.within(seconds), self._described)
 
     def retrying(
         self, *, attempts: int | None = 10, seconds: float | None = 45.0, key: str | None = None
     ) -> ConsumedThing:
         """Return a view that asks again where that is safe; see `Ref.retrying`."""
-        return ConsumedThing(self._far, self._ref.retrying(attempts=attempts, seconds=seconds, key=key))
+        ref = self._ref.retrying(attempts=attempts, seconds=seconds, key=key)
+        return ConsumedThing(self._far, ref, self._described)
 
     def ready(self) -> Coroutine[Any, Any, None]:
         """Wait for the connection, and until the agent runs again if it is known not to run."""

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         Runtime,
         Turns,
     )
+    from lmos_actors.protocol.td import Description
 
     from ..lmos._peer import Headers
     from ..lmos._peer_listening import RemoteListener, SharedListening, Sink
@@ -77,6 +78,11 @@ class HttpLink:
     def contract(self) -> Contract | None:
         """See `RemoteLink`."""
         return self._web.contract
+
+    @property
+    def description(self) -> Description | None:
+        """See `RemoteLink`."""
+        return self._web.description
 
     @property
     def sockets(self) -> tuple[RemotePeer, ...]:

@@ -57,6 +57,11 @@ class RemoteInterface(Protocol):
         """The contract of the agent's class; None where names alone are known."""
         ...
 
+    @property
+    def description(self) -> Description | None:
+        """The description that the operations are known by; None where a class says it, or nothing does."""
+        ...
+
     def operation(self, key: str, path: str) -> Operation:
         """Return the operation of a key. Raises NotFound, NotAllowed."""
         ...
@@ -104,6 +109,7 @@ class ClassInterface:
 
     def __init__(self, contract: Contract, description: Description | None = None) -> None:
         self.contract: Contract = contract
+        self.description: Description | None = None
         self._keeps_answers = (
             contract.state is not None if description is None else description.answers is not None
         )
@@ -227,7 +233,7 @@ class DescribedInterface:
     contract: Contract | None = None
 
     def __init__(self, description: Description | None, owner: str, *, binary: bool = False) -> None:
-        self._description = description
+        self.description = description
         self._owner = owner
         shape = _WITH_BYTES if binary else _ANY
         # passed by position: an input stream may have any name that can be written
@@ -252,7 +258,7 @@ class DescribedInterface:
         )
 
     def _names(self, kind: str) -> Iterable[str] | None:
-        described = self._description
+        described = self.description
         if described is None:
             return None
         tables: dict[str, Mapping[str, Any] | None] = {
@@ -263,14 +269,14 @@ class DescribedInterface:
         return tables[kind] or {}
 
     def _streams(self, verb: str, name: str) -> Streams | None:
-        described = self._description if verb == "invoke" else None
+        described = self.description if verb == "invoke" else None
         return None if described is None else described.streams_of(name)
 
     def payload(self, op: Operation, args: tuple[Any, ...]) -> tuple[Any, tuple[str, ...] | None]:
         """See `RemoteInterface`."""
         if op.verb != "read all":
             return (args[0] if args else UNSET), None
-        properties = (self._description and self._description.properties) or {}
+        properties = (self.description and self.description.properties) or {}
         names = tuple(name for name, each in properties.items() if not each.write_only)
         return UNSET, names or None
 
@@ -292,13 +298,13 @@ class DescribedInterface:
         """See `RemoteInterface`: an action if the description says that it is safe or idempotent."""
         if op.verb != "invoke":
             return True
-        actions = (self._description and self._description.actions) or {}
+        actions = (self.description and self.description.actions) or {}
         action = actions.get(op.name)
         return action is not None and bool(action.safe or action.idempotent) and not op.streams
 
     def keeps_answers(self, op: Operation) -> bool:
         """See `RemoteInterface`: as the description says."""
-        described = self._description
+        described = self.description
         return described is not None and described.answers is not None and wrong_operation(op) is None
 
 

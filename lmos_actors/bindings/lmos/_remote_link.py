@@ -74,6 +74,7 @@ if TYPE_CHECKING:
         TraceMembers,
         Turns,
     )
+    from lmos_actors.protocol.td import Description
 
     from ._peer_listening import Sink
     from ._peer_requests import RemotePeer, RemoteThing
@@ -169,6 +170,11 @@ class RemoteLink:
     def contract(self) -> Contract | None:
         """The contract of the class of the ref; None without one."""
         return self._interface.contract
+
+    @property
+    def description(self) -> Description | None:
+        """The description of an agent that is used without a class; None with one."""
+        return self._interface.description
 
     @property
     def sockets(self) -> tuple[RemotePeer, ...]:
