@@ -33,4 +33,5 @@ from ._values import (
     McpResource as McpResource,
     McpResult as McpResult,
     McpTool as McpTool,
+    tool_problem as tool_problem,
 )

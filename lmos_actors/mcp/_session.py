@@ -29,7 +29,6 @@ from mcp.client.subscriptions import SubscriptionLost
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
-from lmos_actors._core import schema_problem
 from lmos_actors.errors import ActionFailed, group_of
 
 from ._failures import (
@@ -42,6 +41,7 @@ from ._failures import (
     mcp_failure,
 )
 from ._values import (
+    TOOL_BYTES,
     McpArgument,
     McpContent,
     McpInfo,
@@ -51,6 +51,7 @@ from ._values import (
     McpResource,
     McpResult,
     McpTool,
+    tool_problem,
 )
 
 if TYPE_CHECKING:
@@ -64,9 +65,6 @@ T = TypeVar("T")
 
 MOST_PAGES: Final = 1_000
 """Pages of one list."""
-
-TOOL_BYTES: Final = 32_768
-"""Bytes of one tool, with its description and schemas, of a resource, and of a prompt."""
 
 TEXT: Final = 4_096
 """Characters of names, descriptions and instructions."""
@@ -398,14 +396,7 @@ def _tool_of(tool: types.Tool) -> tuple[McpTool, str | None]:
         read_only=hints.read_only_hint is True,
         idempotent=hints.idempotent_hint is True,
     )
-    size = len(msgspec.json.encode(taken))
-    if not tool.name or size > TOOL_BYTES:
-        return taken, f"it has {size} bytes, and {TOOL_BYTES} are taken" if tool.name else "it has no name"
-    for schema in (taken.input_schema, taken.output_schema):
-        problem = schema_problem(schema)
-        if problem is not None:
-            return taken, f"one of its schemas is not right: {problem}"
-    return taken, None
+    return taken, tool_problem(taken)
 
 
 def _fits(entry: McpResource | McpPrompt) -> bool:

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
+import msgspec
 from msgspec import Struct
+
+from lmos_actors._core import schema_problem
+
+TOOL_BYTES: Final = 32_768
+"""Bytes of one tool, with its description and schemas, of a resource, and of a prompt."""
 
 
 class McpTool(Struct, frozen=True, omit_defaults=True):
@@ -19,6 +25,18 @@ class McpTool(Struct, frozen=True, omit_defaults=True):
     output_schema: str = ""
     read_only: bool = False
     idempotent: bool = False
+
+
+def tool_problem(tool: McpTool) -> str | None:
+    """Return why a tool that a stranger describes cannot be used; None if it can."""
+    size = len(msgspec.json.encode(tool))
+    if not tool.name or size > TOOL_BYTES:
+        return f"it has {size} bytes, and {TOOL_BYTES} are taken" if tool.name else "it has no name"
+    for schema in (tool.input_schema, tool.output_schema):
+        problem = schema_problem(schema)
+        if problem is not None:
+            return f"one of its schemas is not right: {problem}"
+    return None
 
 
 class McpResource(Struct, frozen=True, omit_defaults=True):

@@ -2,7 +2,8 @@
 
 A source of tools is a function, a `Tool`, an agent by its ref or its class, some of its actions
 (`(ref, Orders.find)`), or a thing that was consumed without a class. Of an agent the actions with one output
-become tools, by its class or its description. A chat agent is one tool: the model says something, and gets
+become tools, by its class or its description: a ref to `Agent` itself, as `self.find(Agent, capability="x")`,
+is one to an agent of any class. A chat agent is one tool: the model says something, and gets
 the answer. The tools of an MCP server, a ref or `mcp(...)`, become tools. The names are those of the
 functions and actions; where two are the same, that of the agent stands before them. The names of an MCP
 server are a stranger's: they never take the place of another tool, and get a number where nothing else helps.
@@ -17,20 +18,21 @@ from collections.abc import Callable
 from contextlib import suppress
 from contextvars import ContextVar
 from functools import partial
-from itertools import count
+from itertools import count, islice
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 import attrs
 import msgspec
 import trio
 
+from lmos_actors._core import schema_complaint
 from lmos_actors.actors import STREAM, Action, Agent, Ref, Turn, contract_of
-from lmos_actors.bindings import ConsumedThing
+from lmos_actors.bindings import ConsumedThing, look_elsewhere, thing_of
 from lmos_actors.errors import ActionFailed, AgentDied, AgentError, AgentUnavailable, ToolFailed, text_of
 from lmos_actors.facades import ChatAgent, Tool, TurnBegan, TurnDone, tool_of
 from lmos_actors.facades.chat import raise_if_not_its_own
 from lmos_actors.llm import ToolOffer
-from lmos_actors.mcp import McpSource, is_mcp_server, tools_of_server
+from lmos_actors.mcp import McpSource, McpTool, is_mcp_server, tool_problem, tools_of_server
 
 from ._memory_tools import MemoryTools
 
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
 
     from lmos_actors.actors import Contract
     from lmos_actors.facades import ChatTurn
+    from lmos_actors.protocol.td import ActionAffordance
 
 ToolSource: TypeAlias = (
     Tool
@@ -64,12 +67,34 @@ REPEATS: Final = 2
 RESTART_SECONDS: Final = 10.0
 """Seconds in which an agent that is restarting is waited for."""
 
+LOOK_SECONDS: Final = 10.0
+"""Seconds in which directories are looked into for an agent whose tools are to be read."""
+
+MOST_ACTIONS: Final = 128
+"""Tools of an agent that is known by its description: providers take no more of them in all."""
+
+DESCRIBED_BYTES: Final = 131_072
+"""Bytes of the descriptions and schemas of these tools: all of them go with each request to the model."""
+
+INPUT: Final = "input"
+"""The argument that is the whole input of an action, where that is no object of plainly named members."""
+
+SHOWN: Final = 100
+"""Characters of a name of a stranger in the log."""
+
+MOST_REASONS: Final = 3
+
 FORGET_SECONDS: Final = 1.0
 """Seconds that removing the session of a chat agent may take, also while the caller is cancelled."""
 
 _LOG: Final = logging.getLogger("lmos_actors")
 
 _OTHERS: Final = re.compile(r"[^a-zA-Z0-9_-]")
+
+_PLAIN_NAME: Final = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
+
+_ALTERNATIVES: Final = frozenset({"oneOf", "anyOf", "allOf", "not", "if", "enum", "const", "$ref"})
+"""Words that providers refuse in the schema of all arguments."""
 
 _NO_NOTE: Final = "Sent as it is, also beyond 2^53."
 """The bounds of integers in schemas, which are for readers with doubles; models would take them for hints."""
@@ -108,6 +133,7 @@ async def read_tools(
     """Return what `tools_of` does, with the tools of MCP servers, none of which has a name that is `taken`.
 
     A server that is restarting is waited for; one that does not come back has no tools, which is logged.
+    What a ref to any `Agent` stands for is looked for in the directories, if it has not been found yet.
     """
     found: list[Any] = list(sources)
     servers = [(place, _server_in(source, find)) for place, source in enumerate(sources)]
@@ -115,11 +141,15 @@ async def read_tools(
     async def read(place: int, server: Ref[Any]) -> None:
         found[place] = _ServerTools(_name_of(server), await _read_from(server))
 
-    if any(server is not None for _, server in servers):
+    refs: list[Ref[Any]] = [each for each in sources if isinstance(each, Ref)]
+    unknown = [each for each in refs if contract_of(each) is None]
+    if unknown or any(server is not None for _, server in servers):
         async with trio.open_nursery() as nursery:
             for place, server in servers:
                 if server is not None:
                     nursery.start_soon(read, place, server)
+            for ref in unknown:
+                nursery.start_soon(_look_for, ref)
     return _by_name([each for source in found for each in _named(source, find)], taken)
 
 
@@ -214,6 +244,8 @@ def _no_source(source: Any) -> TypeError:
         hint = "; write the class and the action: (Orders, Orders.find)"
     elif isinstance(source, type):
         hint = "; an agent's class is a subclass of Agent"
+    elif hasattr(source, "refer"):
+        hint = "; what was found is a tool by its ref: found.ref(Agent)"
     elif hasattr(source, "path"):
         hint = "; a sibling stands in the partial of a ChildSpec, and not in a class"
     return TypeError(
@@ -230,6 +262,12 @@ def _server_in(source: Any, find: Find | None) -> Ref[Any] | None:
         contract = contract_of(ref)
         return ref if contract is not None and is_mcp_server(contract) else None
     return None
+
+
+async def _look_for(ref: Ref[Any]) -> None:
+    """Look for an agent elsewhere whose tools only its description says."""
+    with suppress(AgentError), trio.move_on_after(LOOK_SECONDS):
+        await look_elsewhere(ref)
 
 
 async def _read_from(server: Ref[Any]) -> list[Tool]:
@@ -284,6 +322,9 @@ def _name_of(ref: Any) -> str:
 
 
 def _of_agent(ref: Ref[Any], contract: Contract | None) -> Iterator[_Named]:
+    if contract is None and (thing := thing_of(ref)) is not None:
+        yield from _of_thing(thing)
+        return
     if contract is None:
         _LOG.warning("%r offers no tools to a model: nothing is known of it, as it does not run", ref)
         return
@@ -351,28 +392,81 @@ async def _invoke(ref: Any, handle: Any, given: Mapping[str, Any]) -> Any:
 
 
 def _of_thing(thing: ConsumedThing) -> Iterator[_Named]:
-    """Return the actions of a description with one output. Raises TypeError for a thing without one."""
+    """Return the actions of a description with one output. Raises TypeError for a thing without one.
+
+    What cannot be offered is left out, and is in the log: the description is a stranger's.
+    """
     described = thing.description
     if described is None:
         raise TypeError(f"{thing!r} has no description that says what it can do: consume it by its URL")
-    name = proper_name(described.title or thing.path)
-    for wire, action in (described.actions or {}).items():
-        if described.streams_of(wire) is None:
-            schema = action.input or {"type": "object"}
-            call = partial(_invoke_thing, thing, wire, has_input=action.input is not None)
-            tool = _tool(wire, action.description or "", schema, call)
-            again = bool(action.safe or action.idempotent)
-            yield _Named(attrs.evolve(tool, repeatable=again, agent=thing.path), name, foreign=True)
+    name, room = proper_name(described.title or thing.path), DESCRIBED_BYTES
+    actions = {w: each for w, each in (described.actions or {}).items() if described.streams_of(w) is None}
+    left_out = [f"all after the first {MOST_ACTIONS}"] if len(actions) > MOST_ACTIONS else []
+    for wire, action in islice(actions.items(), MOST_ACTIONS):
+        tool, problem, size = _described(thing, wire, action)
+        problem = problem or (f"all have more than {DESCRIBED_BYTES} bytes" if size > room else None)
+        if problem is None:
+            room -= size
+            yield _Named(tool, name, foreign=True)
+        else:
+            left_out.append(f"{wire[:SHOWN]!r}: {problem}")
+    if left_out:
+        more = f"; and {len(left_out) - MOST_REASONS} more" if len(left_out) > MOST_REASONS else ""
+        reasons = "; ".join(left_out[:MOST_REASONS])
+        _LOG.warning("left out of the tools of %r: %s%s", thing.path[:SHOWN], reasons, more)
 
 
-async def _invoke_thing(thing: ConsumedThing, name: str, given: Mapping[str, Any], *, has_input: bool) -> Any:
-    return await (thing.invoke(name, dict(given)) if has_input else thing.invoke(name))
+def _described(thing: ConsumedThing, wire: str, action: ActionAffordance) -> tuple[Tool, str | None, int]:
+    """Return an action as a tool, why it is none, and its bytes. What is no object is one argument."""
+    given = None if action.input is None else _json_schema(action.input)
+    is_whole = given is None or _is_plain_object(given)
+    schema: dict[str, Any] = {**(given or {}), "type": "object"}
+    if not is_whole:
+        schema = {"type": "object", "properties": {INPUT: given}, "required": [INPUT]}
+    written = msgspec.json.encode(schema).decode()
+    claim = McpTool(wire, action.description or action.title or "", written)
+
+    async def invoke(arguments: Mapping[str, Any]) -> Any:
+        if given is None:
+            return await thing.invoke(wire)
+        return await thing.invoke(wire, dict(arguments) if is_whole else arguments[INPUT])
+
+    tool = _patient(_tool(wire, claim.description, schema, invoke, written), thing)
+    again, agent = bool(action.safe or action.idempotent), f"{thing.id} at {thing.url}"
+    offered = attrs.evolve(tool, repeatable=again, agent=agent)
+    return offered, tool_problem(claim), len(claim.description.encode()) + len(written)
 
 
-def _tool(name: str, description: str, schema: dict[str, Any], invoke: Callable[..., Any]) -> Tool:
-    """Return a tool whose arguments are checked where they go."""
+def _is_plain_object(schema: dict[str, Any]) -> bool:
+    """Return whether every provider takes a schema for that of all arguments."""
+    names: Any = schema.get("properties")
+    kind = schema.get("type", "object" if names else None)
+    is_plain = not isinstance(names, dict) or all(map(_PLAIN_NAME.fullmatch, names))  # pyright: ignore
+    return kind == "object" and is_plain and _ALTERNATIVES.isdisjoint(schema)
+
+
+def _json_schema(schema: Any) -> Any:
+    """Return a data schema of TD 1.1 as JSON Schema, which has another word for items by their place."""
+    if isinstance(schema, dict):
+        members: dict[str, Any] = schema  # pyright: ignore[reportUnknownVariableType]
+        return {  # pyright: ignore[reportUnknownVariableType]
+            "prefixItems" if word == "items" and isinstance(each, list) else word: (
+                each if word in ("const", "default", "enum", "examples") else _json_schema(each)
+            )
+            for word, each in members.items()
+        }
+    return list(map(_json_schema, schema)) if isinstance(schema, list) else schema  # pyright: ignore
+
+
+def _tool(
+    name: str, description: str, schema: dict[str, Any], invoke: Callable[..., Any], checked: str = ""
+) -> Tool:
+    """Return a tool whose arguments are checked where they go, and before that by a schema as JSON text."""
 
     async def call(given: Mapping[str, Any]) -> Any:
+        wrong = schema_complaint(checked, dict(given))
+        if wrong is not None:
+            raise ToolFailed(name, f"its arguments are not right: {wrong}")
         try:
             return msgspec.to_builtins(await invoke(given), str_keys=True)
         except ActionFailed as error:

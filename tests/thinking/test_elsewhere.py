@@ -134,7 +134,7 @@ def test_a_thing_without_a_class_is_a_tool_by_its_description() -> None:
             thought = await think(model, "hello", tools=[thing])
             first, second, third = (each for each in thought.messages if isinstance(each, ToolMessage))
             assert first.result == "sent"
-            assert "Expected `int`, got `str`" in second.error
+            assert second.error == 'its arguments are not right: "x" is not of type "integer" - at `$.number`'
             assert third.error == "NO_ORDER: there is none"
             offers = {each.name: each for each in log.asked[0].tools}
             assert offers["look_up"].description == "Return the state of an order."
