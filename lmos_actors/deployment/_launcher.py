@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from lmos_actors.node import Node
     from lmos_actors.supervision import Supervisor
 
+    from ._group_approvals import GroupApprovals
     from ._log_files import LogFiles
     from ._place import Place
     from ._plan import Changes, GroupPlan, LaunchPlan
@@ -87,6 +88,8 @@ class Launcher:
         self.doing = ""
         self.page = ""
         """The address of its page for browsers, if it has one."""
+        self.approvals: GroupApprovals | None = None
+        """What its groups ask people, where its page lets this machine decide."""
         self._place = place
         self._notice = notice
         self._read = read

@@ -11,6 +11,7 @@ from lmos_actors.actors import Agent, action
 from lmos_actors.node import Node, NodeOptions, open_page, open_stages
 from lmos_actors.supervision import ChildSpec, SupervisorSpec
 
+from ._group_approvals import GroupApprovals
 from ._launcher import Launcher  # noqa: TC001 - a field of the agent
 from ._launcher_operations import operations_of
 from ._log_files import LogLine  # noqa: TC001 - the contract of the agent has it
@@ -147,6 +148,9 @@ async def open_launcher(
         node = Node(stages)
         launcher.opened(node)
         if page is not None:
+            if page.allow_operations:
+                start_soon = stages.connections.start_soon
+                launcher.approvals = GroupApprovals(launcher.groups, page.network, start_soon)
             own = operations_of(launcher)
             launcher.page = await open_page(stages, page, own, noted)
         yield node

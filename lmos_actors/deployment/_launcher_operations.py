@@ -5,10 +5,12 @@
     roll     groups/weather      one after another, as `restart --rolling weather`
     stop     groups/weather      as `drain weather`; a restart starts them again
     stop     groups/weather/1    one process
+    approve  groups/weather/1/ID what an agent of that process asks people; so does refuse
 
-They take their turn with the requests of commands, one at a time, and each step that has begun is finished.
-They stand in place of the operations on agents: an agent here is a process of a group, and to stop it past
-its launcher would have the launcher take all of the group for stopped.
+The last are passed on at once, where the page lets this machine decide. The others take their turn with the
+requests of commands, one at a time, and each step that has begun is finished. They stand in place of the
+operations on agents: an agent here is a process of a group, and to stop it past its launcher would have the
+launcher take all of the group for stopped.
 """
 
 from __future__ import annotations
@@ -23,6 +25,8 @@ from ._launcher import GROUPS, Launcher
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
+
+    from lmos_actors.live import Do
 
     from ._group import Group
 
@@ -58,7 +62,17 @@ def operations_of(launcher: Launcher) -> OwnOperations:
         is_stopped = all(member.state in ("stopped", "failed") for member in there)
         return ["restart"] if is_stopped else ["restart", *(["roll"] if number is None else []), "stop"]
 
-    return OwnOperations({"restart": restart, "roll": roll, "stop": stop}, fitting)
+    async def decide(do: Do) -> str:
+        assert launcher.approvals is not None  # else there is no such operation
+        place, _, id = do.path.rpartition("/")
+        group, number = _place(launcher, place)
+        if number is None:
+            raise Refused("INVALID", f"name a question of a process: {GROUPS}/NAME/NUMBER/ID")
+        name, member = f"{group.plan.name}/{number}", group.members[number]
+        return await launcher.approvals.decide(do, name, member, id)
+
+    decisions = {} if launcher.approvals is None else {"approve": decide, "refuse": decide}
+    return OwnOperations({"restart": restart, "roll": roll, "stop": stop}, fitting, decisions)
 
 
 def _place(launcher: Launcher, path: str) -> tuple[Group, int | None]:

@@ -5,6 +5,6 @@ The public names are imported from here, as in `from lmos_actors.live import Liv
 
 from ._audit import AuditEntry as AuditEntry
 from ._client import LiveClient as LiveClient, open_live as open_live
-from ._messages import Refused as Refused, Wrong as Wrong
-from ._operations import Operation as Operation, OwnOperations as OwnOperations
+from ._messages import Do as Do, Refused as Refused, Wrong as Wrong
+from ._operations import Decision as Decision, Operation as Operation, OwnOperations as OwnOperations
 from ._server import LiveServer as LiveServer

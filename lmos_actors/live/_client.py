@@ -143,7 +143,12 @@ class LiveClient:
 
 @asynccontextmanager
 async def open_live(
-    url: str, *, headers: Headers = (), tls: ssl.SSLContext | None = None, network: Network | None = None
+    url: str,
+    *,
+    headers: Headers = (),
+    tls: ssl.SSLContext | None = None,
+    network: Network | None = None,
+    options: ConnectionOptions = _OPTIONS,
 ) -> AsyncGenerator[LiveClient]:
     """Look at a node for a block. `url` is any of the node. Raises ConfigError, ConnectFailed."""
     place = live_url(url)
@@ -153,7 +158,7 @@ async def open_live(
         subprotocols=[SUBPROTOCOL],
         headers=headers,
         tls=tls,
-        options=_OPTIONS,
+        options=options,
     )
     client = LiveClient(connection, place)
 

@@ -16,6 +16,7 @@ from msgspec import Meta, Struct
 from lmos_actors.actors import Slot
 from lmos_actors.supervision import place_at
 
+from ._node_views import ApprovalsArguments, ApprovalsView
 from ._sight import Sight
 
 if TYPE_CHECKING:
@@ -144,6 +145,40 @@ class LogsView:
 
     def _may_see(self, process: str) -> bool:
         return self._sees(f"{GROUPS}/{process}")
+
+
+class GroupApprovalsView:
+    """What agents of all groups ask people, of a launcher whose page lets this machine decide.
+
+    `ask` returns it, for so many rows, and notes that somebody looks.
+    """
+
+    is_busy = False
+
+    def __init__(self, ask: Callable[[int], State], decides: Sight, arguments: ApprovalsArguments) -> None:
+        self._ask = ask
+        self._decides = decides
+        self._most = arguments.rows
+
+    def content(self) -> State:
+        """Return the questions by their processes and ids: those that wait first, and who is not asked."""
+        if not self._decides(GROUPS):
+            return {"waiting": 0, "order": [], "rows": {}}
+        return self._ask(self._most)
+
+
+def approvals_view(
+    root: Supervisor, decides: Sight, arguments: ApprovalsArguments
+) -> ApprovalsView | GroupApprovalsView:
+    """Return the view of what agents ask people: those of the node, or those of all groups."""
+    if has_approvals(root):
+        return GroupApprovalsView(_launcher(root).approvals.content, decides, arguments)
+    return ApprovalsView(root, decides, arguments)
+
+
+def has_approvals(root: Supervisor) -> bool:
+    """Return whether the node is that of a launcher whose page shows what its groups ask people."""
+    return getattr(_launcher(root), "approvals", None) is not None
 
 
 def has_groups(root: Supervisor) -> bool:

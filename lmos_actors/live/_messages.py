@@ -51,6 +51,10 @@ class Do(Struct, tag_field="type", tag="do"):
     id: Id
     what: Annotated[str, Meta(max_length=64)]
     path: Annotated[str, Meta(max_length=4_096)] = ""
+    note: Annotated[str, Meta(max_length=2_000)] = ""
+    """A remark that is kept with a decision."""
+    answer: str = ""
+    """The answer of a decision by a form, as JSON: numbers may have more digits than a browser holds."""
 
 
 FromViewer: TypeAlias = Look | Leave | Taken | Do

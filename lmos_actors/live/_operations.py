@@ -29,6 +29,8 @@ from ._messages import Done, Progress, Refused, Wrong, unknown
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
+    from lmos_actors.security import Verb
+
     from ._audit import Audit, AuditEntry
     from ._messages import Do
     from ._survey import StartSoon
@@ -41,13 +43,20 @@ Operation: TypeAlias = "Callable[[str, Callable[[str], None]], Awaitable[str]]"
 
 Raises Refused, NotFound and other LmosActorsErrors."""
 
+Decision: TypeAlias = "Callable[[Do], Awaitable[str]]"
+"""Carries a decision out as it was asked for; returns the outcome in words. Raises as an Operation does."""
+
 
 @attrs.frozen
 class OwnOperations:
-    """The operations of a node that has others than those on agents: by name, and those that fit a path."""
+    """The operations of a node that has others than those on agents: by name, and those that fit a path.
+
+    `decisions` are about what agents ask people: they take the right `approve` in place of `operate`.
+    """
 
     kinds: Mapping[str, Operation]
     fitting: Callable[[str], list[str]]
+    decisions: Mapping[str, Decision] = attrs.Factory(dict[str, "Decision"])
 
 
 REMEMBERED: Final = 512
@@ -102,12 +111,17 @@ class Operations:
         }
         self._own = own
         self._kinds = usual if own is None else dict(own.kinds)
+        self._decisions = {} if own is None else dict(own.decisions)
         self._node_wide = NODE_WIDE if own is None else ()
 
     @property
     def names(self) -> list[str]:
         """The operations that there are."""
-        return sorted((*self._kinds, *self._node_wide))
+        return sorted((*self._kinds, *self._decisions, *self._node_wide))
+
+    def right_for(self, what: str) -> Verb:
+        """Return the right that an operation takes."""
+        return "approve" if what in self._decisions else "operate"
 
     def fitting(self, path: str) -> list[str]:
         """Return the operations that make sense at a path now, in the order in which they are offered."""
@@ -152,7 +166,7 @@ class Operations:
         self._start_soon(partial(self._run, asked, entry), name=f"{do.what} {do.path}")
 
     def _again(self, known: _Asked, do: Do, reply: Reply) -> None:
-        if (known.do.what, known.do.path) != (do.what, do.path):
+        if known.do != do:
             text = f"this id is that of another operation: {known.do.what} {known.do.path}"
             reply(Wrong("ID_TAKEN", text, do.id))
         elif known.answer is None:
@@ -196,6 +210,8 @@ class Operations:
         try:
             if do.what in self._node_wide:
                 return Done(do.id, do.what, do.path, "draining")
+            if do.what in self._decisions:
+                return Done(do.id, do.what, do.path, await self._decisions[do.what](do))
             return Done(do.id, do.what, do.path, await self._kinds[do.what](do.path, say))
         except Refused as refused:
             return Wrong(refused.code, refused.message, do.id)

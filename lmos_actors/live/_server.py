@@ -27,9 +27,9 @@ from ._audit import Audit, AuditView
 from ._chats_view import chats_view
 from ._crash_text import CrashRows
 from ._flow import Flow, FlowArguments, FlowView
-from ._groups_view import GroupsView, LogsArguments, LogsView, has_groups
+from ._groups_view import GroupsView, LogsArguments, LogsView, approvals_view, has_approvals, has_groups
 from ._messages import SUBPROTOCOL, Do, FromNode, Hello, Refused, Wrong
-from ._node_views import ApprovalsArguments, ApprovalsView, MadeView
+from ._node_views import ApprovalsArguments, MadeView
 from ._operations import NODE_WIDE, Operations
 from ._page import Page, software
 from ._rights_views import RightsArguments, RightsView, own_agents_view
@@ -152,7 +152,7 @@ class LiveServer:
             "waiting": ViewKind("node", NoArguments, partial(WaitingView, rt)),
             "dead letters": ViewKind("node", NoArguments, partial(DeadLettersView, rt), "inspect"),
             **{name: ViewKind("node", NoArguments, partial(MadeView, make)) for name, make in looks.items()},
-            "approvals": ViewKind("all", ApprovalsArguments, partial(ApprovalsView, root), "approve"),
+            "approvals": ViewKind("all", ApprovalsArguments, partial(approvals_view, root), "approve"),
             "chats": ViewKind("all", NoArguments, partial(chats_view, root), "invoke"),
             "rights": ViewKind(
                 "all",
@@ -292,7 +292,9 @@ class LiveServer:
             shown.pop("groups", None)
             shown.pop("logs", None)
         if not self._serves_agents:
-            del shown["chats"], shown["approvals"]
+            del shown["chats"]
+            if not (has_approvals(self._root) and admission.has_somewhere("approve")):
+                del shown["approvals"]
         return sorted(shown)
 
     def _why_not(self, right: str, about: str) -> str:
@@ -313,7 +315,8 @@ class LiveServer:
             reply(Wrong("FORBIDDEN", "the credentials are not valid any more", do.id))
             return
         about = NODE if do.what in NODE_WIDE else public_name(do.path)
-        why_not = "" if admission.allows(about, "operate") else self._why_not("operate", about)
+        right = self._operations.right_for(do.what)
+        why_not = "" if admission.allows(about, right) else self._why_not(right, about)
         who = "" if admission.principal is None else admission.principal.name
         if not (self._serves_agents or admission.allows(about, "inspect")):
             reply = _WithoutReasons(reply)

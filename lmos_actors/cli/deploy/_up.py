@@ -133,7 +133,7 @@ def run_up(request: UpRequest) -> int:
     try:
         if request.new_stores:
             _forget(controls)
-        read = partial(_read, controls, reload=request.reload)
+        read = partial(_read, controls, request)
         console = Console(json=request.json, quiet=request.quiet)
         place = _place_of(request, controls, loaded)
         plan = read(request.settings)
@@ -222,11 +222,13 @@ def _place_of(request: UpRequest, controls: Controls, loaded: DeploymentFile) ->
     return RayPlace(address, loaded.root, Path(controls.file), loaded.deployment.name)
 
 
-def _read(controls: Controls, settings: Mapping[str, str], *, reload: bool) -> LaunchPlan:
+def _read(controls: Controls, request: UpRequest, settings: Mapping[str, str]) -> LaunchPlan:
     """Return the plan of the file as it is now, whose processes read a copy of it. Raises ConfigError.
 
-    With `reload` they list what they import, and are patient with code that is being written.
+    With `reload` they list what they import, and are patient with code that is being written. With
+    `allow_operations` those on this machine whose groups have no `security` let it decide, too.
     """
+    operations = request.allow_operations and request.on is None
     file = Path(controls.file)
     content = file.read_bytes()
     copy = controls.copies / f"{hashlib.sha256(content).hexdigest()[:8]}{file.suffix}"
@@ -237,9 +239,10 @@ def _read(controls: Controls, settings: Mapping[str, str], *, reload: bool) -> L
         raise controls.unwritable(error) from None
     loaded = load_deployment(controls.file, settings=settings, classes=False, snapshot=copy)
     words = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
-    words += ["--files"] if reload else []
-    plan = launch_plan(loaded.deployment, controls.file, ("--snapshot", str(copy), *words))
-    if not reload:
+    words += ["--files"] if request.reload else []
+    words = ["--snapshot", str(copy), *words]
+    plan = launch_plan(loaded.deployment, controls.file, tuple(words), operations=operations)
+    if not request.reload:
         return plan
     slowly = Backoff(initial=0.5, max=2.0)
     patient: dict[str, Any] = {"max_restarts": PATIENT, "backoff": slowly, "is_patient": True}

@@ -63,8 +63,9 @@ MOST_REPLICAS: Final = 1_000_000
 NO_THREAD: Final = "can't start new thread"
 """What Python says where there is no memory for the stack of a thread."""
 
-ELSEWHERE: Final = ("--listen", "--public-url")
-"""Options that stand in for keys of the file, where a process has another address than there."""
+ELSEWHERE: Final = ("--listen", "--public-url", "--allow-operations")
+"""Options that stand in for keys of the file, where a process has another address than there, or clients on
+its machine may do more."""
 
 
 @attrs.frozen(kw_only=True)
@@ -75,9 +76,10 @@ class GroupRequest:
     began; `launched` says that standard input is a pipe whose other end the launcher has; with `files` it is
     printed which files of the project it has imported. `keep` is a folder for what it keeps, in place of
     where the file has it. `listen` and `public_url` stand in for those of the file: in a container each
-    process has a machine of its own. `gateway` is the URL of a proxy by which it reaches all others.
-    `host` is the address of its machine, which stands in for the hosts that mean all of them. `store_id` is
-    the identifier of the store in a server that its group has used before.
+    process has a machine of its own. `allow_operations` does where it is True. `gateway` is the URL of a
+    proxy by which it reaches all others. `host` is the address of its machine, which stands in for the hosts
+    that mean all of them. `store_id` is the identifier of the store in a server that its group has used
+    before.
     """
 
     file: str
@@ -90,6 +92,7 @@ class GroupRequest:
     snapshot: Path | None = None
     listen: Sequence[str] = ()
     public_url: str | None = None
+    allow_operations: bool = False
     store_id: str | None = None
     keep: Path | None = None
     gateway: str | None = None
@@ -277,7 +280,7 @@ def _serve_request(
         security=group.security,
         origin=list(group.origins),
         insecure=group.insecure,
-        allow_operations=group.allow_operations,
+        allow_operations=group.allow_operations or request.allow_operations,
     )
     listening = ListenOptions(
         listen=_listen(group, request),
@@ -383,4 +386,9 @@ def request_of(
         if value and option not in ELSEWHERE:
             raise ConfigError("the file says this of a group: leave it out, or change the file", option)
     request = GroupRequest(file=words[0], **deployed.request())
-    return attrs.evolve(request, listen=listening.listen or (), public_url=listening.public_url)
+    return attrs.evolve(
+        request,
+        listen=listening.listen or (),
+        public_url=listening.public_url,
+        allow_operations=listening.security.allow_operations,
+    )

@@ -68,14 +68,15 @@ class Wire {
     return null;
   }
 
-  // Has the node carry out an operation: a promise of its outcome in words. `said` is called with how far it has come.
-  do(what, path, said = () => {}) {
+  // Has the node carry out an operation: a promise of its outcome in words. `said` is called with how far it has come;
+  // `more` goes with a decision.
+  do(what, path, said = () => {}, more = {}) {
     const id = newId();
     return new Promise((done, failed) => {
       if (!this.hello) { failed(new Error('The node does not answer.')); return; }
       const late = setTimeout(() => this.answered(id, (one) => one.failed(new Error('The node has not answered: whether it was done is not known. The view shows it.'))), LONGEST_DO);
       this.doing.set(id, { done, failed, said, late });
-      this.send({ type: 'do', id, what, path });
+      this.send({ type: 'do', id, what, path, ...more });
     });
   }
 

@@ -23,15 +23,23 @@ MOST: Final = 1_000
 """Most processes of a group that can have several."""
 
 
-def launch_plan(deployment: Deployment, file: str, words: tuple[str, ...] = ()) -> LaunchPlan:
-    """Return the plan of a deployment; `words` are further arguments of the command for each process."""
+def launch_plan(
+    deployment: Deployment, file: str, words: tuple[str, ...] = (), *, operations: bool = False
+) -> LaunchPlan:
+    """Return the plan of a deployment; `words` are further arguments of the command for each process.
+
+    With `operations` processes of groups that ask nobody who they are get `--allow-operations`, too.
+    """
     from lmos_actors.deployment import LaunchPlan  # few files need it
 
     launcher = deployment.launcher
     return LaunchPlan(
         name=deployment.name,
         file=file,
-        groups=tuple(_group_plan(deployment, name, file, words) for name in deployment.groups),
+        groups=tuple(
+            _group_plan(deployment, name, file, (*words, *_operated(group)) if operations else words)
+            for name, group in deployment.groups.items()
+        ),
         strategy=launcher.strategy,
         max_restarts=launcher.max_restarts,
         max_seconds=float(launcher.max_seconds),
@@ -66,6 +74,12 @@ def _group_plan(deployment: Deployment, name: str, file: str, words: tuple[str, 
         store=None if group.store is None else server_store(group.store),
         content=_digest(deployment, group),
     )
+
+
+def _operated(group: Group) -> tuple[str, ...]:
+    """Return the option that lets its machine decide, for a group whose file could say so itself."""
+    is_for_others = any(each is not None for each in (group.security, group.client_ca, group.public_url))
+    return () if is_for_others else ("--allow-operations",)
 
 
 def _only_here(group: Group) -> Iterator[str]:

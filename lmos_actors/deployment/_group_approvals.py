@@ -1,0 +1,341 @@
+"""What agents of all groups ask people, as one list at the page of their launcher, and the decisions on it.
+
+Each process keeps what its agents ask, and it alone decides. To a process the launcher is a viewer of its
+live view, and a client of its agent `approvals`, on this machine and without credentials. So it is shown, and
+may decide, what every program of this machine may, by the rules of that process; where access rules ask who
+somebody is, it gets nothing, and the list says so.
+
+A question stands with the agent that asks it, whoever waits for that, near or in another group: so each
+stands in the list once.
+
+What it keeps true:
+
+- **Nobody looks: nothing is asked.** The processes are looked at while viewers are, and a little longer.
+- **A process that hangs, or sends what it should not, costs the others nothing.** Each has a task and a
+  connection of its own; what it sends is checked and bounded, and so is how many processes are looked at.
+  What waits in one process pushes out nothing of the others: each has its newest questions in the list.
+- **A decision is reported once its process has kept it.** If that is not known, that is said.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from math import inf
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import attrs
+import msgspec
+import trio
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from lmos_actors._core import printable
+from lmos_actors.errors import ActionFailed, ConfigError, ConnectFailed, LmosActorsError
+from lmos_actors.live import Refused, open_live
+from lmos_actors.security import is_loopback
+from lmos_actors.transport import ConnectionOptions, endpoint_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from lmos_actors.live import Do, LiveClient
+    from lmos_actors.transport import Network
+
+    from ._group import Group, Member
+
+LOOKED: Final = 5.0
+"""Seconds for which processes are looked at after somebody has last looked here."""
+
+STEP: Final = 0.5
+"""Seconds between two looks for processes that have come."""
+
+AGAIN: Final = 2.0
+"""Seconds after which a process that did not answer is tried again."""
+
+ANSWERS: Final = 5.0
+"""Seconds that a process has to show what its agents ask."""
+
+DECIDES: Final = 10.0
+"""Seconds that it has to keep a decision."""
+
+PROCESSES: Final = 64
+"""Processes that are looked at: each is a connection, and a viewer there."""
+
+EACH: Final = 50
+"""Questions of one process that are shown."""
+
+MOST_BYTES: Final = 1 << 20
+"""Bytes of what one process shows."""
+
+ROOM: Final = 768 << 10
+"""Bytes of all that is shown at once: a view has a megabyte."""
+
+WORDS: Final = 200
+"""Characters of why a process does not answer."""
+
+LIMITS: Final = ConnectionOptions(
+    max_message_bytes=2 * MOST_BYTES, heartbeat_seconds=2.0, heartbeat_grace=3.0, close_seconds=1.0
+)
+
+ASKED: Final = "is being asked"
+SILENT: Final = "does not answer"
+ODD: Final = "shows what cannot be read"
+GUARDED: Final = (
+    "has access rules: log in at its own page, or decide by `lmos-actors approvals` with credentials"
+)
+CLOSED: Final = "lets nobody decide: its group has no `allow_operations`"
+ELSEWHERE: Final = "has no page at an address of this machine alone"
+
+UNDECIDED: Final = "does not answer, and nothing is decided"
+UNKNOWN: Final = "has not said whether it has kept the decision: the list shows it once it answers"
+
+State = dict[str, Any]
+
+
+class _Row(Struct, kw_only=True):
+    """A question as the view of its process has it: those members that are shown."""
+
+    id: Annotated[str, Meta(max_length=100)]
+    agent: str
+    text: str
+    state: str
+    asked: float
+    expires: float
+    key: str = ""
+    data: str | UnsetType = UNSET
+    form: State | UnsetType = UNSET
+    form_left_out: bool = False
+    awaited: bool = True
+    earlier: int = 0
+    by: str | UnsetType = UNSET
+    decided: float | UnsetType = UNSET
+    note: str = ""
+    answer: str | UnsetType = UNSET
+
+
+class _Shown(Struct):
+    """The view of one process."""
+
+    waiting: Annotated[int, Meta(ge=0)]
+    order: list[str]
+    rows: dict[str, _Row]
+
+
+@attrs.define(eq=False)
+class _Seen:
+    """What is seen of one life of a process. `why` says why it is nothing, "" where it is something."""
+
+    member: Member
+    page: str
+    generation: int
+    why: str = ASKED
+    waiting: int = 0
+    rows: list[tuple[State, int]] = attrs.Factory(list[tuple[State, int]])
+    """The questions, those that wait first and each kind the newest first, with their bytes."""
+    scope: trio.CancelScope = attrs.Factory(trio.CancelScope)
+
+    def is_of(self, member: Member) -> bool:
+        return (self.member, self.page, self.generation) == (member, member.page, member.generation)
+
+    def take(self, state: State) -> None:
+        """Take what its process shows. Raises MsgspecError, ValueError."""
+        if len(msgspec.json.encode(state)) > MOST_BYTES:
+            raise ValueError(MOST_BYTES)
+        found = msgspec.convert(state, _Shown)
+        rows = [found.rows[id] for id in found.order[:EACH] if id in found.rows]
+        self.rows = [(msgspec.to_builtins(row), len(msgspec.json.encode(row))) for row in rows]
+        self.waiting, self.why = found.waiting, ""
+
+    def lose(self, why: str) -> None:
+        """Forget what it has shown."""
+        self.waiting, self.rows, self.why = 0, [], why
+
+
+class GroupApprovals:
+    """The questions of all processes of `groups` that are reached over `network`."""
+
+    def __init__(
+        self, groups: Mapping[str, Group], network: Network | None, start_soon: Callable[..., object]
+    ) -> None:
+        self._groups = groups
+        self._network = network
+        self._start_soon = start_soon
+        self._seen: dict[str, _Seen] = {}
+        self._left_out = 0
+        self._until = -inf
+        self._runs = False
+
+    def content(self, most: int) -> State:
+        """Return the questions by `weather/1/ID`, those that wait first, the newest first. Never blocks.
+
+        `waiting` is how many wait, `apart` says why a process is not asked, `left_out` how many more there
+        are. Somebody looks now.
+        """
+        self._until = trio.current_time() + LOOKED
+        if not self._runs:
+            self._runs = True
+            self._start_soon(self._run, name="approvals of groups")
+        seen = self._seen.items()
+        found = [(rank, name, row) for name, each in seen for rank, row in enumerate(each.rows)]
+        found.sort(key=lambda each: (each[2][0]["state"] != "waiting", each[0]))
+        rows, room = dict[str, State](), ROOM
+        for _, name, (row, size) in found[:most]:
+            room -= size
+            if room < 0:
+                break
+            rows[f"{name}/{row['id']}"] = {**row, "process": name}
+        order = sorted(rows, key=lambda key: (rows[key]["state"] != "waiting", -rows[key]["asked"], key))
+        return {
+            "waiting": sum(each.waiting for _, each in seen),
+            "order": order,
+            "rows": rows,
+            "apart": {name: each.why for name, each in seen if each.why},
+            "left_out": self._left_out,
+        }
+
+    # ---- looking at the processes
+
+    async def _run(self) -> None:
+        try:
+            async with trio.open_nursery() as nursery:
+                while trio.current_time() < self._until:
+                    self._follow(nursery)
+                    await trio.sleep(STEP)
+                nursery.cancel_scope.cancel("nobody looks any more")
+        finally:
+            self._runs = False
+            self._seen.clear()
+
+    def _follow(self, nursery: trio.Nursery) -> None:
+        """Begin to look at lives of processes that have come, and let go those that have ended."""
+        every = [
+            (f"{name}/{number}", group.members[number])
+            for name, group in self._groups.items()
+            for number in sorted(group.members)
+        ]
+        self._left_out = max(len(every) - PROCESSES, 0)
+        before, self._seen = self._seen, {}
+        for name, member in islice(every, PROCESSES):
+            seen = before.get(name)
+            if seen is None or not seen.is_of(member):
+                seen = _Seen(member, member.page, member.generation)
+                if _is_near(member.page):
+                    nursery.start_soon(self._watch, seen)
+            else:
+                del before[name]
+            if not _is_near(member.page):
+                seen.why = _not_there(member)
+            self._seen[name] = seen
+        for gone in before.values():
+            gone.scope.cancel("its process has ended")
+
+    async def _watch(self, seen: _Seen) -> None:
+        """Keep what a process shows up to date, and come back to it where it does not answer."""
+        with seen.scope:
+            while True:
+                why = SILENT
+                try:
+                    with trio.CancelScope(deadline=trio.current_time() + ANSWERS) as opening:
+                        async with open_live(seen.page, network=self._network, options=LIMITS) as client:
+                            why = await _read(client, seen, opening)
+                except ConnectFailed as error:
+                    why = GUARDED if error.status in (401, 403) else _with_reason(SILENT, error.why)
+                except (LmosActorsError, OSError) as error:
+                    why = _with_reason(SILENT, str(error))
+                seen.lose(why)
+                await trio.sleep(inf if why in (GUARDED, CLOSED) else AGAIN)
+
+    # ---- decisions
+
+    async def decide(self, do: Do, name: str, member: Member, id: str) -> str:
+        """Have the process `name` decide a question; return what it has kept, in words. Raises Refused."""
+        given: State = {"id": id, "note": do.note}
+        if do.answer:
+            try:
+                given["answer"] = msgspec.json.decode(do.answer)
+            except msgspec.DecodeError as error:
+                raise Refused("ANSWER_INVALID", f"the answer is no JSON: {error}") from None
+        if not _is_near(member.page):
+            raise Refused("GONE", f"{name} {_not_there(member)}: nothing is decided")
+        kept: Any = None
+        is_sent, why = False, f"no answer within {DECIDES:g} s"
+        with trio.move_on_after(DECIDES):
+            try:
+                async with _client(self._network) as client:
+                    approvals = await client.consume_thing(f"{member.page}agents/approvals")
+                    is_sent = True
+                    kept = await approvals.invoke(do.what, given)
+            except ActionFailed as error:
+                raise _refused(error) from None
+            except (LmosActorsError, OSError) as error:
+                why = str(error)
+        if kept is None:
+            raise Refused("FAILED", _with_reason(f"{name} {UNKNOWN if is_sent else UNDECIDED}", why))
+        return _outcome(kept)
+
+
+def _client(network: Network | None) -> Any:
+    from lmos_actors.node import open_node
+
+    return open_node(network=network, connection=LIMITS)
+
+
+async def _read(client: LiveClient, seen: _Seen, opening: trio.CancelScope) -> str:
+    """Take what a process shows until that cannot be read; return why. `opening` ends if nothing comes."""
+    if client.hello is None or "approve" not in client.hello.rights:
+        return CLOSED
+    client.look("asked", "approvals", rows=EACH)
+    while True:
+        await client.wait()
+        if client.errors or client.done or client.progress:
+            return _with_reason(ODD, *(each.message for each in client.errors[:1]))
+        state = client.views.get("asked")
+        if state is None:
+            continue
+        opening.deadline = inf
+        try:
+            seen.take(state)
+        except (msgspec.MsgspecError, ValueError, RecursionError):
+            return ODD
+
+
+def _is_near(page: str) -> bool:
+    """Return whether an address, which a process has printed, is one of this machine alone."""
+    try:
+        endpoint = endpoint_of(page)
+    except ConfigError:
+        return False
+    return page.endswith("/") and endpoint.target == "/" and is_loopback(endpoint.host)
+
+
+def _not_there(member: Member) -> str:
+    if member.state == "ready":
+        return ELSEWHERE
+    return "has failed" if member.state == "failed" else f"is {member.state}"
+
+
+def _with_reason(text: str, *why: str) -> str:
+    return ": ".join((text, *(printable(each[:WORDS]) for each in why)))
+
+
+def _refused(error: ActionFailed) -> Refused:
+    return Refused((error.code or "FAILED")[:WORDS], printable((error.detail or str(error))[: 5 * WORDS]))
+
+
+def _outcome(kept: Any) -> str:
+    """Return in words what a process has kept."""
+    try:
+        found = msgspec.convert(kept, _Kept)
+    except msgspec.ValidationError:
+        raise Refused("FAILED", f"its process has answered {ODD}") from None
+    idle = "" if found.awaited or found.once else "; no call waits for it: it is kept for the next one"
+    return printable(f"{found.state}: {found.agent} asks: {found.text[:WORDS]}{idle}")
+
+
+class _Kept(Struct):
+    """A decided question, as the agent `approvals` returns it."""
+
+    state: str
+    agent: str
+    text: str
+    awaited: bool = True
+    once: bool = False
