@@ -85,7 +85,7 @@ GUARDED: Final = (
 CLOSED: Final = "lets nobody decide: its group has no `allow_operations`"
 ELSEWHERE: Final = "has no page at an address of this machine alone"
 
-UNDECIDED: Final = "does not answer, and nothing is decided"
+UNDECIDED: Final = "decides nothing"
 UNKNOWN: Final = "has not said whether it has kept the decision: the list shows it once it answers"
 
 State = dict[str, Any]

@@ -6,8 +6,12 @@ import json
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
+import attrs
 import pytest
+import trio
 
+from lmos_actors import Agent, action, open_node
+from lmos_actors.approvals import Approvals
 from lmos_actors.node import NodeOptions
 from lmos_actors.security import Access, Bearer, Security
 from tests.chromium import Page, browser as browser, of_one_server, violations
@@ -110,6 +114,58 @@ async def test_lines_grow_and_follow_the_one_that_is_chosen(page: Page) -> None:
         assert "front" in await page.run("document.querySelector('.linehead h3').textContent")
 
 
+class Desk(Agent):
+    """Asks a person."""
+
+    @action(concurrency=9)
+    async def refund(self, order: str) -> bool:
+        return await self.approve(f"Refund {order}?", key=order)
+
+
+def card_of(text: str) -> str:
+    return f"[...document.querySelectorAll('.card')].find((c) => c.textContent.includes({json.dumps(text)}))"
+
+
+async def chosen(page: Page, card: str, what: str) -> None:
+    """Choose an answer to a question; it is asked once more."""
+    buttons = f"[...{card}.querySelectorAll('button')]"
+    await page.until(f"Boolean({card})")
+    await page.run(f"{buttons}.find((b) => b.textContent.startsWith({json.dumps(what)})).click()")
+
+
+async def test_questions_of_all_groups_are_decided_and_who_is_late_is_told(page: Page) -> None:
+    here: dict[str, Any] = {"listen": "ws://127.0.0.1:0", "allow_operations": True}
+    async with open_node(**here) as front, open_node(**here) as back, trio.open_nursery() as nursery:
+        for node, order in ((front, "one"), (back, HOSTILE)):
+            nursery.start_soon((await node.start(Desk)).invoke, Desk.refund, order)
+        pages = {"front": front.urls[0], "back": back.urls[0], "away": "ws://192.0.2.1:80"}
+        scripts = {
+            f"{name}/1": [attrs.evolve(QUICK, page=f"{url.replace('ws', 'http')}/")]
+            for name, url in pages.items()
+        }
+        async with shown(page, *map(group, pages), scripts=scripts):
+            await page.until("document.getElementById('tab-approvals').textContent === 'Approvals (2)'")
+            await page.run("document.getElementById('tab-approvals').click()")
+            card = card_of("front/1")
+            await chosen(page, card, "Approve")
+            assert "desk of front/1 asks: Refund one?" in await page.run(
+                "document.querySelector('dialog').textContent"
+            )
+            (found,) = await front.find(Approvals).invoke(Approvals.entries)
+            await front.find(Approvals).invoke(Approvals.refuse, found.id)
+            await page.until(f"{card}.dataset.state === 'refused'")
+            await page.run("document.querySelector('dialog button.main').click()")
+            await page.until(f"{card}.textContent.includes('somebody has refused it already')")
+            card = card_of("back/1")
+            await chosen(page, card, "Refuse")
+            await page.run("document.querySelector('dialog button.main').click()")
+            await page.until(f"{card}.dataset.state === 'refused'")
+            await page.until(f"{card}.textContent.includes('refused: desk asks: Refund <img')")
+            apart = "Not in this list: away/1 has no page at an address of this machine alone."
+            assert apart in await page.run("document.querySelector('#view').textContent")
+            assert await page.run("typeof bad === 'undefined' && !document.querySelector('#view img')")
+
+
 async def test_what_processes_print_is_text(page: Page) -> None:
     scripts = {"weather/1": [DIES, ODD]}
     async with shown(page, group("weather"), scripts=scripts, usual=ODD):
@@ -153,5 +209,9 @@ async def test_axe_has_nothing_to_object_to(page: Page, width: int, dark: bool) 
     await page.window(width, 800, dark=dark)
     async with shown(page, group("weather", 2), group("front"), scripts=scripts):
         await page.until(f"{text_of('weather/1')}.includes('ValueError')")
+        assert await violations(page) == []
+        assert await page.run("document.documentElement.scrollWidth <= innerWidth")
+        await page.run("document.getElementById('tab-approvals').click()")
+        await page.until("document.querySelectorAll('#view li').length === 3")
         assert await violations(page) == []
         assert await page.run("document.documentElement.scrollWidth <= innerWidth")
