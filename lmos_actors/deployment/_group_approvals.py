@@ -31,6 +31,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from lmos_actors._core import printable
 from lmos_actors.errors import ActionFailed, ConfigError, ConnectFailed, LmosActorsError
 from lmos_actors.live import Refused, open_live
+from lmos_actors.node import open_node
 from lmos_actors.security import is_loopback
 from lmos_actors.transport import ConnectionOptions, endpoint_of
 
@@ -124,17 +125,12 @@ class _Shown(Struct):
 class _Seen:
     """What is seen of one life of a process. `why` says why it is nothing, "" where it is something."""
 
-    member: Member
-    page: str
-    generation: int
+    life: tuple[object, str]
     why: str = ASKED
     waiting: int = 0
     rows: list[tuple[State, int]] = attrs.Factory(list[tuple[State, int]])
     """The questions, those that wait first and each kind the newest first, with their bytes."""
     scope: trio.CancelScope = attrs.Factory(trio.CancelScope)
-
-    def is_of(self, member: Member) -> bool:
-        return (self.member, self.page, self.generation) == (member, member.page, member.generation)
 
     def take(self, state: State) -> None:
         """Take what its process shows. Raises MsgspecError, ValueError."""
@@ -215,9 +211,9 @@ class GroupApprovals:
         self._left_out = max(len(every) - PROCESSES, 0)
         before, self._seen = self._seen, {}
         for name, member in islice(every, PROCESSES):
-            seen = before.get(name)
-            if seen is None or not seen.is_of(member):
-                seen = _Seen(member, member.page, member.generation)
+            life, seen = (member.replica, member.page), before.get(name)
+            if seen is None or seen.life != life:
+                seen = _Seen(life)
                 if _is_near(member.page):
                     nursery.start_soon(self._watch, seen)
             else:
@@ -235,7 +231,8 @@ class GroupApprovals:
                 why = SILENT
                 try:
                     with trio.CancelScope(deadline=trio.current_time() + ANSWERS) as opening:
-                        async with open_live(seen.page, network=self._network, options=LIMITS) as client:
+                        page, network = seen.life[1], self._network
+                        async with open_live(page, network=network, options=LIMITS) as client:
                             why = await _read(client, seen, opening)
                 except ConnectFailed as error:
                     why = GUARDED if error.status in (401, 403) else _with_reason(SILENT, error.why)
@@ -260,7 +257,7 @@ class GroupApprovals:
         is_sent, why = False, f"no answer within {DECIDES:g} s"
         with trio.move_on_after(DECIDES):
             try:
-                async with _client(self._network) as client:
+                async with open_node(network=self._network, connection=LIMITS) as client:
                     approvals = await client.consume_thing(f"{member.page}agents/approvals")
                     is_sent = True
                     kept = await approvals.invoke(do.what, given)
@@ -271,12 +268,6 @@ class GroupApprovals:
         if kept is None:
             raise Refused("FAILED", _with_reason(f"{name} {UNKNOWN if is_sent else UNDECIDED}", why))
         return _outcome(kept)
-
-
-def _client(network: Network | None) -> Any:
-    from lmos_actors.node import open_node
-
-    return open_node(network=network, connection=LIMITS)
 
 
 async def _read(client: LiveClient, seen: _Seen, opening: trio.CancelScope) -> str:

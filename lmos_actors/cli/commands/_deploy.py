@@ -44,8 +44,9 @@ class ShownOptions:
     quiet: Switch = False
     """Print nothing of what processes print: `logs` has it."""
     allow_operations: Switch = False
-    """Show what processes print, and let groups be restarted, rolled and stopped, on the page, for all on \
-this machine. With `security` of `launcher.page` its lists say who may."""
+    """Show what processes print, and let groups be restarted, rolled and stopped, and what agents ask be \
+decided, on the page, for all on this machine; groups without `security` let it operate their agents, too. \
+With `security` of `launcher.page` its lists say who may."""
     no_page: Switch = False
     """Serve no page for browsers."""
 
