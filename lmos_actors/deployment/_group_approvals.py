@@ -62,7 +62,7 @@ PROCESSES: Final = 64
 """Processes that are looked at: each is a connection, and a viewer there."""
 
 EACH: Final = 50
-"""Questions of one process that are shown."""
+"""Questions that one process is asked to show."""
 
 MOST_BYTES: Final = 1 << 20
 """Bytes of what one process shows."""
@@ -137,7 +137,7 @@ class _Seen:
         if len(msgspec.json.encode(state)) > MOST_BYTES:
             raise ValueError(MOST_BYTES)
         found = msgspec.convert(state, _Shown)
-        rows = [found.rows[id] for id in found.order[:EACH] if id in found.rows]
+        rows = [found.rows[id] for id in found.order if id in found.rows]
         self.rows = [(msgspec.to_builtins(row), len(msgspec.json.encode(row))) for row in rows]
         self.waiting, self.why = found.waiting, ""
 

@@ -13,16 +13,17 @@ import trio
 from lmos_actors import Agent, ChildSpec, Ref, action, open_node
 from lmos_actors.approvals import Approvals
 from lmos_actors.errors import StoreFailed
-from lmos_actors.live import open_live
-from lmos_actors.node import NodeOptions
+from lmos_actors.live import Do, OwnOperations, open_live
+from lmos_actors.node import NodeOptions, open_page, open_stages
 from lmos_actors.persistence import Batch, Conflict, Durability, MemoryStore
 from lmos_actors.scenario import launch_plan, load_deployment
 from lmos_actors.security import Access, Security
+from lmos_actors.supervision import SupervisorSpec
 from lmos_actors.transport import Accept, FrontDoor, MemoryNetwork, endpoint_of
 from tests.commands import called
 from tests.deployment.places import Script, World, deployed, group
-from tests.live.test_launcher_page import answered, on_virtual_time
-from tests.live.watching import SECURITY, SUBPROTOCOL, Watcher, watching
+from tests.live.test_launcher_page import answered, on_virtual_time, page_at
+from tests.live.watching import SECURITY, SUBPROTOCOL, Watcher, as_viewer, watching
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
@@ -223,7 +224,7 @@ async def test_what_waits_in_one_process_pushes_out_nothing_of_the_others() -> N
         launched(network, front=FRONT, back=BACK) as (_, watcher),
         trio.open_nursery() as nursery,
     ):
-        few, many = await back.start(Desk), await front.start(Desk)
+        few, many = await front.start(Desk), await back.start(Desk)
         nursery.start_soon(few.invoke, Desk.refund, "first of all")
         await trio.sleep(1)
         for number in range(70):
@@ -314,6 +315,24 @@ def test_it_takes_allow_operations_and_this_machine(proxied: bool) -> None:
             assert FRONT not in network.tried
 
     on_virtual_time(world)()
+
+
+async def test_a_decision_takes_the_right_to_approve(virtual_clock: trio.testing.MockClock) -> None:
+    async def decide(do: Do) -> str:
+        return f"{do.note} {do.answer}"
+
+    network = MemoryNetwork()
+    rules = {"groups.front*": Access(operate=("ann",), approve=("bob",))}
+    page = page_at(network, Security(schemes=SECURITY.schemes, access=rules))
+    own = OwnOperations({}, lambda path: [], {"approve": decide})
+    at = NodeOptions(listen="ws://127.0.0.1:1", network=MemoryNetwork(), page=False)
+    async with open_stages(SupervisorSpec("root", ()), at) as stages:
+        await open_page(stages, page, own, lambda entry: None)
+        for who, kind in (("ann", "error"), ("bob", "done")):
+            async with watching(AT, network, as_viewer(who)) as watcher:
+                watcher.do("approve", "groups/front/1/x", note="n", answer="{}")
+                answer = (await watcher.until(lambda each=watcher: each.done + each.errors))[0]  # type: ignore[misc]
+                assert (answer["type"], answer.get("outcome", "n {}")) == (kind, "n {}")
 
 
 # ---- decisions
