@@ -19,7 +19,7 @@ from tests.conformance.breaking import ids, on_virtual_time, told
 if TYPE_CHECKING:
     from pathlib import Path
 
-EXTENSIONS = ("receipts", "presence", "history", "semantic", "voting")
+EXTENSIONS = ("receipts", "presence", "history", "semantic", "voting", "questions")
 RESULT = "relayvoting.result"  # a deadline goes by the time of day
 OTHERS = tuple(case.id for case in all_relay_cases() if case.id != RESULT)
 

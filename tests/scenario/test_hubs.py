@@ -672,6 +672,6 @@ def test_a_mistake_of_a_hub_ends_the_command_with_2(project: Project) -> None:
 def test_the_extensions_of_a_file_are_those_of_the_hub() -> None:
     keys = scenario_schema()["$defs"]["Relay"]["properties"]["extensions"]
     known = re.findall(r"'enum': (\[[^\]]*\])", str(keys))
-    assert known == [str(["receipts", "presence", "history", "semantic", "voting"])]
-    with pytest.raises(ConfigError, match="there are receipts, presence, history, semantic, voting"):
+    assert known == [str(["receipts", "presence", "history", "semantic", "voting", "questions"])]
+    with pytest.raises(ConfigError, match="there are receipts, presence, history, semantic, voting, questions"):
         RelayOptions(extensions=UNKNOWN)
