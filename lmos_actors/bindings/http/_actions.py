@@ -50,8 +50,11 @@ ITEM: Final = "item"
 MANY: Final = (EVENTS, LINES)
 """The media types of an answer of many items."""
 
+WAITS: Final = "lmosx:waits"
+"""The name of the event that is the question to a person that the run waits for, or null."""
+
 ASKS: Final = "lmos-questions"
-"""The preference of clients that follow a run by its path while it asks a person."""
+"""The preference of clients that want to know while a run asks a person."""
 
 APPLIED: Final = (b"preference-applied", b"respond-async")
 
@@ -192,13 +195,14 @@ async def _send_items(
     Raises the error that comes in place of a first item; a later one is sent as the end. If it is cancelled,
     or the client leaves, it takes the request back.
     """
+    questions = _Questions(ask, tells=ASKS in request.preferences())
     try:
         if not (ask.done or ask.items):
             await _wait(ask, HEARTBEAT)
         if ask.done and not ask.items:
             ask.outcome()
         if kind == EVENTS:
-            await request.send_events(_items(ask), lambda: framed(END, _end(tracker, ask)))
+            await request.send_events(_items(ask, questions), lambda: framed(END, _end(tracker, ask)))
         else:
             await request.send_events(_lines(ask), lambda: _last_line(tracker, ask), kind)
     except BaseException:
@@ -206,11 +210,30 @@ async def _send_items(
         raise
 
 
-async def _items(ask: AgentRequest) -> AsyncGenerator[bytes, None]:
+class _Questions:
+    """The questions to people that a run with many items waits for, if its client wants to know them."""
+
+    def __init__(self, ask: AgentRequest, *, tells: bool) -> None:
+        self.are_new = False
+        self._ask = ask
+        if tells:
+            ask.on_question = self._note
+
+    def _note(self) -> None:
+        self.are_new = True
+        self._ask.wake()
+
+    def told(self) -> bytes:
+        """Return the event that says it, empty if that has been said."""
+        are_new, self.are_new = self.are_new, False
+        return framed(WAITS, _encode(self._ask.question)) if are_new else b""
+
+
+async def _items(ask: AgentRequest, questions: _Questions) -> AsyncGenerator[bytes, None]:
     while ask.items or not ask.done:
-        body = b"".join([framed(ITEM, written_value(item)) for item in ask.taken()])
+        body = b"".join([questions.told(), *(framed(ITEM, written_value(item)) for item in ask.taken())])
         yield body or b":\n\n"
-        if not (ask.items or ask.done):
+        if not (ask.items or ask.done or questions.are_new):
             await _wait(ask, HEARTBEAT)
 
 

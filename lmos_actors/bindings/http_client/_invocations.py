@@ -64,6 +64,7 @@ if TYPE_CHECKING:
 
 SSE: Final = "text/event-stream"
 END: Final = "lmosx:end"
+WAITS: Final = "lmosx:waits"
 GAP: Final = "lmosx:gap"
 
 _ASKS: Final = (b"Prefer", b"lmos-questions")
@@ -272,9 +273,9 @@ class HttpInvocation:
         if isinstance(self.request, RemoteRun) and self.server.ways.can_query(self.request.name):
             answer = await self._begun(request)
         else:
-            if self.request.verb == "invoke" and self._tells_questions:
+            if self.request.verb == "invoke":
                 # a run that asks a person has a URL from then on; abandoned at that moment, it goes on
-                request = attrs.evolve(request, headers=(*request.headers, _ASKS))
+                request = self._asking(request)
             answer = await self._exchange(request)
         if self.request.verb == "invoke" and answer.head.status in (201, 202) and self.request.sent is None:
             standing = standing_in(answer)
@@ -287,6 +288,12 @@ class HttpInvocation:
     def _tells_questions(self) -> bool:
         """Whether the thing says so while a run asks a person."""
         return "questions" in (self.server.ways.description.offers or ())
+
+    def _asking(self, request: WebRequest) -> WebRequest:
+        """Return a request that wants to know of questions to people, if the thing says them."""
+        if not self._tells_questions:
+            return request
+        return attrs.evolve(request, headers=(*request.headers, _ASKS))
 
     async def _begun(self, request: WebRequest) -> WebAnswer:
         """Start a run and wait for its URL. If cancelled before, end the run as soon as the URL is known."""
@@ -418,7 +425,7 @@ class HttpInvocation:
     async def _streamed(self, way: HttpOperation, observer: InvocationObserver | None) -> Any:
         assert observer is not None
         body, values = self._body
-        request = self._request(way, body, values, f"{SSE}, {_accepted(way)};q=0.5")
+        request = self._asking(self._request(way, body, values, f"{SSE}, {_accepted(way)};q=0.5"))
         async with self.server.pool.listening(request, self.server.own) as (head, stream):
             return await self._items_in(way, head, stream, observer)
 
@@ -432,7 +439,11 @@ class HttpInvocation:
             for event in reader.feed(data):
                 if event.name == END:
                     return self._stream_end(event)
-                await observer.took(from_json(event.data))
+                said = from_json(event.data)
+                if event.name == WAITS and self._tells_questions:
+                    observer.on_status("", UNSET, said if isinstance(said, dict) else None)  # pyright: ignore[reportUnknownArgumentType]
+                else:
+                    await observer.took(said)
         raise Unanswered("the stream broke off")
 
     def _value_in(self, way: HttpOperation, answer: WebAnswer) -> Any:
@@ -450,6 +461,7 @@ class HttpInvocation:
         many = self.request.credit is not None
         accept = f"{SSE}, {_accepted(way)};q=0.5" if many else _accepted(way)
         request = self._request(way, None, values, accept)
+        request = self._asking(request) if many else request
         kind = (way.form.content_type or LINES).encode("latin-1", "replace")
         headers = [*request.headers, (b"Content-Type", kind)]
         if beside is not None:
