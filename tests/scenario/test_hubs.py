@@ -673,5 +673,7 @@ def test_the_extensions_of_a_file_are_those_of_the_hub() -> None:
     keys = scenario_schema()["$defs"]["Relay"]["properties"]["extensions"]
     known = re.findall(r"'enum': (\[[^\]]*\])", str(keys))
     assert known == [str(["receipts", "presence", "history", "semantic", "voting", "questions"])]
-    with pytest.raises(ConfigError, match="there are receipts, presence, history, semantic, voting, questions"):
+    with pytest.raises(
+        ConfigError, match="there are receipts, presence, history, semantic, voting, questions"
+    ):
         RelayOptions(extensions=UNKNOWN)
