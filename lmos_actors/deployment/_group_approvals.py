@@ -84,7 +84,7 @@ GUARDED: Final = (
     "has access rules: log in at its own page, or decide by `lmos-actors approvals` with credentials"
 )
 CLOSED: Final = "lets nobody decide: its group has no `allow_operations`"
-ELSEWHERE: Final = "has no page at an address of this machine alone"
+ELSEWHERE: Final = "has no page of its own at an address of this machine alone"
 
 UNDECIDED: Final = "decides nothing"
 UNKNOWN: Final = "has not said whether it has kept the decision: the list shows it once it answers"
@@ -147,12 +147,20 @@ class _Seen:
 
 
 class GroupApprovals:
-    """The questions of all processes of `groups` that are reached over `network`."""
+    """The questions of all processes of `groups` that are reached over `network`.
+
+    `own` returns the address of the page that shows them, which no process may pass off as its own.
+    """
 
     def __init__(
-        self, groups: Mapping[str, Group], network: Network | None, start_soon: Callable[..., object]
+        self,
+        groups: Mapping[str, Group],
+        network: Network | None,
+        start_soon: Callable[..., object],
+        own: Callable[[], str],
     ) -> None:
         self._groups = groups
+        self._own = own
         self._network = network
         self._start_soon = start_soon
         self._seen: dict[str, _Seen] = {}
@@ -214,11 +222,11 @@ class GroupApprovals:
             life, seen = (member.replica, member.page), before.get(name)
             if seen is None or seen.life != life:
                 seen = _Seen(life)
-                if _is_near(member.page):
+                if self._is_near(member.page):
                     nursery.start_soon(self._watch, seen)
             else:
                 del before[name]
-            if not _is_near(member.page):
+            if not self._is_near(member.page):
                 seen.why = _not_there(member)
             self._seen[name] = seen
         for gone in before.values():
@@ -241,6 +249,15 @@ class GroupApprovals:
                 seen.lose(why)
                 await trio.sleep(inf if why in (GUARDED, CLOSED) else AGAIN)
 
+    def _is_near(self, page: str) -> bool:
+        """Return whether an address, which a process has printed, is one of this machine alone."""
+        try:
+            endpoint = endpoint_of(page)
+        except ConfigError:
+            return False
+        is_page = page.endswith("/") and endpoint.target == "/" and page != self._own()
+        return is_page and is_loopback(endpoint.host)
+
     # ---- decisions
 
     async def decide(self, do: Do, name: str, member: Member, id: str) -> str:
@@ -251,7 +268,7 @@ class GroupApprovals:
                 given["answer"] = msgspec.json.decode(do.answer)
             except msgspec.DecodeError as error:
                 raise Refused("ANSWER_INVALID", f"the answer is no JSON: {error}") from None
-        if not _is_near(member.page):
+        if not self._is_near(member.page):
             raise Refused("GONE", f"{name} {_not_there(member)}: nothing is decided")
         kept: Any = None
         is_sent, why = False, f"no answer within {DECIDES:g} s"
@@ -287,15 +304,6 @@ async def _read(client: LiveClient, seen: _Seen, opening: trio.CancelScope) -> s
             seen.take(state)
         except (msgspec.MsgspecError, ValueError, RecursionError):
             return ODD
-
-
-def _is_near(page: str) -> bool:
-    """Return whether an address, which a process has printed, is one of this machine alone."""
-    try:
-        endpoint = endpoint_of(page)
-    except ConfigError:
-        return False
-    return page.endswith("/") and endpoint.target == "/" and is_loopback(endpoint.host)
 
 
 def _not_there(member: Member) -> str:

@@ -150,7 +150,9 @@ async def open_launcher(
         if page is not None:
             if page.allow_operations:
                 start_soon = stages.connections.start_soon
-                launcher.approvals = GroupApprovals(launcher.groups, page.network, start_soon)
+                launcher.approvals = GroupApprovals(
+                    launcher.groups, page.network, start_soon, lambda: launcher.page
+                )
             own = operations_of(launcher)
             launcher.page = await open_page(stages, page, own, noted)
         yield node

@@ -251,7 +251,7 @@ async def test_of_many_processes_the_first_64_are_looked_at() -> None:
 @on_virtual_time
 async def test_where_a_process_is_not_asked_the_list_says_why() -> None:
     network = Network()
-    pages = {"far": "ws://192.0.2.1:80", "odd": "ws://127.0.0.1:80/?x=", "shut": FRONT}
+    pages = {"far": "ws://192.0.2.1:80", "odd": "ws://127.0.0.1:80/?x=", "shut": FRONT, "own": AT}
     async with (
         process(network, FRONT, allow_operations=False),
         launched(network, **pages) as (world, watcher),
@@ -261,8 +261,9 @@ async def test_where_a_process_is_not_asked_the_list_says_why() -> None:
             watcher, lambda view: view["apart"].get("shut/1", "is being asked") != "is being asked"
         )
         assert view["apart"] == {
-            "far/1": "has no page at an address of this machine alone",
+            "far/1": "has no page of its own at an address of this machine alone",
             "odd/1": "is stopped",
+            "own/1": "has no page of its own at an address of this machine alone",
             "shut/1": "lets nobody decide: its group has no `allow_operations`",
         }
         assert set(network.tried) <= {AT, FRONT}

@@ -161,7 +161,7 @@ async def test_questions_of_all_groups_are_decided_and_who_is_late_is_told(page:
             await page.run("document.querySelector('dialog button.main').click()")
             await page.until(f"{card}.dataset.state === 'refused'")
             await page.until(f"{card}.textContent.includes('refused: desk asks: Refund <img')")
-            apart = "Not in this list: away/1 has no page at an address of this machine alone."
+            apart = "Not in this list: away/1 has no page of its own at an address of this machine alone."
             assert apart in await page.run("document.querySelector('#view').textContent")
             assert await page.run("typeof bad === 'undefined' && !document.querySelector('#view img')")
 
