@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 KILLS = len(few_or_all(range(5), range(25)))
 """At random times."""
 
-KILLS_AT_EACH = len(few_or_all(range(2), range(25)))
+KILLS_AT_EACH = len(few_or_all(range(2), range(8)))
 """Of each way, at each point."""
 
 POINTS = [

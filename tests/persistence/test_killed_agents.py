@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-KILLS = len(few_or_all(range(3), range(12)))
-KILLS_OF_TIMERS = len(few_or_all(range(3), range(10)))
+KILLS = len(few_or_all(range(3), range(6)))
+KILLS_OF_TIMERS = len(few_or_all(range(3), range(6)))
 
 pytestmark = pytest.mark.timeout(600)
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator
     from pathlib import Path
 
-KILLS = len(few_or_all(range(2), range(25)))
+KILLS = len(few_or_all(range(2), range(8)))
 """At each point."""
 
 POINTS = [

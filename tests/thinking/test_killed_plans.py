@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 KILLS = len(few_or_all(range(5), range(25)))
 """At random points and times."""
 
-KILLS_AT_EACH = len(few_or_all(range(2), range(25)))
+KILLS_AT_EACH = len(few_or_all(range(2), range(8)))
 """At each point."""
 
 MODULE = "tests.thinking.killed_plans"
