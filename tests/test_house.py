@@ -63,6 +63,21 @@ def readme_command(name: str) -> str:
     return subprocess.run(call, cwd=ROOT, check=True, capture_output=True, text=True).stdout.strip()
 
 
+TOP = {
+    ".ci", ".gitignore", "CHANGELOG.md", "LICENSE", "README.md", "agents", "constraints.txt", "docs", "lmos_actors",
+    "pyproject.toml", "scenarios", "tests", "zensical.toml",
+}  # fmt: skip
+
+
+def test_what_is_committed_is_the_house_alone() -> None:
+    if not (ROOT / ".git").exists():
+        pytest.skip("this is no checkout")
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True)
+    files = [name for name in listed.stdout.split("\0") if (ROOT / name).is_file()]
+    assert {name.partition("/")[0] for name in files} <= TOP
+    assert [name for name in files if (ROOT / name).stat().st_size > 1 << 20] == []
+
+
 def test_nothing_is_left_for_later() -> None:
     assert len(TEXTS) > 10
     assert {
