@@ -67,6 +67,7 @@ from ._runtime import (
     asked_of_person as asked_of_person,
     awaited as awaited,
     interruptible as interruptible,
+    place_of_caller as place_of_caller,
     title_of as title_of,
 )
 from ._starts import Starts as Starts

@@ -9,6 +9,7 @@ agent, a test's doubles); supervision, node and testing fill them in, so that im
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import threading
@@ -318,7 +319,9 @@ class Turns:
         self.current: Any = None
         self.leave = False
         self.budget = BUDGET
-        self.durables = 0  # agents that there have been that are durable, or resume turns: none costs nothing
+        self.durables = (
+            0  # durable agents that there have been, and turns that may be resumed: none costs nothing
+        )
 
     def misuse(self, verb: str, *, of: str = "ref.", how: str = "awaited") -> RuntimeError:
         """Make the error of a `def` handler that calls what has to be awaited; it names handler and line."""
@@ -343,7 +346,8 @@ def _turns_of_run() -> Turns:
         return turns
 
 
-_PACKAGE: Final = os.path.dirname(os.path.dirname(__file__)) + os.sep
+_INNER: Final = (os.path.dirname(os.path.dirname(__file__)) + os.sep, contextlib.__file__)
+"""The files of this package, and that of the context managers that it makes."""
 
 
 def title_of(current: Any) -> str:
@@ -356,12 +360,18 @@ def title_of(current: Any) -> str:
     return op.name if isinstance(op, Operation) else "started"
 
 
-def _caller() -> str:
-    """Return where the innermost code stands that is not of this package: `weather.py, line 12`."""
+def place_of_caller() -> tuple[str, int]:
+    """Return the file and the line of the innermost code that is not of this package."""
     frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage] # documented by CPython
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_INNER):
         frame = frame.f_back
-    return f"{os.path.basename(frame.f_code.co_filename)}, line {frame.f_lineno}"
+    return frame.f_code.co_filename, frame.f_lineno
+
+
+def _caller() -> str:
+    """Name the place of the caller: `weather.py, line 12`."""
+    file, line = place_of_caller()
+    return f"{os.path.basename(file)}, line {line}"
 
 
 F = TypeVar("F", bound="Callable[..., Any]")

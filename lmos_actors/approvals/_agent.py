@@ -118,7 +118,7 @@ class Approvals(Agent, mailbox=MailboxOptions(size=MOST_ASKED)):
 
     # ---- for agents of the node
 
-    @action(concurrency=MOST_ASKED)
+    @action(idempotent=True, concurrency=MOST_ASKED)
     async def ask(
         self, question: Approval, run: str = "", shared: bool = False, replaces: bool = False
     ) -> Approval:

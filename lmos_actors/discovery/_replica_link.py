@@ -220,8 +220,11 @@ class ReplicaLink:
         raise InvalidInput(f"{op.label} has no {lacks} to choose an agent by", f"$.{self._key or 'key'}")
 
     def operation(self, key: str) -> Operation:
-        """Return the operation of a key in the class. Raises NotFound."""
+        """Return the operation of a key in the class, or of who is found for any class. Raises NotFound."""
         contract: Any = getattr(self._query.cls, "__contract__", None)
+        if contract is None and self._current is not None and self.is_settled:
+            found: Operation = self._current.link.operation(key)
+            return found
         op: Operation | None = None if contract is None else contract.table.get(key)
         if op is None:
             raise NotFound("affordance", key, where=self.path)
@@ -230,6 +233,8 @@ class ReplicaLink:
     def repeatable(self, key: str) -> bool:
         """Return whether repeating the operation has no further effect."""
         contract: Any = getattr(self._query.cls, "__contract__", None)
+        if contract is None and self._current is not None and self.is_settled:
+            return bool(self._current.link.repeatable(key))
         op = None if contract is None else contract.table.get(key)
         return bool(op is not None and op.repeatable)
 

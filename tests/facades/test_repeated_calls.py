@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from functools import partial
+from pathlib import Path
 
 import pytest
+import trio
 
-from lmos_actors import ActionFailed, Agent, ChildSpec, Node, Ref, action, open_node
+from lmos_actors import ActionFailed, Agent, ChildSpec, Node, Ref, action, invoke_all, open_node
+from lmos_actors.approvals import Approvals
 from lmos_actors.errors import RepeatedCallWarning
 from lmos_actors.facades import ChatAgent, ChatTurn
-from lmos_actors.testing import open_test_node
+from lmos_actors.testing import open_test_node, settle
 from lmos_actors.transport import MemoryNetwork
+from tests.benchmarks.walks import Walked, counted, in_a_turn
 from tests.facades.lives import virtual
 from tests.facades.test_asked_turns import answer_of
 
@@ -34,6 +38,10 @@ class Ledger(Agent, durable=True):
         return self.paid
 
 
+class Counter(Ledger, durable=False):
+    """Keeps nothing."""
+
+
 class Buyer(ChatAgent):
     """Does one thing with a ledger, as it is told."""
 
@@ -50,12 +58,18 @@ class Buyer(ChatAgent):
             case "begin":
                 async with self.ledger.begin(Ledger.pay, 1) as call:
                     await call.result()
+            case "all":
+                await invoke_all([self.ledger], Ledger.pay, 1)
+            case "late tell":
+                await self.ledger.within(1).tell(Ledger.pay, 1)
             case "set":
                 await self.ledger.invoke(Ledger.set_limit, 1)
             case "look":
                 await self.ledger.invoke(Ledger.total)
             case "keyed":
                 await self.ledger.retrying(key="once").invoke(Ledger.pay, 1)
+            case "person":
+                await self.approve("Pay?", key="pay")
             case _:
                 await turn.record("paying")
                 await self.ledger.invoke(Ledger.pay, 1)
@@ -70,7 +84,7 @@ async def _buyer(node: Node, ledger: Ref[Ledger], cls: type[Buyer] = Buyer) -> R
     return await node.start_child(ChildSpec(cls.__name__, partial(cls, ledger=ledger)))
 
 
-ACTS = ("pay", "tell", "post", "begin")
+ACTS = ("pay", "tell", "late tell", "post", "begin", "all")
 
 
 @pytest.mark.parametrize("text", ACTS)
@@ -82,7 +96,7 @@ async def test_the_first_request_that_would_act_twice_is_named_with_what_to_do(t
         with pytest.warns(RepeatedCallWarning, match=r"Buyer.reply asks 'ledger' for 'pay'.*key=") as caught:
             assert await answer_of(buyer, text) == "done"
         assert await answer_of(buyer, text) == "done"  # which would raise the warning
-        assert len(caught) == 1
+        assert [Path(each.filename).name for each in caught] == ["test_repeated_calls.py"]
         assert await ledger.invoke(Ledger.total) == 2
 
 
@@ -92,6 +106,18 @@ async def test_what_is_safe_to_repeat_is_not_named(text: str) -> None:
     async with open_test_node(store="memory:", strict_resume=True) as node:
         buyer = await _buyer(node, await node.start_child(ChildSpec("ledger", Ledger)))
         assert await answer_of(buyer, text) == "done"
+
+
+@virtual
+async def test_a_question_to_a_person_is_asked_once_over_all_lives_and_is_not_named() -> None:
+    async with open_test_node(store="memory:", strict_resume=True) as node:
+        buyer = await _buyer(node, await node.start_child(ChildSpec("ledger", Ledger)))
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(answer_of, buyer, "person")
+            await settle()
+            desk = node.find(Approvals)
+            [asked] = await desk.invoke(Approvals.entries)
+            await desk.invoke(Approvals.accept, asked.id)
 
 
 @pytest.mark.parametrize("text", ACTS)
@@ -126,3 +152,13 @@ async def test_an_agent_of_another_node_is_named_too() -> None:
         assert await answer_of(buyer, "look") == "done"
         with pytest.warns(RepeatedCallWarning, match="'pay'"):
             assert await answer_of(buyer, "pay") == "done"
+
+
+@virtual
+async def test_a_chat_agent_without_a_turn_costs_the_requests_of_others_nothing() -> None:
+    async with open_node(store="memory:") as node:
+        ref = await node.start(Walked)
+        before = await counted(partial(in_a_turn, ref))
+        buyer = await _buyer(node, await node.start_child(ChildSpec("ledger", Counter)))
+        assert await answer_of(buyer, "look") == "done"
+        assert (await counted(partial(in_a_turn, ref))).calls == before.calls == 5

@@ -11,6 +11,8 @@ import trio
 
 from lmos_actors import Agent, open_node, simulate
 from lmos_actors.discovery import ThingDirectory
+from lmos_actors.errors import RepeatedCallWarning
+from lmos_actors.facades import ChatAgent, ChatTurn
 from lmos_actors.llm import ModelEnd, ToolMessage
 from lmos_actors.security import Access, Security
 from lmos_actors.thinking import ThinkingAgent, ToolLimits, think, tools_of
@@ -95,6 +97,32 @@ def test_an_agent_finds_tools_in_a_directory_by_what_it_looks_for() -> None:
             assert list(offers) == ["look_up", "refund", "wait"]
             assert log.asked[2].messages[-1] == ToolMessage("1", "look_up", "sent")
             assert orders.statistics().handled == 1
+
+    simulate(main)
+
+
+class Caller(ChatAgent):
+    """Uses what it finds, as code; its turns survive."""
+
+    async def reply(self, turn: ChatTurn) -> str:
+        tools = tools_of([self.find(Agent, capability="orders")])
+        return str(await tools[turn.text].call({"number": 17}))
+
+
+def test_a_turn_that_survives_uses_what_it_finds_and_what_acts_again_is_named() -> None:
+    async def main() -> None:
+        network = MemoryNetwork()
+        async with (
+            open_node(listen="ws://hub:80", directory=True, network=network),
+            open_node(listen="ws://far:80", register="http://hub", network=network) as far,
+            open_node(lookup="http://hub", network=network, store="memory:") as here,
+        ):
+            await far.start(Orders)
+            await here.find(Agent, capability="orders").ready()
+            caller = await here.start(Caller)
+            assert await answered(caller, "look_up") == "sent"
+            with pytest.warns(RepeatedCallWarning, match=r"Caller.reply asks '.*orders' for 'refund'"):
+                await answered(caller, "refund")
 
     simulate(main)
 

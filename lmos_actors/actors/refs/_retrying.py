@@ -285,10 +285,11 @@ def acts_again(link: Any, key: str) -> bool:
         return False
     found = found_link(link)
     own = getattr(found, "repeatable", None)
-    op = _near_operation(found, key) if own is None else found.operation(key)
-    if op is None or op.fill is not None:
+    try:
+        op = _near_operation(found, key) if own is None else found.operation(key)
+        return op is not None and op.fill is None and not (op.repeatable if own is None else own(key))
+    except (NotFound, NotAllowed):  # which the request itself says, or it finds an agent that has the action
         return False
-    return not (op.repeatable if own is None else own(key))
 
 
 def _ask_by_key(

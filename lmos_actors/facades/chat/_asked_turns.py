@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, cast
 import msgspec
 from msgspec import Meta
 
-from lmos_actors.actors import acts_again, current_run
+from lmos_actors.actors import acts_again, current_run, place_of_caller
 from lmos_actors.errors import NotAllowed, RepeatedCallWarning
 
 if TYPE_CHECKING:
@@ -54,15 +54,15 @@ class TurnKeys:
         rt, cls = self._slot.rt, type(cast("object", self._slot.agent))
         text = (
             f"{cls.__name__}.reply asks {link.path!r} for {key!r}, and asks again if its turn is resumed "
-            f"after the end of its process: ask under a key (ref.retrying(key=...)), or have the turn record "
-            f"what it does (turn.record); say @action(idempotent=True) if a repeat has no further effect, or "
-            f"resumes = False in {cls.__name__} to end its turns with the process"
+            f"after the end of its process: have the turn record what it does (turn.record), or ask a durable "
+            f"agent under a key (ref.retrying(key=...)); say @action(idempotent=True) if a repeat has no "
+            f"further effect, or resumes = False in {cls.__name__} to end its turns with the process"
         )
         if rt.strict_resume:
             raise NotAllowed(text)
         if (cls, key) not in rt.repeated_calls:
             rt.repeated_calls |= {(cls, key)}
-            warnings.warn(text, RepeatedCallWarning, stacklevel=4)
+            warnings.warn_explicit(text, RepeatedCallWarning, *place_of_caller())
 
     def key_for(self, message: list[Any]) -> str:
         """Return the key of a message that the turn sends now; an input stream is no part of it."""

@@ -89,8 +89,6 @@ class KeptTurns:
         self._sessions = sessions
         self._lines = lines
         self._is_on = is_on
-        if is_on:
-            slot.turns.durables += 1
         self._make = make
         self._run = run
         self._answer = answer

@@ -434,14 +434,18 @@ class TurnRunner(Agent, private=True):
     @action
     async def run(self) -> None:
         """Run the turn. Raises ActionFailed."""
-        if self.asks is not None and isinstance(run := current_run(), Run):
+        run = current_run()
+        if self.asks is not None and isinstance(run, Run):
             run.resumption = self.asks
+            run.slot.turns.durables += 1  # until it ends: so idle chat agents cost others nothing
         try:
             await self.turn.run(self.reply, self.out)
         except ToolFailed as error:  # its reason may be of an exception, and is not for the caller
             message = f"the tool {error.tool!r} failed"
             raise ActionFailed({"code": TOOL_ERROR, "message": message}) from None
         finally:
+            if self.asks is not None and isinstance(run, Run):
+                run.slot.turns.durables -= 1
             self.out.close()
 
     @action
