@@ -319,9 +319,7 @@ class Turns:
         self.current: Any = None
         self.leave = False
         self.budget = BUDGET
-        self.durables = (
-            0  # durable agents that there have been, and turns that may be resumed: none costs nothing
-        )
+        self.durables = 0  # durable agents there have been, and turns that may be resumed: none costs nothing
 
     def misuse(self, verb: str, *, of: str = "ref.", how: str = "awaited") -> RuntimeError:
         """Make the error of a `def` handler that calls what has to be awaited; it names handler and line."""
