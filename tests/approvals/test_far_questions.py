@@ -273,6 +273,29 @@ def test_a_relay_without_the_extension_says_nothing_of_people() -> None:
     run(main)
 
 
+def test_many_questions_over_a_relay_leave_room_for_its_answers() -> None:
+    async def main() -> None:
+        async with on_relay("questions") as (clerk, back), trio.open_nursery() as nursery:
+            said = list[str]()
+
+            async def ask(person: str) -> None:
+                said.append(await clerk.invoke(Clerk.ask, person))
+
+            began = trio.current_time()
+            for number in range(50):
+                nursery.start_soon(ask, f"person {number}")
+            await trio.sleep(5_400)  # a hub takes 10,000 messages an hour of one agent
+            assert said == ["late: "] * 34
+            for _ in range(16):
+                nursery.start_soon(decide, back, 0)
+                await trio.sleep(1)
+            await trio.sleep(1)
+            assert said.count("paged") == 16
+            assert trio.current_time() - began < 5_420
+
+    run(main)
+
+
 @pytest.mark.parametrize(
     "said", [None, 1, [], {}, {"id": 1}, {"id": "q", "key": "k", "expires": 9e99}, "later"], ids=repr
 )

@@ -55,8 +55,8 @@ class TurnKeys:
         text = (
             f"{cls.__name__}.reply asks {link.path!r} for {key!r}, and asks again if its turn is resumed "
             f"after the end of its process: have the turn record what it does (turn.record), or ask under a "
-            f"key if the agent is durable (ref.retrying(key=...)); say @action(idempotent=True) if a repeat has no "
-            f"further effect, or resumes = False in {cls.__name__} to end its turns with the process"
+            f"key if the agent is durable (ref.retrying(key=...)); say @action(idempotent=True) if a repeat "
+            f"has no further effect, or resumes = False in {cls.__name__} to end its turns with the process"
         )
         if rt.strict_resume:
             raise NotAllowed(text)

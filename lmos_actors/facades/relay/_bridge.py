@@ -70,6 +70,10 @@ WAY: Final = "relay"
 AT_ONCE: Final = 256
 """Questions of one bridge that are being answered; more are refused."""
 
+TELLING: Final = 16
+"""Questions of which it is told at once that they wait for a person: each takes 360 messages of the 10,000
+that a hub passes on in an hour."""
+
 ITEMS: Final = 1_000
 """Items of a stream that an answer has."""
 
@@ -127,6 +131,7 @@ class Bridge:
         self._draining = False
         self._answering = 0
         self._asked: dict[tuple[str, str], AgentRequest] = {}
+        self._telling: set[AgentRequest] = set()
         """The questions that are being answered, by who has asked and the `ref` of their answers."""
         self._introduction_wanted = trio.Event()
         self._quiet = trio.Event()
@@ -318,6 +323,7 @@ class Bridge:
         elif message.type == CANCEL:
             request = self._asked.get((message.sender, message.ref))
             if request is not None:
+                self._telling.discard(request)  # its asker has left, or gets an answer now
                 request.cancel(reason_of(message.payload))
         elif message.type == DISCOVER:
             self._introduction_wanted.set()
@@ -330,13 +336,26 @@ class Bridge:
             request = self._request(message)
             word = relay.word_of(message)
             self._asked[message.sender, word] = request
-            request.on_question = partial(_tell_question, relay, message.sender, word, request)
+            request.on_question = partial(self._tell_question, relay, message.sender, word, request)
             return request
         except LmosActorsError as error:
             return error
         except Exception as error:
             self._on_failure(error)
             return ActionFailed({"code": FAILED, "message": "the question could not be answered"})
+
+    def _tell_question(self, relay: Relay, asker: str, word: str, request: AgentRequest) -> None:
+        """Tell who asked which person its answer waits for, where the relay has the extension for that."""
+        if request.question is None:
+            if request not in self._telling:
+                return
+            self._telling.remove(request)
+        elif request not in self._telling:
+            if len(self._telling) >= TELLING:  # once there is room, it is told then: it comes again
+                return
+            self._telling.add(request)
+        if relay.tells_questions and relay.is_connected:
+            relay.post(request.question, asker, type=WAITING, ref=word)
 
     async def _answer(
         self, relay: Relay, message: RelayMessage, begun: AgentRequest | LmosActorsError
@@ -350,6 +369,8 @@ class Bridge:
         finally:
             if self._asked.get(word) is begun:
                 del self._asked[word]
+            if isinstance(begun, AgentRequest):
+                self._telling.discard(begun)
             self._answering -= 1
             if not self._answering:
                 self._quiet.set()
@@ -433,12 +454,6 @@ class Bridge:
         wait = guard.take_token(f"={principal.name}", trio.current_time())
         if wait:
             raise RateLimited(wait)
-
-
-def _tell_question(relay: Relay, asker: str, word: str, request: AgentRequest) -> None:
-    """Tell who asked which person its answer waits for, where the relay has the extension for that."""
-    if relay.tells_questions and relay.is_connected:
-        relay.post(request.question, asker, type=WAITING, ref=word)
 
 
 async def _result(request: AgentRequest) -> bytes:

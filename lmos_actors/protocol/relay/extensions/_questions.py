@@ -11,7 +11,7 @@ WAITING: Final = "waiting"
 
 
 class Questions(HubExtension):
-    """The extension `questions`: nothing but the word of the hub that `waiting` is no answer.
+    """The extension `questions`: the word of the hub that `waiting` is no answer, and nothing else.
 
     While the answer to a question waits for a person, who asked gets messages of the type `waiting` with the
     `ref` of that answer: `{"id", "key", "expires"}`, every 10 s, and null once it waits no longer. On hubs
