@@ -29,7 +29,16 @@ import trio
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from lmos_actors._core import printable
-from lmos_actors.errors import ActionFailed, ConfigError, ConnectFailed, LmosActorsError
+from lmos_actors.errors import (
+    ActionFailed,
+    ConfigError,
+    ConnectFailed,
+    Forbidden,
+    InvalidInput,
+    LmosActorsError,
+    NotAllowed,
+    NotFound,
+)
 from lmos_actors.live import Refused, open_live
 from lmos_actors.node import open_node
 from lmos_actors.security import is_loopback
@@ -72,6 +81,12 @@ ROOM: Final = 768 << 10
 
 WORDS: Final = 200
 """Characters of why a process does not answer."""
+
+DEEP: Final = 64
+"""Levels of objects and lists in a form, and in an answer: more would not be shown, nor passed on."""
+
+MOST_WAITING: Final = 1_000_000
+"""Questions that one process says are waiting at most: a page holds such numbers, and their sum."""
 
 LIMITS: Final = ConnectionOptions(
     max_message_bytes=2 * MOST_BYTES, heartbeat_seconds=2.0, heartbeat_grace=3.0, close_seconds=1.0
@@ -116,7 +131,7 @@ class _Row(Struct, kw_only=True):
 class _Shown(Struct):
     """The view of one process."""
 
-    waiting: Annotated[int, Meta(ge=0)]
+    waiting: Annotated[int, Meta(ge=0, le=MOST_WAITING)]
     order: list[str]
     rows: dict[str, _Row]
 
@@ -137,7 +152,10 @@ class _Seen:
         if len(msgspec.json.encode(state)) > MOST_BYTES:
             raise ValueError(MOST_BYTES)
         found = msgspec.convert(state, _Shown)
-        rows = [found.rows[id] for id in found.order if id in found.rows]
+        order = islice((id for id in dict.fromkeys(found.order) if id in found.rows), EACH)
+        rows = [found.rows[id] for id in order]
+        if any(_is_deep(row.form) for row in rows):
+            raise ValueError(DEEP)
         self.rows = [(msgspec.to_builtins(row), len(msgspec.json.encode(row))) for row in rows]
         self.waiting, self.why = found.waiting, ""
 
@@ -178,15 +196,7 @@ class GroupApprovals:
         if not self._runs:
             self._runs = True
             self._start_soon(self._run, name="approvals of groups")
-        seen = self._seen.items()
-        found = [(rank, name, row) for name, each in seen for rank, row in enumerate(each.rows)]
-        found.sort(key=lambda each: (each[2][0]["state"] != "waiting", each[0]))
-        rows, room = dict[str, State](), ROOM
-        for _, name, (row, size) in found[:most]:
-            room -= size
-            if room < 0:
-                break
-            rows[f"{name}/{row['id']}"] = {**row, "process": name}
+        seen, rows = self._seen.items(), self._chosen(most)
         order = sorted(rows, key=lambda key: (rows[key]["state"] != "waiting", -rows[key]["asked"], key))
         return {
             "waiting": sum(each.waiting for _, each in seen),
@@ -195,6 +205,23 @@ class GroupApprovals:
             "apart": {name: each.why for name, each in seen if each.why},
             "left_out": self._left_out,
         }
+
+    def _chosen(self, most: int) -> dict[str, State]:
+        """Return the rows that there is room for: first what fits the share of each process."""
+        share = ROOM // max(1, sum(bool(each.rows) for each in self._seen.values()))
+        found: list[tuple[bool, bool, int, str, State, int]] = []
+        for name, each in self._seen.items():
+            left = share
+            for rank, (row, size) in enumerate(each.rows):
+                left -= size
+                found.append((left < 0, row["state"] != "waiting", rank, name, row, size))
+        found.sort(key=lambda each: each[:3])
+        rows, room = dict[str, State](), ROOM
+        for *_, name, row, size in found:
+            if size <= room and len(rows) < most:
+                room -= size
+                rows[f"{name}/{row['id']}"] = {**row, "process": name}
+        return rows
 
     # ---- looking at the processes
 
@@ -246,6 +273,8 @@ class GroupApprovals:
                     why = GUARDED if error.status in (401, 403) else _with_reason(SILENT, error.why)
                 except (LmosActorsError, OSError) as error:
                     why = _with_reason(SILENT, str(error))
+                except Exception:  # of what it has sent: that is not to end the launcher
+                    why = ODD
                 seen.lose(why)
                 await trio.sleep(inf if why in (GUARDED, CLOSED) else AGAIN)
 
@@ -266,8 +295,10 @@ class GroupApprovals:
         if do.answer:
             try:
                 given["answer"] = msgspec.json.decode(do.answer)
-            except msgspec.DecodeError as error:
+            except (msgspec.DecodeError, RecursionError) as error:
                 raise Refused("ANSWER_INVALID", f"the answer is no JSON: {error}") from None
+            if _is_deep(given["answer"]):
+                raise Refused("ANSWER_INVALID", f"the answer is nested deeper than {DEEP} levels")
         if not self._is_near(member.page):
             raise Refused("GONE", f"{name} {_not_there(member)}: nothing is decided")
         kept: Any = None
@@ -280,8 +311,12 @@ class GroupApprovals:
                     kept = await approvals.invoke(do.what, given)
             except ActionFailed as error:
                 raise _refused(error) from None
+            except (InvalidInput, NotAllowed, NotFound, Forbidden) as error:
+                is_sent, why = False, str(error)
             except (LmosActorsError, OSError) as error:
                 why = str(error)
+            except Exception:  # of what it has sent: that is not to end the launcher
+                why = f"it {ODD}"
         if kept is None:
             raise Refused("FAILED", _with_reason(f"{name} {UNKNOWN if is_sent else UNDECIDED}", why))
         return _outcome(kept)
@@ -304,6 +339,12 @@ async def _read(client: LiveClient, seen: _Seen, opening: trio.CancelScope) -> s
             seen.take(state)
         except (msgspec.MsgspecError, ValueError, RecursionError):
             return ODD
+
+
+def _is_deep(value: Any, room: int = DEEP) -> bool:
+    """Return whether objects and lists are nested in more levels than there is room for."""
+    inner: Any = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()  # pyright: ignore[reportUnknownMemberType,reportUnknownVariableType]
+    return any(not room or _is_deep(each, room - 1) for each in inner)
 
 
 def _not_there(member: Member) -> str:

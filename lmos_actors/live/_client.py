@@ -65,6 +65,9 @@ class LiveClient:
         self._connection = connection
         self._url = url
         self._out: list[bytes] = []
+        self._looks: set[str] = set()
+        self._taken: int | None = None
+        """The number of changes that have come, as the node is to be told; None once it is."""
         self._news = trio.Event()
         self._ended = False
         self.hello: Hello | None = None
@@ -77,6 +80,7 @@ class LiveClient:
 
     def look(self, id: str, view: str, **arguments: Any) -> None:
         """Open a view, or change the arguments of one that is open. Never blocks."""
+        self._looks.add(id)
         self._send(Look(id, view, arguments))
 
     def do(self, id: str, what: str, path: str = "") -> None:
@@ -114,16 +118,18 @@ class LiveClient:
         message: FromNode
         try:
             message = _READ.decode(text)
-        except msgspec.DecodeError:
+            patches = message.patches if isinstance(message, Changes) else {}
+            views = {id: patched(self.views.get(id, {}), patches[id]) for id in self._looks & patches.keys()}
+        except (msgspec.DecodeError, RecursionError):
             return
         match message:
             case Hello():
                 self.hello = message
             case Changes():
                 self.time = message.time
-                for id, patch in message.patches.items():
-                    self.views[id] = patched(self.views.get(id, {}), patch)
-                self._send(Taken(message.number))
+                self.views |= views
+                self._taken = message.number
+                self._connection.wake()
             case Wrong():
                 self.errors.append(message)
             case Done():
@@ -137,6 +143,9 @@ class LiveClient:
 
     def frames(self, room: int) -> list[bytes]:
         """Return what waits to be sent."""
+        if self._taken is not None:
+            self._out.append(_WRITE.encode(Taken(self._taken)))
+            self._taken = None
         found, self._out = self._out, []
         return found
 

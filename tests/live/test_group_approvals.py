@@ -388,10 +388,12 @@ async def test_what_a_process_has_not_kept_is_not_reported_as_decided() -> None:
         desk = await back.start(Desk)
         nursery.start_soon(desk.invoke, Desk.refund, "o-1")
         key = key_of(await listed(watcher, waits_for("Refund o-1?")), "Refund o-1?")
-        for answer, code in (("{", "ANSWER_INVALID"), ('{"a": 1}', "ANSWER_INVALID")):
-            watcher.do("approve", key, f"a{answer}", answer=answer)
-            wrong = await watcher.until(lambda: watcher.errors)
-            assert wrong.pop()["code"] == code
+        wrongs = [("{", "ANSWER_INVALID"), ('{"a": 1}', "ANSWER_INVALID"), ("[1]", "FAILED")]
+        wrongs += [("[" * levels + "]" * levels, "ANSWER_INVALID") for levels in (66, 9_000)]
+        for number, (answer, code) in enumerate(wrongs):
+            watcher.do("approve", key, f"a{number}", answer=answer)
+            wrong = (await watcher.until(lambda: watcher.errors)).pop()
+            assert (wrong["code"], "has not said" in wrong["message"]) == (code, False)
         store.fails = True
         assert (await answered(watcher, "approve", key, "b"))["code"] == "STORE_FAILED"
         await listed(watcher, waits_for("Refund o-1?"))
@@ -437,7 +439,13 @@ def test_a_process_that_is_killed_while_it_keeps_a_decision(killed: bool) -> Non
 ROW = {"id": "x", "agent": "desk", "text": "?", "state": "waiting", "asked": 1.0, "expires": 2.0}
 SHOWN = {"waiting": 1, "order": ["x"], "rows": {"x": ROW}}
 HELLO = {"type": "hello", "software": "s", "node": "n", "started": 1.0, "rights": ["approve"]}
+DEEP: Any = {"a": 1}
+for _ in range(65):
+    DEEP = {"a": DEEP}
 SENT: dict[str, Any] = {
+    "a form without an end": {**SHOWN, "rows": {"x": {**ROW, "form": DEEP}}},
+    "a number without an end": {**SHOWN, "waiting": 2**63},
+    "objects without an end": b'{"type": "changes", "patches": {"asked": ' + b'{"a": ' * 9_000,
     "no object": 5,
     "a negative number": {**SHOWN, "waiting": -1},
     "a row that lacks something": {**SHOWN, "rows": {"x": {"id": "x"}}},
@@ -450,8 +458,10 @@ SENT: dict[str, Any] = {
 class Odd:
     """The live view of a process, which sends one state, whatever it is asked."""
 
-    def __init__(self, sent: object) -> None:
-        self._sent = {"type": "changes", "number": 1, "time": 0.0, "patches": {"asked": sent}}
+    def __init__(self, sent: Any) -> None:
+        changes = {"type": "changes", "number": 1, "time": 0.0}
+        is_whole = isinstance(sent, bytes)
+        self._sent = sent if is_whole else json.dumps({**changes, "patches": {"asked": sent}}).encode()
         self._out = [json.dumps(HELLO).encode()]
 
     async def serve(self, connection: Connection) -> None:
@@ -461,7 +471,7 @@ class Odd:
 
     def text(self, text: str) -> None:
         if json.loads(text)["type"] == "look":
-            self._out.append(json.dumps(self._sent).encode())
+            self._out.append(self._sent)
             self._connection.wake()
 
     def binary(self, data: bytes) -> None:
@@ -472,29 +482,53 @@ class Odd:
         return found
 
 
+@asynccontextmanager
+async def beside(sent: Any) -> AsyncGenerator[Watcher]:
+    """Look at the list of a process that sends something odd, and of one whose desk asks a person."""
+    network = MemoryNetwork()
+
+    def fail(error: BaseException) -> None:
+        raise error
+
+    def route(_: Any) -> Accept:
+        return Accept(SUBPROTOCOL, Odd(sent).serve)
+
+    door = FrontDoor(await network.listen(endpoint_of(BACK)), route=route, on_failure=fail)
+    async with trio.open_nursery() as nursery, process(network, FRONT) as front:
+        await nursery.start(door.serve)
+        desk = await front.start(Desk)
+        nursery.start_soon(desk.invoke, Desk.refund, "o-1")
+        async with launched(network, back=BACK, front=FRONT) as (_, watcher):
+            yield watcher
+        nursery.cancel_scope.cancel("seen")
+
+
 @pytest.mark.parametrize("sent", SENT.values(), ids=SENT)
 def test_a_process_that_shows_what_is_to_harm_the_list(sent: object) -> None:
+    why = "does not answer" if isinstance(sent, bytes) else "shows what cannot be read"
+
     async def world() -> None:
-        network = MemoryNetwork()
+        async with beside(sent) as watcher:
+            view = await listed(watcher, waits_for("Refund o-1?"))
+            view = await listed(watcher, lambda view: view["apart"].get("back/1") != "is being asked")
+            assert view["apart"] == {"back/1": why}
+            await listed(watcher, waits_for("Refund o-1?"))
+            assert watcher.errors == []
 
-        def fail(error: BaseException) -> None:
-            raise error
+    on_virtual_time(world)()
 
-        def route(_: Any) -> Accept:
-            return Accept(SUBPROTOCOL, Odd(sent).serve)
 
-        door = FrontDoor(await network.listen(endpoint_of(BACK)), route=route, on_failure=fail)
-        async with trio.open_nursery() as nursery, process(network, FRONT) as front:
-            await nursery.start(door.serve)
-            desk = await front.start(Desk)
-            nursery.start_soon(desk.invoke, Desk.refund, "o-1")
-            async with launched(network, front=FRONT, back=BACK) as (_, watcher):
-                view = await listed(watcher, waits_for("Refund o-1?"))
-                view = await listed(watcher, lambda view: view["apart"].get("back/1") != "is being asked")
-                assert view["apart"] == {"back/1": "shows what cannot be read"}
-                await listed(watcher, waits_for("Refund o-1?"))
-                assert watcher.errors == []
-            nursery.cancel_scope.cancel("seen")
+LARGE = {**SHOWN, "rows": {"x": {**ROW, "text": "x" * 900_000}}}
+TWICE = {**SHOWN, "order": ["x"] * 100_000}
+
+
+@pytest.mark.parametrize(("sent", "rows"), [(LARGE, 1), (TWICE, 2)], ids=["large", "twice"])
+def test_a_row_of_a_process_takes_no_room_of_the_others(sent: object, rows: int) -> None:
+    async def world() -> None:
+        async with beside(sent) as watcher:
+            view = await listed(watcher, lambda view: view["waiting"] == 2)
+            texts = [row["text"] for row in view["rows"].values()]
+            assert (len(texts), "Refund o-1?" in texts) == (rows, True)
 
     on_virtual_time(world)()
 
