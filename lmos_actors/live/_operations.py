@@ -14,9 +14,11 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from functools import partial
+from hashlib import blake2s
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 import attrs
+import msgspec
 import trio
 
 from lmos_actors._core import printable
@@ -80,6 +82,12 @@ class _Asked:
     answer: Answer | None = None
     waiting: dict[Reply, None] = attrs.field(factory=dict["Reply", None])
     """Those who wait, each once, however often it asks."""
+
+
+def _remembered(do: Do) -> Do:
+    """Return a request as it is remembered: what it says at length by a digest, as there are many."""
+    said = blake2s(msgspec.json.encode((do.note, do.answer))).hexdigest()
+    return msgspec.structs.replace(do, note="", answer=said)
 
 
 class Operations:
@@ -166,7 +174,7 @@ class Operations:
         self._start_soon(partial(self._run, asked, entry), name=f"{do.what} {do.path}")
 
     def _again(self, known: _Asked, do: Do, reply: Reply) -> None:
-        if known.do != do:
+        if known.do not in (do, _remembered(do)):
             text = f"this id is that of another operation: {known.do.what} {known.do.path}"
             reply(Wrong("ID_TAKEN", text, do.id))
         elif known.answer is None:
@@ -188,7 +196,7 @@ class Operations:
             answer = await self._outcome(do, partial(self._has_come, asked))
         finally:
             self._under_way -= 1
-            asked.answer = answer
+            asked.answer, asked.do = answer, _remembered(do)
             is_done = isinstance(answer, Done)
             outcome = answer.outcome if isinstance(answer, Done) else f"{answer.code}: {answer.message}"
             self._audit.end(entry, "done" if is_done else "failed", outcome)

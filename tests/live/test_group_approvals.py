@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -334,6 +335,33 @@ async def test_a_decision_takes_the_right_to_approve(virtual_clock: trio.testing
                 watcher.do("approve", "groups/front/1/x", note="n", answer="{}")
                 answer = (await watcher.until(lambda each=watcher: each.done + each.errors))[0]  # type: ignore[misc]
                 assert (answer["type"], answer.get("outcome", "n {}")) == (kind, "n {}")
+
+
+async def test_long_answers_are_not_kept_and_come_again_as_they_were(
+    virtual_clock: trio.testing.MockClock,
+) -> None:
+    async def decide(do: Do) -> str:
+        return do.answer[-2:]
+
+    network = MemoryNetwork()
+    page = NodeOptions(listen=AT, network=network, page=True, allow_operations=True)
+    own = OwnOperations({}, lambda path: [], {"approve": decide})
+    at = NodeOptions(listen="ws://127.0.0.1:1", network=MemoryNetwork(), page=False)
+    async with open_stages(SupervisorSpec("root", ()), at) as stages:
+        await open_page(stages, page, own, lambda entry: None)
+        async with watching(AT, network, ()) as watcher:
+            tracemalloc.start()
+            for number in range(60):
+                watcher.do("approve", "groups/a/1/x", str(number), answer=f"{number:0200000}")
+                await watcher.until(lambda number=number: len(watcher.done) > number)  # type: ignore[misc]
+            size, _ = tracemalloc.get_traced_memory()
+            tracemalloc.stop()
+            assert size < 3_000_000
+            watcher.do("approve", "groups/a/1/x", "7", answer=f"{7:0200000}")
+            await watcher.until(lambda: len(watcher.done) > 60)
+            assert (watcher.done[-1]["id"], watcher.done[-1]["outcome"]) == ("7", "07")
+            watcher.do("approve", "groups/a/1/x", "7", answer=f"{8:0200000}")
+            assert (await watcher.until(lambda: watcher.errors))[0]["code"] == "ID_TAKEN"
 
 
 # ---- decisions
