@@ -96,6 +96,9 @@ _PLAIN_NAME: Final = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
 _ALTERNATIVES: Final = frozenset({"oneOf", "anyOf", "allOf", "not", "if", "enum", "const", "$ref"})
 """Words that providers refuse in the schema of all arguments."""
 
+_NAMED: Final = ("$defs", "definitions")
+"""Words for parts of a schema to which its references lead."""
+
 _NO_NOTE: Final = "Sent as it is, also beyond 2^53."
 """The bounds of integers in schemas, which are for readers with doubles; models would take them for hints."""
 
@@ -422,7 +425,8 @@ def _described(thing: ConsumedThing, wire: str, action: ActionAffordance) -> tup
     is_whole = given is None or _is_plain_object(given)
     schema: dict[str, Any] = {**(given or {}), "type": "object"}
     if not is_whole:
-        schema = {"type": "object", "properties": {INPUT: given}, "required": [INPUT]}
+        named = {word: given[word] for word in _NAMED if word in (given or ())}  # to which references lead
+        schema = {"type": "object", "properties": {INPUT: given}, "required": [INPUT], **named}
     written = msgspec.json.encode(schema).decode()
     claim = McpTool(wire, action.description or action.title or "", written)
 
@@ -449,12 +453,17 @@ def _json_schema(schema: Any) -> Any:
     """Return a data schema of TD 1.1 as JSON Schema, which has another word for items by their place."""
     if isinstance(schema, dict):
         members: dict[str, Any] = schema  # pyright: ignore[reportUnknownVariableType]
-        return {  # pyright: ignore[reportUnknownVariableType]
-            "prefixItems" if word == "items" and isinstance(each, list) else word: (
-                each if word in ("const", "default", "enum", "examples") else _json_schema(each)
-            )
-            for word, each in members.items()
-        }
+        found: dict[str, Any] = {}
+        for word, each in members.items():
+            if word in ("properties", *_NAMED) and isinstance(each, dict):  # names, which mean nothing here
+                parts: dict[str, Any] = each  # pyright: ignore[reportUnknownVariableType]
+                found[word] = {name: _json_schema(part) for name, part in parts.items()}
+            elif word in ("const", "default", "enum", "examples"):
+                found[word] = each
+            else:
+                is_by_place = word == "items" and isinstance(each, list)
+                found["prefixItems" if is_by_place else word] = _json_schema(each)
+        return found
     return list(map(_json_schema, schema)) if isinstance(schema, list) else schema  # pyright: ignore
 
 

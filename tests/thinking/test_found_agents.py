@@ -11,7 +11,7 @@ import trio
 
 from lmos_actors import Agent, open_node, simulate
 from lmos_actors.discovery import ThingDirectory
-from lmos_actors.errors import RepeatedCallWarning
+from lmos_actors.errors import RepeatedCallWarning, ToolFailed
 from lmos_actors.facades import ChatAgent, ChatTurn
 from lmos_actors.llm import ModelEnd, ToolMessage
 from lmos_actors.security import Access, Security
@@ -167,6 +167,25 @@ def test_a_found_agent_has_the_checks_and_limits_of_other_tools() -> None:
                 "paid back",
             ]
             assert orders.statistics().accepted == 3  # the first call has not left
+
+    simulate(main)
+
+
+def test_references_and_names_in_inputs_are_what_they_were() -> None:
+    pair = {"type": "array", "items": [{"type": "integer"}]}
+    inputs = {
+        "look_up": {"type": "array", "items": {"$ref": "#/$defs/number"}, "$defs": {"number": NUMBER}},
+        "refund": {"type": "object", "properties": {"const": pair, "items": {"type": "integer"}}},
+    }
+
+    async def main() -> None:
+        async with nodes(registers=False) as (hub, _, here):
+            actions = {name: {"input": schema} for name, schema in inputs.items()}
+            tools = tools_of([await tools_of_stranger(hub, here, actions)])
+            with pytest.raises(ToolFailed, match=r"is not of type .*integer.* at `\$\.input\[0\]\.number`"):
+                await tools["look_up"].call({"input": [{"number": "x"}]})
+            with pytest.raises(ToolFailed, match=r"is not of type .*integer.* at `\$\.const\[0\]`"):
+                await tools["refund"].call({"const": ["x"]})
 
     simulate(main)
 
