@@ -133,7 +133,7 @@ class Approvals(Agent, mailbox=MailboxOptions(size=MOST_ASKED)):
         asking = Asking(run or question.id, shared=shared or question.once, replaces=replaces)
         while True:
             try:
-                entry = await self._asked(question, asking)
+                entry = await self._asked(self._renewed(question), asking)
             except Held as held:
                 with trio.move_on_after(question.expires - self._now()):
                     await held.ended.wait()
@@ -149,6 +149,16 @@ class Approvals(Agent, mailbox=MailboxOptions(size=MOST_ASKED)):
                 ) from None
             except StoreFailed:
                 await self._writer.ready()
+
+    def _renewed(self, question: Approval) -> Approval:
+        """Return a question under an id that is free, if the answer to it was handed to another run.
+
+        Else it would take the place of the decision there.
+        """
+        known = self._kept.find(question.id)
+        if known is None or not known.approval.handed:
+            return question
+        return structs.replace(question, id=self._place().rt.entropy.new_id(), asked=self._now())
 
     async def _answered(self, entry: Entry, question: Approval, asking: Asking) -> bool:
         """Wait for the decision; return whether it is for the run that asks. Raise Withdrawn, StoreFailed."""

@@ -100,6 +100,19 @@ def test_equal_calls_are_asked_one_after_the_other() -> None:
     in_a_world(body)
 
 
+def test_each_consent_to_equal_calls_is_kept_whichever_of_them_has_the_first() -> None:
+    async def body(node: Node, desk: Ref[Desk], nursery: trio.Nursery) -> None:
+        for _ in range(5):
+            nursery.start_soon(desk.invoke, Desk.pay, "o")
+        told = [await answer_approval(node, True) for _ in range(5)]
+        kept = await node.find(Approvals).invoke(Approvals.entries, "decided")
+        assert [each.id for each in kept] == [each.id for each in told]
+        assert [each.earlier for each in kept] == [0, 1, 2, 3, 4]
+        assert (len({each.id for each in kept}), await asked(node), len(ACTS)) == (5, [], 5)
+
+    in_a_world(body)
+
+
 def test_a_refusal_is_for_one_run_too_and_is_no_consent() -> None:
     async def body(node: Node, desk: Ref[Desk], nursery: trio.Nursery) -> None:
         for _ in range(2):
