@@ -7,6 +7,7 @@ act and its record. Every turn ends.
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import AsyncIterator  # noqa: TC003 -- types of agents are read
 from contextlib import suppress
@@ -44,6 +45,12 @@ class Book:
     """Acts of lives that were killed before they were recorded."""
     acting: set[str] = attrs.field(factory=set[str])
 
+    async def act(self, order: str) -> None:
+        """Pay, which takes a while."""
+        self.acts[order] += 1
+        self.acting.add(order)
+        await trio.sleep(0.5)
+
 
 class Payments(Agent, durable=True):
     """Pays what a person approves."""
@@ -57,9 +64,7 @@ class Payments(Agent, durable=True):
             return "paid"
         if not await self.approve(f"Pay {order}?", key=order):
             return "refused"
-        self.book.acts[order] += 1
-        self.book.acting.add(order)
-        await trio.sleep(0.5)
+        await self.book.act(order)
         self.paid.append(order)
         return "paid"
 
@@ -68,9 +73,14 @@ class Desk(ChatAgent):
     """Has orders paid."""
 
     payments: Ref[Any]
+    patience: float = 0.0
+    """Seconds after which it asks again, where requests have no keys; 0: they have."""
+    pause: float = 1.0
 
     async def reply(self, turn: ChatTurn) -> AsyncIterator[str]:
         order, asked = turn.text, self.payments.retrying(key=f"pay-{turn.text}")
+        if self.patience:
+            asked = self.payments.within(self.patience)
         while True:
             await self.payments.ready()
             try:
@@ -79,7 +89,7 @@ class Desk(ChatAgent):
             except ActionFailed:
                 raise
             except LmosActorsError:
-                await trio.sleep(1)
+                await trio.sleep(self.pause)
 
 
 @attrs.define
@@ -88,6 +98,9 @@ class World:
 
     random: Random
     kills: bool
+    pace: float = 1.0
+    """How long what takes a second takes."""
+    orders: int = ORDERS
     book: Book = attrs.field(factory=Book)
     network: MemoryNetwork = attrs.field(factory=MemoryNetwork)
     stores: dict[str, Mortal] = attrs.field(factory=lambda: {"desk": in_memory(), "payments": in_memory()})
@@ -95,10 +108,12 @@ class World:
     lived: Counter[str] = attrs.field(factory=Counter[str])
     answers: dict[str, str] = attrs.field(factory=dict[str, str])
     kept: list[Approval] = attrs.field(factory=list[Approval])
+    decided: dict[str, set[str]] = attrs.field(factory=dict[str, set[str]])
+    """What people were told that they have decided, by the id of the question."""
 
     async def live(self, name: str) -> None:
         """Live again and again, until the last answer is there."""
-        while len(self.answers) < ORDERS:
+        while len(self.answers) < self.orders:
             self.lived[name] += 1
             self.stores[name].is_dead = False
             options: Any = {"store": self.stores[name], "listen": f"ws://{name}", "network": self.network}
@@ -107,13 +122,15 @@ class World:
                 self.nodes[name] = node
                 await self._until_it_ends()
                 del self.nodes[name]
-                if name == "payments" and len(self.answers) == ORDERS:
+                if name == "payments" and len(self.answers) == self.orders:
                     self.kept = await node.find(Approvals).invoke(Approvals.entries, "all", 10_000)
                     return
                 self.stores[name].is_dead = True
                 node.force_stop()
             if name == "payments":
-                self.book.unrecorded.update(self.book.acting)
+                kept = self.stores[name].at_rest(space="state")
+                paid = [order for _, state in kept for order in json.loads(state)["fields"]["paid"]]
+                self.book.unrecorded.update(self.book.acting.difference(paid))
                 self.book.acting.clear()
             await trio.sleep(self.random.uniform(0, 10))
 
@@ -126,15 +143,15 @@ class World:
     async def _until_it_ends(self) -> None:
         """Wait for the kill, or the last answer."""
         until = trio.current_time() + (self.random.uniform(0.1, 90) if self.kills else 1e6)
-        while trio.current_time() < until and len(self.answers) < ORDERS:  # noqa: ASYNC110 -- nobody tells
+        while trio.current_time() < until and len(self.answers) < self.orders:  # noqa: ASYNC110 -- nobody tells
             await trio.sleep(0.7)
 
     async def ask(self, order: str) -> None:
         """Have an order paid, in a session of its own; come back for the answer."""
-        await trio.sleep(self.random.uniform(0, 60))
+        await self.sleep(0, 60)
         is_asked = False
         while order not in self.answers:
-            await trio.sleep(1.3)
+            await self.sleep(1.3, 1.3)
             with suppress(LmosActorsError, KeyError):
                 desk: Ref[Any] = self.nodes["desk"].find(Desk)
                 if not is_asked:
@@ -150,19 +167,28 @@ class World:
 
     async def decide(self) -> None:
         """Look at what waits, and decide; now and then two people do, at once."""
-        while len(self.answers) < ORDERS:
-            await trio.sleep(self.random.uniform(1, 20))
+        while len(self.answers) < self.orders:
+            await self.sleep(1, 20)
             with suppress(LmosActorsError, KeyError):
-                approvals = self.nodes["payments"].find(Approvals)
+                approvals = await self.approvals()
                 for each in await approvals.invoke(Approvals.entries):
                     verbs = self.random.choices([Approvals.accept, Approvals.refuse], [4, 1], k=2)
                     async with trio.open_nursery() as nursery:
                         for verb in verbs[: self.random.choice([0, 1, 1, 2])]:
                             nursery.start_soon(self._decide, approvals, verb, each.id)
 
+    async def approvals(self) -> Ref[Approvals]:
+        """Return the list that people look at."""
+        return self.nodes["payments"].find(Approvals)
+
     async def _decide(self, approvals: Ref[Approvals], verb: Any, id: str) -> None:
         with suppress(LmosActorsError):
-            await approvals.invoke(verb, id)
+            said: Approval = await approvals.invoke(verb, id)
+            self.decided.setdefault(id, set()).add(said.state)
+
+    async def sleep(self, least: float, most: float) -> None:
+        """Sleep for a random time, at the pace of this world."""
+        await trio.sleep(self.pace * self.random.uniform(least, most))
 
     async def run(self) -> None:
         """Have all orders paid or refused, and judge."""
@@ -170,17 +196,28 @@ class World:
             for name in self.stores:
                 nursery.start_soon(self.live, name)
             nursery.start_soon(self.decide)
-            for number in range(ORDERS):
+            for number in range(self.orders):
                 nursery.start_soon(self.ask, f"o-{number}")
-        consents = Counter(each.key for each in self.kept if each.state == "approved")
-        for number in range(ORDERS):
+        self.judge_questions()
+        consents = self.consents()
+        for number in range(self.orders):
             order = f"o-{number}"
             assert self.book.acts[order] <= consents[order] + self.book.unrecorded[order], order
             assert self.book.acts[order] <= 1 + self.book.unrecorded[order], order
             assert self.answers[order] == ("paid" if self.book.acts[order] else "refused"), order
-        assert sum(consents.values()) > ORDERS / 2
-        assert not [each for each in self.kept if each.state == "waiting"]
+        assert sum(consents.values()) > self.orders / 2
         assert all(store.is_clean for store in self.stores.values())
+
+    def consents(self) -> Counter[str]:
+        """Return how often people have approved each order."""
+        return Counter(each.key for each in self.kept if each.state == "approved")
+
+    def judge_questions(self) -> None:
+        """Each question that people were told of has one answer, that of which they were told."""
+        kept = {each.id: each.state for each in self.kept}
+        assert len(kept) == len(self.kept)
+        assert set(kept.values()) <= {"approved", "refused"}
+        assert {id: {kept[id]} for id in self.decided} == self.decided
 
 
 @pytest.mark.parametrize("kills", [False, True])
