@@ -43,10 +43,10 @@ ORDERS = few_or_all(5, 25)
 WORLDS = few_or_all(1, 10)
 """Of one way, with kills or without: a thousand orders in all."""
 
-MOST = 3
-"""Kills of one side in one world: a turn that is cut off more often is given up."""
+LONGEST = (20 * PACE, 60 * PACE, 120 * PACE)
+"""Seconds until each kill of one side in one world; a turn that is cut off more often is given up."""
 
-LONGEST = 60.0
+LAST = 60.0
 """Seconds of a life that is not killed on purpose; so none outlives the test by more."""
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
@@ -74,8 +74,8 @@ class Processes(World):
         (self.folder / name).mkdir()
         ended = -signal.SIGKILL
         while ended:
-            is_doomed = self.kills and self.killed[name] < MOST
-            seconds = self.random.uniform(0.1, 90) * PACE if is_doomed else LONGEST
+            is_doomed = self.kills and self.killed[name] < len(LONGEST)
+            seconds = self.random.uniform(0, LONGEST[self.killed[name]]) if is_doomed else LAST
             arguments = str(self.folder), name, self.places, self.orders, seconds
             ended = await trio.to_thread.run_sync(partial(self.sides[name], *arguments))
             if ended and not (ended == -signal.SIGKILL and is_doomed):
