@@ -11,7 +11,7 @@ import trio
 from lmos_actors import ActionFailed, Agent, ChildSpec, Node, Ref, action, invoke_all, open_node
 from lmos_actors.approvals import Approvals
 from lmos_actors.errors import RepeatedCallWarning
-from lmos_actors.facades import ChatAgent, ChatTurn
+from lmos_actors.facades import ChatAgent, ChatTurn, tool_of
 from lmos_actors.testing import open_test_node, settle
 from lmos_actors.transport import MemoryNetwork
 from tests.benchmarks.walks import Walked, counted, in_a_turn
@@ -68,6 +68,12 @@ class Buyer(ChatAgent):
                 await self.ledger.invoke(Ledger.total)
             case "keyed":
                 await self.ledger.retrying(key="once").invoke(Ledger.pay, 1)
+            case "tool":
+
+                async def pay() -> int:
+                    return await self.ledger.invoke(Ledger.pay, 1)
+
+                await tool_of(pay, repeatable=True).call({})
             case "person":
                 await self.approve("Pay?", key="pay")
             case _:
@@ -100,7 +106,7 @@ async def test_the_first_request_that_would_act_twice_is_named_with_what_to_do(t
         assert await ledger.invoke(Ledger.total) == 2
 
 
-@pytest.mark.parametrize("text", ["set", "look", "keyed", "record"])
+@pytest.mark.parametrize("text", ["set", "look", "keyed", "tool", "record"])
 @virtual
 async def test_what_is_safe_to_repeat_is_not_named(text: str) -> None:
     async with open_test_node(store="memory:", strict_resume=True) as node:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
+from contextlib import contextmanager
+from contextvars import ContextVar
 from hashlib import blake2s
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, cast
 
@@ -19,7 +21,7 @@ from lmos_actors.actors import acts_again, current_run, place_of_caller
 from lmos_actors.errors import NotAllowed, RepeatedCallWarning
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Generator, Sequence
 
     from lmos_actors.actors import Slot
     from lmos_actors.persistence import OpenTurn
@@ -31,6 +33,19 @@ LONGEST_KEY: Final = 100
 
 _Text = Annotated[str, Meta(min_length=1, max_length=LONGEST_KEY)]
 Key: TypeAlias = Annotated[_Text | None, Meta(description="What tells the message if it comes again.")]
+
+
+_MAY_REPEAT: Final = ContextVar("lmos_actors.may_repeat", default=False)
+
+
+@contextmanager
+def may_repeat() -> Generator[None]:
+    """Warn of no request in a block: its author has declared that to do it twice does no more."""
+    token = _MAY_REPEAT.set(True)
+    try:
+        yield
+    finally:
+        _MAY_REPEAT.reset(token)
 
 
 class TurnKeys:
@@ -49,7 +64,7 @@ class TurnKeys:
     def check(self, link: Any, key: str) -> None:
         """Warn of a request that would act once more, if it is the first; see `RepeatedCallWarning`."""
         is_seen_to = self._turn.steps > 0 or self._turn.kept.is_too_large  # by its author, or it is given up
-        if is_seen_to or not acts_again(link, key):
+        if is_seen_to or _MAY_REPEAT.get() or not acts_again(link, key):
             return
         rt, cls = self._slot.rt, type(cast("object", self._slot.agent))
         text = (

@@ -21,6 +21,8 @@ from lmos_actors.actors import Progress, conceal, shape_of
 from lmos_actors.errors import ActionFailed, InvalidInput, SlowTurnWarning, ToolFailed, text_of
 from lmos_actors.protocol.td import schema_of
 
+from ._asked_turns import may_repeat
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
@@ -218,7 +220,11 @@ def _made(
             raise ToolFailed(called, f"{type(error).__name__}: {text}") from error
         return _plain(called, plain)
 
-    return Tool(called, form.description, form.schema, call, repeatable)
+    async def call_again(given: Mapping[str, Any]) -> Any:
+        with may_repeat():
+            return await call(given)
+
+    return Tool(called, form.description, form.schema, call_again if repeatable else call, repeatable)
 
 
 def _called(name: str, work: Callable[[], Any]) -> Any:
