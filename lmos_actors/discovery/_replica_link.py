@@ -96,6 +96,7 @@ class ReplicaLink:
         self.rt = rt
         self.turns: Turns = rt.turns
         self._query = query
+        self._table: Any = getattr(getattr(query.cls, "__contract__", None), "table", {})
         self._by = by
         self._key = key
         self._known = None if lookup is None else KnownReplicas(lookup, query)
@@ -221,22 +222,18 @@ class ReplicaLink:
 
     def operation(self, key: str) -> Operation:
         """Return the operation of a key in the class, or of who is found for any class. Raises NotFound."""
-        contract: Any = getattr(self._query.cls, "__contract__", None)
-        if contract is None and self._current is not None and self.is_settled:
-            found: Operation = self._current.link.operation(key)
-            return found
-        op: Operation | None = None if contract is None else contract.table.get(key)
+        if not self._table and self.is_settled:
+            return self.settled().operation(key)  # type: ignore[no-any-return]
+        op: Operation | None = self._table.get(key)
         if op is None:
             raise NotFound("affordance", key, where=self.path)
         return op
 
     def repeatable(self, key: str) -> bool:
         """Return whether repeating the operation has no further effect."""
-        contract: Any = getattr(self._query.cls, "__contract__", None)
-        if contract is None and self._current is not None and self.is_settled:
-            return bool(self._current.link.repeatable(key))
-        op = None if contract is None else contract.table.get(key)
-        return bool(op is not None and op.repeatable)
+        if not self._table and self.is_settled:
+            return bool(self.settled().repeatable(key))
+        return bool(getattr(self._table.get(key), "repeatable", False))
 
     def keeps_answers(self, key: str) -> bool:
         """Return whether the answers to requests that have a key are kept: by a single durable agent."""

@@ -425,7 +425,7 @@ def _described(thing: ConsumedThing, wire: str, action: ActionAffordance) -> tup
     is_whole = given is None or _is_plain_object(given)
     schema: dict[str, Any] = {**(given or {}), "type": "object"}
     if not is_whole:
-        named = {word: given[word] for word in _NAMED if word in (given or ())}  # to which references lead
+        named: dict[str, Any] = {word: schema[word] for word in _NAMED if word in schema}
         schema = {"type": "object", "properties": {INPUT: given}, "required": [INPUT], **named}
     written = msgspec.json.encode(schema).decode()
     claim = McpTool(wire, action.description or action.title or "", written)
