@@ -736,9 +736,9 @@ class UnkeptRunWarning(RuntimeWarning):
 
 
 class RepeatedCallWarning(RuntimeWarning):
-    """A turn that is resumed, of a chat agent, sends what acts once more when its next life sends it again.
+    """A turn of a chat agent asks for what is done a second time if the turn is resumed, and asks again.
 
-    Issued once in a node for each action and class that sends it, before anything of the turn is recorded.
+    Issued once in a node for each action and class that asks for it, before the turn has recorded anything.
     With `strict_resume=True` the request is refused with NotAllowed instead.
     """
 

@@ -366,7 +366,9 @@ def _outcome(kept: Any) -> str:
     try:
         found = msgspec.convert(kept, _Kept)
     except msgspec.ValidationError:
-        raise Refused("FAILED", f"its process has answered {ODD}") from None
+        raise Refused(
+            "FAILED", "what its process answers cannot be read: the list shows whether it is decided"
+        ) from None
     idle = "" if found.awaited or found.once else "; no call waits for it: it is kept for the next one"
     return printable(f"{found.state}: {found.agent} asks: {found.text[:WORDS]}{idle}")
 

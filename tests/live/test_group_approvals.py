@@ -441,6 +441,24 @@ class Stuck(Agent):
         await trio.sleep_forever()
 
 
+class Confused(Agent):
+    """Stands for `approvals` of a process that answers something else."""
+
+    @action(name="approve")
+    def keep(self, id: str, note: str) -> dict[str, int]:
+        return {"state": 7}
+
+
+@on_virtual_time
+async def test_an_odd_answer_to_a_decision_is_none() -> None:
+    network = MemoryNetwork()
+    async with process(network, BACK, allow_operations=False) as back, launched(network, back=BACK) as world:
+        await back.start_child(ChildSpec("approvals", Confused))
+        answer = await answered(world[1], "approve", "groups/back/1/x")
+        said = "what its process answers cannot be read: the list shows whether it is decided"
+        assert (answer["code"], answer["message"]) == ("FAILED", said)
+
+
 @pytest.mark.parametrize("killed", [True, False])
 def test_a_process_that_is_killed_while_it_keeps_a_decision(killed: bool) -> None:
     async def world() -> None:
