@@ -16,7 +16,7 @@ import msgspec
 import trio
 
 from lmos_actors import ChildSpec, open_node
-from lmos_actors.approvals import Approval, Approvals
+from lmos_actors.approvals import Approvals
 from lmos_actors.bindings import remote_ref
 from lmos_actors.errors import RepeatedCallWarning
 from lmos_actors.facades import RelayBridge
@@ -97,10 +97,12 @@ async def _pay(outside: Outside, folder: Path, places: dict[str, str]) -> None:
     ) as node:
         await node.start_child(ChildSpec("payments", partial(Payments, book=Log(outside=outside))))
         approvals = node.find(Approvals)
-        kept: list[Approval] = []
-        while not is_over(folder) or any(each.state == "waiting" for each in kept):
-            await trio.sleep(PACE)
+        while True:
+            may_end = is_over(folder)
             kept = await approvals.invoke(Approvals.entries, "all", 10_000)
+            if may_end and all(each.state != "waiting" for each in kept):
+                break
+            await trio.sleep(PACE)
     (outside.folder / "kept.json").write_bytes(msgspec.json.encode(kept))
 
 
