@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
     from ._items import ChatPart
 
+MOST_NAMED: Final = 1_000
+"""Actions that are named in a node: an action of a stranger's may have any name."""
+
 LONGEST_KEY: Final = 100
 """Characters of the key of a message."""
 
@@ -75,7 +78,7 @@ class TurnKeys:
         )
         if rt.strict_resume:
             raise NotAllowed(text)
-        if (cls, key) not in rt.repeated_calls:
+        if (cls, key) not in rt.repeated_calls and len(rt.repeated_calls) < MOST_NAMED:
             rt.repeated_calls |= {(cls, key)}
             warnings.warn_explicit(text, RepeatedCallWarning, *place_of_caller())
 
