@@ -8,6 +8,7 @@ answer a person gets the question.
 from __future__ import annotations
 
 from functools import partial
+from hashlib import sha256
 from typing import Final, Literal
 
 import attrs
@@ -120,7 +121,7 @@ class Ticket(Struct, frozen=True):
     question: str
 
 
-class Tickets(Agent):
+class Tickets(Agent, durable=True):
     """Collects the questions that people have to answer."""
 
     last: Property[int] = prop(default=0, read_only=True)
@@ -159,7 +160,9 @@ class HelpDesk(ThinkingAgent):
         try:
             await super().reply(turn)
         except ActionFailed:
-            number = await self.tickets.invoke(Tickets.open_ticket, turn.text)
+            key = sha256(f"{turn.session} {len(turn.history)}".encode("utf-8", "surrogatepass")).hexdigest()
+            once = self.tickets.retrying(key=key)  # over all lives of this turn
+            number = await once.invoke(Tickets.open_ticket, turn.text)
             await turn.say(f"I cannot answer now. A colleague will, under ticket {number}.")
 
     def tools_for(self, turn: ChatTurn) -> tuple[ToolSource | HandOver, ...]:

@@ -119,7 +119,7 @@ class LiveClient:
         try:
             message = _READ.decode(text)
             patches = message.patches if isinstance(message, Changes) else {}
-            views = {id: patched(self.views.get(id, {}), patches[id]) for id in self._looks & patches.keys()}
+            views = {id: patched(self.views.get(id, {}), patches[id]) for id in patches if id in self._looks}
         except (msgspec.DecodeError, RecursionError):
             return
         match message:
