@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,16 @@ def state_of(pid: int) -> str:
 def parent_of(pid: int) -> int:
     """The process that has started another one: of a worker of Ray its raylet; 0 if there is none."""
     return int(_status(pid)[1])
+
+
+def pause(pid: int) -> None:
+    """Have a process stand still, and wait until each of its threads does: before that it may do more."""
+    os.kill(pid, signal.SIGSTOP)
+    threads = Path(f"/proc/{pid}/task")
+    deadline = time.monotonic() + WAIT
+    while any(state_of(int(each.name)) not in ("T", "Z", "X", "") for each in threads.iterdir()):
+        assert time.monotonic() < deadline, f"{pid} does not stand still"
+        time.sleep(0.005)
 
 
 def _status(pid: int) -> tuple[str, str]:

@@ -387,7 +387,7 @@ def test_an_interrupt_of_a_command_in_a_rolling_restart_is_the_commands_alone(pr
             running.until("rollout", step="pausing")
             restart.send_signal(signal.SIGINT)
             errors = restart.communicate(WAIT)[1]
-        assert restart.returncode == 130
+        assert restart.returncode == 130, errors
         assert errors == f"{GOES_ON}interrupted\n"
         found = soon(lambda: (now := status(project))["doing"] == "" and now)["groups"]["weather"]
         assert {each["state"] for each in found["replicas"]} == {"ready"}

@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 from contextlib import aclosing, asynccontextmanager, suppress
+from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +25,7 @@ from lmos_actors.errors import ConfigError, LmosActorsError
 from lmos_actors.scenario import launch_plan, load_deployment
 from tests.deployment import fleet as agents
 from tests.deployment.fleet import Counter, Fleet, Weather
-from tests.processes import parent_of
+from tests.processes import parent_of, pause
 from tests.ray_cluster import cluster, needs_ray
 from tests.redis_server import RedisServer, needs_redis
 
@@ -229,7 +230,7 @@ async def test_of_a_machine_that_was_cut_off_nothing_counts(
 
         machine = (parent_of(pid), pid)
         for each in machine:
-            os.kill(each, signal.SIGSTOP)
+            pause(each)
         async with trio.open_nursery() as nursery:
             for _ in range(5):
                 nursery.start_soon(add)
