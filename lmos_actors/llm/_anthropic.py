@@ -11,6 +11,7 @@ import trio
 
 from lmos_actors.errors import ConfigError
 
+from ._families import FAMILIES, Sendable
 from ._keys import ANTHROPIC_URL, CLOSING, NO_EXTRA, ProviderKey, check_fields
 from ._messages import ModelItem, ModelRequest  # noqa: TC001 -- types of actions are read
 from ._model import Model
@@ -75,4 +76,6 @@ class AnthropicModel(Model):
     def respond(self, request: ModelRequest) -> AsyncGenerator[ModelItem]:
         """Ask the provider."""
         client = self._client
-        return client.provider.answer(client.attempt, request, self._deadline())
+        return client.provider.answer(
+            client.attempt, Sendable(request, FAMILIES["anthropic"]), self._deadline()
+        )

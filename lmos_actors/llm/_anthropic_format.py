@@ -121,7 +121,7 @@ def _messages(messages: Sequence[Message]) -> Iterator[dict[str, Any]]:
             spoken.append(result)
         else:
             spoken += [_block(file) for file in message.files]
-            if message.text:
+            if message.text.strip():
                 spoken.append({"type": "text", "text": message.text})
     if spoken:
         yield {"role": "user", "content": spoken}

@@ -11,6 +11,7 @@ import trio
 
 from lmos_actors.errors import ConfigError
 
+from ._families import FAMILIES, Sendable, check_family, family_of
 from ._keys import CLOSING, NO_EXTRA, OPENAI_URL, ProviderKey, check_fields
 from ._messages import ModelItem, ModelRequest  # noqa: TC001 -- types of actions are read
 from ._model import Model
@@ -25,7 +26,8 @@ class OpenAIModel(Model):
     `key` is a reference to the key, `env:NAME` or `file:PATH`, which is read again when it changes; None for
     endpoints without one. An answer has at most `max_tokens`, which a request may lower. `temperature` is for
     requests that do not say it. `options` are further members of each request, as the provider names them,
-    such as `{"reasoning_effort": "low"}`.
+    such as `{"reasoning_effort": "low"}`. `family` says what the endpoint takes: `openai`, `anthropic`,
+    `gemini`, `mistral` or `ollama`; None finds that out from `model` and `url`.
 
     What may pass is tried again up to `retries` times, before the first item and within the caller's
     deadline. `connect_seconds` bounds the time to connect, `idle_seconds` the silence between two pieces of
@@ -46,10 +48,14 @@ class OpenAIModel(Model):
     retries: int = 2
     connect_seconds: float = 5.0
     idle_seconds: float = 120.0
+    family: str | None = None
 
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()
         check_fields(self)
+        if self.family is None:
+            self.family = family_of(self.model, self.url)
+        check_family(self.family, f"{type(self).__name__}.family")
 
     @asynccontextmanager
     async def lifespan(self) -> AsyncGenerator[None]:
@@ -69,10 +75,12 @@ class OpenAIModel(Model):
         except ModuleNotFoundError:
             raise ConfigError(NO_EXTRA) from None
         return OpenAIClient(
-            self, provider_of(self, ProviderKey(self.key), self.random.random, self.now, self._limits.pause)
+            self,
+            provider_of(self, ProviderKey(self.key), self.random.random, self.now, self._limits.pause),
+            FAMILIES[self.family or ""],
         )
 
     def respond(self, request: ModelRequest) -> AsyncGenerator[ModelItem]:
         """Ask the provider."""
         client = self._client
-        return client.provider.answer(client.attempt, request, self._deadline())
+        return client.provider.answer(client.attempt, Sendable(request, client.rules), self._deadline())

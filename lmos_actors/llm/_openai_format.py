@@ -24,8 +24,9 @@ from ._provider import PLACEHOLDER, BrokenOff, ErrorEvent, Provider, body_of
 from ._texts import MOST_TOOLS, counted, file_text, result_text, tool_request
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Iterator
+    from collections.abc import AsyncGenerator, Iterator, Sequence
 
+    from ._families import Rules
     from ._keys import Fields
     from ._messages import Message, ModelFile, ModelItem, ModelRequest, StopReason
 
@@ -41,8 +42,9 @@ REASONS: Final[dict[str, StopReason]] = {
 class OpenAIClient:
     """The client of one `OpenAIModel`."""
 
-    def __init__(self, model: Fields, provider: Provider) -> None:
+    def __init__(self, model: Fields, provider: Provider, rules: Rules) -> None:
         self._model = model
+        self.rules = rules
         self.provider = provider
         http = provider.http_client(model.max_tokens, model.concurrency)
         self._sdk = openai.AsyncOpenAI(
@@ -56,7 +58,7 @@ class OpenAIClient:
 
     async def attempt(self, request: ModelRequest) -> AsyncGenerator[ModelItem]:
         """Ask once. Raises what the SDK raises."""
-        stream = await self._completions.create(**request_body(self._model, request))
+        stream = await self._completions.create(**request_body(self._model, request, self.rules))
         answer, events = Answer(), EventDecoder()
         async with body_of(stream) as body:
             async for piece in body:
@@ -76,13 +78,13 @@ class OpenAIClient:
 # ---- requests
 
 
-def request_body(model: Fields, request: ModelRequest) -> dict[str, Any]:
+def request_body(model: Fields, request: ModelRequest, rules: Rules) -> dict[str, Any]:
     """Return the arguments for a request. Raises MODEL_REQUEST_REFUSED for files that cannot be sent."""
     system = [{"role": "system", "content": request.instructions}] if request.instructions else []
     member = "max_completion_tokens" if model.url == OPENAI_URL else "max_tokens"  # others kept the old name
     body: dict[str, Any] = {
         "model": model.model,
-        "messages": [*system, *(spoken for message in request.messages for spoken in _message(message))],
+        "messages": [*system, *_messages(request.messages, rules)],
         "stream": True,
         "stream_options": {"include_usage": True},
         member: min(request.max_tokens or model.max_tokens, model.max_tokens),
@@ -110,11 +112,32 @@ def request_body(model: Fields, request: ModelRequest) -> dict[str, Any]:
     return body
 
 
-def _message(message: Message) -> Iterator[dict[str, Any]]:
+def _messages(messages: Sequence[Message], rules: Rules) -> list[dict[str, Any]]:
+    """Convert messages; those of the user in a row are one, as the templates of many models want it."""
+    made: list[dict[str, Any]] = []
+    for message in messages:
+        said = _message(message, rules)
+        if made and said["role"] == made[-1]["role"] == "user":
+            before, now = made[-1]["content"], said["content"]
+            if isinstance(before, str) and isinstance(now, str):
+                made[-1]["content"] = f"{before}\n\n{now}"
+            else:
+                made[-1]["content"] = [*_parts(before), *_parts(now)]
+        else:
+            made.append(said)
+    return made
+
+
+def _parts(content: Any) -> Any:
+    return [{"type": "text", "text": content}] if isinstance(content, str) else content
+
+
+def _message(message: Message, rules: Rules) -> dict[str, Any]:
     if isinstance(message, ToolMessage):
-        yield {"role": "tool", "tool_call_id": message.id, "content": result_text(message)}
-    elif isinstance(message, ModelMessage):
-        said: dict[str, Any] = {"role": "assistant", "content": message.text or None}
+        result = {"role": "tool", "tool_call_id": message.id, "content": result_text(message)}
+        return {**result, "name": message.name} if rules.names_results else result
+    if isinstance(message, ModelMessage):
+        said: dict[str, Any] = {"role": "assistant", "content": message.text or rules.blank}
         if message.tools:
             said["tool_calls"] = [
                 {
@@ -128,16 +151,13 @@ def _message(message: Message) -> Iterator[dict[str, Any]]:
                 }
                 for tool in message.tools
             ]
-        elif not message.text:
-            said["content"] = ""
-        yield said
-    elif message.files:
+        return said
+    if message.files:
         parts = [_part(file) for file in message.files]
-        if message.text:
+        if message.text.strip():
             parts.append({"type": "text", "text": message.text})
-        yield {"role": "user", "content": parts}
-    else:
-        yield {"role": "user", "content": message.text}
+        return {"role": "user", "content": parts}
+    return {"role": "user", "content": message.text}
 
 
 def _part(file: ModelFile) -> dict[str, Any]:

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
+    from ._families import Sendable
     from ._keys import Fields, ProviderKey
     from ._messages import ModelItem, ModelRequest
 
@@ -261,7 +262,7 @@ class Provider:
     async def answer(
         self,
         attempt: Callable[[ModelRequest], AsyncGenerator[ModelItem]],
-        request: ModelRequest,
+        sent: Sendable,
         deadline: float | None,
     ) -> AsyncGenerator[ModelItem]:
         """Answer a request by one attempt, or several. Raises failures of models."""
@@ -272,13 +273,13 @@ class Provider:
                 self.key.value()  # read again if it has changed; fails if there is none
                 begun = False
                 try:
-                    async with aclosing(attempt(request)) as items:
+                    async with aclosing(attempt(sent.request)) as items:
                         async for item in items:
                             if not begun:
                                 self._outages.answers()
                             begun = True
                             self._unreachable = None
-                            yield item  # noqa: ASYNC119 -- the model that is asked closes what it is given
+                            yield sent.back(item)  # noqa: ASYNC119 -- the model asked closes what it is given
                     return
                 except ActionFailed:
                     raise

@@ -15,6 +15,9 @@ from ._messages import Message, ModelMessage, ToolRequest
 if TYPE_CHECKING:
     from ._messages import ModelFile, ToolMessage
 
+NO_TEXT: Final = "(no text)"
+"""Stands where a provider wants a text and there is none."""
+
 MOST_TOOLS: Final = 128
 """Tool requests of one answer."""
 
@@ -25,11 +28,11 @@ _TEXTS: Final = frozenset({"application/json", "application/xml", "application/y
 
 
 def result_text(message: ToolMessage) -> str:
-    """Return the result of a tool as text: a text as it is, anything else as JSON; or its error."""
+    """Return the result of a tool as text, never blank: a text as it is, other data as JSON; or its error."""
     if message.error:
         return f"error: {message.error}"
     if isinstance(message.result, str):
-        return message.result
+        return message.result if message.result.strip() else NO_TEXT
     return msgspec.json.encode(message.result).decode()
 
 
