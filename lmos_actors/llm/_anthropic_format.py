@@ -90,7 +90,7 @@ def request_body(model: Fields, request: ModelRequest) -> dict[str, Any]:
             {
                 "name": tool.name,
                 "description": tool.description,
-                "input_schema": {"type": "object", **tool.schema},
+                "input_schema": tool.schema,
             }
             for tool in request.tools
         ]

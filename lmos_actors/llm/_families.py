@@ -28,12 +28,13 @@ from msgspec.structs import replace
 from lmos_actors.errors import ConfigError
 
 from ._messages import ModelMessage, ToolMessage, ToolRequest, UserMessage
+from ._schemas import ToolSchema, Unsendable
 from ._texts import NO_TEXT, result_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from ._messages import Message, ModelItem, ModelRequest
+    from ._messages import Message, ModelItem, ModelRequest, ToolOffer
 
 GO_ON: Final = "Go on."
 """Stands behind a message of the model that is the last one, where the user has to have the last word."""
@@ -55,7 +56,7 @@ class Rules:
 
     `blank` is the content of a message of the model with calls alone. `ends_with_user`: the model does not
     have the last word. `answers_results`: the model speaks between results and the user. `names_results`:
-    a result says the name of its tool, too.
+    a result says the name of its tool, too. `arguments` and `few_words` are as of a `ToolSchema`.
     """
 
     ids: re.Pattern[str]
@@ -64,15 +65,23 @@ class Rules:
     ends_with_user: bool = False
     answers_results: bool = False
     names_results: bool = False
+    arguments: re.Pattern[str] | None = None
+    few_words: bool = False
 
 
 _SHORT: Final = re.compile(r"[!-~]{1,40}")
 
 FAMILIES: Final = {
     "openai": Rules(_SHORT),
-    "anthropic": Rules(re.compile(r"[a-zA-Z0-9_-]{1,64}"), ends_with_user=True),
+    "anthropic": Rules(
+        re.compile(r"[a-zA-Z0-9_-]{1,64}"), ends_with_user=True, arguments=re.compile(r"[a-zA-Z0-9_.-]{1,64}")
+    ),
     "gemini": Rules(
-        _SHORT, re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}"), ends_with_user=True, names_results=True
+        _SHORT,
+        re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}"),
+        ends_with_user=True,
+        names_results=True,
+        few_words=True,
     ),
     "mistral": Rules(
         re.compile(r"[a-zA-Z0-9]{9}"),
@@ -110,17 +119,37 @@ def check_family(family: object, path: str) -> None:
 
 
 class Sendable:
-    """A request as the endpoints of a family take it, and the way back for what the model answers."""
+    """A request as the endpoints of a family take it, and the way back for what the model answers.
+
+    `left_out` has what the model does not get to know, a tool or an argument, and why.
+    """
 
     def __init__(self, request: ModelRequest, rules: Rules) -> None:
+        self.left_out: dict[str, str] = {}
         self._names = _Names(rules.names, [offer.name for offer in request.tools])
         messages = _numbered(_in_order(request.messages, rules), rules.ids, self._names.sent)
         self.request = replace(
             request,
             messages=messages,
             instructions=request.instructions if request.instructions.strip() else "",
-            tools=[replace(offer, name=self._names.sent(offer.name)) for offer in request.tools],
+            tools=list(self._offers(request.tools, rules)),
         )
+
+    def _offers(self, offers: Sequence[ToolOffer], rules: Rules) -> Iterator[ToolOffer]:
+        offered: set[str] = set()
+        for offer in offers:
+            if offer.name in offered:
+                self.left_out[f"one of two tools {offer.name!r}"] = "they cannot be told apart"
+                continue
+            try:
+                made = ToolSchema(offer.schema, rules.arguments, few_words=rules.few_words)
+            except Unsendable as error:
+                self.left_out[f"the tool {offer.name!r}"] = str(error)
+                continue
+            for name, why in made.left_out.items():
+                self.left_out[f"the argument {name!r} of the tool {offer.name!r}"] = why
+            offered.add(offer.name)
+            yield replace(offer, name=self._names.sent(offer.name), schema=made.schema)
 
     def back(self, item: ModelItem) -> ModelItem:
         """Return an item of the answer with the name of the tool that is meant."""

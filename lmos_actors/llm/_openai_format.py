@@ -99,7 +99,7 @@ def request_body(model: Fields, request: ModelRequest, rules: Rules) -> dict[str
                 "function": {
                     "name": tool.name,
                     "description": tool.description,
-                    "parameters": tool.schema or {"type": "object", "properties": {}},
+                    **({"parameters": tool.schema} if tool.schema else {}),
                 },
             }
             for tool in request.tools

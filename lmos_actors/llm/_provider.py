@@ -45,7 +45,7 @@ from ._failures import (
 from ._keys import CLOSING
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Mapping
     from datetime import datetime
     from types import TracebackType
     from typing import Self
@@ -76,6 +76,9 @@ DRAINING: Final = 0.25
 
 OUTAGES: Final = frozenset({KEY_REFUSED, MODEL_BUSY, MODEL_UNAVAILABLE})
 """The codes of failures that are logged: those that other requests will have, too."""
+
+MOST_LEFT_OUT: Final = 1_000
+"""Tools and arguments that are logged as left out: their names come from anywhere."""
 
 LOG_PAUSE: Final = 60.0
 """Seconds between two lines of the log with one code."""
@@ -183,6 +186,7 @@ class OutageLog:
         self._code: str | None = None  # of the last line, None: it answers
         self._due: dict[str, float] = {}
         self._unlogged = 0
+        self._left_out: set[tuple[str, str]] = set()
 
     def __enter__(self) -> Self:
         return self
@@ -198,6 +202,13 @@ class OutageLog:
         if self._code is not None:
             self._logger.warning("%s answers again%s", self._name, self._others())
             self._code = None
+
+    def left_out(self, found: Mapping[str, str]) -> None:
+        """Note what of requests the provider would not take, and why: each once."""
+        for what, why in found.items():
+            if (what, why) not in self._left_out and len(self._left_out) < MOST_LEFT_OUT:
+                self._left_out.add((what, why))
+                self._logger.warning("%s is not told of %s: %s", self._name, what[:300], why[:300])
 
     def _failed(self, code: str, text: str) -> None:
         now = trio.current_time()
@@ -267,6 +278,7 @@ class Provider:
     ) -> AsyncGenerator[ModelItem]:
         """Answer a request by one attempt, or several. Raises failures of models."""
         tries, key_read_again = 0, False
+        self._outages.left_out(sent.left_out)
         with self._outages:
             self._check_reachable()
             while True:

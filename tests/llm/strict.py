@@ -65,6 +65,8 @@ def _completions(family: str, body: dict[str, Any]) -> None:
     name = re.compile(NAMES.get(family, r"[a-zA-Z0-9_-]{1,64}"))
     offered = [tool["function"]["name"] for tool in body.get("tools", ())]
     _names(offered, name)
+    for tool in body.get("tools", ()):
+        _parameters(family, tool["function"].get("parameters"))
     spoken = [message for message in body["messages"] if message["role"] != "system"]
     _refuse(spoken[0]["role"] != "user", "the first message must be of the user")
     _refuse(
@@ -109,6 +111,60 @@ def _names(offered: Sequence[str], name: re.Pattern[str]) -> None:
     _refuse(len(set(offered)) < len(offered), "names of tools must be unique")
 
 
+AT_THE_TOP = ("oneOf", "anyOf", "allOf", "enum", "const", "not", "if", "$ref")
+GEMINI = {
+    *("type", "format", "title", "description", "nullable", "enum", "items", "maxItems", "minItems"),
+    *("properties", "required", "minProperties", "maxProperties", "minLength", "maxLength", "pattern"),
+    *("example", "anyOf", "default", "minimum", "maximum"),
+}
+
+
+def _parameters(family: str, schema: dict[str, Any] | None) -> None:
+    if schema is None:
+        _refuse(family != "gemini", "there is no schema")
+        return
+    _refuse(schema.get("type") != "object", f"schema must have type 'object', got {schema.get('type')!r}")
+    _refuse([word for word in AT_THE_TOP if word in schema], "no union at the top level")
+    _refuse("properties" not in schema, "object schema missing properties")
+    for name in schema["properties"]:
+        wrong = family == "anthropic" and not re.fullmatch(r"[a-zA-Z0-9_.-]{1,64}", name)
+        _refuse(wrong, f"property keys should match: {name!r}")
+    _part(family, schema, schema)
+
+
+def _part(family: str, schema: Any, root: dict[str, Any]) -> None:
+    _refuse(not isinstance(schema, dict), f"{schema!r} is no object")
+    kind = schema.get("type")
+    is_array = "array" in (kind if isinstance(kind, list) else [kind])
+    _refuse(is_array and not {"items", "prefixItems"} & set(schema), "array schema missing items")
+    if "$ref" in schema:
+        found: Any = root
+        for step in schema["$ref"].removeprefix("#/").split("/"):
+            _refuse(step not in found, f"{schema['$ref']} leads nowhere")
+            found = found[step]
+    _refuse(not isinstance(schema.get("properties", {}), dict), "properties must be an object")
+    _refuse(not isinstance(schema.get("required", []), list), "required must be a list")
+    if family == "gemini":
+        _refuse(set(schema) - GEMINI, f"unknown names {set(schema) - GEMINI}")
+        _refuse("anyOf" in schema and len(schema) > 1, "anyOf must be the only field")
+        _refuse("anyOf" not in schema and not isinstance(kind, str), "type must be one, and not a list")
+        _refuse(kind == "null", "no type null")
+        _refuse(kind == "object" and not schema.get("properties"), "properties: should be non-empty")
+        _refuse(kind != "object" and {"properties", "required"} & set(schema), "only for OBJECT")
+        _refuse(
+            set(schema.get("required", ())) - set(schema.get("properties", ())), "required is not defined"
+        )
+        _refuse([each for each in schema.get("enum", ()) if not isinstance(each, str)], "enum is of strings")
+    for word in ("properties", "$defs", "definitions", "patternProperties"):
+        for each in schema.get(word, {}).values():
+            _part(family, each, root)
+    for word in ("anyOf", "oneOf", "allOf", "prefixItems"):
+        for each in schema.get(word, ()):
+            _part(family, each, root)
+    if "items" in schema:
+        _part(family, schema["items"], root)
+
+
 def _is_blank(content: Any) -> bool:
     if isinstance(content, list):
         return any(part["type"] == "text" and not part["text"].strip() for part in content)
@@ -118,6 +174,8 @@ def _is_blank(content: Any) -> bool:
 def _blocks(body: dict[str, Any]) -> None:
     name = re.compile(r"[a-zA-Z0-9_-]{1,128}")
     _names([tool["name"] for tool in body.get("tools", ())], name)
+    for tool in body.get("tools", ()):
+        _parameters("anthropic", tool["input_schema"])
     _refuse(not body.get("system", "-").strip(), "system: text must be non-empty")
     role = "user"
     waiting: list[str] = []

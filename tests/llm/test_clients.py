@@ -209,7 +209,7 @@ async def test_a_request_in_the_format_of_anthropic() -> None:
         ],
         "tools": [
             {"name": "look", "description": "Look.", "input_schema": SCHEMA},
-            {"name": "see", "description": "", "input_schema": {"type": "object"}},
+            {"name": "see", "description": "", "input_schema": {"type": "object", "properties": {}}},
         ],
         "output_config": {"format": {"type": "json_schema", "schema": SCHEMA}},
     }
