@@ -28,6 +28,9 @@ class AnthropicModel(Model):
     requests that do not say it. `options` are further members of each request, as the provider names them,
     such as `{"top_k": 40}`.
 
+    An option that is None takes the member of that name out of requests. `rename` has other names for
+    members: `{"max_tokens": "max_completion_tokens"}`.
+
     What may pass is tried again up to `retries` times, before the first item and within the caller's
     deadline. `connect_seconds` bounds the time to connect, `idle_seconds` the silence between two pieces of
     an answer.
@@ -44,6 +47,7 @@ class AnthropicModel(Model):
     max_tokens: int = 8_192
     temperature: float | None = None
     options: dict[str, Any] = attrs.field(factory=dict[str, Any])
+    rename: dict[str, str] = attrs.field(factory=dict[str, str])
     retries: int = 2
     connect_seconds: float = 5.0
     idle_seconds: float = 120.0

@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from ._events import EventDecoder
 from ._failures import REQUEST_REFUSED, model_failure
+from ._keys import with_options
 from ._messages import ModelEnd, ModelMessage, Reasoning, TextDelta, ToolMessage, Usage
 from ._provider import PLACEHOLDER, BrokenOff, ErrorEvent, Provider, body_of
 from ._texts import MOST_TOOLS, counted, file_text, result_text, tool_request
@@ -97,10 +98,9 @@ def request_body(model: Fields, request: ModelRequest) -> dict[str, Any]:
     if request.answer is not None:
         body["output_config"] = {"format": {"type": "json_schema", "schema": request.answer}}
     temperature = model.temperature if request.temperature is None else request.temperature
-    heat = {} if temperature is None else {"temperature": temperature}  # the SDK has no such argument
-    if heat or model.options:
-        body["extra_body"] = {**heat, **model.options}
-    return body
+    if temperature is not None:
+        body["extra_body"] = {"temperature": temperature}  # the SDK has no such argument
+    return with_options(body, model, anthropic.omit)
 
 
 def _messages(messages: Sequence[Message]) -> Iterator[dict[str, Any]]:

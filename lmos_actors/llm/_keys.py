@@ -103,6 +103,7 @@ class Fields(Protocol):
     max_tokens: int
     temperature: float | None
     options: dict[str, Any]
+    rename: dict[str, str]
     concurrency: int
     retries: int
     connect_seconds: float
@@ -126,6 +127,34 @@ def check_fields(model: Fields) -> None:
     if heat is not None and not (_is_number(heat) and 0 <= heat <= 2):
         raise ConfigError(f"must be a number from 0 to 2, not {heat!r}", f"{name}.temperature")
     _check_options(model.options, f"{name}.options")
+    try:
+        msgspec.convert(model.rename, dict[str, str])
+    except msgspec.ValidationError:
+        raise ConfigError(
+            "must be a dict of names of members, by their own names", f"{name}.rename"
+        ) from None
+
+
+def with_options(body: dict[str, Any], model: Fields, omit: object) -> dict[str, Any]:
+    """Return arguments for a request with what the model has in `rename` and `options`.
+
+    `omit` stands for an argument in which the SDK insists, and which is not to be sent. The SDKs have to be
+    asked for a stream in any case, as they read what is none themselves: it is put right in the body.
+    """
+    more: dict[str, Any] = body.pop("extra_body", {})
+    for name, other in model.rename.items():
+        if name in more:
+            more[other] = more.pop(name)
+        elif name in body:
+            more[other], body[name] = body[name], omit
+    for name, value in model.options.items():
+        if value is not None:
+            more[name] = value
+        elif name == "stream":
+            more[name] = False
+        elif more.pop(name, None) is None and name in body:
+            body[name] = omit
+    return {**body, "extra_body": more} if more else body
 
 
 def _check_name(value: object, path: str) -> None:

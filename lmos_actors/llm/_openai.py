@@ -26,8 +26,12 @@ class OpenAIModel(Model):
     `key` is a reference to the key, `env:NAME` or `file:PATH`, which is read again when it changes; None for
     endpoints without one. An answer has at most `max_tokens`, which a request may lower. `temperature` is for
     requests that do not say it. `options` are further members of each request, as the provider names them,
-    such as `{"reasoning_effort": "low"}`. `family` says what the endpoint takes: `openai`, `anthropic`,
-    `gemini`, `mistral` or `ollama`; None finds that out from `model` and `url`.
+    such as `{"reasoning_effort": "low"}`.
+
+    An option that is None takes the member of that name out of requests. `rename` has other names for
+    members: `{"max_tokens": "max_completion_tokens"}`.
+    `family` says what the endpoint takes: `openai`, `anthropic`, `gemini`, `mistral` or `ollama`; None finds
+    that out from `model` and `url`.
 
     What may pass is tried again up to `retries` times, before the first item and within the caller's
     deadline. `connect_seconds` bounds the time to connect, `idle_seconds` the silence between two pieces of
@@ -45,6 +49,7 @@ class OpenAIModel(Model):
     max_tokens: int = 8_192
     temperature: float | None = None
     options: dict[str, Any] = attrs.field(factory=dict[str, Any])
+    rename: dict[str, str] = attrs.field(factory=dict[str, str])
     retries: int = 2
     connect_seconds: float = 5.0
     idle_seconds: float = 120.0

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from ._events import EventDecoder
 from ._failures import REQUEST_REFUSED, model_failure
-from ._keys import OPENAI_URL
+from ._keys import OPENAI_URL, with_options
 from ._messages import (
     ModelEnd,
     ModelMessage,
@@ -107,9 +107,7 @@ def request_body(model: Fields, request: ModelRequest, rules: Rules) -> dict[str
     if request.answer is not None:
         named = {"name": "answer", "schema": request.answer}
         body["response_format"] = {"type": "json_schema", "json_schema": named}
-    if model.options:
-        body["extra_body"] = model.options
-    return body
+    return with_options(body, model, openai.omit)
 
 
 def _messages(messages: Sequence[Message], rules: Rules) -> list[dict[str, Any]]:
