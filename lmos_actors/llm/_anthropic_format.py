@@ -14,7 +14,8 @@ from ._failures import REQUEST_REFUSED, model_failure
 from ._keys import with_options
 from ._messages import ModelEnd, ModelMessage, Reasoning, TextDelta, ToolMessage, Usage
 from ._provider import PLACEHOLDER, BrokenOff, ErrorEvent, Provider, body_of
-from ._texts import MOST_TOOLS, counted, file_text, result_text, tool_request
+from ._texts import counted, file_text, result_text
+from ._tool_pieces import Piece, ToolPieces, json_text
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterator, Sequence
@@ -69,7 +70,8 @@ class AnthropicClient:
             for data in events.end():
                 if (item := answer.item_of(data)) is not None:
                     yield item  # noqa: ASYNC119 -- as above
-            yield answer.end()  # noqa: ASYNC119 -- as above
+            for item in answer.last_items():
+                yield item  # noqa: ASYNC119 -- as above
             await body.drain()
 
 
@@ -183,6 +185,7 @@ class _Block(Struct):
     name: str = ""
     text: str = ""
     data: str = ""
+    input: Any = None
 
 
 class _Delta(Struct):
@@ -196,6 +199,7 @@ class _Delta(Struct):
 
 class _Event(Struct):
     type: str
+    index: int | None = None
     message: _Head | None = None
     content_block: _Block | None = None
     delta: _Delta | None = None
@@ -211,9 +215,8 @@ class Answer:
 
     def __init__(self) -> None:
         self.is_complete = False
-        self._tool: _Block | None = None  # that is being asked for
-        self._arguments: list[str] = []
-        self._tools = 0
+        self._tools = ToolPieces()
+        self._not_ours: set[int | None] = set()  # blocks of tools that the provider calls itself
         self._signature: list[str] = []
         self._input = self._output = self._cached = 0
         self._finished: str | None = None
@@ -224,13 +227,13 @@ class Answer:
         """Return the item of an event, if it has one. Raises ErrorEvent, ValueError or RecursionError."""
         event = _EVENT.decode(data)
         if event.type == "content_block_delta" and event.delta is not None:
-            return self._piece(event.delta)
+            return self._piece(event.delta, event.index)
         match event.type:
             case "message_start" if event.message is not None:
                 self._begun, self._model = True, event.message.model
                 self._take_usage(event.message.usage)
             case "content_block_start" if event.content_block is not None:
-                return self._begin(event.content_block)
+                return self._begin(event.content_block, event.index)
             case "content_block_stop":
                 return self._block_end()
             case "message_delta" if event.delta is not None:
@@ -244,32 +247,30 @@ class Answer:
                 pass
         return None
 
-    def _begin(self, block: _Block) -> ModelItem | None:
+    def _begin(self, block: _Block, index: int | None) -> ModelItem | None:
+        self._not_ours.discard(index)
         if block.type == "tool_use":
-            self._tools += 1
-            if self._tools > MOST_TOOLS:
-                raise ValueError(f"it asks for more than {MOST_TOOLS} tools")
-            self._tool, self._arguments = block, []
+            self._tools.add([Piece(block.id, index, block.name, json_text(block.input or ""))])
+        elif block.type.endswith("tool_use"):
+            self._not_ours.add(index)
         elif block.type == "redacted_thinking":
             return Reasoning(state=REDACTED + block.data)
         elif block.type == "text" and block.text:
             return TextDelta(block.text)
         return None
 
-    def _piece(self, delta: _Delta) -> ModelItem | None:
+    def _piece(self, delta: _Delta, index: int | None) -> ModelItem | None:
         if delta.text:
             return TextDelta(delta.text)
         if delta.thinking:
             return Reasoning(delta.thinking)
-        self._arguments.append(delta.partial_json)
+        if delta.partial_json and index not in self._not_ours:
+            self._tools.add([Piece("", index, "", delta.partial_json)])
         if delta.signature:
             self._signature.append(delta.signature)
         return None
 
     def _block_end(self) -> ModelItem | None:
-        if self._tool is not None:
-            tool, self._tool = self._tool, None
-            return tool_request(tool.id, tool.name, "".join(self._arguments))
         if self._signature:
             signature, self._signature = "".join(self._signature), []
             return Reasoning(state=signature)
@@ -285,9 +286,11 @@ class Answer:
             self._input, self._cached = fresh + cached, cached
         self._output = max(self._output, counted(usage.output_tokens))
 
-    def end(self) -> ModelEnd:
-        """Return the end. Raises ValueError, BrokenOff."""
+    def last_items(self) -> Iterator[ModelItem]:
+        """Return the tools that are asked for, and the end. Raises ValueError, BrokenOff."""
+        tools = self._tools.requests()
         if self._finished is None:
             raise BrokenOff() if self._begun else ValueError("there is no answer in it")
+        yield from tools
         reason = REASONS.get(self._finished, "stop")
-        return ModelEnd(reason, Usage(self._input, self._output, self._cached), self._model)
+        yield ModelEnd(reason, Usage(self._input, self._output, self._cached), self._model)

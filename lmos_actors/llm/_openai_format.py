@@ -21,7 +21,8 @@ from ._messages import (
     Usage,
 )
 from ._provider import PLACEHOLDER, BrokenOff, ErrorEvent, Provider, body_of
-from ._texts import MOST_TOOLS, counted, file_text, result_text, tool_request
+from ._texts import counted, file_text, result_text
+from ._tool_pieces import Piece, ToolPieces, json_text
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterator, Sequence
@@ -186,7 +187,7 @@ def _data_url(file: ModelFile, kind: str) -> str:
 
 class _Function(Struct):
     name: str | None = None
-    arguments: str | None = None
+    arguments: str | dict[str, Any] | None = None
 
 
 class _ToolPiece(Struct):
@@ -229,23 +230,12 @@ class _Chunk(Struct):
 _CHUNK: Final = msgspec.json.Decoder(_Chunk)
 
 
-class _Tool:
-    """A tool that is being asked for, in pieces."""
-
-    __slots__ = ("arguments", "id", "name")
-
-    def __init__(self) -> None:
-        self.id = ""
-        self.name: list[str] = []
-        self.arguments: list[str] = []
-
-
 class Answer:
     """One answer, chunk by chunk; tools come in pieces, and are asked for when they are whole."""
 
     def __init__(self) -> None:
         self.is_complete = False
-        self._tools: dict[int, _Tool] = {}
+        self._tools = ToolPieces()
         self._finished: str | None = None
         self._refused = False
         self._usage = Usage()
@@ -276,28 +266,26 @@ class Answer:
             self._refused = True
         if text := delta.content or delta.refusal:
             yield TextDelta(text)
-        for piece in delta.tool_calls or ():
-            index = len(self._tools) if piece.index is None else piece.index
-            tool = self._tools.setdefault(index, _Tool())
-            if len(self._tools) > MOST_TOOLS:
-                raise ValueError(f"it asks for more than {MOST_TOOLS} tools")
-            tool.id = piece.id or tool.id
-            if piece.function is not None:
-                tool.name.append(piece.function.name or "")
-                tool.arguments.append(piece.function.arguments or "")
+        if delta.tool_calls:
+            self._tools.add([_piece(piece) for piece in delta.tool_calls])
 
     def last_items(self) -> Iterator[ModelItem]:
         """Return the tools that are asked for, and the end. Raises ValueError, BrokenOff."""
+        tools = self._tools.requests()
         if self._finished is None:
-            raise BrokenOff() if self._tools or self._model else ValueError("there is no answer in it")
-        for index, tool in sorted(self._tools.items()):
-            yield tool_request(tool.id or f"call-{index}", "".join(tool.name), "".join(tool.arguments))
+            raise BrokenOff() if tools or self._model else ValueError("there is no answer in it")
+        yield from tools
         reason = REASONS.get(self._finished, "stop")
         if self._refused:
             reason = "refused"
-        elif self._tools and reason == "stop":  # as some endpoints end answers with tools
+        elif tools and reason == "stop":  # as some endpoints end answers with tools
             reason = "tools"
         yield ModelEnd(reason, self._usage, self._model)
+
+
+def _piece(piece: _ToolPiece) -> Piece:
+    said = piece.function or _Function()
+    return Piece(piece.id or "", piece.index, said.name or "", json_text(said.arguments or ""))
 
 
 def _usage(usage: _Usage) -> Usage:

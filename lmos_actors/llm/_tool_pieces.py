@@ -1,0 +1,228 @@
+"""Requests for tools that come in pieces, put together: what both formats have in common.
+
+A piece says some of four things: an id, an index, a name, some of the arguments. No endpoint says all of them
+each time, and each is wrong somewhere: two calls have one index, or one id; the index is missing, or another
+one in the first piece; the name is said again in each piece, or itself comes in pieces; ids change. So a call
+learns what it is called by, and a piece is looked up by its id, then by its index, then by its position.
+
+What keeps this safe is that arguments are JSON: a call whose arguments are whole takes no more of them. So a
+piece without an id, on an index that two calls have, is of the later one if all others are whole. Where two
+calls could take a piece, the answer is a failure that says so, and never a call with other arguments.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import Struct
+
+from ._texts import MOST_TOOLS, tool_request
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from ._messages import ToolRequest
+
+
+class Piece(Struct, frozen=True):
+    """What one event says of one call; `arguments` are a piece of JSON."""
+
+    id: str = ""
+    index: int | None = None
+    name: str = ""
+    arguments: str = ""
+
+
+class _Call:
+    """One call, as far as it has come; `settled` is the index of what came after its first piece."""
+
+    __slots__ = ("arguments", "id", "name", "numbered", "settled")
+
+    def __init__(self) -> None:
+        self.id = self.name = ""
+        self.arguments: list[str] = []
+        self.numbered = False  # whether it has any index
+        self.settled: int | None = None
+
+    def is_whole(self) -> bool:
+        """Return whether its arguments are an object, to which nothing can be added."""
+        if not self.arguments or not self.arguments[-1].rstrip().endswith("}"):
+            return False
+        try:
+            return isinstance(msgspec.json.decode("".join(self.arguments)), dict)
+        except (msgspec.DecodeError, RecursionError):
+            return False
+
+    def take_name(self, name: str) -> None:
+        """Take a name, or a piece of one. Raises ValueError if the call has another."""
+        if name.startswith(self.name):  # the first one, the same again, or all of it so far
+            self.name = name
+        elif not self.arguments:
+            self.name += name
+        else:
+            raise ValueError(f"one call has two names, {self.name!r} and {name!r}")
+
+    def take_arguments(self, arguments: str) -> None:
+        """Take a piece of the arguments.
+
+        An empty object at the beginning stands for those that follow; all of them again is nothing new.
+        """
+        if self.arguments == ["{}"]:
+            self.arguments.clear()
+        elif arguments.startswith("{") and self.is_whole() and "".join(self.arguments) == arguments:
+            return
+        self.arguments.append(arguments)
+
+
+class ToolPieces:
+    """The calls of one answer."""
+
+    def __init__(self) -> None:
+        self._calls: list[_Call] = []
+        self._by_id: dict[str, _Call] = {}
+        self._by_index: dict[int, list[_Call]] = {}
+        self._together: list[_Call] = []  # those of the last event
+
+    def add(self, pieces: Sequence[Piece]) -> None:
+        """Take all pieces of one event. Raises ValueError if one cannot be told from another's."""
+        together: list[_Call] = []
+        for position, piece in enumerate(pieces):
+            if piece.id or piece.name or piece.arguments:
+                same_place = self._together[position] if len(self._together) == len(pieces) > 1 else None
+                call = self._found(piece, same_place, first=position == 0)
+                together.append(self._begun(piece, together) if call is None else self._extended(call, piece))
+        self._together = together or self._together
+
+    def requests(self) -> list[ToolRequest]:
+        """Return what is asked for, each with an id of its own. Raises ValueError without a name."""
+        asked: dict[str, ToolRequest] = {}
+        for call in self._calls:
+            arguments = "".join(call.arguments)
+            if call.name:
+                number = _new_id(call.id, len(asked), asked)
+                asked[number] = tool_request(number, call.name, arguments)
+            elif arguments.strip():
+                raise ValueError("it asks for a tool without a name")
+        return list(asked.values())
+
+    # ---- whose a piece is
+
+    def _found(self, piece: Piece, same_place: _Call | None, *, first: bool) -> _Call | None:
+        """Return the call of a piece, None if it begins one."""
+        if piece.id:
+            known = self._by_id.get(piece.id)
+            return self._with_new_id(piece) if known is None else _same_id(known, piece)
+        if on_index := self._on_index(piece.index):
+            call = on_index[0] if len(on_index) == 1 else self._only_open(on_index, piece)
+            begins = piece.name and call.is_whole() and (piece.arguments or piece.name != call.name)
+            return None if begins else call
+        if same_place is not None and piece.index is None and piece.name in ("", same_place.name):
+            return same_place
+        if piece.name:
+            return self._named_again(piece.name) if first and piece.index is None else None
+        if piece.index is None:
+            return self._only_open(self._calls, piece)
+        return self._only_open([call for call in self._calls if call.settled is None], piece)
+
+    def _on_index(self, index: int | None) -> list[_Call]:
+        """Return the calls that an index may be of: without those that have turned out to have another."""
+        if index is None or index not in self._by_index:
+            return []
+        claimed = [call for call in self._by_index[index] if call.settled in (None, index)]
+        return claimed + [call for call in self._calls if not call.numbered] if claimed else []
+
+    def _with_new_id(self, piece: Piece) -> _Call | None:
+        """Return the call that has this id, too: it had none, or its endpoint makes one for each piece."""
+        on_index, numbered = self._on_index(piece.index), piece.index is not None
+        among = on_index or [call for call in self._calls if not (call.id or (call.numbered and numbered))]
+        still = [call for call in among if not call.is_whole()]
+        if piece.name:
+            still = [call for call in still if not call.id and call.name in ("", piece.name)]
+        if not still and not piece.name and not piece.arguments:
+            return next((call for call in on_index if not call.id), None)
+        return self._only_open(still, piece) if still and (on_index or not piece.name) else None
+
+    def _named_again(self, name: str) -> _Call | None:
+        """Return the call whose name a piece without id and index says again."""
+        named = [call for call in self._open() if call.name == name]
+        return named[0] if len(named) == 1 and (named[0].id or named[0].arguments) else None
+
+    def _open(self) -> list[_Call]:
+        return [call for call in self._calls if not call.is_whole()]
+
+    def _only_open(self, calls: Iterable[_Call], piece: Piece) -> _Call:
+        """Return the one that can take more. Raises ValueError if that is none, or more than one."""
+        among = list(calls)
+        still = [call for call in among if not call.is_whole()]
+        if not still and not piece.arguments.strip() and among:
+            return among[-1]
+        if len(still) != 1:
+            which = "no call" if not still else f"any of {len(still)} calls"
+            raise ValueError(f"its calls cannot be told apart: {piece.arguments[:40]!r} may be of {which}")
+        return still[0]
+
+    # ---- what a piece says
+
+    def _begun(self, piece: Piece, together: Sequence[_Call]) -> _Call:
+        """Begin a call. Raises ValueError if it may be one that is there already."""
+        for call in self._calls if piece.name else ():
+            other_index = call.numbered and piece.index is not None
+            if call.id and not piece.id and call.settled is None:
+                other_index = False  # that of a first piece may be wrong
+            other = (call.id and piece.id) or other_index or call in together
+            if call.name == piece.name and not other and not call.is_whole():
+                raise ValueError(f"its calls cannot be told apart: it asks for {piece.name!r} once or twice")
+        if len(self._calls) >= MOST_TOOLS:
+            raise ValueError(f"it asks for more than {MOST_TOOLS} tools")
+        call = _Call()
+        self._calls.append(call)
+        return self._learned(call, piece)
+
+    def _extended(self, call: _Call, piece: Piece) -> _Call:
+        if piece.index is not None and piece.arguments:
+            call.settled = piece.index
+        return self._learned(call, piece)
+
+    def _learned(self, call: _Call, piece: Piece) -> _Call:
+        if piece.id:
+            call.id = call.id or piece.id
+            self._by_id[piece.id] = call
+        if piece.index is not None:
+            call.numbered = True
+            on_index = self._by_index.setdefault(piece.index, [])
+            if call not in on_index:
+                on_index.append(call)
+        if piece.name:
+            call.take_name(piece.name)
+        if piece.arguments:
+            call.take_arguments(piece.arguments)
+        return call
+
+
+def _same_id(call: _Call, piece: Piece) -> _Call | None:
+    """Return the call of an id, None for another one that has the same: some give one id to all.
+
+    What says all of a call once more is no other one: some repeat it at the end, even on another index.
+    """
+    if not piece.name or not call.is_whole():
+        return call
+    if piece.name != call.name:
+        return None
+    return call if piece.arguments in ("", "".join(call.arguments)) else None
+
+
+def _new_id(number: str, place: int, taken: Iterable[str]) -> str:
+    """Return the id of a call, or one like it that no other call has."""
+    wanted, base, count = number or f"call-{place}", number or "call", place
+    while wanted in taken:
+        count += 1
+        wanted = f"{base}-{count}"
+    return wanted
+
+
+def json_text(arguments: Any) -> str:
+    """Return arguments as text; an object that is empty says nothing."""
+    if isinstance(arguments, str):
+        return arguments
+    return msgspec.json.encode(arguments).decode() if arguments else ""
