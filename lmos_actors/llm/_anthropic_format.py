@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from ._events import EventDecoder
 from ._failures import REQUEST_REFUSED, model_failure
+from ._fitting import Fitting, Halves
 from ._keys import with_options
 from ._messages import ModelEnd, ModelMessage, Reasoning, TextDelta, ToolMessage, Usage
 from ._provider import PLACEHOLDER, BrokenOff, ErrorEvent, Provider, body_of
@@ -63,13 +64,14 @@ class AnthropicClient:
         async with body_of(stream) as body:
             async for piece in body:
                 for data in events.feed(piece):
-                    if (item := answer.item_of(data)) is not None:
+                    for item in answer.items_of(data, events.name):
                         yield item  # noqa: ASYNC119 -- closed by `Provider.answer`
                 if answer.is_complete:
                     break
             for data in events.end():
-                if (item := answer.item_of(data)) is not None:
+                for item in answer.items_of(data, events.name):
                     yield item  # noqa: ASYNC119 -- as above
+            self.provider.note_replaced(answer.replaced)
             for item in answer.last_items():
                 yield item  # noqa: ASYNC119 -- as above
             await body.drain()
@@ -180,10 +182,12 @@ class _Head(Struct):
 
 
 class _Block(Struct):
-    type: str
+    type: str = ""
     id: str = ""
     name: str = ""
     text: str = ""
+    thinking: str = ""
+    signature: str = ""
     data: str = ""
     input: Any = None
 
@@ -198,13 +202,16 @@ class _Delta(Struct):
 
 
 class _Event(Struct):
-    type: str
+    type: str = ""
     index: int | None = None
     message: _Head | None = None
     content_block: _Block | None = None
     delta: _Delta | None = None
     usage: _Usage | None = None
     error: Any = None
+    model: str = ""  # from here on: of an answer that comes whole
+    content: list[_Block] | None = None
+    stop_reason: str | None = None
 
 
 _EVENT: Final = msgspec.json.Decoder(_Event)
@@ -215,6 +222,8 @@ class Answer:
 
     def __init__(self) -> None:
         self.is_complete = False
+        self._read = Fitting(_Event, _EVENT)
+        self._text, self._thought = Halves(), Halves()
         self._tools = ToolPieces()
         self._not_ours: set[int | None] = set()  # blocks of tools that the provider calls itself
         self._signature: list[str] = []
@@ -223,58 +232,76 @@ class Answer:
         self._begun = False
         self._model = ""
 
-    def item_of(self, data: bytes) -> ModelItem | None:
-        """Return the item of an event, if it has one. Raises ErrorEvent, ValueError or RecursionError."""
-        event = _EVENT.decode(data)
-        if event.type == "content_block_delta" and event.delta is not None:
-            return self._piece(event.delta, event.index)
-        match event.type:
-            case "message_start" if event.message is not None:
-                self._begun, self._model = True, event.message.model
-                self._take_usage(event.message.usage)
-            case "content_block_start" if event.content_block is not None:
-                return self._begin(event.content_block, event.index)
-            case "content_block_stop":
-                return self._block_end()
-            case "message_delta" if event.delta is not None:
-                self._finished = event.delta.stop_reason or self._finished
-                self._take_usage(event.usage)
-            case "message_stop":
-                self.is_complete = True
-            case "error":
-                raise ErrorEvent(event.error)
-            case _:  # a ping, or one of later versions
-                pass
-        return None
+    @property
+    def replaced(self) -> int:
+        """The number of bytes that were no UTF-8."""
+        return self._read.replaced
 
-    def _begin(self, block: _Block, index: int | None) -> ModelItem | None:
+    def items_of(self, data: bytes, name: bytes = b"") -> Iterator[ModelItem]:
+        """Return the items of an event. Raises ErrorEvent, ValueError or RecursionError."""
+        for event in self._read.read(data):
+            kind = event.type or name.decode("utf-8", "replace")
+            if kind == "content_block_delta":
+                if event.delta is not None:
+                    yield from self._piece(event.delta, event.index)
+            elif kind == "content_block_stop":
+                yield from self._block_end()
+            elif kind == "content_block_start" and event.content_block is not None:
+                yield from self._begin(event.content_block, event.index)
+            elif kind == "message":
+                yield from self._whole(event)
+            elif kind == "error" or event.error:
+                raise ErrorEvent(event.error)
+            else:  # a ping has none of these, and neither have those of later versions
+                self._take(kind, event)
+
+    def _take(self, kind: str, event: _Event) -> None:
+        if kind == "message_start":
+            head = event.message or _Head()
+            self._begun, self._model = True, head.model
+            self._take_usage(head.usage)
+        elif kind == "message_delta":
+            if event.delta is not None:
+                self._finished = event.delta.stop_reason or self._finished
+            self._take_usage(event.usage)
+        elif kind == "message_stop":
+            self.is_complete = True
+
+    def _whole(self, event: _Event) -> Iterator[ModelItem]:
+        """Return the items of an answer that comes whole, where its events were asked for."""
+        self._begun, self._model, self._finished = True, event.model, event.stop_reason
+        self._take_usage(event.usage)
+        for index, block in enumerate(event.content or ()):
+            yield from self._begin(block, index)
+            yield from self._block_end()
+
+    def _begin(self, block: _Block, index: int | None) -> Iterator[ModelItem]:
         self._not_ours.discard(index)
         if block.type == "tool_use":
             self._tools.add([Piece(block.id, index, block.name, json_text(block.input or ""))])
         elif block.type.endswith("tool_use"):
             self._not_ours.add(index)
         elif block.type == "redacted_thinking":
-            return Reasoning(state=REDACTED + block.data)
-        elif block.type == "text" and block.text:
-            return TextDelta(block.text)
-        return None
+            yield Reasoning(state=REDACTED + block.data)
+        else:
+            yield from self._piece(
+                _Delta(text=block.text, thinking=block.thinking, signature=block.signature), index
+            )
 
-    def _piece(self, delta: _Delta, index: int | None) -> ModelItem | None:
-        if delta.text:
-            return TextDelta(delta.text)
-        if delta.thinking:
-            return Reasoning(delta.thinking)
+    def _piece(self, delta: _Delta, index: int | None) -> Iterator[ModelItem]:
+        if delta.text and (text := self._text.take(delta.text)):
+            yield TextDelta(text)
+        if delta.thinking and (thought := self._thought.take(delta.thinking)):
+            yield Reasoning(thought)
         if delta.partial_json and index not in self._not_ours:
             self._tools.add([Piece("", index, "", delta.partial_json)])
         if delta.signature:
             self._signature.append(delta.signature)
-        return None
 
-    def _block_end(self) -> ModelItem | None:
+    def _block_end(self) -> Iterator[ModelItem]:
         if self._signature:
             signature, self._signature = "".join(self._signature), []
-            return Reasoning(state=signature)
-        return None
+            yield Reasoning(state=signature)
 
     def _take_usage(self, usage: _Usage | None) -> None:
         """Take counts, which are totals so far; those that are not said stay as they were."""
@@ -291,6 +318,8 @@ class Answer:
         tools = self._tools.requests()
         if self._finished is None:
             raise BrokenOff() if self._begun else ValueError("there is no answer in it")
+        if text := self._text.rest():
+            yield TextDelta(text)
         yield from tools
         reason = REASONS.get(self._finished, "stop")
         yield ModelEnd(reason, Usage(self._input, self._output, self._cached), self._model)

@@ -2,26 +2,42 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+BOM: Final = b"\xef\xbb\xbf"
 
 
 class EventDecoder:
     """The events in the bytes of one answer, of which it keeps no more than the one that is incomplete.
 
-    Of an event its name is of no use here, as the data of all formats says what it is.
+    They are read as WHATWG says: lines end with LF, CR LF or CR, a BOM may come first, comments and fields of
+    other names say nothing. Otherwise than it says, an event ends with the answer, too. A body that is no
+    stream of events, but JSON, is one event at its end.
     """
 
-    __slots__ = ("_data", "_rest")
+    __slots__ = ("_data", "_head", "_is_json", "_name", "_rest", "_saw_cr", "name")
 
     def __init__(self) -> None:
-        self._rest: list[bytes] = []  # of a line that has not ended
+        self.name = b""  # of the last event
+        self._name = b""
+        self._head: bytes | None = b""  # until it says what the body is
+        self._is_json = False
+        self._saw_cr = False  # at the end of a piece, where an LF may follow
+        self._rest: list[bytes] = []  # of a line that has not ended, or of a body of JSON
         self._data: list[bytes] = []  # of an event that has not ended
 
     def feed(self, piece: bytes) -> Iterator[bytes]:
         """Take bytes, and return the data of each event that ends in them."""
+        if self._head is not None:
+            piece = self._begun(self._head + piece)
+        if self._is_json:
+            self._rest.append(piece)
+            return
+        if self._saw_cr or b"\r" in piece:
+            piece = self._without_cr(piece)
         lines = piece.split(b"\n")
         if self._rest:
             if len(lines) == 1:
@@ -34,10 +50,37 @@ class EventDecoder:
         for line in lines:
             if line.startswith(b"data:"):
                 self._data.append(line[5:].strip())
-            elif (not line or line == b"\r") and self._data:
-                data, self._data = self._data, []
-                yield data[0] if len(data) == 1 else b"\n".join(data)
+            elif not line:
+                self.name, self._name = self._name, b""
+                if self._data:
+                    data, self._data = self._data, []
+                    if joined := data[0] if len(data) == 1 else b"\n".join(data):
+                        yield joined
+            elif line.startswith(b"event:"):
+                self._name = line[6:].strip()
+            elif line.startswith(b"{"):  # of servers that forget how an event begins, as of their failures
+                self._data.append(line)
 
     def end(self) -> Iterator[bytes]:
         """Return the event that the end of the answer ends."""
-        yield from self.feed(b"\n\n")
+        if self._is_json:
+            yield b"".join(self._rest)
+        else:
+            yield from self.feed(b"\n\n")
+
+    def _begun(self, head: bytes) -> bytes:
+        """Take the first bytes, and return what is to be read of them."""
+        if BOM.startswith(head):  # it may be complete with the next byte
+            self._head = head
+            return b""
+        head = head.removeprefix(BOM)
+        first = head.lstrip()
+        self._head = None if first else head
+        self._is_json = first[:1] in (b"{", b"[")
+        return head if first else b""
+
+    def _without_cr(self, piece: bytes) -> bytes:
+        if self._saw_cr and piece.startswith(b"\n"):
+            piece = piece[1:]
+        self._saw_cr = piece.endswith(b"\r")
+        return piece.replace(b"\r\n", b"\n").replace(b"\r", b"\n")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 import openai
@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from ._events import EventDecoder
 from ._failures import REQUEST_REFUSED, model_failure
+from ._fitting import Fitting, Halves, fitted
 from ._keys import OPENAI_URL, with_options
 from ._messages import (
     ModelEnd,
@@ -71,6 +72,7 @@ class OpenAIClient:
             for data in events.end():
                 for item in answer.items_of(data):
                     yield item  # noqa: ASYNC119 -- as above
+            self.provider.note_replaced(answer.replaced)
             for item in answer.last_items():
                 yield item  # noqa: ASYNC119 -- as above
             await body.drain()
@@ -197,16 +199,18 @@ class _ToolPiece(Struct):
 
 
 class _Delta(Struct):
-    content: str | None = None
+    content: str | list[Any] | None = None
     refusal: str | None = None
     reasoning_content: str | None = None
     reasoning: Any = None  # as other endpoints call it; some send objects
     tool_calls: list[_ToolPiece] | None = None
+    function_call: _Function | None = None  # as there was one before there were several
 
 
 class _Choice(Struct):
     index: int = 0
     delta: _Delta | None = None
+    message: _Delta | None = None  # of an answer that comes whole
     finish_reason: str | None = None
 
 
@@ -235,6 +239,8 @@ class Answer:
 
     def __init__(self) -> None:
         self.is_complete = False
+        self._read = Fitting(_Chunk, _CHUNK)
+        self._text, self._thought = Halves(), Halves()
         self._tools = ToolPieces()
         self._finished: str | None = None
         self._refused = False
@@ -243,29 +249,38 @@ class Answer:
 
     def items_of(self, data: bytes) -> Iterator[ModelItem]:
         """Return the items of an event. Raises ErrorEvent, ValueError or RecursionError."""
-        if data == b"[DONE]":
+        if data.startswith(b"[DONE]"):
             self.is_complete = True
             return
-        chunk = _CHUNK.decode(data)
-        if chunk.error is not None:
-            raise ErrorEvent(chunk.error)
-        if chunk.usage is not None:
-            self._usage = _usage(chunk.usage)
-        self._model = chunk.model or self._model
-        for choice in chunk.choices or ():
-            if choice.index == 0:  # one answer was asked for
-                self._finished = choice.finish_reason or self._finished
-                if choice.delta is not None:
-                    yield from self._pieces(choice.delta)
+        for chunk in self._read.read(data):
+            if chunk.error:
+                raise ErrorEvent(chunk.error)
+            if chunk.usage is not None:
+                self._usage = _usage(chunk.usage)
+            self._model = chunk.model or self._model
+            for choice in chunk.choices or ():
+                if choice.index == 0:  # one answer was asked for
+                    self._finished = choice.finish_reason or self._finished
+                    if (said := choice.delta or choice.message) is not None:
+                        yield from self._pieces(said)
+
+    @property
+    def replaced(self) -> int:
+        """The number of bytes that were no UTF-8."""
+        return self._read.replaced
 
     def _pieces(self, delta: _Delta) -> Iterator[ModelItem]:
-        thought = delta.reasoning_content or delta.reasoning
-        if thought and isinstance(thought, str):
+        thought, content = delta.reasoning_content or delta.reasoning, delta.content
+        if isinstance(content, list):
+            thought, content = _parts(content)
+        if isinstance(thought, str) and (thought := self._thought.take(thought)):
             yield Reasoning(thought)
         if delta.refusal:
             self._refused = True
-        if text := delta.content or delta.refusal:
+        if (text := content or delta.refusal) and (text := self._text.take(text)):
             yield TextDelta(text)
+        if delta.function_call is not None:
+            self._tools.add([_piece(_ToolPiece(index=-1, function=delta.function_call))])
         if delta.tool_calls:
             self._tools.add([_piece(piece) for piece in delta.tool_calls])
 
@@ -274,6 +289,8 @@ class Answer:
         tools = self._tools.requests()
         if self._finished is None:
             raise BrokenOff() if tools or self._model else ValueError("there is no answer in it")
+        if text := self._text.rest():
+            yield TextDelta(text)
         yield from tools
         reason = REASONS.get(self._finished, "stop")
         if self._refused:
@@ -281,6 +298,19 @@ class Answer:
         elif tools and reason == "stop":  # as some endpoints end answers with tools
             reason = "tools"
         yield ModelEnd(reason, self._usage, self._model)
+
+
+def _parts(content: list[Any]) -> tuple[str, str]:
+    """Return what is thought and what is said in the parts of a content."""
+    thought: list[str] = []
+    said: list[Any] = []
+    for part in content:
+        thinks = cast("dict[str, Any]", part).get("thinking") if type(part) is dict else None
+        if thinks:
+            thought.append(fitted([thinks] if isinstance(thinks, str) else thinks, str))
+        else:
+            said.append(part)
+    return "".join(thought), fitted(said, str)
 
 
 def _piece(piece: _ToolPiece) -> Piece:

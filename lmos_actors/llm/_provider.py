@@ -187,6 +187,7 @@ class OutageLog:
         self._due: dict[str, float] = {}
         self._unlogged = 0
         self._left_out: set[tuple[str, str]] = set()
+        self._replaced = 0
 
     def __enter__(self) -> Self:
         return self
@@ -209,6 +210,15 @@ class OutageLog:
             if (what, why) not in self._left_out and len(self._left_out) < MOST_LEFT_OUT:
                 self._left_out.add((what, why))
                 self._logger.warning("%s is not told of %s: %s", self._name, what[:300], why[:300])
+
+    def replaced(self, count: int) -> None:
+        """Note bytes of an answer that were no UTF-8, where there are any."""
+        self._replaced += count
+        now = trio.current_time()
+        if count and now >= self._due.get("", now):
+            said = "%s sends answers with bytes that are no UTF-8: %d were replaced so far"
+            self._logger.warning(said, self._name, self._replaced)
+            self._due[""] = now + LOG_PAUSE
 
     def _failed(self, code: str, text: str) -> None:
         now = trio.current_time()
@@ -269,6 +279,10 @@ class Provider:
             timeout=httpx2.Timeout(self._waits.idle, connect=self._waits.connect, pool=None),
             limits=httpx2.Limits(max_connections=connections, max_keepalive_connections=connections),
         )
+
+    def note_replaced(self, count: int) -> None:
+        """Note how many bytes of an answer were no UTF-8."""
+        self._outages.replaced(count)
 
     async def answer(
         self,

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Struct
 
+from ._fitting import paired
 from ._texts import MOST_TOOLS, tool_request
 
 if TYPE_CHECKING:
@@ -50,8 +51,8 @@ class _Call:
         if not self.arguments or not self.arguments[-1].rstrip().endswith("}"):
             return False
         try:
-            return isinstance(msgspec.json.decode("".join(self.arguments)), dict)
-        except (msgspec.DecodeError, RecursionError):
+            return isinstance(msgspec.json.decode(paired("".join(self.arguments))), dict)
+        except (ValueError, RecursionError):
             return False
 
     def take_name(self, name: str) -> None:
@@ -98,7 +99,7 @@ class ToolPieces:
         """Return what is asked for, each with an id of its own. Raises ValueError without a name."""
         asked: dict[str, ToolRequest] = {}
         for call in self._calls:
-            arguments = "".join(call.arguments)
+            arguments = paired("".join(call.arguments))
             if call.name:
                 number = _new_id(call.id, len(asked), asked)
                 asked[number] = tool_request(number, call.name, arguments)

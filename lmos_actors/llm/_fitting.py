@@ -1,0 +1,145 @@
+"""Events as endpoints send them, fitted to the members that are read here.
+
+Most events are as their format says, and msgspec reads them. One that is not is read again, member by member:
+what is no text, number or list where one belongs is made one where it means the same, and left out otherwise.
+A trifle costs no answer: not null, nor a number as text, nor bytes that are no UTF-8, nor half a character.
+"""
+
+from __future__ import annotations
+
+import json
+import types
+from math import isfinite
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+_NOTHING: Any = object()
+
+
+class Fitting(Generic[T]):
+    """Reads the events of one answer as `form`; `replaced` counts the bytes that were no UTF-8."""
+
+    def __init__(self, form: type[T], decoder: msgspec.json.Decoder[T]) -> None:
+        self.replaced = 0
+        self._form = form
+        self._decode = decoder.decode
+
+    def read(self, data: bytes) -> Sequence[T]:
+        """Return what an event says, which is several where the ends between are missing.
+
+        Raises ValueError or RecursionError.
+        """
+        try:
+            return (self._decode(data),)
+        except ValueError:
+            return self._read_again(data)
+
+    def _read_again(self, data: bytes) -> Sequence[T]:
+        text = data.decode("utf-8", "replace")
+        try:
+            value: Any = json.loads(text)
+        except ValueError:
+            lines = [line.removeprefix(b"data:").strip() for line in data.splitlines()]
+            if len(lines) < 2:
+                raise
+            said = [line for line in lines if line and not line.startswith(b"[DONE]")]
+            return [each for line in said for each in self.read(line)]
+        self.replaced += text.count("\ufffd") - data.count("\ufffd".encode())
+        value = next(iter(_listed(value)), None)  # some put the one there is in a list
+        if not isinstance(value, dict):
+            raise ValueError("an event is no object")
+        return (fitted(cast("Any", value), self._form),)
+
+
+def fitted(value: Any, form: Any) -> Any:
+    """Return a value as a type has it, `_NOTHING` if that cannot be."""
+    origin = get_origin(form)
+    if form is Any:
+        return value
+    if origin in (types.UnionType, Union):
+        found = (fitted(value, one) for one in sorted(get_args(form), key=lambda one: not _is(value, one)))
+        return next((one for one in found if one is not _NOTHING), _NOTHING)
+    if form is str:
+        return _text(value)
+    if form is int:
+        return _number(value)
+    if origin is list:
+        members = _listed(value)
+        found = (fitted(one, get_args(form)[0]) for one in members)
+        return [one for one in found if one is not _NOTHING]
+    if isinstance(value, dict) and isinstance(form, type) and issubclass(form, msgspec.Struct):
+        said = cast("dict[str, Any]", value)
+        hints = get_type_hints(form)
+        pairs = {name: fitted(said[name], hint) for name, hint in hints.items() if name in said}
+        return form(**{name: one for name, one in pairs.items() if one is not _NOTHING})
+    return cast("Any", value) if _is(cast("Any", value), form) else _NOTHING
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]  # pyright: ignore[reportUnknownVariableType]
+
+
+def _is(value: object, form: Any) -> bool:
+    kind = get_origin(form) or form
+    return isinstance(value, kind) if isinstance(kind, type) else False
+
+
+def _text(value: Any) -> Any:
+    """Return what is said as a text: also by numbers, and by parts."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return str(value)
+    parts = _listed(value)
+    texts = [cast("dict[str, Any]", one).get("text") if type(one) is dict else one for one in parts]
+    said = [text for text in texts if isinstance(text, str)]
+    return "".join(said) if said or isinstance(value, list) else _NOTHING
+
+
+def _number(value: object) -> Any:
+    if isinstance(value, str):
+        try:
+            value = float(value)
+        except ValueError:
+            return _NOTHING
+    if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
+        return _NOTHING
+    return int(value)
+
+
+class Halves:
+    """A text in pieces that are cut anywhere, even between the halves of a surrogate pair."""
+
+    __slots__ = ("_half",)
+
+    def __init__(self) -> None:
+        self._half = ""
+
+    def take(self, text: str) -> str:
+        """Take a piece, and return all that is whole of it and of what was left."""
+        if self._half:
+            text, self._half = self._half + text, ""
+        if text and "\ud800" <= text[-1] <= "\udbff":
+            text, self._half = text[:-1], text[-1]
+        return paired(text)
+
+    def rest(self) -> str:
+        """Return what is left at the end: a half stands for a character that nobody knows."""
+        return "\ufffd" if self._half else ""
+
+
+def paired(text: str) -> str:
+    """Return a text with halves of characters put together, and halves of none replaced."""
+    if text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text
