@@ -272,7 +272,7 @@ class Answer:
     def _pieces(self, delta: _Delta) -> Iterator[ModelItem]:
         thought, content = delta.reasoning_content or delta.reasoning, delta.content
         if isinstance(content, list):
-            thought, content = _parts(content)
+            thought, content = _thought_and_said(content)
         if isinstance(thought, str) and (thought := self._thought.take(thought)):
             yield Reasoning(thought)
         if delta.refusal:
@@ -300,7 +300,7 @@ class Answer:
         yield ModelEnd(reason, self._usage, self._model)
 
 
-def _parts(content: list[Any]) -> tuple[str, str]:
+def _thought_and_said(content: list[Any]) -> tuple[str, str]:
     """Return what is thought and what is said in the parts of a content."""
     thought: list[str] = []
     said: list[Any] = []
