@@ -31,10 +31,7 @@ def pause(pid: int) -> None:
     """Have a process stand still, and wait until each of its threads does: before that it may do more."""
     os.kill(pid, signal.SIGSTOP)
     threads = Path(f"/proc/{pid}/task")
-    deadline = time.monotonic() + WAIT
-    while any(state_of(int(each.name)) not in ("T", "Z", "X", "") for each in threads.iterdir()):
-        assert time.monotonic() < deadline, f"{pid} does not stand still"
-        time.sleep(0.005)
+    soon(lambda: all(state_of(int(each.name)) in ("T", "Z", "X", "") for each in threads.iterdir()))
 
 
 def _status(pid: int) -> tuple[str, str]:

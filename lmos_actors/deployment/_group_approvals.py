@@ -1,4 +1,4 @@
-"""What agents of all groups ask people, as one list at the page of their launcher, and the decisions on it.
+"""The approvals of all groups in one list on the launcher's page, and the decisions on them.
 
 Each process keeps what its agents ask, and it alone decides. To a process the launcher is a viewer of its
 live view, and a client of its agent `approvals`, on this machine and without credentials. So it is shown, and
@@ -138,7 +138,7 @@ class _Shown(Struct):
 
 @attrs.define(eq=False)
 class _Seen:
-    """What is seen of one life of a process. `why` says why it is nothing, "" where it is something."""
+    """The questions of one life of a process. `why` is the reason why there are none, "" if there are."""
 
     life: tuple[object, str]
     why: str = ASKED

@@ -148,7 +148,7 @@ class LogsView:
 
 
 class GroupApprovalsView:
-    """What agents of all groups ask people, of a launcher whose page lets this machine decide.
+    """The approvals of all groups, on a launcher whose page lets this machine decide.
 
     `ask` returns it, for so many rows, and notes that somebody looks.
     """

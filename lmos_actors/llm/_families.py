@@ -52,7 +52,7 @@ _LETTERS: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxy
 
 @attrs.frozen
 class Rules:
-    """What endpoints of one family take.
+    """The rules of one family of endpoints for requests.
 
     `blank` is the content of a message of the model with calls alone. `ends_with_user`: the model does not
     have the last word. `answers_results`: the model speaks between results and the user. `names_results`:

@@ -70,14 +70,14 @@ class Progress(Generic[G_contra]):
 
 
 class Resumption(Protocol):
-    """What there is to know of a run that begins again, in a next life of its agent, if it ends now."""
+    """The next life of a run: its agent begins it again if the agent's process ends now."""
 
     def goes_on(self) -> bool:
-        """Return whether it would begin again now."""
+        """Return whether the run would begin again if it ended now."""
         ...
 
     def check(self, link: Any, key: str) -> None:
-        """Be told of a request that it is about to send. Raises NotAllowed for one that is refused."""
+        """Look at a request that the run is about to send. Raises NotAllowed if it refuses the request."""
         ...
 
 
@@ -298,9 +298,9 @@ def comes_back(run: Run | OwnTask | None) -> bool:
 
 
 def check_repeat(turns: Any, link: Any, key: str) -> None:
-    """Tell a run that begins again what it is about to send. Raises NotAllowed for what it must not send.
+    """Check a request of a run that may begin again in a next life. Raises NotAllowed if it is refused.
 
-    Callers need not call it where `turns.durables` is 0, and a turn sends nothing a second time.
+    Does nothing for other code. Callers can leave it out where `turns.durables` is 0.
     """
     run = CURRENT.get()
     if turns.slot is None and isinstance(run, Run) and run.resumption is not None:

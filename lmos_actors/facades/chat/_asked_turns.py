@@ -52,7 +52,7 @@ def may_repeat() -> Generator[None]:
 
 
 class TurnKeys:
-    """What a turn that is resumed sends: messages, with keys that all of its lives share, and requests.
+    """The messages and requests of a turn that may be resumed. A message has the same key in each life.
 
     `name` tells the turn from all others; `goes_on` returns whether it has not ended for its caller.
     """

@@ -345,7 +345,7 @@ class Bridge:
             return ActionFailed({"code": FAILED, "message": "the question could not be answered"})
 
     def _tell_question(self, relay: Relay, asker: str, word: str, request: AgentRequest) -> None:
-        """Tell who asked which person its answer waits for, where the relay has the extension for that."""
+        """Send the asker the question that its answer waits for, if the relay has the extension."""
         if request.question is None:
             if request not in self._telling:
                 return
