@@ -9,18 +9,21 @@ import anthropic
 import msgspec
 from msgspec import Struct
 
-from ._events import EventDecoder
+from ._client import Format
 from ._failures import REQUEST_REFUSED, model_failure
 from ._fitting import Fitting, Halves
 from ._keys import with_options
 from ._messages import ModelEnd, ModelMessage, Reasoning, TextDelta, ToolMessage, Usage
-from ._provider import PLACEHOLDER, BrokenOff, ErrorEvent, Provider, body_of
+from ._provider import PLACEHOLDER, BrokenOff, ErrorEvent
 from ._texts import counted, file_text, result_text
 from ._tool_pieces import Piece, ToolPieces, json_text
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
+    import httpx2
+
+    from ._families import Rules
     from ._keys import Fields
     from ._messages import Message, ModelFile, ModelItem, ModelRequest, StopReason
 
@@ -37,50 +40,13 @@ REASONS: Final[dict[str, StopReason]] = {
 REDACTED: Final = "redacted:"
 """Begins the `state` of reasoning that is not shown; any other is the signature of what is."""
 
-
 NO_SPANS: Final[Any] = {"traces": {"enabled": False}, "propagation": False}  # there are spans already
-
-
-class AnthropicClient:
-    """The client of one `AnthropicModel`."""
-
-    def __init__(self, model: Fields, provider: Provider) -> None:
-        self._model = model
-        self.provider = provider
-        http = provider.http_client(model.max_tokens, model.concurrency)
-        self._sdk = anthropic.AsyncAnthropic(
-            api_key=PLACEHOLDER, base_url=model.url, max_retries=0, http_client=http, open_telemetry=NO_SPANS
-        )
-        self._messages: Any = self._sdk.messages  # imported now
-
-    async def close(self) -> None:
-        """Close all connections."""
-        await self._sdk.close()
-
-    async def attempt(self, request: ModelRequest) -> AsyncGenerator[ModelItem]:
-        """Ask once. Raises what the SDK raises."""
-        stream = await self._messages.create(**request_body(self._model, request))
-        answer, events = Answer(), EventDecoder()
-        async with body_of(stream) as body:
-            async for piece in body:
-                for data in events.feed(piece):
-                    for item in answer.items_of(data, events.name):
-                        yield item  # noqa: ASYNC119 -- closed by `Provider.answer`
-                if answer.is_complete:
-                    break
-            for data in events.end():
-                for item in answer.items_of(data, events.name):
-                    yield item  # noqa: ASYNC119 -- as above
-            self.provider.note_replaced(answer.replaced)
-            for item in answer.last_items():
-                yield item  # noqa: ASYNC119 -- as above
-            await body.drain()
 
 
 # ---- requests
 
 
-def request_body(model: Fields, request: ModelRequest) -> dict[str, Any]:
+def request_body(model: Fields, request: ModelRequest, _: Rules) -> dict[str, Any]:
     """Return the arguments for a request. Raises MODEL_REQUEST_REFUSED for files that cannot be sent."""
     body: dict[str, Any] = {
         "model": model.model,
@@ -237,7 +203,7 @@ class Answer:
         """The number of bytes that were no UTF-8."""
         return self._read.replaced
 
-    def items_of(self, data: bytes, name: bytes = b"") -> Iterator[ModelItem]:
+    def items_of(self, data: bytes, name: bytes) -> Iterator[ModelItem]:
         """Return the items of an event. Raises ErrorEvent, ValueError or RecursionError."""
         for event in self._read.read(data):
             kind = event.type or name.decode("utf-8", "replace")
@@ -323,3 +289,13 @@ class Answer:
         yield from tools
         reason = REASONS.get(self._finished, "stop")
         yield ModelEnd(reason, Usage(self._input, self._output, self._cached), self._model)
+
+
+def _connect(url: str, http: httpx2.AsyncClient) -> tuple[Any, Any]:
+    sdk = anthropic.AsyncAnthropic(
+        api_key=PLACEHOLDER, base_url=url, max_retries=0, http_client=http, open_telemetry=NO_SPANS
+    )
+    return sdk, sdk.messages  # imported now
+
+
+FORMAT: Final = Format(_connect, request_body, Answer)

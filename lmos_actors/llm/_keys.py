@@ -108,6 +108,7 @@ class Fields(Protocol):
     retries: int
     connect_seconds: float
     idle_seconds: float
+    answer_seconds: float
 
 
 def check_fields(model: Fields) -> None:
@@ -119,7 +120,7 @@ def check_fields(model: Fields) -> None:
         value = getattr(model, field)
         if type(value) is not int or value < least:
             raise ConfigError(f"must be a whole number of at least {least}, not {value!r}", f"{name}.{field}")
-    for field in ("connect_seconds", "idle_seconds"):
+    for field in ("connect_seconds", "idle_seconds", "answer_seconds"):
         value = getattr(model, field)
         if not _is_number(value) or not 0 < value < math.inf:
             raise ConfigError(f"must be a number of seconds above 0, not {value!r}", f"{name}.{field}")

@@ -9,7 +9,7 @@ import msgspec
 import openai
 from msgspec import Struct
 
-from ._events import EventDecoder
+from ._client import Format
 from ._failures import REQUEST_REFUSED, model_failure
 from ._fitting import Fitting, Halves, fitted
 from ._keys import OPENAI_URL, with_options
@@ -21,12 +21,14 @@ from ._messages import (
     ToolMessage,
     Usage,
 )
-from ._provider import PLACEHOLDER, BrokenOff, ErrorEvent, Provider, body_of
+from ._provider import PLACEHOLDER, BrokenOff, ErrorEvent
 from ._texts import counted, file_text, result_text
 from ._tool_pieces import Piece, ToolPieces, json_text
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
+
+    import httpx2
 
     from ._families import Rules
     from ._keys import Fields
@@ -39,43 +41,6 @@ REASONS: Final[dict[str, StopReason]] = {
     "function_call": "tools",
     "content_filter": "refused",
 }
-
-
-class OpenAIClient:
-    """The client of one `OpenAIModel`."""
-
-    def __init__(self, model: Fields, provider: Provider, rules: Rules) -> None:
-        self._model = model
-        self.rules = rules
-        self.provider = provider
-        http = provider.http_client(model.max_tokens, model.concurrency)
-        self._sdk = openai.AsyncOpenAI(
-            api_key=PLACEHOLDER, base_url=model.url, max_retries=0, http_client=http
-        )
-        self._completions: Any = self._sdk.chat.completions  # imported now
-
-    async def close(self) -> None:
-        """Close all connections."""
-        await self._sdk.close()
-
-    async def attempt(self, request: ModelRequest) -> AsyncGenerator[ModelItem]:
-        """Ask once. Raises what the SDK raises."""
-        stream = await self._completions.create(**request_body(self._model, request, self.rules))
-        answer, events = Answer(), EventDecoder()
-        async with body_of(stream) as body:
-            async for piece in body:
-                for data in events.feed(piece):
-                    for item in answer.items_of(data):
-                        yield item  # noqa: ASYNC119 -- closed by `Provider.answer`
-                if answer.is_complete:
-                    break
-            for data in events.end():
-                for item in answer.items_of(data):
-                    yield item  # noqa: ASYNC119 -- as above
-            self.provider.note_replaced(answer.replaced)
-            for item in answer.last_items():
-                yield item  # noqa: ASYNC119 -- as above
-            await body.drain()
 
 
 # ---- requests
@@ -247,7 +212,7 @@ class Answer:
         self._usage = Usage()
         self._model = ""
 
-    def items_of(self, data: bytes) -> Iterator[ModelItem]:
+    def items_of(self, data: bytes, name: bytes) -> Iterator[ModelItem]:
         """Return the items of an event. Raises ErrorEvent, ValueError or RecursionError."""
         if data.startswith(b"[DONE]"):
             self.is_complete = True
@@ -322,3 +287,11 @@ def _usage(usage: _Usage) -> Usage:
     details = usage.prompt_tokens_details
     cached = 0 if details is None else details.cached_tokens or 0
     return Usage(counted(usage.prompt_tokens), counted(usage.completion_tokens), counted(cached))
+
+
+def _connect(url: str, http: httpx2.AsyncClient) -> tuple[Any, Any]:
+    sdk = openai.AsyncOpenAI(api_key=PLACEHOLDER, base_url=url, max_retries=0, http_client=http)
+    return sdk, sdk.chat.completions  # imported now
+
+
+FORMAT: Final = Format(_connect, request_body, Answer)

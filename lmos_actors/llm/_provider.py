@@ -111,13 +111,19 @@ class TooLong(httpx2.StreamError):
     """An answer has more bytes than may come."""
 
 
-class Body(httpx2.AsyncByteStream):
-    """The body of an answer, bounded, that can be cut off at any place."""
+class TooSlow(httpx2.ReadTimeout):
+    """An answer takes more seconds than it may, though pieces of it come."""
 
-    def __init__(self, inner: httpx2.AsyncByteStream, most: int) -> None:
+
+class Body(httpx2.AsyncByteStream):
+    """The body of an answer, bounded in bytes and seconds, that can be cut off at any place."""
+
+    def __init__(self, inner: httpx2.AsyncByteStream, most: int, waits: Waits) -> None:
         self._inner = inner
         self._pieces: AsyncIterator[bytes] | None = None
         self._left = most
+        self._until = trio.current_time() + waits.answer
+        self._waits = waits
         self._closed = False
 
     def __aiter__(self) -> Self:
@@ -128,7 +134,13 @@ class Body(httpx2.AsyncByteStream):
             raise httpx2.StreamClosed
         if self._pieces is None:
             self._pieces = aiter(self._inner)
-        piece = await anext(self._pieces)
+        if self._until - trio.current_time() > self._waits.idle:  # silence ends it before
+            piece = await anext(self._pieces)
+        else:
+            with trio.move_on_at(self._until) as limit:
+                piece = await anext(self._pieces)
+            if limit.cancelled_caught:
+                raise TooSlow(f"did not end its answer in {self._waits.answer:g} s")
         self._left -= len(piece)
         if self._left < 0:
             raise TooLong("the answer has no end")
@@ -170,11 +182,12 @@ class Problem:
 
 @attrs.frozen
 class Waits:
-    """Limits of one provider: attempts after the first, and seconds to connect and between two pieces."""
+    """Limits of one provider: attempts after the first; seconds to connect, of silence, of one answer."""
 
     retries: int
     connect: float
     idle: float
+    answer: float
 
 
 class OutageLog:
@@ -267,7 +280,9 @@ class Provider:
 
         async def bound(response: httpx2.Response) -> None:
             if isinstance(response.stream, httpx2.AsyncByteStream):
-                response.stream = Body(response.stream, most if response.is_success else REFUSAL_BYTES)
+                response.stream = Body(
+                    response.stream, most if response.is_success else REFUSAL_BYTES, self._waits
+                )
             response.headers.pop("content-encoding", None)  # none was asked for; a bomb is not unpacked
             response.encoding = "utf-8"  # whatever it says: some codecs of Python are none of text
 
@@ -357,7 +372,8 @@ class Provider:
             text = f"{self.name} cannot be reached: {self._shown(cause)}"
             return Problem(MODEL_UNAVAILABLE, text, passes=self._unreachable is None, unreachable=True)
         if isinstance(cause, httpx2.TimeoutException):
-            text = f"{self.name} was silent for {self._waits.idle:g} s"
+            silent = f"was silent for {self._waits.idle:g} s"
+            text = f"{self.name} {cause if isinstance(cause, TooSlow) else silent}"
             return Problem(MODEL_CUT if begun else MODEL_UNAVAILABLE, text)
         if isinstance(cause, httpx2.TransportError):
             text = f"{self.name} broke the connection off: {self._shown(cause)}"
@@ -424,7 +440,7 @@ def provider_of(
     pause: Callable[[float], None],
 ) -> Provider:
     """Return the provider of a model; see `Provider`."""
-    waits = Waits(model.retries, model.connect_seconds, model.idle_seconds)
+    waits = Waits(model.retries, model.connect_seconds, model.idle_seconds, model.answer_seconds)
     return Provider(f"{urlsplit(model.url).hostname} (for {model.model})", key, waits, draw, now, pause)
 
 

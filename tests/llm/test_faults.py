@@ -104,6 +104,20 @@ async def test_silence_is_bounded(provider: str) -> None:
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
+async def test_a_trickle_is_bounded(provider: str) -> None:
+    async with model_of(provider, idle_seconds=60, answer_seconds=0.2) as (server, model):
+        server.reply(
+            Reply(raw=(b": processing\n\n",) * 10_000, wait=0.01), Reply(("drip",) * 10_000, wait=0.01)
+        )
+        before, *_, after = [*await items(model), *await items(model)]
+        assert [before.code, after.code] == ["MODEL_UNAVAILABLE", "MODEL_CUT"]
+        assert "did not end its answer in 0.2 s" in after.detail
+        await server.client_left(2)
+        assert (await items(model))[-1] == END
+        assert len(server.requests) == 3
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
 async def test_a_connection_that_stays_open_after_the_answer_is_not_waited_for(provider: str) -> None:
     count = len(list((openai_events if provider == "openai" else anthropic_events)(Reply())))
     async with model_of(provider, idle_seconds=60) as (server, model):
@@ -416,6 +430,7 @@ async def test_a_key_that_was_changed_is_read_again(provider: str, tmp_path: Pat
         ({"max_tokens": 0}, "OpenAIModel.max_tokens: must be a whole number of at least 1, not 0"),
         ({"retries": -1}, "OpenAIModel.retries: must be a whole number of at least 0"),
         ({"idle_seconds": 0}, "OpenAIModel.idle_seconds: must be a number of seconds above 0"),
+        ({"answer_seconds": -1}, "OpenAIModel.answer_seconds: must be a number of seconds above 0"),
         ({"temperature": 3}, "OpenAIModel.temperature: must be a number from 0 to 2"),
         ({"options": [1]}, "OpenAIModel.options: must be a dict of members of requests"),
         ({"concurrency": 0}, "OpenAIModel.concurrency: must be a whole number of at least 1"),

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from lmos_actors import ConfigError
-from lmos_actors.llm import AnthropicModel, OpenAIModel
+from lmos_actors.llm import AnthropicModel, OpenAIModel, ToolRequest
 from tests.llm.asking import END, HI, items, model_of
-from tests.llm.provider_server import Received, Reply
+from tests.llm.provider_server import Received, Reply, Tool
 from tests.rows import each_row
 
 CLASSES = (OpenAIModel, AnthropicModel)
@@ -68,7 +69,11 @@ async def test_a_member_of_another_name_is_of_each_request() -> None:
 @pytest.mark.parametrize("stream", [None, False])
 async def test_a_whole_answer_is_asked_for(provider: str, stream: bool | None) -> None:
     async with model_of(provider, options={"stream": stream, "stream_options": None}) as (server, model):
-        await items(model)
+        server.reply(Reply(tools=(Tool("look", ('{"a": 1}',), "c-1"),)))
+        assert (await items(model))[1:] == [
+            ToolRequest("c-1", "look", {"a": 1}),
+            replace(END, reason="tools"),
+        ]
         body = server.requests[0].body
     assert body["stream"] is False
     assert "stream_options" not in body
