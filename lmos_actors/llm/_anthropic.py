@@ -34,10 +34,7 @@ class AnthropicModel(ProviderModel):
     key: str | None = "env:ANTHROPIC_API_KEY"
     url: str = ANTHROPIC_URL
 
-    def _format(self) -> Format:
+    def _format(self) -> tuple[Format, str]:
         from ._anthropic_format import FORMAT
 
-        return FORMAT
-
-    def _family(self) -> str:
-        return "anthropic"
+        return FORMAT, "anthropic"

@@ -26,17 +26,9 @@ class Answer(Protocol):
     is_complete: bool
 
     @property
-    def replaced(self) -> int:
-        """The number of bytes that were no UTF-8."""
-        ...
-
-    def items_of(self, data: bytes, name: bytes) -> Iterator[ModelItem]:
-        """Return the items of an event. Raises ErrorEvent, ValueError or RecursionError."""
-        ...
-
-    def last_items(self) -> Iterator[ModelItem]:
-        """Return the tools that are asked for, and the end. Raises ValueError, BrokenOff."""
-        ...
+    def replaced(self) -> int: ...
+    def items_of(self, data: bytes, name: bytes) -> Iterator[ModelItem]: ...
+    def last_items(self) -> Iterator[ModelItem]: ...
 
 
 @attrs.frozen

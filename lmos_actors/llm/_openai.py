@@ -44,10 +44,7 @@ class OpenAIModel(ProviderModel):
             self.family = family_of(self.model, self.url)
         check_family(self.family, f"{type(self).__name__}.family")
 
-    def _format(self) -> Format:
+    def _format(self) -> tuple[Format, str]:
         from ._openai_format import FORMAT
 
-        return FORMAT
-
-    def _family(self) -> str:
-        return self.family or ""
+        return FORMAT, self.family or ""

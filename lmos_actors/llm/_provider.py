@@ -137,10 +137,11 @@ class Body(httpx2.AsyncByteStream):
         if self._until - trio.current_time() > self._waits.idle:  # silence ends it before
             piece = await anext(self._pieces)
         else:
-            with trio.move_on_at(self._until) as limit:
-                piece = await anext(self._pieces)
-            if limit.cancelled_caught:
-                raise TooSlow(f"did not end its answer in {self._waits.answer:g} s")
+            try:
+                with trio.fail_at(self._until):
+                    piece = await anext(self._pieces)
+            except trio.TooSlowError:
+                raise TooSlow(f"did not end its answer in {self._waits.answer:g} s") from None
         self._left -= len(piece)
         if self._left < 0:
             raise TooLong("the answer has no end")

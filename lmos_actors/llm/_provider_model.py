@@ -58,20 +58,16 @@ class ProviderModel(Model):
             from ._client import Client
             from ._provider import provider_of
 
-            form = self._format()
+            form, family = self._format()
         except ModuleNotFoundError:
             raise ConfigError(NO_EXTRA) from None
         key, random = ProviderKey(self.key), self.random.random
         provider = provider_of(self, key, random, self.now, self._limits.pause)
-        return Client(self, provider, FAMILIES[self._family()], form)
+        return Client(self, provider, FAMILIES[family], form)
 
     @abstractmethod
-    def _format(self) -> Format:
-        """Return the wire format; imports the SDK."""
-
-    @abstractmethod
-    def _family(self) -> str:
-        """Return the family that says what the endpoint takes."""
+    def _format(self) -> tuple[Format, str]:
+        """Return the wire format and the family of the endpoint; imports the SDK."""
 
     def respond(self, request: ModelRequest) -> AsyncGenerator[ModelItem]:
         """Ask the provider."""
