@@ -236,9 +236,10 @@ async def scripted(
     failures: bool = False,
     up: bool = True,
     network: MemoryNetwork | None = None,
+    **options: Any,
 ) -> AsyncGenerator[tuple[Scripted, Node]]:
     """Give peers whose connections are answered by hand, and their node; no task is left behind."""
-    async with open_node() as node, trio.open_nursery() as nursery:
+    async with open_node(**options) as node, trio.open_nursery() as nursery:
         rt: Any = node._rt  # pyright: ignore[reportPrivateUsage]
         found: list[BaseException] = []
         peers = Scripted(
