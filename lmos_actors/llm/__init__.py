@@ -15,7 +15,7 @@ from ._failures import (
     REQUEST_REFUSED as REQUEST_REFUSED,
     model_failure as model_failure,
 )
-from ._limits import CHARACTERS_OF_A_TOKEN as CHARACTERS_OF_A_TOKEN, TOKENS_OF_A_FILE as TOKENS_OF_A_FILE
+from ._limits import Tally as Tally, estimated_tokens as estimated_tokens
 from ._messages import (
     Message as Message,
     ModelEnd as ModelEnd,

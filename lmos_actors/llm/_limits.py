@@ -1,4 +1,4 @@
-"""The limits of one model: requests at once, and requests and tokens per minute.
+"""The limits of one model: requests at once, and requests and tokens per minute. And how tokens are counted.
 
 All requests to a model stand in one line, in the order in which they came. The first in the line begins when
 all limits allow it; nothing overtakes it, so a large request is not kept waiting by small ones. Those that
@@ -7,30 +7,146 @@ wait are cancelled like all that their callers no longer want, and leave no gap 
 In no 60 seconds begin more requests than the limit. How many tokens a request takes is known at its end:
 until then it counts with an estimate of its input, and what it takes in the end delays those that come after
 it.
+
+A provider may count nothing, or only one way, and counts nothing of an answer that breaks off. So all that is
+counted here, in budgets and in metrics is the `Tally` of a request: the provider's counts, else estimates.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from contextlib import asynccontextmanager
-from math import inf
+from functools import cached_property
+from math import ceil, inf
 from typing import TYPE_CHECKING, Final
 
 import trio
+from msgspec.json import encode
 
-from ._failures import MODEL_BUSY, model_failure
+from lmos_actors.errors import ActionFailed, Forbidden, MailboxFull, NotFound, Unauthorized
+
+from ._failures import (
+    KEY_REFUSED,
+    MODEL_BUSY,
+    MODEL_UNAVAILABLE,
+    NO_MODEL,
+    REQUEST_REFUSED,
+    model_failure,
+)
+from ._messages import ModelEnd, ModelMessage, ModelRequest, ToolMessage, ToolRequest, Usage, UserMessage
+from ._texts import counted
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, Iterator
+
+    from ._messages import Message, ModelItem
 
 MINUTE: Final = 60.0
 
 CHARACTERS_OF_A_TOKEN: Final = 4
-"""By which the tokens of a text are estimated: about right for English and for JSON."""
+"""Of ASCII: about right for English and for JSON."""
 
+BYTES_OF_A_TOKEN: Final = 3
+"""Of all else, in UTF-8: so a token is 1.5 letters of Greek or Arabic, and one character of Chinese."""
 
 TOKENS_OF_A_FILE: Final = 1_000
 """As an estimate: about those of a picture, or of two pages."""
+
+TOKENS_OF_A_MESSAGE: Final = 4
+"""As an estimate: what providers put around a message."""
+
+LEAST_OF_AN_ITEM: Final = 1 / CHARACTERS_OF_A_TOKEN
+"""Tokens of an item that is empty: such may come without an end, too."""
+
+REFUSALS: Final = frozenset({KEY_REFUSED, MODEL_BUSY, MODEL_UNAVAILABLE, NO_MODEL, REQUEST_REFUSED})
+"""The failures of requests that took no tokens, if they come before the first item."""
+
+
+def estimated_tokens(said: str | Message | ModelItem | ModelRequest) -> float:
+    """Return about how many tokens a text has, a message, an item of an answer, or a whole request.
+
+    A token is four characters of ASCII; of other scripts it is three bytes in UTF-8. A file has 1,000 beside
+    those of its text.
+    """
+    if isinstance(said, str):
+        if said.isascii():
+            return len(said) / CHARACTERS_OF_A_TOKEN
+        plain = len(said.encode("ascii", "ignore"))
+        others = len(said.encode("utf-8", "surrogatepass")) - plain
+        return plain / CHARACTERS_OF_A_TOKEN + others / BYTES_OF_A_TOKEN
+    more = 0
+    if isinstance(said, ModelRequest):
+        return sum(map(estimated_tokens, (*said.messages, *_texts_of(said))))
+    if isinstance(said, UserMessage | ModelMessage | ToolMessage):
+        more = TOKENS_OF_A_MESSAGE
+    if isinstance(said, UserMessage):
+        more += TOKENS_OF_A_FILE * len(said.files)
+    return more + sum(map(estimated_tokens, _texts_of(said)))
+
+
+def _texts_of(said: Message | ModelItem | ModelRequest) -> Iterator[str]:
+    """Yield the texts of what is said, other than messages; plain data as JSON."""
+    if isinstance(said, ModelRequest):
+        yield said.instructions
+        yield from (encode(each).decode() for each in (said.tools, said.answer) if each)
+    elif isinstance(said, ToolMessage):
+        yield said.error or encode(said.result).decode()
+    elif isinstance(said, ToolRequest):
+        yield said.name
+        yield said.unreadable or encode(said.arguments).decode()
+    elif not isinstance(said, ModelEnd):
+        yield said.text
+    if isinstance(said, UserMessage):
+        texts = (file.data for file in said.files if file.mime_type.startswith("text/"))
+        yield from (text.decode(errors="replace") for text in texts)
+    elif isinstance(said, ModelMessage):
+        yield from (each.text for each in said.reasoning)
+        for request in said.tools:
+            yield from _texts_of(request)
+
+
+class Tally:
+    """The tokens of one request: as the provider counts them, else as they are estimated."""
+
+    def __init__(self, request: ModelRequest) -> None:
+        self._request = request
+        self._counts = Usage()
+        self.came = 0.0
+        """Tokens of the answer so far, as an estimate."""
+        self.began = False
+        """Whether something of the answer has come."""
+
+    @cached_property
+    def expected(self) -> int:
+        """The tokens of the input, as an estimate."""
+        return ceil(estimated_tokens(self._request))
+
+    def take(self, item: ModelItem) -> None:
+        """Count an item of the answer."""
+        self.began = True
+        if isinstance(item, ModelEnd):
+            self._counts = item.usage
+        else:
+            self.came += max(estimated_tokens(item), LEAST_OF_AN_ITEM)
+
+    @property
+    def usage(self) -> Usage:
+        """The tokens of the input, and of what has come by now."""
+        counts = self._counts
+        output = counted(counts.output_tokens) or ceil(self.came)
+        return Usage(counted(counts.input_tokens) or self.expected, output, counted(counts.cached))
+
+    def spent(self, error: BaseException | None) -> Usage:
+        """Return what the request has used at its end; nothing if it was refused before it began."""
+        return Usage() if not self.began and _is_refused(error) else self.usage
+
+
+def _is_refused(error: BaseException | None) -> bool:
+    """Return whether a request that has failed so cost nothing, as far as that is known."""
+    if isinstance(error, ActionFailed):
+        return error.code in REFUSALS
+    is_barred = isinstance(error, NotFound | MailboxFull | Forbidden | Unauthorized)
+    return is_barred or getattr(error, "started", True) is False
 
 
 class Admission:
@@ -60,18 +176,14 @@ class RequestLimits:
         self._begun_tokens = 0
         self._paused_until = 0.0
 
-    @property
-    def counts_tokens(self) -> bool:
-        """Whether the number of tokens matters."""
-        return self._tokens is not None
-
     @asynccontextmanager
-    async def admitted(self, tokens: int, deadline: float | None) -> AsyncGenerator[Admission]:
-        """Wait until a request of an estimated number of tokens may begin; it ends with the block.
+    async def admitted(self, tally: Tally, deadline: float | None) -> AsyncGenerator[None]:
+        """Wait until a request may begin; it ends with the block, and its tokens are then those of its tally.
 
         `deadline` is that of its caller, in the clock's seconds. Raises MODEL_BUSY if too many wait, or if
         the wait would outlast the deadline.
         """
+        tokens = 0 if self._tokens is None else tally.expected
         if self._line.statistics().tasks_waiting >= self._waiting:
             raise model_failure(
                 MODEL_BUSY, f"{self._waiting} requests to this model wait already", retry_after=1.0
@@ -84,12 +196,14 @@ class RequestLimits:
                     await self._changed.wait()
             admission = self._begin(tokens)
         try:
-            yield admission
+            yield
         finally:
+            if self._tokens is not None:
+                self._settle(admission, tally.usage.tokens)
             self._running -= 1
             self._changed.set()
 
-    def settle(self, admission: Admission, tokens: int) -> None:
+    def _settle(self, admission: Admission, tokens: int) -> None:
         """Note how many tokens a request has taken."""
         if self._begun and admission.at >= self._begun[0].at:  # else it no longer counts
             self._begun_tokens += tokens - admission.tokens

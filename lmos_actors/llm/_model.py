@@ -13,7 +13,6 @@ from contextlib import aclosing
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Final
 
-import msgspec
 from msgspec import Meta
 
 from lmos_actors._core import WAY_OUT, time_jumps
@@ -21,7 +20,7 @@ from lmos_actors.actors import Agent, MailboxOptions, action, current_request, s
 from lmos_actors.errors import ConfigError, ForbiddenCall, InvalidInput
 
 from ._failures import MODEL_MALFORMED, NO_MODEL, model_failure
-from ._limits import CHARACTERS_OF_A_TOKEN, TOKENS_OF_A_FILE, RequestLimits
+from ._limits import RequestLimits, Tally
 from ._messages import (
     Message,
     ModelEnd,
@@ -31,7 +30,6 @@ from ._messages import (
     TextDelta,
     ToolOffer,
     ToolRequest,
-    UserMessage,
 )
 from ._observed import UNOBSERVED, Unobserved, observed
 
@@ -102,18 +100,17 @@ class Model(Agent, mailbox=MailboxOptions(size=MAX_REQUESTS)):
         `answer` is a JSON Schema that the text has to meet.
         """
         request = ModelRequest(messages, instructions, tools or [], answer, max_tokens, temperature)
-        limits = self._limits
-        expected = _tokens_in(request) if limits.counts_tokens else 0
+        tally, limits = Tally(request), self._limits
         with self._observed(request) as seen:
             async with (
-                limits.admitted(expected, self._deadline()) as admission,
+                limits.admitted(tally, self._deadline()),
                 aclosing(self.respond(request)) as items,
             ):
+                seen.tally = tally
                 async for item in items:
-                    if type(item) is ModelEnd:
-                        limits.settle(admission, item.usage.tokens or expected)
                     seen.take(item)
                     _check(item)
+                    tally.take(item)
                     yield item  # noqa: ASYNC119 -- the runtime closes what it runs
 
     def _observed(self, request: ModelRequest) -> Unobserved:
@@ -137,15 +134,6 @@ class Model(Agent, mailbox=MailboxOptions(size=MAX_REQUESTS)):
                 f"network, which is not there on virtual time; {WAY_OUT}, such as a recording of this model "
                 f"(`from: replay`), or run the scenario in real time"
             )
-
-
-def _tokens_in(request: ModelRequest) -> int:
-    """Estimate the tokens of a request: those of a text from its length, those of other files all alike."""
-    files = [file for message in request.messages if type(message) is UserMessage for file in message.files]
-    texts = sum(len(file.data) for file in files if file.mime_type.startswith("text/"))
-    spoken = [msgspec.structs.replace(m, files=[]) if type(m) is UserMessage else m for m in request.messages]
-    encoded = len(msgspec.json.encode(msgspec.structs.replace(request, messages=spoken)))
-    return (encoded + texts) // CHARACTERS_OF_A_TOKEN + TOKENS_OF_A_FILE * len(files) + 1
 
 
 def _check(item: Any) -> None:

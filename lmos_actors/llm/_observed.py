@@ -13,7 +13,7 @@ import trio
 
 from lmos_actors.errors import ActionFailed
 
-from ._messages import ModelEnd, ModelMessage, TextDelta, ToolMessage, ToolRequest
+from ._messages import ModelEnd, ModelMessage, TextDelta, ToolMessage, ToolRequest, Usage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from lmos_actors.actors import Edge, Inquiry
 
+    from ._limits import Tally
     from ._messages import Message, ModelItem, ModelRequest
 
 MOST_RECORDED: Final = 1 << 17
@@ -33,6 +34,9 @@ FINISHED: Final = {"stop": "stop", "tools": "tool_call", "length": "length", "re
 
 class Unobserved:
     """A request that is neither counted nor traced."""
+
+    tally: Tally | None = None
+    """Its tokens, once it is carried out."""
 
     def take(self, item: ModelItem, /) -> None:
         """Note an item of the answer."""
@@ -79,21 +83,21 @@ class Observed(Unobserved):
         end = self._end
         outcome = _outcome(error) if error is not None and end is None else end.reason if end else "no end"
         failed = error is not None and end is None and outcome != CANCELLED
-        amounts = {} if end is None else _amounts(end)
-        attributes = self._attributes() if self._inquiry.records else dict[str, Any]()
-        self._inquiry.ended(outcome, amounts, attributes, failed=failed)
+        usage = Usage() if self.tally is None else self.tally.spent(error)
+        attributes = self._attributes(usage) if self._inquiry.records else dict[str, Any]()
+        self._inquiry.ended(outcome, _amounts(usage), attributes, failed=failed)
 
-    def _attributes(self) -> dict[str, Any]:
+    def _attributes(self, usage: Usage) -> dict[str, Any]:
         end, attributes = self._end, dict[str, Any]()
         if self._first is not None:
             attributes["gen_ai.response.time_to_first_chunk"] = self._first - self._since
-        if end is not None:
-            usage = end.usage
-            attributes["gen_ai.response.finish_reasons"] = [FINISHED[end.reason]]
+        if usage.tokens:
             attributes["gen_ai.usage.input_tokens"] = usage.input_tokens
             attributes["gen_ai.usage.output_tokens"] = usage.output_tokens
-            if usage.cached:
-                attributes["gen_ai.usage.cache_read.input_tokens"] = usage.cached
+        if usage.cached:
+            attributes["gen_ai.usage.cache_read.input_tokens"] = usage.cached
+        if end is not None:
+            attributes["gen_ai.response.finish_reasons"] = [FINISHED[end.reason]]
             if end.model:
                 attributes["gen_ai.response.model"] = end.model
         if self._recorded is not None:
@@ -134,8 +138,7 @@ def _outcome(error: BaseException) -> str:
     return type(error).__name__
 
 
-def _amounts(end: ModelEnd) -> dict[str, int]:
-    usage = end.usage
+def _amounts(usage: Usage) -> dict[str, int]:
     return {"input": usage.input_tokens, "output": usage.output_tokens, "cached": usage.cached}
 
 

@@ -29,7 +29,7 @@ from lmos_actors.llm import Model, ModelMessage, UserMessage
 from lmos_actors.mcp import McpServer, McpSource
 from lmos_actors.supervision import Backoff, ChildSpec
 
-from ._budget import Account, Budget, Spent, exceeded, is_last_call, left_of, tokens_of
+from ._budget import Account, Budget, Spent, exceeded, is_last_call, left_of
 from ._class_checks import check_body, check_fields
 from ._failures import ASKED_IN_A_CIRCLE, thinking_failure
 from ._hand_over import (
@@ -44,7 +44,7 @@ from ._hand_over import (
     pass_on,
     take_over,
 )
-from ._history import files_of, first_kept, messages_of, prompt_of, transcript_of
+from ._history import files_of, first_kept, messages_of, prompt_of, tokens_of, transcript_of
 from ._memory_tools import MemoryTools, memory_tools
 from ._steps import BackStep, PassingStep, Recorded, SaidStep, SummaryStep, recorded_of, refused
 from ._think import think

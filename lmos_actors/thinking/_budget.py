@@ -1,43 +1,37 @@
 """Budgets: what a turn, or a session, may use; and the account of what it has used.
 
 A step is refused before it is made, and not noticed afterwards. What a request to a model will cost is not
-known before: its input is estimated, at four characters a token, and its output is bounded by `max_tokens`.
-So a budget of tokens is exceeded by as much as the provider counts differently, and by no more.
+known before: its input is estimated, and its output is bounded by `max_tokens`. So a budget of tokens is
+exceeded by as much as the provider counts differently, and by no more. A request that fails or is cancelled
+has its cost, too, unless it was refused.
 """
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from math import inf
 from operator import add, sub
 from typing import TYPE_CHECKING, Annotated, Final
 
 import trio
 from msgspec import Meta, Struct
-from msgspec.json import encode
 from msgspec.structs import astuple
 
 from lmos_actors.approvals import Clock
-from lmos_actors.llm import (
-    CHARACTERS_OF_A_TOKEN,
-    TOKENS_OF_A_FILE,
-    ModelMessage,
-    ToolMessage,
-    UserMessage,
-)
 
 from ._failures import BUDGET_EXCEEDED, thinking_failure
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Generator
 
     from lmos_actors.errors import ActionFailed
-    from lmos_actors.llm import Message, ModelRequest, Usage
+    from lmos_actors.llm import Tally
 
 REF_SECONDS: Final = 0.02
 """Seconds by which the deadline of a ref may be early."""
 
-MOST_TOKENS: Final = 1 << 40
-"""Tokens of one request that are believed, so that counts can be added up and kept."""
+LEAST_OUTPUT: Final = 16
+"""Tokens of output, unless a request wants fewer, for which it is worth its input."""
 
 Bound = Annotated[int, Meta(ge=1)] | None
 
@@ -107,16 +101,17 @@ class Account:
         self._used += Spent(tokens, calls, tools)
 
 
-def admit_call(account: Account, request: ModelRequest) -> int | None:
+def admit_call(account: Account, expected: int, most: int | None) -> int | None:
     """Count a request that is to be made; return the tokens that are left for its output, None: no bound.
 
-    Raises ActionFailed: it would take more than is left.
+    `expected` are the tokens of its input, `most` those of the output that it wants. Raises ActionFailed: it
+    would take more than is left.
     """
     check_call(account)
     budget, spent, left = account.budget, account.spent, None
     if budget.tokens is not None:
-        left = budget.tokens - spent.tokens - tokens_of_request(request)
-        if left < 1:
+        left = budget.tokens - spent.tokens - expected
+        if left < min(LEAST_OUTPUT, most or LEAST_OUTPUT):
             raise exceeded(f"{budget.tokens} tokens")
     account.count(calls=1)
     return left
@@ -129,10 +124,17 @@ def check_call(account: Account) -> None:
         raise exceeded(f"{most} requests to the model")
 
 
-def settle_call(account: Account, request: ModelRequest, answer: ModelMessage, usage: Usage) -> None:
-    """Count the tokens of a request that was made, those of the provider or else estimated ones."""
-    tokens = max(0, usage.tokens) or tokens_of_request(request) + tokens_of((answer,))
-    account.count(tokens=min(tokens, MOST_TOKENS))
+@contextmanager
+def settled(account: Account, tally: Tally) -> Generator[None]:
+    """Count the tokens of the request that is made in the block, however that ends."""
+    failed: BaseException | None = None
+    try:
+        yield
+    except BaseException as error:
+        failed = error
+        raise
+    finally:
+        account.count(tokens=tally.spent(failed).tokens)
 
 
 def is_last_call(account: Account) -> bool:
@@ -170,24 +172,3 @@ def left_of(budget: Budget, whole: Budget | None, spent: Spent) -> Budget:
         least = min(rest, inf if allowed is None else allowed)
         found[name] = None if least == inf else least
     return Budget(**found)  # type: ignore[arg-type] # whole numbers but for the seconds
-
-
-def tokens_of(messages: Iterable[Message]) -> int:
-    """Estimate the tokens of messages."""
-    characters = files = 0
-    for message in messages:
-        if isinstance(message, UserMessage):
-            characters += len(message.text)
-            files += len(message.files)
-        elif isinstance(message, ModelMessage):
-            characters += len(message.text) + sum(len(each.text) for each in message.reasoning)
-            characters += len(encode(message.tools)) if message.tools else 0
-        elif isinstance(message, ToolMessage):  # pyright: ignore[reportUnnecessaryIsInstance]
-            characters += len(message.error) if message.error else len(encode(message.result))
-    return characters // CHARACTERS_OF_A_TOKEN + files * TOKENS_OF_A_FILE
-
-
-def tokens_of_request(request: ModelRequest) -> int:
-    """Estimate the tokens of all that a model gets."""
-    more = len(request.instructions) + len(encode(request.tools)) + len(encode(request.answer))
-    return more // CHARACTERS_OF_A_TOKEN + tokens_of(request.messages)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from lmos_actors.errors import ActionFailed
 from lmos_actors.facades.chat import INVALID_MESSAGE
-from lmos_actors.llm import CHARACTERS_OF_A_TOKEN, ModelFile, ModelMessage, UserMessage
+from lmos_actors.llm import ModelFile, ModelMessage, UserMessage, estimated_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,6 +31,11 @@ def messages_of(history: Sequence[Said]) -> list[Message]:
         elif text and found:
             found.append(ModelMessage(text))
     return found
+
+
+def tokens_of(messages: Sequence[Message]) -> float:
+    """Estimate the tokens of messages."""
+    return sum(map(estimated_tokens, messages))
 
 
 def prompt_of(turn: ChatTurn) -> str:
@@ -70,10 +75,10 @@ def first_kept(history: Sequence[Said], most: int) -> int:
 
     It is that of a message of the user, as a conversation begins with one.
     """
-    place, characters = len(history), 0
+    place, tokens = len(history), 0.0
     for at in range(len(history) - 1, -1, -1):
-        characters += len(_text(history[at]))
-        if characters // CHARACTERS_OF_A_TOKEN > most:
+        tokens += estimated_tokens(UserMessage(_text(history[at])))
+        if tokens > most:
             break
         if history[at].role == "user":
             place = at

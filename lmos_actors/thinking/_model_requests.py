@@ -25,7 +25,6 @@ from lmos_actors.errors import (
     RemoteProtocolError,
 )
 from lmos_actors.llm import (
-    CHARACTERS_OF_A_TOKEN,
     MODEL_CUT,
     MODEL_MALFORMED,
     MODEL_UNAVAILABLE,
@@ -36,12 +35,13 @@ from lmos_actors.llm import (
     ModelMessage,
     ModelRequest,
     Reasoning,
+    Tally,
     TextDelta,
     ToolRequest,
     model_failure,
 )
 
-from ._budget import Account, admit_call, exceeded, settle_call
+from ._budget import Account, admit_call, exceeded, settled
 from ._failures import BUDGET_EXCEEDED, thinking_failure
 from ._tools import REPEATS, is_back
 
@@ -53,8 +53,11 @@ if TYPE_CHECKING:
 END_SECONDS: Final = 1.0
 """Seconds that a model has from its end to the end of its stream."""
 
-MOST_CHARACTERS: Final = 4 << 20
-"""Characters of one answer of a model, where no budget says less."""
+MOST_TOKENS: Final = 1 << 20
+"""Tokens of one answer of a model, where no budget says less."""
+
+MORE_THAN_ESTIMATED: Final = 1.25
+"""By which the estimate of an answer may exceed its bound: many texts have fewer tokens than estimated."""
 
 MOST_DROPPED: Final = 64
 """Items behind its end that are read of a model: it may have something to do there."""
@@ -71,8 +74,11 @@ NOT_FAKED: Final = "NotFaked"
 NAME_ONE: Final = 'start one, such as OpenAIModel, or name it: model=sibling("model") in a tree'
 """The way out where there is no model."""
 
-LEAST_MAXIMUM: Final = 4_096
-"""Tokens of output that every model can write. A provider refuses a `max_tokens` above what its model can."""
+MOST_ADDED: Final = 64
+"""Tokens that a provider is taken to add to an input, as for its template, until it has counted one."""
+
+MOST_BOUND: Final = 1 << 16
+"""Tokens of output above which a request names no bound: few models write so many in one answer."""
 
 
 class ModelRequests:
@@ -88,6 +94,8 @@ class ModelRequests:
         self._model = model
         self._account = account
         self._say = say
+        self._added = MOST_ADDED
+        """Tokens that the provider has added to the last input, beyond the estimate."""
         self.heard: list[str] = [begun] if begun else []
         """All text so far that was said as it came."""
 
@@ -97,13 +105,16 @@ class ModelRequests:
         Raises ActionFailed: the budget, the model's own failure, or that the model is not there.
         """
         for left in range(REPEATS, -1, -1):
-            room = admit_call(self._account, request)
-            answer = ModelAnswer(room)
+            tally = Tally(request)
+            room = admit_call(self._account, tally.expected + self._added, request.max_tokens)
+            answer = ModelAnswer(tally, room)
             try:
-                await self._listen(_bounded(request, room), answer)
+                with settled(self._account, tally):
+                    await self._listen(_bounded(request, room), answer)
+                self._added = max(0, tally.usage.input_tokens - tally.expected)
                 return answer.message(), answer.end or ModelEnd()
             except (AgentDied, AgentUnavailable) as error:
-                if answer.began:
+                if tally.began:
                     raise model_failure(MODEL_CUT, "the model broke off in its answer") from error
                 if NOT_FAKED in str(error):
                     raise model_failure(MODEL_UNAVAILABLE, f"the model does not run: {error}") from error
@@ -116,12 +127,9 @@ class ModelRequests:
             except AgentError as error:
                 if isinstance(error, DeadlineExceeded) and self._account.is_late:
                     raise exceeded(f"{self._account.budget.seconds} s") from None
-                code = MODEL_CUT if answer.began else MODEL_UNAVAILABLE
+                code = MODEL_CUT if tally.began else MODEL_UNAVAILABLE
                 code = MODEL_MALFORMED if isinstance(error, RemoteProtocolError) else code
                 raise model_failure(code, f"the model cannot be asked: {error}") from error
-            finally:
-                if answer.began:
-                    settle_call(self._account, request, answer.message(), (answer.end or ModelEnd()).usage)
         raise AssertionError("the last repeat returns or raises")
 
     def _limited(self) -> Ref[Model]:
@@ -154,13 +162,13 @@ class ModelRequests:
 class ModelAnswer:
     """An answer of a model, put together from its items; `room` is how many tokens it may have."""
 
-    def __init__(self, room: int | None) -> None:
-        self._room = MOST_CHARACTERS if room is None else room * CHARACTERS_OF_A_TOKEN
+    def __init__(self, tally: Tally, room: int | None) -> None:
+        self._tally = tally
+        self._room = MOST_TOKENS if room is None else room * MORE_THAN_ESTIMATED
         self._text: list[str] = []
         self._tools: list[ToolRequest] = []
         self._reasoning: list[Reasoning] = []
         self._dropped = 0
-        self.began = False
         self.end: ModelEnd | None = None
 
     def take(self, item: ModelItem) -> bool:
@@ -168,22 +176,19 @@ class ModelAnswer:
 
         Raises ActionFailed for an answer that is too long.
         """
-        self.began = True
         if self.end is not None:
             self._dropped += 1
             return self._dropped < MOST_DROPPED
+        self._tally.take(item)
         if isinstance(item, ModelEnd):
             self.end = item
         elif isinstance(item, ToolRequest):
             self._tools.append(self._with_own_id(item))
-            self._room -= len(item.unreadable) or len(msgspec.json.encode(item.arguments))
         elif isinstance(item, Reasoning):
             self._reasoning.append(item)
-            self._room -= len(item.text) or 1  # what is empty may come without an end, too
         else:
             self._text.append(item.text)
-            self._room -= len(item.text) or 1
-        if self._room < 0 or len(self._tools) > MOST_TOOLS:
+        if self._tally.came > self._room or len(self._tools) > MOST_TOOLS:
             raise thinking_failure(
                 BUDGET_EXCEEDED, "the answer of the model is longer than the budget allows"
             )
@@ -206,9 +211,9 @@ class ModelAnswer:
 
 
 def _bounded(request: ModelRequest, room: int | None) -> ModelRequest:
-    """Return a request with an output of so many tokens at most, as far as that can be said."""
+    """Return a request with an output of so many tokens at most, where that is a bound."""
     most = request.max_tokens
-    if room is None or (most is None and room > LEAST_MAXIMUM):
+    if room is None or (most is None and room > MOST_BOUND):
         return request
     return msgspec.structs.replace(request, max_tokens=room if most is None else min(most, room))
 

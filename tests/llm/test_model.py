@@ -254,8 +254,8 @@ async def test_requests_and_tokens_are_counted() -> None:
         'lmos_actors_model_requests_total{model="told-2",outcome="tools"} 2',
         'lmos_actors_model_requests_total{model="told-2",outcome="MODEL_BUSY"} 1',
         'lmos_actors_model_requests_total{model="told-2",outcome="cancelled"} 1',
-        'lmos_actors_model_tokens_total{model="told-2",kind="input"} 40',
-        'lmos_actors_model_tokens_total{model="told-2",kind="output"} 10',
+        'lmos_actors_model_tokens_total{model="told-2",kind="input"} 45',
+        'lmos_actors_model_tokens_total{model="told-2",kind="output"} 11',
         'lmos_actors_model_tokens_total{model="told-2",kind="cached"} 16',
         'lmos_actors_model_request_duration_seconds_count{model="told-2"} 4',
     }

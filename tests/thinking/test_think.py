@@ -357,14 +357,10 @@ def test_tokens_are_counted_and_bounded() -> None:
     assert thought.spent.tokens == 50
     tool = [wants("add", a=1, b=2), ModelEnd("tools", usage=Usage(900, 100))]
     log, failure = failing([tool], "BUDGET_EXCEEDED", tools=[add], budget=Budget(tokens=2_500))
-    assert len(log.asked) == 3
+    assert len(log.asked) == 2, "a third one would take as much as the second"
     assert "2500 tokens" in str(failure)
-    assert log.asked[0].max_tokens is not None
-    assert log.asked[0].max_tokens <= 2_500
     log, _ = failing(["x"], "BUDGET_EXCEEDED", instructions="x" * 4_000, budget=Budget(tokens=1_000))
     assert log.asked == []
-    log, _ = thinking(["x"], max_tokens=50, budget=Budget(tokens=5_000))
-    assert log.asked[0].max_tokens == 50
 
 
 def test_an_answer_without_an_end_is_broken_off() -> None:

@@ -18,6 +18,7 @@ changed: they fail the run, unless the rule says that the model is to be wrong.
 from __future__ import annotations
 
 import json
+from math import ceil
 from typing import TYPE_CHECKING, Any, Final
 
 import trio
@@ -26,7 +27,7 @@ from msgspec import UNSET
 from lmos_actors.actors import answered, double_of
 from lmos_actors.errors import ActionFailed, nearest
 from lmos_actors.files import is_mapping, mapped
-from lmos_actors.llm import CHARACTERS_OF_A_TOKEN, ModelEnd, Reasoning, TextDelta, ToolRequest, Usage
+from lmos_actors.llm import ModelEnd, Reasoning, TextDelta, ToolRequest, Usage, estimated_tokens
 
 from ..model import USER, Called, Chunk, Done, Reasoned, Waited
 from ..values import exception_class, misfits, show
@@ -108,8 +109,8 @@ def brief_input(asked: Any) -> Any:
 
 
 def tokens_in(value: Any) -> int:
-    """Return how many tokens plain data has, by its length: no provider has counted them."""
-    return -(-len(json.dumps(value, ensure_ascii=False)) // CHARACTERS_OF_A_TOKEN)
+    """Return how many tokens plain data has, as an estimate: no provider has counted them."""
+    return ceil(estimated_tokens(json.dumps(value, ensure_ascii=False)))
 
 
 class _ModelAnswer:
