@@ -17,6 +17,7 @@ from .chat import (
     ClientAnswer as ClientAnswer,
     Interrupted as Interrupted,
     MediaPiece as MediaPiece,
+    Recalled as Recalled,
     Said as Said,
     SessionEntry as SessionEntry,
     Sound as Sound,

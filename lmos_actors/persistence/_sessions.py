@@ -81,6 +81,8 @@ class KeptMessage(msgspec.Struct, frozen=True, omit_defaults=True):
     """Why the answer is not whole, `code` and `message`: of a turn that has failed."""
     key: str = ""
     """Of a message of the user: the name under which it may come again, empty without one."""
+    notes: list[Any] = []
+    """Of an answer: plain data that the agent keeps with it, for itself."""
 
 
 class KeptTurn(msgspec.Struct, omit_defaults=True):

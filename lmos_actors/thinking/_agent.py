@@ -44,9 +44,18 @@ from ._hand_over import (
     pass_on,
     take_over,
 )
-from ._history import files_of, first_kept, messages_of, prompt_of, tokens_of, transcript_of
+from ._history import files_of, first_kept, messages_of, notes_of, prompt_of, tokens_of, transcript_of
 from ._memory_tools import MemoryTools, memory_tools
-from ._steps import BackStep, PassingStep, Recorded, SaidStep, SummaryStep, recorded_of, refused
+from ._steps import (
+    BACK_AGAIN,
+    BackStep,
+    PassingStep,
+    Recorded,
+    SaidStep,
+    SummaryStep,
+    recorded_of,
+    results_of,
+)
 from ._think import think
 from ._tool_calls import ToolLimits
 from ._tools import ASKED_BY, ASKERS, MOST_ASKERS, ToolSource, askers_of
@@ -54,7 +63,7 @@ from ._tools import ASKED_BY, ASKERS, MOST_ASKERS, ToolSource, askers_of
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from lmos_actors.facades import Said
+    from lmos_actors.facades import Recalled
     from lmos_actors.llm import Message
 
     from ._think import Thought
@@ -79,6 +88,9 @@ MCP_BACKOFF: Final = Backoff(initial=1.0)
 CUT_OFF: Final = "[This answer is cut off: it has reached the limit of its length.]"
 """The end of an answer that is not whole, for the user and, in the history, for the model."""
 
+HANDED: Final = "done: the conversation is handed over"
+"""The result of a request for a hand-over, or for one back, that was carried out."""
+
 REMEMBERED: Final = 1_000
 """Sessions of which failed turns are counted."""
 
@@ -96,12 +108,12 @@ class Kept(msgspec.Struct, omit_defaults=True):
     sessions: dict[str, str] = {}
     """The sessions at agents that this one was handed over to."""
 
-    def unsummarized(self, history: Sequence[Said]) -> list[Said]:
+    def unsummarized(self, history: Sequence[Recalled]) -> list[Recalled]:
         """Return what was said since the summary."""
         same = [said for said in history if said.at == self.until][self.until_count :]
         return [*same, *(said for said in history if said.at > self.until)]
 
-    def summarized(self, said: Sequence[Said]) -> None:
+    def summarized(self, said: Sequence[Recalled]) -> None:
         """Note that these, the next ones, are in the summary."""
         last = said[-1].at
         again = self.until_count if last == self.until else 0
@@ -139,7 +151,10 @@ class ThinkingAgent(ChatAgent):
     session_budget: Budget | None = None
     """The most that all turns of a session may use."""
     history_tokens: int = 8_000
-    """Tokens of what was said before, as they are estimated; what is older goes into a summary."""
+    """Tokens of what was said before, as they are estimated; what is older goes into a summary.
+
+    The calls of tools of one turn, with their results, have a quarter of them at most.
+    """
     limits: ToolLimits = ToolLimits()
     """The limits of the calls of tools."""
     max_tokens: int | None = None
@@ -242,6 +257,7 @@ class ThinkingAgent(ChatAgent):
                 del self._unkept[next(iter(self._unkept))]
             raise
         finally:
+            turn.note(*notes_of(recorded.messages, self.history_tokens))  # a byte for a token: a quarter
             self.spent += account.spent - msgspec.structs.replace(before, seconds=0.0)
         kept.spent += account.spent + Spent(seconds=before.seconds)
         turn.memory[MEMORY] = msgspec.to_builtins(kept)
@@ -265,7 +281,7 @@ class ThinkingAgent(ChatAgent):
         messages = [*before, UserMessage(text, await files_of(turn)), *recorded.messages]
         await self._say_again(turn, recorded)
         while True:
-            thought = await self._think(turn, account, messages, sources, list(over.values()))
+            thought = await self._think(turn, account, recorded, messages, sources, list(over.values()))
             asked = thought.asked
             if asked is None:
                 if self.answer is not str:
@@ -277,13 +293,15 @@ class ThinkingAgent(ChatAgent):
             reason = str(asked.arguments.get("reason", ""))
             if asked.name == BACK.name:
                 await turn.use(BACK, reason=reason)
+                recorded.messages += results_of(recorded.messages[-1], asked, HANDED)
                 return
             why = await self._pass_on(turn, kept, account, recorded, over.pop(asked.name), reason)
             if why is None:
+                recorded.messages += results_of(recorded.messages[-1], asked, HANDED)
                 return
-            messages += thought.messages
-            last = messages[-1]
-            messages += refused(last, asked, why) if isinstance(last, ModelMessage) else []
+            results = results_of(recorded.messages[-1], asked, error=f"{BACK_AGAIN}{why}")
+            recorded.messages += results
+            messages += [*thought.messages, *results]
 
     async def _say_again(self, turn: ChatTurn, recorded: Recorded) -> None:
         """Have in the answer what the model had said before it asked for tools; nobody hears it now."""
@@ -293,13 +311,18 @@ class ThinkingAgent(ChatAgent):
                     gap = "\n\n" if turn.answer and not turn.answer[-1].isspace() else ""
                     await turn.say(gap + message.text)
 
-    async def _record_said(self, turn: ChatTurn, account: Account, message: Message) -> None:
-        await turn.record(msgspec.to_builtins(SaidStep(message, account.spent)))
+    async def _record_said(
+        self, turn: ChatTurn, account: Account, recorded: Recorded, message: Message
+    ) -> None:
+        recorded.messages.append(message)
+        if turn.is_kept:
+            await turn.record(msgspec.to_builtins(SaidStep(message, account.spent)))
 
     async def _think(
         self,
         turn: ChatTurn,
         account: Account,
+        recorded: Recorded,
         messages: Sequence[Message],
         sources: Sequence[Any],
         over: Sequence[HandOver],
@@ -318,7 +341,7 @@ class ThinkingAgent(ChatAgent):
             say=turn.say,
             use=partial(_used, turn, of_client),
             find=self.find,
-            record=partial(self._record_said, turn, account) if turn.is_kept else None,
+            record=partial(self._record_said, turn, account, recorded),
             begun=turn.answer,
             limits=self.limits,
             max_tokens=self.max_tokens,

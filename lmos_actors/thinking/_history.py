@@ -1,41 +1,67 @@
-"""The history that a model gets of a conversation: messages within a bound, files of the last one."""
+"""The history that a model gets of a conversation: messages within a bound, files of the last one.
+
+The calls of tools of a turn, and their results, are kept as the notes of its answer, and so as long as that.
+The answer has all text of the turn; what of it was said before a call stands there again in the history.
+"""
 
 from __future__ import annotations
 
+from itertools import takewhile
 from typing import TYPE_CHECKING, Final
+
+import msgspec
+from msgspec.structs import replace
 
 from lmos_actors.errors import ActionFailed
 from lmos_actors.facades.chat import INVALID_MESSAGE
-from lmos_actors.llm import ModelFile, ModelMessage, UserMessage, estimated_tokens
+from lmos_actors.llm import ModelFile, ModelMessage, ToolMessage, UserMessage, estimated_tokens
+
+from ._steps import in_order
+from ._tool_calls import UNKNOWN, shortened
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
+    from typing import Any
 
-    from lmos_actors.facades import ChatPart, ChatTurn, Said
+    from lmos_actors.facades import ChatPart, ChatTurn, Recalled
     from lmos_actors.llm import Message
 
 FILE_BYTES: Final = 20 << 20
 """Bytes of all files of a message."""
 
+LEAST_RESULT: Final = 256
+"""Bytes of each result that are kept before calls are left out."""
 
-def messages_of(history: Sequence[Said]) -> list[Message]:
+
+def messages_of(history: Sequence[Recalled]) -> list[Message]:
     """Return what was said as messages for a model; of files their names alone.
 
     Empty answers are left out, and so are those before the first message of the user: providers refuse them.
     """
-    found: list[Message] = []
-    for said in history:
-        text = _text(said)
-        if said.role == "user":
-            found.append(UserMessage(text))
-        elif text and found:
-            found.append(ModelMessage(text))
-    return found
+    roles = [said.role for said in history]
+    begin = roles.index("user") if "user" in roles else len(roles)
+    return [message for said in history[begin:] for message in _messages_of(said)]
 
 
 def tokens_of(messages: Sequence[Message]) -> float:
     """Estimate the tokens of messages."""
     return sum(map(estimated_tokens, messages))
+
+
+def notes_of(messages: Sequence[Message], most: int) -> list[Any]:
+    """Return the calls of tools of a turn, with their results, as plain data of so many bytes at most.
+
+    The largest results are cut for that, and then the first answers of the model with calls are left out.
+    """
+    calls, share = list(_whole(messages)), most
+    while True:
+        notes: list[Any] = msgspec.to_builtins([[_noted(each, share) for each in round] for round in calls])
+        if not calls or len(msgspec.json.encode(notes)) <= most:
+            return [note for round in notes for note in round]
+        if share > LEAST_RESULT:
+            share //= 2
+        else:
+            del calls[0]
 
 
 def prompt_of(turn: ChatTurn) -> str:
@@ -70,14 +96,14 @@ async def files_of(turn: ChatTurn) -> list[ModelFile]:
     return files
 
 
-def first_kept(history: Sequence[Said], most: int) -> int:
+def first_kept(history: Sequence[Recalled], most: int) -> int:
     """Return the place of the first message that is kept, if those from there on may have so many tokens.
 
     It is that of a message of the user, as a conversation begins with one.
     """
     place, tokens = len(history), 0.0
     for at in range(len(history) - 1, -1, -1):
-        tokens += estimated_tokens(UserMessage(_text(history[at])))
+        tokens += tokens_of(list(_messages_of(history[at])))
         if tokens > most:
             break
         if history[at].role == "user":
@@ -87,15 +113,62 @@ def first_kept(history: Sequence[Said], most: int) -> int:
 
 def transcript_of(messages: Sequence[Message]) -> str:
     """Return messages as one text, for a summary."""
-    lines = [
-        f"{'user' if isinstance(each, UserMessage) else 'you'}: {each.text}"
-        for each in messages
-        if isinstance(each, UserMessage | ModelMessage)
-    ]
+    lines: list[str] = []
+    for each in messages:
+        if isinstance(each, ToolMessage):
+            lines.append(f"tool {each.name}: {each.error or msgspec.json.encode(each.result).decode()}")
+            continue
+        if each.text:
+            lines.append(f"{'user' if isinstance(each, UserMessage) else 'you'}: {each.text}")
+        for call in each.tools if isinstance(each, ModelMessage) else ():
+            lines.append(f"you: {call.name}({msgspec.json.encode(call.arguments).decode()})")
     return "\n\n".join(lines)
 
 
-def _text(said: Said) -> str:
+def _messages_of(said: Recalled) -> Iterator[Message]:
+    text = _text(said)
+    if said.role == "user":
+        yield UserMessage(text)
+        return
+    try:
+        notes = msgspec.convert(said.notes, list[ModelMessage | ToolMessage])
+    except msgspec.ValidationError:  # of another agent that was here before, or of a newer version
+        notes = []
+    for note in notes:
+        if isinstance(note, ModelMessage) and note.text.strip():
+            before, known, after = text.partition(note.text)
+            if known:
+                note, text = replace(note, text=before + known), after.lstrip()
+        yield note
+    if text:
+        yield ModelMessage(text)
+
+
+def _whole(messages: Sequence[Message]) -> Iterator[list[Message]]:
+    """Yield the answers of the model with calls of tools, each with the results of all of them."""
+    ordered = in_order(messages)
+    for place, message in enumerate(ordered):
+        if not isinstance(message, ModelMessage):
+            continue
+        behind = takewhile(lambda each: isinstance(each, ToolMessage), ordered[place + 1 :])
+        results = {each.id: each for each in behind if isinstance(each, ToolMessage)}
+        yield [
+            message,
+            *(results.get(call.id, ToolMessage(call.id, call.name, error=UNKNOWN)) for call in message.tools),
+        ]
+
+
+def _noted(message: Message, most: int) -> Message:
+    """Return a message as it is noted: without reasoning, and with so many bytes of a result at most."""
+    if isinstance(message, ModelMessage):
+        return replace(message, reasoning=[])
+    if isinstance(message, ToolMessage):  # what is unknown bars no call of a later turn
+        result, error = shortened(message.result, most), shortened(message.error, most)
+        return replace(message, result=result, error=error, unknown=False)
+    return message
+
+
+def _text(said: Recalled) -> str:
     """Return all of a message that a model gets, as text."""
     notes = [part.text or _name_of(part) for part in said.parts]
     if said.failed is not None:

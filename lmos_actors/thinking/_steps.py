@@ -7,7 +7,7 @@ gave it back. With each stands what the turn had spent by then.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import attrs
 import msgspec
@@ -62,6 +62,9 @@ class BackStep(Struct, frozen=True, tag="back", forbid_unknown_fields=True, omit
     spent: Spent = Spent()
 
 
+BACK_AGAIN: Final = "handed back: "
+"""Stands before the reason for which a hand-over came to nothing."""
+
 Step: TypeAlias = SaidStep | SummaryStep | PassingStep | BackStep
 
 
@@ -101,15 +104,15 @@ def recorded_of(steps: Sequence[Any]) -> Recorded:
             last = found.messages[-1] if found.messages else None
             if isinstance(last, ModelMessage):
                 asked = next((each for each in last.tools if each.name == step.to), None)
-                found.messages += refused(last, asked, step.why)
-    found.messages = _in_order(found.messages)
+                found.messages += results_of(last, asked, error=f"{BACK_AGAIN}{step.why}")
+    found.messages = in_order(found.messages)
     last = found.messages[-1] if found.messages else None
     if isinstance(last, ModelMessage):  # they were admitted after it was recorded
         found.spent += Spent(tools=len(last.tools))
     return found
 
 
-def _in_order(messages: Sequence[Message]) -> list[Message]:
+def in_order(messages: Sequence[Message]) -> list[Message]:
     """Return messages with the results of each answer in the order of its requests.
 
     They are recorded as their tools end.
@@ -133,9 +136,14 @@ def _in_order(messages: Sequence[Message]) -> list[Message]:
     return [message for each in rounds for message in each]
 
 
-def refused(message: ModelMessage, asked: ToolRequest | None, why: str) -> list[Message]:
-    """Return the results of an answer that wanted a hand-over which came to nothing."""
+def results_of(
+    message: Message, asked: ToolRequest | None, result: str | None = None, *, error: str = ""
+) -> list[Message]:
+    """Return the results of an answer that wanted a hand-over, with that of the request for it."""
+    requests = message.tools if isinstance(message, ModelMessage) else ()
     return [
-        ToolMessage(each.id, each.name, error=f"handed back: {why}" if each is asked else "not called")
-        for each in message.tools
+        ToolMessage(each.id, each.name, result, error)
+        if each is asked
+        else ToolMessage(each.id, each.name, error="not called")
+        for each in requests
     ]

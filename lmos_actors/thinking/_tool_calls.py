@@ -229,7 +229,7 @@ class ToolCalls:
             if isinstance(error.__cause__, NotFound) and request.name not in self._missing:
                 self._missing.add(request.name)
                 _LOG.warning("the tool %r cannot be called: %s", request.name, error.__cause__)
-            reason = _cut(_reason_for_model(error).encode(errors="replace").decode(), self._most)
+            reason = shortened(_reason_for_model(error).encode(errors="replace").decode(), self._most)
             return ToolMessage(request.id, request.name, error=reason, unknown=unknown)
         return ToolMessage(request.id, request.name, result)
 
@@ -252,7 +252,7 @@ def _limited(tool: Tool, limits: ToolLimits, crashes: _Crashes, clock: Clock) ->
             finally:
                 crashes.calls.pop(scope, None)
             try:
-                cut = _cut(result, limits.result_bytes)
+                cut = shortened(result, limits.result_bytes)
                 shape_of(list[Message]).take([ToolMessage("", "", cut)])  # as the model will get it
                 return cut
             except (ValueError, TypeError, RecursionError, InvalidInput) as error:
@@ -285,7 +285,7 @@ def _key(request: ToolRequest) -> bytes:
     return encode((request.name, request.arguments), order="sorted")
 
 
-def _cut(result: Any, most: int) -> Any:
+def shortened(result: Any, most: int) -> Any:
     """Return a result, or the beginning of its text where it has more bytes than that."""
     written = result.encode() if isinstance(result, str) else encode(result)
     if len(written) <= most:

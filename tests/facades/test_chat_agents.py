@@ -11,7 +11,7 @@ import trio
 
 from lmos_actors import ActionFailed, ChildSpec, InvalidInput, open_node, simulate
 from lmos_actors.errors import SlowTurnWarning, ToolFailed
-from lmos_actors.facades import ChatAgent, ChatTurn, tool_of
+from lmos_actors.facades import ChatAgent, ChatTurn, Said, tool_of
 from lmos_actors.facades.chat import (
     ClientAnswer,
     TextChunk,
@@ -79,6 +79,30 @@ def test_a_session_goes_on_with_its_memory_and_history() -> None:
                 await desk.invoke(Desk.history, session)
             with pytest.raises(ActionFailed, match=r"SESSION_EXPIRED.*new=True begins one with this id"):
                 await said(desk, "hello", session)
+
+    simulate(main)
+
+
+def test_notes_are_kept_with_an_answer_for_the_agent_alone() -> None:
+    class Noting(ChatAgent):
+        async def reply(self, turn: ChatTurn) -> str:
+            turn.note(turn.text, {"n": 1})
+            with pytest.raises(TypeError, match="a note is plain data"):
+                turn.note(object())
+            if turn.text == "two":
+                raise ActionFailed({"code": "NO", "message": "no"})
+            return str([said.notes for said in turn.history])
+
+    async def main() -> None:
+        async with open_node() as node:
+            agent = await node.start(Noting)
+            session, _ = await said(agent, "one")
+            with pytest.raises(ActionFailed, match="NO"):
+                await said(agent, "two", session)
+            answer = (await said(agent, "three", session))[1]
+            assert answer == "[[], ['one', {'n': 1}], [], ['two', {'n': 1}]]"
+            history = await agent.invoke(ChatAgent.history, session)
+            assert [type(each) for each in history] == [Said] * 6
 
     simulate(main)
 

@@ -17,7 +17,7 @@ from lmos_actors.llm import ModelEnd, ModelMessage, ModelRequest, TextDelta, Too
 from lmos_actors.testing import settle
 from lmos_actors.thinking import ThinkingAgent
 from tests.facades.lives import Mortal, in_memory
-from tests.thinking.models import Log, Script, wants
+from tests.thinking.models import Log, Script, answered, wants
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
@@ -159,6 +159,27 @@ def test_what_was_finished_is_not_called_again_and_its_result_is_there() -> None
     messages = world.model.asked[2].messages
     assert messages[2] == ToolMessage("1", "send", "sent to Ann")
     assert messages[4] == msgspec.structs.replace(UNKNOWN, id="2")
+
+
+def test_the_next_turn_has_what_was_done_in_both_lives() -> None:
+    world, store = World(), in_memory()
+    answers = [wants("send", to="Ann"), wants("send_and_wait", "2", to="Bob"), "All is sent.", "fine"]
+
+    async def main() -> None:
+        await cut_off(store, world, answers)
+        world.is_over = True
+        async with life(store, world, answers) as sender:
+            await settled(sender)
+            await answered(sender, "And now?", "s")
+
+    simulate(main)
+    assert world.model.asked[-1].messages[1:-1] == [
+        ModelMessage("", [wants("send", to="Ann")]),
+        ToolMessage("1", "send", "sent to Ann"),
+        ModelMessage("", [wants("send_and_wait", "2", to="Bob")]),
+        msgspec.structs.replace(UNKNOWN, id="2", unknown=False),
+        ModelMessage("All is sent."),
+    ]
 
 
 def test_results_of_one_answer_are_kept_one_by_one_and_in_the_order_of_the_requests() -> None:

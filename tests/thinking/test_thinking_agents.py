@@ -673,15 +673,21 @@ def test_a_session_goes_on_after_a_restart_of_the_node(tmp_path: Path) -> None:
         session = None
         for text in ("one", "two"):
             async with open_node(store=f"sqlite:{tmp_path}/chats.db") as node:
-                await node.start(Script, answers=("yes",), heard=log)
-                agent = await node.start(Plain, session_budget=Budget(calls=2))
+                await node.start(Script, answers=(wants("look_up", number=7), "yes"), heard=log)
+                agent = await node.start(Plain, tools=(look_up,), session_budget=Budget(calls=3))
                 session, _ = await said(agent, text, session)
                 if text == "two":
                     with pytest.raises(ActionFailed, match="BUDGET_EXCEEDED"):
                         await said(agent, "three", session)
 
     trio.run(main)
-    assert log.asked[1].messages == [UserMessage("one"), ModelMessage("yes"), UserMessage("two")]
+    assert log.asked[-1].messages == [
+        UserMessage("one"),
+        ModelMessage("", [wants("look_up", number=7)]),
+        ToolMessage("1", "look_up", {"number": 7, "state": "sent"}),
+        ModelMessage("yes"),
+        UserMessage("two"),
+    ]
 
 
 # ---- mistakes in the body of a class

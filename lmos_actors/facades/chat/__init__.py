@@ -15,6 +15,7 @@ from ._items import (
     Interrupted as Interrupted,
     MediaPiece as MediaPiece,
     PartType as PartType,
+    Recalled as Recalled,
     Said as Said,
     SessionEntry as SessionEntry,
     Sound as Sound,

@@ -72,6 +72,7 @@ from ._items import (
     ChatItem,
     ChatPart,
     ClientAnswer,
+    Recalled,
     Said,
     SessionEntry,
     SoundFormat,
@@ -265,7 +266,7 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
             call = VoiceCall(
                 id,
                 format=self.sound_format or format or SoundFormat(),
-                history=partial(_said, kept),
+                history=partial(_recalled, kept),
                 memory=kept.head.memory,
                 memory_bytes=self._sessions.options.memory_bytes,
                 is_new=not kept.written,
@@ -308,7 +309,7 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
         if settled:
             await self._lines.wait_empty(owner, session)
         found = await self._read(owner, session)
-        return _said(found)
+        return [_said(each) for each in found.messages]
 
     @action(idempotent=True, concurrency=MAX_TURNS)
     async def forget(self, session: str) -> bool:
@@ -395,7 +396,7 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
             text,
             parts=parts or (),
             metadata=metadata,
-            history=partial(_said, session),
+            history=partial(_recalled, session),
             memory=session.head.memory,
             memory_bytes=self._sessions.options.memory_bytes,
             is_new=session.is_new,
@@ -427,8 +428,10 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
 
     def _answer_of(self, turn: ChatTurn | None) -> KeptMessage:
         """Return what a turn has said, if there was one, as a message."""
-        said = ("", ()) if turn is None else (turn.answer, turn.answer_parts)
-        return self._message("agent", *said)
+        if turn is None:
+            return self._message("agent", "")
+        answer = self._message("agent", turn.answer, turn.answer_parts)
+        return msgspec.structs.replace(answer, notes=turn.notes)
 
     def _offer(self, turn: ChatTurn) -> Offer | None:
         """Return the way to the user who may decide what is asked in a turn: its own, or its caller's."""
@@ -546,14 +549,12 @@ async def _taken(items: trio.MemoryReceiveChannel[Any]) -> AsyncGenerator[Any]:
         yield item
 
 
-def _said(session: Session) -> list[Said]:
-    return [
-        Said(
-            each.role,
-            each.text,
-            each.at,
-            msgspec.convert(each.parts, list[ChatPart]),
-            msgspec.convert(each.failed, TurnFailure | None),
-        )
-        for each in session.messages
-    ]
+def _said(message: KeptMessage) -> Said:
+    parts = msgspec.convert(message.parts, list[ChatPart])
+    return Said(
+        message.role, message.text, message.at, parts, msgspec.convert(message.failed, TurnFailure | None)
+    )
+
+
+def _recalled(session: Session) -> list[Recalled]:
+    return [Recalled(**msgspec.structs.asdict(_said(each)), notes=each.notes) for each in session.messages]

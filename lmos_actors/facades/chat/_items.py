@@ -178,6 +178,12 @@ class Said(Struct, frozen=True, omit_defaults=True):
     ] = None
 
 
+class Recalled(Said, frozen=True, omit_defaults=True):
+    """A message of the past as its agent recalls it: `notes` are those of the turn that it ends."""
+
+    notes: list[Any] = []
+
+
 class SessionEntry(Struct, frozen=True, omit_defaults=True):
     """A session of the caller. Times are Unix time."""
 

@@ -31,7 +31,7 @@ from ._items import (
     ChatPart,
     ClientAnswer,
     MediaPiece,
-    Said,
+    Recalled,
     TextChunk,
     ToolCalled,
     ToolReturned,
@@ -119,7 +119,7 @@ class ChatTurn:
         *,
         parts: Sequence[ChatPart] = (),
         metadata: Mapping[str, Any] | None = None,
-        history: Callable[[], Sequence[Said]] = tuple,
+        history: Callable[[], Sequence[Recalled]] = tuple,
         memory: dict[str, Any] | None = None,
         memory_bytes: int = 64 << 10,
         is_new: bool = False,
@@ -139,7 +139,7 @@ class ChatTurn:
         self.parts = tuple(parts)
         self.metadata = dict(metadata or {})
         self._history, self._memories = history, memories
-        self.memory = {} if memory is None else memory
+        self.memory, self.notes = {} if memory is None else memory, list[Any]()
         self._memory_bytes = memory_bytes
         self.is_new = is_new
         self.has_client_tools = has_client_tools
@@ -154,7 +154,7 @@ class ChatTurn:
         self._calls: dict[str, _OpenCall] = {}
 
     @cached_property
-    def history(self) -> tuple[Said, ...]:
+    def history(self) -> tuple[Recalled, ...]:
         """The messages before this one, oldest first."""
         return tuple(self._history())
 
@@ -200,6 +200,16 @@ class ChatTurn:
         await trio.lowlevel.checkpoint_if_cancelled()
         if self._record is not None:
             await self._record(step)
+
+    def note(self, *notes: Any) -> None:
+        """Keep plain data with the answer, for the agent alone: the `history` of later turns has it.
+
+        Also with the answer of a turn that fails. Raises TypeError for what is no plain data.
+        """
+        try:
+            self.notes += msgspec.json.decode(msgspec.json.encode(notes))
+        except (TypeError, ValueError, RecursionError) as error:
+            raise TypeError(f"a note is plain data: {error}") from None
 
     async def read(self, part: ChatPart) -> bytes:
         """Return the content of a part: what it has embedded, or a file that the user has uploaded.
