@@ -8,9 +8,16 @@ SDK, and this is also where the end of a connection is seen: the SDK shows it on
 from __future__ import annotations
 
 import math
-from typing import Any, Final
+from contextlib import contextmanager
+from itertools import count
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import trio
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+    from pydantic import ValidationError
 
 RATE: Final = 500.0
 """Messages of one server per second that are no answers, in the long run."""
@@ -20,6 +27,10 @@ BURST: Final = 5_000.0
 
 SHOWN: Final = 300
 """Characters of what a server says that are shown."""
+
+
+Report: TypeAlias = "Callable[[float, float | None, str], None]"
+"""The receiver of progress: how much, of how much, a message."""
 
 
 class Connection:
@@ -36,9 +47,9 @@ class Connection:
         """The last status of a failure over HTTP, 0 for none."""
         self.owed = 0
         """Requests that have not been answered; their answers are not counted."""
-        self.rubbish = 0
-        """Lines so far that were no messages."""
         self._secrets = secrets
+        self._reports: dict[str, Report] = {}
+        self._tokens = count()
         self._left = BURST
         self._counted_at = -math.inf
 
@@ -59,6 +70,32 @@ class Connection:
         if self._left < 0:
             self.lose(f"floods: more than {RATE:g} messages a second that nobody asked for")
         return not self.lost.is_set()
+
+    @contextmanager
+    def reports(self, heard: Report) -> Generator[str]:
+        """Return the token of a request whose progress is told to a function, for the length of a block."""
+        token = f"progress-{next(self._tokens)}"
+        self._reports[token] = heard
+        try:
+            yield token
+        finally:
+            del self._reports[token]
+
+    def take_report(self, item: Any) -> bool:
+        """Tell a report of progress; return whether what came was one.
+
+        Here it comes before the result. The SDK starts a task for each, which may be late, and in any order.
+        """
+        message: Any = getattr(item, "message", None)
+        if getattr(message, "method", None) != "notifications/progress":
+            return False
+        said: dict[str, Any] = message.params or {}
+        token, progress, total = said.get("progressToken"), _number(said.get("progress")), said.get("total")
+        heard = self._reports.get(token) if isinstance(token, str) else None
+        if heard is not None and progress is not None:
+            text = said.get("message")
+            heard(progress, _number(total), text if isinstance(text, str) else "")
+        return True
 
     def shown(self, text: str) -> str:
         """Return the beginning of a text of the server, without secrets."""
@@ -98,14 +135,32 @@ class CountedStream:
         return self
 
     async def __anext__(self) -> Any:
-        try:
-            item = await self._inner.__anext__()
-        except StopAsyncIteration:
-            self._connection.lose("has closed the connection")
-            raise
-        if not self._connection.admit(answer=is_answer(item)):
-            raise StopAsyncIteration
-        return item
+        while True:
+            try:
+                item = await self._inner.__anext__()
+            except StopAsyncIteration:
+                self._connection.lose("has closed the connection")
+                raise
+            if not self._connection.admit(answer=is_answer(item)):
+                raise StopAsyncIteration
+            if not self._connection.take_report(item):
+                return item
+
+
+def _number(value: Any) -> float | None:
+    if type(value) not in (int, float):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    return number if math.isfinite(number) else None
+
+
+def place_of(error: ValidationError) -> str:
+    """Return the place of the first mistake in a message."""
+    first = error.errors(include_input=False, include_url=False, include_context=False)[0]
+    return ".".join(map(str, first["loc"][-3:]))
 
 
 def is_answer(item: Any) -> bool:

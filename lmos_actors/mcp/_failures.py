@@ -28,6 +28,10 @@ NO_ANSWER: Final = "MCP_NO_ANSWER"
 """The server did not answer in time; the request may have had its effect or not."""
 
 
+UNREADABLE: Final = "the answer cannot be read: "
+"""Begins the text of a failure that stands for an answer which is none of the protocol."""
+
+
 class McpServerLost(Exception):
     """A server cannot be reached, has ended, or has done what no server may do; its agent ends with this."""
 

@@ -17,6 +17,7 @@ What the SDK does on trio, as it was found with 2.3:
 from __future__ import annotations
 
 import math
+import re
 from contextlib import asynccontextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -31,12 +32,14 @@ from pydantic import ValidationError
 
 from lmos_actors.errors import ActionFailed, group_of
 
+from ._connection import place_of
 from ._failures import (
     NO_ANSWER,
     REQUEST_REFUSED,
     RESULT_INVALID,
     RESULT_TOO_LARGE,
     TOOL_FAILED,
+    UNREADABLE,
     McpServerLost,
     mcp_failure,
 )
@@ -71,6 +74,11 @@ TEXT: Final = 4_096
 
 LISTEN_AGAIN: Final = 5.0
 """Seconds after which a stream of changes that broke off is asked for again."""
+
+_UNREADABLE: Final = re.compile(
+    rf"{UNREADABLE}(.+)|Failed to parse .*: \d+ validation error(?s:.*?(Invalid JSON: [^\[\n]+))?"
+)
+"""The texts of failures that stand for answers which cannot be read: of ours, and of the SDK over HTTP."""
 
 CLIENT: Final = types.Implementation(name="lmos-actors", version="0")
 
@@ -195,14 +203,13 @@ class Session:
     ) -> McpResult:
         """Call a tool. Raises ActionFailed, McpServerLost."""
 
-        async def heard(progress: float, total: float | None, message: str | None) -> None:
-            if math.isfinite(progress):
-                known = total is not None and math.isfinite(total)
-                report(McpProgress(progress, total if known else None, _bounded(message)))
+        def heard(progress: float, total: float | None, message: str) -> None:
+            report(McpProgress(progress, total, _bounded(message)))
 
-        result = await self._answer(
-            self._client.call_tool(name, arguments, progress_callback=heard), f"the tool {name!r}"
-        )
+        with self._connection.reports(heard) as token:
+            meta: types.RequestParamsMeta = {"progress_token": token}
+            request = self._client.call_tool(name, arguments, meta=meta)
+            result = await self._answer(request, f"the tool {name!r}")
         taken = self._taken(McpResult(tuple(map(_content_of, result.content)), result.structured_content))
         if result.is_error:
             text = "\n".join(each.text for each in taken.content if each.text) or "no reason was given"
@@ -258,14 +265,16 @@ class Session:
     def _failure(self, error: Exception, what: str) -> ActionFailed:
         text = str(error)
         if isinstance(error, ValidationError):
-            first = error.errors(include_input=False, include_url=False, include_context=False)[0]
-            place = ".".join(map(str, first["loc"][-3:]))
-            return mcp_failure(RESULT_INVALID, f"the answer about {what} is not of the protocol: {place}")
+            text = f"the answer about {what} is not of the protocol: {place_of(error)}"
+            return mcp_failure(RESULT_INVALID, text)
         if not isinstance(error, MCPError):
             return mcp_failure(REQUEST_REFUSED, f"{what}: {self._connection.shown(text)}")
         if "more bytes than are taken" in text:
             return mcp_failure(RESULT_TOO_LARGE, f"{what}: the answer has more bytes than are taken")
-        if text.startswith(("SSE stream", "Failed to parse JSON response")):
+        if unreadable := _UNREADABLE.match(text):
+            why = self._connection.shown(unreadable[1] or unreadable[2] or "it is not of the protocol")
+            return mcp_failure(RESULT_INVALID, f"the answer about {what} cannot be read: {why}")
+        if text.startswith(("SSE stream", "Failed to parse")):
             return mcp_failure(
                 NO_ANSWER, f"the answer about {what} broke off: it may have done its work or not"
             )

@@ -15,22 +15,25 @@ copies what it has of one with each piece that comes. What it keeps true:
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
+from collections import deque
 from collections.abc import AsyncGenerator, Mapping, Sequence  # noqa: TC003 -- read by readers only
 from contextlib import asynccontextmanager, suppress
 from subprocess import PIPE
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 import trio
 from mcp.client.stdio import get_default_environment
 from mcp.shared.message import SessionMessage
 from mcp_types import INTERNAL_ERROR, ErrorData, JSONRPCError, jsonrpc_message_adapter
+from pydantic import ValidationError
 
-from ._connection import is_answer
-from ._failures import McpServerLost
+from ._connection import is_answer, place_of
+from ._failures import UNREADABLE, McpServerLost
 from ._line_buffer import LineBuffer
 
 if TYPE_CHECKING:
@@ -56,6 +59,9 @@ COMPLAINTS: Final = 2_000
 # Members of the message itself, and of nothing in it: nothing but another member stands before or behind.
 _ID_FIRST: Final = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(\d{1,15})\s*,')
 _ID_LAST: Final = re.compile(rb',\s*"id"\s*:\s*(\d{1,15})\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*\Z')
+
+_DECODER: Final = json.JSONDecoder()
+_SPACE: Final = re.compile(r"\s*")
 
 TOO_LARGE: Final = "the answer has more bytes than are taken"
 """The text of the failure in place of an answer that is too long."""
@@ -177,6 +183,7 @@ class _Lines:
         self._connection = connection
         self._stderr = stderr
         self._buffer = LineBuffer()
+        self._ready: deque[SessionMessage] = deque()
 
     async def __aenter__(self) -> _Lines:
         return self
@@ -195,15 +202,20 @@ class _Lines:
         return self
 
     async def __anext__(self) -> SessionMessage:
-        while (line := await self._next_line()) is not None:
-            if line.strip():
-                message = _message_in(line)
+        while True:
+            while self._ready:
+                message = self._ready.popleft()
                 if not self._connection.admit(answer=is_answer(message)):
-                    break
-                if message is not None:
+                    raise StopAsyncIteration
+                if not self._connection.take_report(message):
                     return message
-                self._connection.rubbish += 1
-        raise StopAsyncIteration
+            line = await self._next_line()
+            if line is None:
+                raise StopAsyncIteration
+            if line.strip():
+                self._ready += _messages_in(line)
+                if not self._ready and not self._connection.admit(answer=False):
+                    raise StopAsyncIteration
 
     async def _next_line(self) -> bytes | None:
         """Return the next line, or what stands for one that is too long; None at the end."""
@@ -235,14 +247,10 @@ class _Lines:
                 return None
             if not await self._read():
                 return None
-        found = _ID_FIRST.match(head) or _ID_LAST.search(line[-ENDS:])
+        found = _id_in(head, line)
         if found is None:
-            self._connection.rubbish += 1
             return b""
-        error = JSONRPCError(
-            jsonrpc="2.0", id=int(found[1]), error=ErrorData(code=INTERNAL_ERROR, message=TOO_LARGE)
-        )
-        return error.model_dump_json(by_alias=True, exclude_unset=True).encode()
+        return _failure(found, TOO_LARGE).message.model_dump_json(by_alias=True, exclude_unset=True).encode()
 
     async def _ended(self) -> None:
         """Return how the process has ended, with its last words."""
@@ -256,12 +264,52 @@ class _Lines:
         self._connection.lose(f"{how}: {self._connection.shown(last)}" if last else how)
 
 
-def _message_in(line: bytes) -> SessionMessage | None:
-    """Return the message in a line; None for what is none."""
+def _messages_in(line: bytes) -> list[SessionMessage]:
+    """Return the message in a line; in place of what is none, the failure of each request that it answers."""
     try:
         # first by a decoder that knows no NaN and no endless nesting
-        return SessionMessage(
-            jsonrpc_message_adapter.validate_python(msgspec.json.decode(line), by_name=False)
-        )
+        said = msgspec.json.decode(line)
+        return [SessionMessage(jsonrpc_message_adapter.validate_python(said, by_name=False))]
+    except ValidationError as error:
+        why = f"it is not of the protocol: {place_of(error)}"
+    except (ValueError, RecursionError) as error:
+        why = f"{error}"
+    return [_failure(id, f"{UNREADABLE}{why}") for id in _answered_in(line)]
+
+
+class _Answer(msgspec.Struct, forbid_unknown_fields=True):
+    """An answer, of which only what it answers can be relied on."""
+
+    id: int | str
+    jsonrpc: Any = None
+    result: Any = None
+    error: Any = None
+
+
+def _answered_in(line: bytes) -> list[int | str]:
+    """Return the ids of the requests that a line answers, however badly it is written."""
+    text, at = line.decode("utf-8", "replace").removeprefix("\ufeff"), 0
+    found: list[int | str] = []
+    try:
+        while at < len(text):
+            value, at = _DECODER.raw_decode(text, at)
+            at = _SPACE.match(text, at).end()  # type: ignore[union-attr]
+            values: list[Any] = cast("Any", value) if isinstance(value, list) else [value]
+            for each in values:
+                with suppress(msgspec.ValidationError):
+                    found.append(msgspec.convert(each, _Answer).id)
     except (ValueError, RecursionError):
-        return None
+        named = _id_in(line[:ENDS], line)
+        found += [] if named is None else [named]
+    return found
+
+
+def _id_in(head: bytes, line: bytes) -> int | None:
+    """Return the id at the beginning or at the end of a line that cannot be read, if it is there."""
+    found = _ID_FIRST.match(head) or _ID_LAST.search(line[-ENDS:])
+    return None if found is None else int(found[1])
+
+
+def _failure(id: int | str, text: str) -> SessionMessage:
+    error = ErrorData(code=INTERNAL_ERROR, message=text)
+    return SessionMessage(JSONRPCError(jsonrpc="2.0", id=id, error=error))

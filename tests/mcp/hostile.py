@@ -6,11 +6,33 @@ import json
 import os
 import signal
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 MODE = sys.argv[1]
 OBJECT = {"type": "object"}
 INTEGER = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+
+
+UNREADABLE: dict[str, Callable[[bytes], bytes]] = {
+    "no UTF-8": lambda line: line.replace(b"[]", b'[{"type": "text", "text": "\xff"}]'),
+    "half a character": lambda line: line.replace(b"[]", b'[{"type": "text", "text": "\\ud83d"}]'),
+    "NaN": lambda line: line.replace(b"[]", b'[], "structuredContent": NaN'),
+    "an error without a message": lambda line: line.replace(
+        b'"result": {"content": []}', b'"error": {"code": 7}'
+    ),
+    "an error that is a text": lambda line: line.replace(b'"result": {"content": []}', b'"error": "no"'),
+    "a batch": lambda line: b"[" + line + b"]",
+    "two messages on a line": lambda line: line + b" " + line.replace(b'"id"', b'"method": "x", "id"'),
+    "a BOM": lambda line: b"\xef\xbb\xbf" + line,
+    "rubbish behind": lambda line: line.replace(b"[]", b"[,"),
+}
+"""The answers that name their request and cannot be read."""
+
+TOKENS: list[Any] = []
+REPORTS = [(1, 3), (True, 3), (10**400, 3), ("2", 3), (2, None), (2.5, 10**400), (3, 3)]
 
 
 def put(message: dict[str, Any]) -> None:
@@ -67,11 +89,20 @@ def call(id: Any, name: str) -> None:
         case "misshapen":
             put({"id": id, "result": {"content": "no list"}})
             return
-        case "nan":
-            sys.stdout.write(
-                f'{{"jsonrpc":"2.0","id":{id},"result":{{"content":[],"structuredContent":NaN}}}}\n'
-            )
-            put({"id": id, "result": {"content": [], "structuredContent": {"n": 1}}})
+        case "hasty":
+            told = [{"progressToken": TOKENS[-1], "progress": n, "total": total} for n, total in REPORTS]
+            reports = [{"method": "notifications/progress", "params": each} for each in told]
+            result = {"id": id, "result": {"content": [{"type": "text", "text": "done"}]}}
+            lines = [json.dumps({"jsonrpc": "2.0", **each}) for each in (*reports, result)]
+            sys.stdout.write("\n".join(lines) + "\n")
+            sys.stdout.flush()
+            return
+        case _ if MODE in UNREADABLE:
+            good = json.dumps({"jsonrpc": "2.0", "id": id, "result": {"content": []}}).encode()
+            if name == "work":
+                good = UNREADABLE[MODE](good)
+            sys.stdout.buffer.write(good + b"\n")
+            sys.stdout.flush()
             return
         case "curious":
             asked = {"type": "object", "properties": {"password": {"type": "string"}}}
@@ -117,6 +148,7 @@ def answer(message: dict[str, Any]) -> None:
         case "tools/list":
             put({"id": id, "result": tools(params.get("cursor"))})
         case "tools/call":
+            TOKENS.append(params.get("_meta", {}).get("progressToken"))
             call(id, params["name"])
         case _ if id is not None:
             put({"id": id, "error": {"code": -32601, "message": "no such method"}})

@@ -9,7 +9,7 @@ import trio
 
 from lmos_actors import AgentDied, open_node
 from lmos_actors.errors import StartFailed
-from lmos_actors.mcp import McpContent, McpResult, McpServer
+from lmos_actors.mcp import McpContent, McpProgress, McpResult, McpServer
 from tests.mcp.using import asked, hostile, server_of, text_of
 
 if TYPE_CHECKING:
@@ -110,9 +110,38 @@ async def test_an_answer_that_is_not_of_the_protocol_says_where() -> None:
         assert "content" in str(error)
 
 
-async def test_nan_is_no_json_and_is_skipped() -> None:
-    async with server_of(hostile("nan")) as (_, server):
-        assert (await asked(server, "work")).structured == {"n": 1}
+@pytest.mark.parametrize(
+    ("mode", "why"),
+    [
+        ("no UTF-8", "can't decode byte 0xff"),
+        ("half a character", "Input data was truncated"),
+        ("NaN", "JSON is malformed: "),
+        ("an error without a message", "it is not of the protocol: "),
+        ("an error that is a text", "it is not of the protocol: "),
+        ("a batch", "it is not of the protocol: "),
+        ("two messages on a line", "JSON is malformed: trailing characters"),
+        ("a BOM", "JSON is malformed: "),
+        ("rubbish behind", "JSON is malformed: "),
+    ],
+)
+async def test_an_answer_that_cannot_be_read_fails_its_request_at_once(mode: str, why: str) -> None:
+    async with server_of(hostile(mode)) as (node, server):
+        error = await asked(server, "work")
+        assert error.code == "MCP_RESULT_INVALID"
+        assert f"the answer about the tool 'work' cannot be read: {why}" in str(error).replace(
+            "'utf-8' codec ", ""
+        )
+        assert await asked(server, "read") == McpResult()
+        assert not node.crash_reports
+
+
+async def test_the_last_report_of_progress_comes_before_the_result() -> None:
+    async with server_of(hostile("hasty")) as (_, server):
+        for _ in range(20):
+            async with server.begin(McpServer.call, "work") as call:
+                reports = [report async for report in call.progress]
+                assert await call.result() == DONE
+            assert reports[-1:] == [McpProgress(3.0, 3.0)]
 
 
 async def test_of_ten_thousand_tools_the_first_are_taken() -> None:

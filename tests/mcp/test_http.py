@@ -220,7 +220,21 @@ def text_answer(id: Any, text: str) -> Response:
     ("answer", "code", "text"),
     [
         (lambda id: text_answer(id, "x" * (9 << 20)), "MCP_RESULT_TOO_LARGE", "more bytes than are taken"),
-        (lambda id: Response("{", media_type="application/json"), "MCP_NO_ANSWER", "broke off"),
+        (
+            lambda id: Response("{", media_type="application/json"),
+            "MCP_RESULT_INVALID",
+            "cannot be read: Invalid JSON: EOF while parsing",
+        ),
+        (
+            lambda id: Response(f'data: {{"id": {id}, "result": }}\n\n', media_type="text/event-stream"),
+            "MCP_RESULT_INVALID",
+            "cannot be read: Invalid JSON: expected value",
+        ),
+        (
+            lambda id: JSONResponse({"jsonrpc": "2.0", "id": id, "error": {"code": 7}}),
+            "MCP_RESULT_INVALID",
+            "cannot be read: it is not of the protocol",
+        ),
         (lambda id: Response("", media_type="text/event-stream"), "MCP_NO_ANSWER", "broke off"),
         (lambda id: Response("sorry", status_code=500), "MCP_REQUEST_REFUSED", "answers with status 500"),
         (lambda id: Response(status_code=202), "MCP_REQUEST_REFUSED", "202 Accepted"),
