@@ -13,8 +13,9 @@ from ._client import Format
 from ._failures import REQUEST_REFUSED, model_failure
 from ._fitting import Fitting, Halves
 from ._keys import with_options
-from ._messages import ModelEnd, ModelMessage, Reasoning, TextDelta, ToolMessage, Usage
-from ._provider import PLACEHOLDER, BrokenOff, ErrorEvent
+from ._messages import ModelMessage, Reasoning, TextDelta, ToolMessage, Usage
+from ._provider import PLACEHOLDER, unfinished
+from ._reports import ErrorEvent, aside, checked_reason, end_of, told
 from ._texts import counted, file_text, result_text
 from ._tool_pieces import Piece, ToolPieces, json_text
 
@@ -25,17 +26,7 @@ if TYPE_CHECKING:
 
     from ._families import Rules
     from ._keys import Fields
-    from ._messages import Message, ModelFile, ModelItem, ModelRequest, StopReason
-
-REASONS: Final[dict[str, StopReason]] = {
-    "end_turn": "stop",
-    "stop_sequence": "stop",
-    "pause_turn": "stop",
-    "tool_use": "tools",
-    "max_tokens": "length",
-    "model_context_window_exceeded": "length",
-    "refusal": "refused",
-}
+    from ._messages import Message, ModelFile, ModelItem, ModelRequest
 
 REDACTED: Final = "redacted:"
 """Begins the `state` of reasoning that is not shown; any other is the signature of what is."""
@@ -195,7 +186,8 @@ class Answer:
         self._signature: list[str] = []
         self._input = self._output = self._cached = 0
         self._finished: str | None = None
-        self._begun = False
+        self._begun = self._spoke = False
+        self._beside: object = None  # of the last event without a part of the answer
         self._model = ""
 
     @property
@@ -217,25 +209,29 @@ class Answer:
             elif kind == "message":
                 yield from self._whole(event)
             elif kind == "error" or event.error:
-                raise ErrorEvent(event.error)
-            else:  # a ping has none of these, and neither have those of later versions
-                self._take(kind, event)
+                raise ErrorEvent(told(data))
+            else:
+                self._take(kind, event, data)
 
-    def _take(self, kind: str, event: _Event) -> None:
+    def _take(self, kind: str, event: _Event, data: bytes) -> None:
         if kind == "message_start":
             head = event.message or _Head()
             self._begun, self._model = True, head.model
             self._take_usage(head.usage)
         elif kind == "message_delta":
-            if event.delta is not None:
-                self._finished = event.delta.stop_reason or self._finished
+            if event.delta is not None and event.delta.stop_reason:
+                self._finished = checked_reason(event.delta.stop_reason)
             self._take_usage(event.usage)
         elif kind == "message_stop":
             self.is_complete = True
+        elif kind != "ping":  # of later versions, or a report
+            self._beside = aside(data)
 
     def _whole(self, event: _Event) -> Iterator[ModelItem]:
         """Return the items of an answer that comes whole, where its events were asked for."""
-        self._begun, self._model, self._finished = True, event.model, event.stop_reason
+        self._begun, self._model = True, event.model
+        if event.stop_reason:
+            self._finished = checked_reason(event.stop_reason)
         self._take_usage(event.usage)
         for index, block in enumerate(event.content or ()):
             yield from self._begin(block, index)
@@ -256,6 +252,7 @@ class Answer:
 
     def _piece(self, delta: _Delta, index: int | None) -> Iterator[ModelItem]:
         if delta.text and (text := self._text.take(delta.text)):
+            self._spoke = True
             yield TextDelta(text)
         if delta.thinking and (thought := self._thought.take(delta.thinking)):
             yield Reasoning(thought)
@@ -280,15 +277,16 @@ class Answer:
         self._output = max(self._output, counted(usage.output_tokens))
 
     def last_items(self) -> Iterator[ModelItem]:
-        """Return the tools that are asked for, and the end. Raises ValueError, BrokenOff."""
+        """Return the tools that are asked for, and the end. Raises ValueError, ErrorEvent, BrokenOff."""
         tools = self._tools.requests()
         if self._finished is None:
-            raise BrokenOff() if self._begun else ValueError("there is no answer in it")
+            raise unfinished(self._beside, begun=self._begun)
+        usage = Usage(self._input, self._output, self._cached)
+        end = end_of(self._finished, usage, self._model, tools, spoke=self._spoke)
         if text := self._text.rest():
             yield TextDelta(text)
         yield from tools
-        reason = REASONS.get(self._finished, "stop")
-        yield ModelEnd(reason, Usage(self._input, self._output, self._cached), self._model)
+        yield end
 
 
 def _connect(url: str, http: httpx2.AsyncClient) -> tuple[Any, Any]:

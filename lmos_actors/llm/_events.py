@@ -58,8 +58,8 @@ class EventDecoder:
                         yield joined
             elif line.startswith(b"event:"):
                 self._name = line[6:].strip()
-            elif line.startswith(b"{"):  # of servers that forget how an event begins, as of their failures
-                self._data.append(line)
+            elif line.startswith((b"{", b"error: {")):  # of servers that write their failures in this way
+                self._data.append(line.removeprefix(b"error: "))
 
     def end(self) -> Iterator[bytes]:
         """Return the event that the end of the answer ends."""

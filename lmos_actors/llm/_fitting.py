@@ -41,6 +41,8 @@ class Fitting(Generic[T]):
             return self._read_again(data)
 
     def _read_again(self, data: bytes) -> Sequence[T]:
+        if data.startswith(b"[DONE]"):  # some end other formats with it, too
+            return ()
         text = data.decode("utf-8", "replace")
         try:
             value: Any = json.loads(text)
@@ -125,6 +127,8 @@ class Halves:
         """Take a piece, and return all that is whole of it and of what was left."""
         if self._half:
             text, self._half = self._half + text, ""
+        elif text.isascii():
+            return text
         if text and "\ud800" <= text[-1] <= "\udbff":
             text, self._half = text[:-1], text[-1]
         return paired(text)

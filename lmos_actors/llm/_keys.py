@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import logging
 import math
+import weakref
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
@@ -17,6 +19,8 @@ from lmos_actors.errors import ConfigError
 from ._failures import KEY_REFUSED, model_failure
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from lmos_actors.security import SecretSource
 
 OPENAI_URL: Final = "https://api.openai.com/v1"
@@ -79,15 +83,54 @@ class ProviderKey:
 
     def without(self, text: str) -> str:
         """Return the beginning of a text of the provider, with `***` in place of the key."""
-        if self._value is not None and len(self._value) >= _LEAST:
-            text = text.replace(self._value.decode("latin-1"), "***")
+        text = self.hidden(text)
         return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
+
+    def hidden(self, text: str) -> str:
+        """Return a text with `***` in place of the key."""
+        if self._value is not None and len(self._value) >= _LEAST:
+            return text.replace(self._value.decode("latin-1"), "***")
+        return text
 
     def _read(self, source: SecretSource) -> None:
         read = source.read()
         lines = [] if read is None else [SecretBytes(line.strip()) for line in read.splitlines()]
         # what no header may have is shown by the error that says so
         self._value = next((line for line in lines if line and _is_printable(line)), None)
+
+
+class _KeyFilter(logging.Filter):
+    """Puts `***` in place of keys in what is logged: HTTP libraries log the headers that providers send."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.keys: weakref.WeakSet[ProviderKey] = weakref.WeakSet()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        text = record.getMessage()
+        if (shown := self._hidden(text)) != text:
+            record.msg, record.args = shown, ()
+        if record.exc_info:  # and the exceptions of what is no HTTP have the bytes that came
+            text = logging.Formatter().formatException(record.exc_info)
+            if (shown := self._hidden(text)) != text:
+                record.exc_info, record.exc_text = None, shown
+        return True
+
+    def _hidden(self, text: str) -> str:
+        for key in tuple(self.keys):
+            text = key.hidden(text)
+        return text
+
+
+_KEY_FILTER: Final = _KeyFilter()
+
+
+def hide_keys(key: ProviderKey, packages: Collection[str]) -> None:
+    """Keep a key out of what packages log, by all loggers that they have made so far."""
+    _KEY_FILTER.keys.add(key)
+    for name in tuple(logging.root.manager.loggerDict):
+        if name.partition(".")[0] in packages:
+            logging.getLogger(name).addFilter(_KEY_FILTER)
 
 
 def _is_printable(line: bytes) -> bool:

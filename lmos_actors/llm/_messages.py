@@ -115,12 +115,14 @@ class ModelEnd(Struct, frozen=True, tag="end", omit_defaults=True):
     """The last item of an answer.
 
     `reason`: the model has said all (`stop`), waits for tools (`tools`), was cut by `max_tokens` (`length`),
-    or does not want to answer (`refused`). `model` is the name of the model that has answered.
+    or does not want to answer (`refused`). `model` is the name of the model that has answered. `said` is the
+    provider's own word for a reason that is none of these: the answer is taken as whole then.
     """
 
     reason: StopReason = "stop"
     usage: Usage = Usage()
     model: str = ""
+    said: str = ""
 
 
 ModelItem: TypeAlias = TextDelta | Reasoning | ToolRequest | ModelEnd

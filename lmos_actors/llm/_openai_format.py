@@ -13,15 +13,9 @@ from ._client import Format
 from ._failures import REQUEST_REFUSED, model_failure
 from ._fitting import Fitting, Halves, fitted
 from ._keys import OPENAI_URL, with_options
-from ._messages import (
-    ModelEnd,
-    ModelMessage,
-    Reasoning,
-    TextDelta,
-    ToolMessage,
-    Usage,
-)
-from ._provider import PLACEHOLDER, BrokenOff, ErrorEvent
+from ._messages import ModelMessage, Reasoning, TextDelta, ToolMessage, Usage
+from ._provider import PLACEHOLDER, unfinished
+from ._reports import ErrorEvent, aside, checked_reason, end_of, told
 from ._texts import counted, file_text, result_text
 from ._tool_pieces import Piece, ToolPieces, json_text
 
@@ -32,15 +26,7 @@ if TYPE_CHECKING:
 
     from ._families import Rules
     from ._keys import Fields
-    from ._messages import Message, ModelFile, ModelItem, ModelRequest, StopReason
-
-REASONS: Final[dict[str, StopReason]] = {
-    "stop": "stop",
-    "length": "length",
-    "tool_calls": "tools",
-    "function_call": "tools",
-    "content_filter": "refused",
-}
+    from ._messages import Message, ModelFile, ModelItem, ModelRequest
 
 
 # ---- requests
@@ -208,7 +194,8 @@ class Answer:
         self._text, self._thought = Halves(), Halves()
         self._tools = ToolPieces()
         self._finished: str | None = None
-        self._refused = False
+        self._spoke = self._refused = False
+        self._beside: object = None  # of the last event without a part of the answer
         self._usage = Usage()
         self._model = ""
 
@@ -219,13 +206,17 @@ class Answer:
             return
         for chunk in self._read.read(data):
             if chunk.error:
-                raise ErrorEvent(chunk.error)
+                raise ErrorEvent(told(data))
             if chunk.usage is not None:
                 self._usage = _usage(chunk.usage)
             self._model = chunk.model or self._model
-            for choice in chunk.choices or ():
+            if not chunk.choices:
+                self._beside = aside(data)
+                continue
+            for choice in chunk.choices:
                 if choice.index == 0:  # one answer was asked for
-                    self._finished = choice.finish_reason or self._finished
+                    if choice.finish_reason:
+                        self._finished = checked_reason(choice.finish_reason, data)
                     if (said := choice.delta or choice.message) is not None:
                         yield from self._pieces(said)
 
@@ -243,6 +234,7 @@ class Answer:
         if delta.refusal:
             self._refused = True
         if (text := content or delta.refusal) and (text := self._text.take(text)):
+            self._spoke = True
             yield TextDelta(text)
         if delta.function_call is not None:
             self._tools.add([_piece(_ToolPiece(index=-1, function=delta.function_call))])
@@ -250,19 +242,16 @@ class Answer:
             self._tools.add([_piece(piece) for piece in delta.tool_calls])
 
     def last_items(self) -> Iterator[ModelItem]:
-        """Return the tools that are asked for, and the end. Raises ValueError, BrokenOff."""
+        """Return the tools that are asked for, and the end. Raises ValueError, ErrorEvent, BrokenOff."""
         tools = self._tools.requests()
         if self._finished is None:
-            raise BrokenOff() if tools or self._model else ValueError("there is no answer in it")
+            raise unfinished(self._beside, begun=bool(tools or self._model))
+        reason = "refusal" if self._refused else self._finished
+        end = end_of(reason, self._usage, self._model, tools, spoke=self._spoke)
         if text := self._text.rest():
             yield TextDelta(text)
         yield from tools
-        reason = REASONS.get(self._finished, "stop")
-        if self._refused:
-            reason = "refused"
-        elif tools and reason == "stop":  # as some endpoints end answers with tools
-            reason = "tools"
-        yield ModelEnd(reason, self._usage, self._model)
+        yield end
 
 
 def _thought_and_said(content: list[Any]) -> tuple[str, str]:

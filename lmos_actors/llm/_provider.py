@@ -3,7 +3,8 @@
 The SDKs send requests, with all that belongs to them, and say what was refused. What this file keeps true:
 
 1. **The key is in no object of an SDK.** They get a placeholder; the key is put into the header when a
-   request leaves (`KeyAuth`). So no log, repr or traceback of theirs has it.
+   request leaves (`KeyAuth`). So no log, repr or traceback of theirs has it. Where a provider sends it back,
+   it is taken out of what is said here, and of the lines that they and the HTTP libraries log (`hide_keys`).
 2. **Answers are read here, below the SDKs.** An SDK reads through half a dozen async generators, one in the
    other. All but the outermost are left to the garbage collector when a caller leaves, and one SDK does so
    after each answer; trio then finishes them in tasks of its own. They also read lines of any length, and
@@ -21,7 +22,6 @@ from __future__ import annotations
 
 import logging
 from contextlib import aclosing, asynccontextmanager, suppress
-from email.utils import parsedate_to_datetime
 from math import inf
 from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import urlsplit
@@ -39,10 +39,10 @@ from ._failures import (
     MODEL_CUT,
     MODEL_MALFORMED,
     MODEL_UNAVAILABLE,
-    REQUEST_REFUSED,
     model_failure,
 )
-from ._keys import CLOSING
+from ._keys import CLOSING, hide_keys
+from ._reports import NO_QUOTA, NO_RIGHT, ErrorEvent, report_of, words_in
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Mapping
@@ -287,7 +287,7 @@ class Provider:
             response.headers.pop("content-encoding", None)  # none was asked for; a bomb is not unpacked
             response.encoding = "utf-8"  # whatever it says: some codecs of Python are none of text
 
-        return httpx2.AsyncClient(
+        client = httpx2.AsyncClient(
             auth=KeyAuth(self.key),
             verify=trusted_certificates(),
             headers={"accept-encoding": "identity"},
@@ -295,6 +295,8 @@ class Provider:
             timeout=httpx2.Timeout(self._waits.idle, connect=self._waits.connect, pool=None),
             limits=httpx2.Limits(max_connections=connections, max_keepalive_connections=connections),
         )
+        hide_keys(self.key, FOREIGN)  # now that all of them are imported
+        return client
 
     def note_replaced(self, count: int) -> None:
         """Note how many bytes of an answer were no UTF-8."""
@@ -367,8 +369,8 @@ class Provider:
         cause = error.__cause__ if isinstance(error.__cause__, httpx2.TransportError) else error
         if isinstance(error, TooLong):
             return Problem(MODEL_MALFORMED, f"{self.name} sent an answer without an end: it was cut off")
-        if type(status) is int and status >= 300:
-            return self._refusal(status, error, begun)
+        if isinstance(error, ErrorEvent) or (type(status) is int and status >= 300):
+            return self._reported(error, status, begun)
         if isinstance(cause, httpx2.ConnectError | httpx2.ConnectTimeout):
             text = f"{self.name} cannot be reached: {self._shown(cause)}"
             return Problem(MODEL_UNAVAILABLE, text, passes=self._unreachable is None, unreachable=True)
@@ -379,58 +381,36 @@ class Provider:
         if isinstance(cause, httpx2.TransportError):
             text = f"{self.name} broke the connection off: {self._shown(cause)}"
             return Problem(MODEL_CUT if begun else MODEL_UNAVAILABLE, text, passes=not begun)
-        if isinstance(error, ErrorEvent):
-            return self._reported(error, begun)
         if isinstance(error, UNREADABLE) or type(error).__module__.partition(".")[0] in FOREIGN:
             text = f"{self.name} sent what is no answer: {type(error).__name__}: {self._shown(error)}"
             return Problem(MODEL_MALFORMED, text)
         raise error
 
-    def _reported(self, error: ErrorEvent, begun: bool) -> Problem:
-        """Return the problem that an event names."""
-        kind = kind_of(error.body)
-        status = {"rate_limit_error": 429, "overloaded_error": 529, "invalid_request_error": 400}.get(
-            kind, 500
-        )
-        return self._refusal(status, error, begun)
-
-    def _refusal(self, status: int, error: Exception, begun: bool) -> Problem:
-        retry_after = self._retry_after(error)
+    def _reported(self, error: Exception, status: int | None, begun: bool) -> Problem:
+        headers: Any = getattr(getattr(error, "response", None), "headers", {})
+        report = report_of(getattr(error, "body", None), status, headers, self._now)
+        said = self.key.without(f"{report.label}: {report.words or error}".removeprefix(": "))
         if begun:
-            return Problem(MODEL_CUT, f"{self.name} broke the answer off: {self._shown(error)}")
-        if status in (401, 403):  # without the provider's words, which may repeat the key
-            where = self.key.reference or "none"
-            return Problem(KEY_REFUSED, f"{self.name} refuses the key ({where}), with status {status}")
-        if kind_of(getattr(error, "body", None)) == "insufficient_quota":
-            text = f"{self.name} says that the account of the key ({self.key.reference}) has no quota left"
+            return Problem(MODEL_CUT, f"{self.name} broke the answer off: {said}")
+        where = self.key.reference or "none"
+        if report.kind == NO_QUOTA:
+            text = f"{self.name} says that the account of the key ({where}) has no quota left: {said}"
             return Problem(KEY_REFUSED, text)
-        text = f"{self.name} answered {status}: {self._shown(error)}"
-        if status in (429, 529):
-            return Problem(MODEL_BUSY, text, passes=True, retry_after=retry_after)
-        if status >= 500 or status in (408, 409):
-            return Problem(MODEL_UNAVAILABLE, text, passes=True, retry_after=retry_after)
-        return Problem(REQUEST_REFUSED, text)
+        if report.kind == NO_RIGHT:
+            return Problem(KEY_REFUSED, f"{self.name} refuses the key ({where}) for this: {said}")
+        if report.kind == KEY_REFUSED:  # without the provider's words, which may repeat a part of the key
+            label = self.key.without(report.label)
+            return Problem(KEY_REFUSED, f"{self.name} refuses the key ({where}), with status {label}")
+        text = f"{self.name} answered {said}"
+        if report.kind in (MODEL_BUSY, MODEL_UNAVAILABLE):
+            return Problem(report.kind, text, passes=True, retry_after=report.retry_after)
+        return Problem(report.kind, text)
 
     def _shown(self, error: BaseException) -> str:
-        text, seen = (
-            message_in(getattr(error, "body", None)) or str(error),
-            error.__cause__ or error.__context__,
-        )
+        text, seen = str(error), error.__cause__ or error.__context__
         while not text and seen is not None:  # as of certificates, which are named further below
             text, seen = str(seen), seen.__cause__ or seen.__context__
         return self.key.without(text or type(error).__name__)
-
-    def _retry_after(self, error: Exception) -> float | None:
-        headers: Any = getattr(getattr(error, "response", None), "headers", None)
-        text = None if headers is None else headers.get("retry-after")
-        if not isinstance(text, str):
-            return None
-        with suppress(ValueError):
-            seconds = float(text)
-            return seconds if 0 <= seconds < inf else None
-        with suppress(ValueError, TypeError, OverflowError):
-            return max(0.0, (parsedate_to_datetime(text) - self._now()).total_seconds())
-        return None
 
 
 def provider_of(
@@ -445,29 +425,6 @@ def provider_of(
     return Provider(f"{urlsplit(model.url).hostname} (for {model.model})", key, waits, draw, now, pause)
 
 
-def kind_of(body: object) -> str:
-    """Return what an error of a provider is called, empty if that cannot be found out."""
-    for found in (_member(body, "error"), body):
-        for name in ("code", "type"):
-            kind = _member(found, name)
-            if isinstance(kind, str) and kind not in ("", "error"):
-                return kind
-    return ""
-
-
-def message_in(body: object) -> str:
-    """Return an error of a provider in words, empty if there are none."""
-    for found in (_member(body, "error"), body):
-        text = found if isinstance(found, str) else _member(found, "message")
-        if isinstance(text, str):
-            return text
-    return ""
-
-
-def _member(value: object, name: str) -> object:
-    return value.get(name) if isinstance(value, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-
-
 class BrokenOff(httpx2.RemoteProtocolError):
     """An answer has begun, and the bytes ended before it did."""
 
@@ -475,12 +432,11 @@ class BrokenOff(httpx2.RemoteProtocolError):
         super().__init__("the answer ended before its end")
 
 
-class ErrorEvent(Exception):
-    """An error that came among the events of an answer; `body` is what it says."""
-
-    def __init__(self, body: object) -> None:
-        super().__init__(message_in(body) or "an error without a text")
-        self.body = body
+def unfinished(beside: object, *, begun: bool) -> Exception:
+    """Return why an answer has no end: what was said beside it, or that it broke off, or never began."""
+    if words_in(beside):
+        return ErrorEvent(beside)
+    return BrokenOff() if begun else ValueError("there is no answer in it")
 
 
 @asynccontextmanager

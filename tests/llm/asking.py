@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 HI = [UserMessage("hi")]
 END = ModelEnd("stop", Usage(12, 5), "test-model-1")
 PROVIDERS = ("openai", "anthropic")
+SECRET = "sk-5ecret-of-the-tests"
+AFTER_HELLO = {"openai": 2, "anthropic": 4}
+"""Events until the first text has come."""
 
 
 async def start(node: Node, server: ProviderServer, provider: str, **options: Any) -> Ref[Any]:

@@ -71,6 +71,13 @@ class Reply:
     """Waited for before the first event."""
 
 
+def refused(status: int, body: object, *headers: str) -> Reply:
+    """Return an answer in its bytes: a body, which is made JSON if it is none yet, and these headers."""
+    data = body if isinstance(body, bytes) else json.dumps(body).encode()
+    head = (f"HTTP/1.1 {status} No", f"content-length: {len(data)}", "connection: close", *headers, "", "")
+    return Reply(whole="\r\n".join(head).encode() + data)
+
+
 @dataclass
 class Received:
     """One request."""

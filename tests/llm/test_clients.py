@@ -65,23 +65,6 @@ async def test_an_answer_is_the_same_however_its_bytes_are_cut(provider: str, si
         ]
 
 
-@pytest.mark.parametrize(
-    ("provider", "ends", "reason"),
-    [
-        ("openai", "length", "length"),
-        ("openai", "content_filter", "refused"),
-        ("openai", "one of later versions", "stop"),
-        ("anthropic", "max_tokens", "length"),
-        ("anthropic", "refusal", "refused"),
-        ("anthropic", "stop_sequence", "stop"),
-    ],
-)
-async def test_reasons_of_ends(provider: str, ends: str, reason: str) -> None:
-    async with model_of(provider) as (server, model):
-        server.reply(Reply(ends=ends))
-        assert (await items(model))[-1].reason == reason
-
-
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}}
 PICTURE, PDF = ModelFile("image/png", b"png"), ModelFile("application/pdf", b"pdf", name="a.pdf")
 TALK = [

@@ -3,38 +3,27 @@
 from __future__ import annotations
 
 import gzip
-import logging
-import os
-import re
 import ssl
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import trio
 import trustme
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from lmos_actors import ActionFailed, ConfigError, DeadlineExceeded, StartFailed, open_node
-from lmos_actors.llm import AnthropicModel, Model, OpenAIModel
-from tests.llm.asking import END, HI, PROVIDERS, items, model_of, shown, start
-from tests.llm.provider_server import Received, Reply, Tool, anthropic_events, open_provider, openai_events
+from lmos_actors import ActionFailed, DeadlineExceeded, open_node
+from lmos_actors.llm import Model
+from tests.llm.asking import AFTER_HELLO, END, HI, PROVIDERS, SECRET, items, model_of, shown, start
+from tests.llm.provider_server import Reply, Tool, anthropic_events, open_provider, openai_events, refused
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-NO_QUOTA = Reply(status=429, error_type="insufficient_quota")
-BUSY_EVENT = Reply(fault="error event", error_type="rate_limit_error")
 BUSY = Reply(status=429, retry_after="0.01")
 FAULTS = [
     pytest.param([BUSY], "Hello there|stop", 2, id="429, then an answer"),
     pytest.param([BUSY] * 3, "|MODEL_BUSY", 3, id="429 to the end"),
     pytest.param([Reply(status=500, retry_after="0")], "Hello there|stop", 2, id="500, then an answer"),
     pytest.param([Reply(status=503, retry_after="0")] * 3, "|MODEL_UNAVAILABLE", 3, id="503 to the end"),
-    pytest.param(
-        [Reply(status=429, error_type="insufficient_quota")], "|MODEL_KEY_REFUSED", 1, id="no quota"
-    ),
     pytest.param([Reply(status=400)], "|MODEL_REQUEST_REFUSED", 1, id="400"),
     pytest.param([Reply(status=404)], "|MODEL_REQUEST_REFUSED", 1, id="404"),
     pytest.param([Reply(status=413)], "|MODEL_REQUEST_REFUSED", 1, id="413"),
@@ -47,22 +36,10 @@ FAULTS = [
     pytest.param([Reply(fault="no end")], "|MODEL_MALFORMED", 1, id="nothing"),
     pytest.param([Reply(fault="malformed")], "|MODEL_MALFORMED", 1, id="malformed from the start"),
     pytest.param([Reply(fault="not an event stream")], "|MODEL_MALFORMED", 1, id="a page"),
-    pytest.param(
-        [Reply(fault="error event", error_type="rate_limit_error")] * 3,
-        "|MODEL_BUSY",
-        3,
-        id="busy, in an event",
-    ),
 ]
 
 
-@pytest.fixture
-def _no_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have no wait between attempts, but where the provider asks for it."""
-    monkeypatch.setattr("lmos_actors.llm._provider.FIRST_WAIT", 0.0)
-
-
-@pytest.mark.usefixtures("_no_waits")
+@pytest.mark.usefixtures("no_waits")
 @pytest.mark.parametrize("provider", PROVIDERS)
 @pytest.mark.parametrize(("replies", "answer", "asked"), FAULTS)
 async def test_faults(provider: str, replies: list[Reply], answer: str, asked: int) -> None:
@@ -73,10 +50,6 @@ async def test_faults(provider: str, replies: list[Reply], answer: str, asked: i
         assert shown(await items(model)) == answer
         assert len(server.requests) == asked
         assert (await items(model))[-1] == END
-
-
-AFTER_HELLO = {"openai": 2, "anthropic": 4}
-"""Events until the first text has come."""
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
@@ -184,17 +157,6 @@ async def test_long_waits_are_left_to_the_caller(header: str, least: float, most
         assert least <= failed.data["retry_after"] <= most
 
 
-@pytest.mark.parametrize("header", ["soon", "nan", "-1", "inf", ""])
-async def test_a_wait_that_is_none_is_not_passed_on(header: str) -> None:
-    async with model_of("openai", retries=0) as (server, model):
-        server.reply(Reply(status=429, retry_after=header))
-        (failed,) = await items(model)
-        assert failed.output == {
-            "code": "MODEL_BUSY",
-            "message": "127.0.0.1 (for test) answered 429: the provider says no",
-        }
-
-
 # ---- outages
 
 
@@ -230,7 +192,7 @@ def logged(caplog: pytest.LogCaptureFixture) -> list[str]:
     return found
 
 
-@pytest.mark.usefixtures("_no_waits")
+@pytest.mark.usefixtures("no_waits")
 @pytest.mark.parametrize("provider", PROVIDERS)
 async def test_an_outage_is_logged_once_and_so_is_its_end(
     provider: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
@@ -258,7 +220,7 @@ async def test_an_outage_is_logged_once_and_so_is_its_end(
         assert logged(caplog) == ["127.0.0.1 (for test) answers again"]
 
 
-@pytest.mark.usefixtures("_no_waits")
+@pytest.mark.usefixtures("no_waits")
 async def test_a_provider_that_fails_now_and_then_is_logged_once_a_minute(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -335,126 +297,6 @@ async def test_over_tls_too_and_a_certificate_that_is_not_trusted_is_named(
             (failed,) = await items(stranger)
     assert failed.code == "MODEL_UNAVAILABLE"
     assert "cannot be reached: [SSL: CERTIFICATE_VERIFY_FAILED]" in failed.detail
-
-
-# ---- keys
-
-SECRET = "sk-5ecret-of-the-tests"
-
-
-@pytest.mark.usefixtures("_no_waits")
-@pytest.mark.parametrize("provider", PROVIDERS)
-async def test_the_key_is_sent_and_never_shown(
-    provider: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setenv("KEY_OF_TESTS", SECRET)
-    caplog.set_level(logging.DEBUG)
-    spans = InMemorySpanExporter()
-    tracing = TracerProvider()
-    tracing.add_span_processor(SimpleSpanProcessor(spans))
-    reports: list[str] = []
-    async with open_provider() as server, open_node(tracing=tracing, metrics=True) as node:
-        model = await start(node, server, provider, key="env:KEY_OF_TESTS", record_prompts=True)
-        assert (await items(model))[-1] == END
-        assert server.requests[0].headers["authorization"] == f"Bearer {SECRET}"
-        said = f"the key {SECRET} is not liked"
-        for status in (401, 403, 400, 500, 429):
-            server.reply(*[Reply(status=status, retry_after="0", error=said)] * 3)
-            failed = (await items(model))[-1]
-            reports.append(f"{failed} {failed.output!r} {failed.__context__!r} {failed.__cause__!r}")
-            server._script.clear()
-        server.reply(Reply(fault="error event", after=AFTER_HELLO[provider], error=said))
-        reports += [str((await items(model))[-1]), node.dump(), await node.metrics(), node.tree()]
-    assert "MODEL_KEY_REFUSED" in reports[0]
-    assert "(env:KEY_OF_TESTS)" in reports[0]
-    assert "the key *** is not liked" in reports[2]
-    seen = "\n".join([*reports, caplog.text, *(span.to_json() for span in spans.get_finished_spans())])
-    assert len(caplog.text) > 1_000, "the SDK has written its log"
-    assert SECRET not in seen
-    assert not re.search("placeholder|set-when-sent", "\n".join(reports))
-
-
-@pytest.mark.parametrize("provider", PROVIDERS)
-async def test_a_key_that_is_not_there_is_named(provider: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("NO_SUCH_KEY", raising=False)
-    async with model_of(provider, key="env:NO_SUCH_KEY") as (server, model):
-        (failed,) = await items(model)
-        assert failed.code == "MODEL_KEY_REFUSED"
-        assert "env:NO_SUCH_KEY: the variable is not set" in failed.detail
-        assert server.requests == []
-        monkeypatch.setenv("NO_SUCH_KEY", SECRET)
-        assert (await items(model))[-1] == END
-
-
-@pytest.mark.parametrize("provider", PROVIDERS)
-async def test_what_cannot_be_a_key_is_not_sent_and_not_shown(provider: str, tmp_path: Path) -> None:
-    place = tmp_path / "key"
-    place.write_bytes(SECRET.encode("utf-16-le"))
-    async with model_of(provider, key=f"file:{place}") as (server, model):
-        (failed,) = await items(model)
-        assert failed.code == "MODEL_KEY_REFUSED"
-        assert "is no key" in failed.detail
-        assert server.requests == []
-
-
-@pytest.mark.parametrize("provider", PROVIDERS)
-async def test_a_key_that_was_changed_is_read_again(provider: str, tmp_path: Path) -> None:
-    place, valid = tmp_path / "key", "the first one"
-
-    def answer(received: Received) -> Reply:
-        return Reply(status=200 if received.headers["authorization"] == f"Bearer {valid}" else 401)
-
-    place.write_text("the first one\n")
-    async with model_of(provider, key=f"file:{place}") as (server, model):
-        server.default = answer
-        assert (await items(model))[-1] == END
-        valid = "the second one"
-        assert (await items(model))[-1].code == "MODEL_KEY_REFUSED"
-        assert len(server.requests) == 2, "the same key is not tried again"
-        place.write_text("the second one\n")
-        assert (await items(model))[-1] == END
-        os.unlink(place)
-        valid = "a third one"
-        assert (await items(model))[-1].code == "MODEL_KEY_REFUSED"
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"key": SECRET}, "OpenAIModel.key: a reference to a secret is needed, env:NAME or file:PATH"),
-        ({"key": 7}, "OpenAIModel.key: a reference to a secret"),
-        ({"key": "env:K", "url": "http://models.example/v1"}, "OpenAIModel.key: credentials for"),
-        ({"url": "models.example"}, "OpenAIModel.url: must be the http or https URL of an endpoint"),
-        ({"url": "https://me:word@models.example"}, "OpenAIModel.url: must be the URL of an endpoint"),
-        ({"model": ""}, "OpenAIModel.model: must be the name of a model, not ''"),
-        ({"max_tokens": 0}, "OpenAIModel.max_tokens: must be a whole number of at least 1, not 0"),
-        ({"retries": -1}, "OpenAIModel.retries: must be a whole number of at least 0"),
-        ({"idle_seconds": 0}, "OpenAIModel.idle_seconds: must be a number of seconds above 0"),
-        ({"answer_seconds": -1}, "OpenAIModel.answer_seconds: must be a number of seconds above 0"),
-        ({"temperature": 3}, "OpenAIModel.temperature: must be a number from 0 to 2"),
-        ({"options": [1]}, "OpenAIModel.options: must be a dict of members of requests"),
-        ({"concurrency": 0}, "OpenAIModel.concurrency: must be a whole number of at least 1"),
-        ({"tokens_per_minute": 1.5}, "OpenAIModel.tokens_per_minute: must be a whole number"),
-    ],
-)
-def test_mistakes_are_named(options: dict[str, Any], said: str) -> None:
-    with pytest.raises(ConfigError, match=re.escape(said)) as found:
-        OpenAIModel(**{"model": "m", "key": None, **options})
-    assert SECRET not in str(found.value)
-    if "url" not in options or "key" not in options:
-        with pytest.raises(ConfigError, match=re.escape(said.replace("OpenAIModel", "AnthropicModel"))):
-            AnthropicModel(**{"model": "m", "key": None, **options})
-
-
-@pytest.mark.parametrize("provider", PROVIDERS)
-async def test_the_extra_is_named_where_it_is_not_installed(
-    provider: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(__import__("sys").modules, provider, None)
-    monkeypatch.delitem(__import__("sys").modules, f"lmos_actors.llm._{provider}_format", raising=False)
-    async with open_provider() as server, open_node() as node:
-        with pytest.raises(StartFailed, match=r"need the extra llm: pip install 'lmos-actors\[llm\]'"):
-            await start(node, server, provider)
 
 
 # ---- callers that leave
@@ -540,29 +382,24 @@ async def test_nothing_of_an_sdk_is_held_by_a_failure() -> None:
             seen = seen.__cause__ or seen.__context__
 
 
-def _raw(status: int, body: bytes, *headers: str) -> Reply:
-    head = (f"HTTP/1.1 {status} No", f"content-length: {len(body)}", *headers, "", "")
-    return Reply(whole="\r\n".join(head).encode() + body)
-
-
 ODD_REFUSALS = [
     pytest.param(
-        _raw(500, gzip.compress(b'{"error": {"message": "unpacked"}}'), "content-encoding: gzip"),
+        refused(500, gzip.compress(b'{"error": {"message": "unpacked"}}'), "content-encoding: gzip"),
         "MODEL_UNAVAILABLE",
         id="packed",  # a megabyte of it may be a gigabyte
     ),
     *(
         pytest.param(
-            _raw(500, b"61", f"content-type: text/plain; charset={name}"), "MODEL_UNAVAILABLE", id=name
+            refused(500, b"61", f"content-type: text/plain; charset={name}"), "MODEL_UNAVAILABLE", id=name
         )
         for name in ("hex", "rot13", "zlib", "idna")  # codecs of Python, but none of text
     ),
     pytest.param(
-        _raw(429, b"{}", "retry-after: Mon, 01 Jan 2024 00:00:00 +99999999999999999999"),
+        refused(429, b"{}", "retry-after: Mon, 01 Jan 2024 00:00:00 +99999999999999999999"),
         "MODEL_BUSY",
         id="a time zone far away",
     ),
-    pytest.param(_raw(500, b"x" * (2 << 20)), "MODEL_MALFORMED", id="a long page"),
+    pytest.param(refused(500, b"x" * (2 << 20)), "MODEL_MALFORMED", id="a long page"),
 ]
 
 

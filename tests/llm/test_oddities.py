@@ -227,6 +227,10 @@ NAMELESS = b"".join(
 )
 ANTHROPIC: dict[str, tuple[bytes, str]] = {
     "no names of events": (told(HEAD, said(text="Yes"), ENDS, names=False), "Yes||3+2 stop"),
+    "the end of another format": (
+        told(HEAD, said(text="Yes"), ENDS, {"type": "message_stop"}) + b"data: [DONE]\n\n",
+        "Yes||3+2 stop",
+    ),
     "names and no types": (NAMELESS, "Yes||3+2 stop"),
     "null for all": (
         told(
