@@ -77,8 +77,8 @@ NAME_ONE: Final = 'start one, such as OpenAIModel, or name it: model=sibling("mo
 MOST_ADDED: Final = 64
 """Tokens that a provider is taken to add to an input, as for its template, until it has counted one."""
 
-MOST_BOUND: Final = 1 << 16
-"""Tokens of output above which a request names no bound: few models write so many in one answer."""
+MOST_BOUND: Final = 8_192
+"""Tokens of output above which a request names no bound: clients of providers ask for no more by default."""
 
 
 class ModelRequests:

@@ -226,9 +226,9 @@ def text_answer(id: Any, text: str) -> Response:
             "cannot be read: Invalid JSON: EOF while parsing",
         ),
         (
-            lambda id: Response(f'data: {{"id": {id}, "result": }}\n\n', media_type="text/event-stream"),
+            lambda id: Response("data: {,\n\n", media_type="text/event-stream"),
             "MCP_RESULT_INVALID",
-            "cannot be read: Invalid JSON: expected value",
+            "cannot be read: Invalid JSON: ",
         ),
         (
             lambda id: JSONResponse({"jsonrpc": "2.0", "id": id, "error": {"code": 7}}),

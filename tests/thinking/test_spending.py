@@ -108,8 +108,8 @@ def test_no_more_is_spent_than_the_budget(tokens: int, added: int, calls: int, w
     ("tokens", "max_tokens", "bounds"),
     [
         (160, None, [44]),
-        (60_000, None, [59_884]),
-        (200_000, None, [None]),
+        (8_200, None, [8_084]),
+        (60_000, None, [None]),
         (60_000, 50, [50]),
         (125, 5, [5]),  # who wants little needs little
         (125, None, []),
