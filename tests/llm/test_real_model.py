@@ -99,7 +99,7 @@ async def outcome(thinking: Awaitable[Any]) -> Any:
 
 async def check_the_server_is_free(node: Node, url: str) -> None:
     """Fail if the server is silent to one of as many requests as it has places for."""
-    model = await node.start(client(url, idle_seconds=30, retries=0))
+    model = await node.start(client(url, idle_seconds=60, retries=0))
 
     async def ask() -> None:
         assert isinstance((await items(model))[-1], ModelEnd)
@@ -198,8 +198,10 @@ async def test_a_model_that_repeats_the_user_calls_a_tool_within_its_budget(url:
 # ---- bounds
 
 
-@pytest.mark.parametrize("tokens", [60, 160])
-async def test_tokens_are_exceeded_by_what_the_estimate_lacks_alone(url: str, tokens: int) -> None:
+@pytest.mark.parametrize(("tokens", "of_each"), [(60, None), (100, 40)])
+async def test_tokens_are_exceeded_by_what_the_estimate_lacks_alone(
+    url: str, tokens: int, of_each: int | None
+) -> None:
     heard: Heard = []
     prompt = "Tell me of the sea."
     async with open_node() as node:
@@ -207,12 +209,12 @@ async def test_tokens_are_exceeded_by_what_the_estimate_lacks_alone(url: str, to
         account = Account(Budget(tokens=tokens))
         found: Any = None
         while not isinstance(found, str):
-            found = await outcome(think(model, prompt, budget=account, max_tokens=50))
+            found = await outcome(think(model, prompt, budget=account, max_tokens=of_each))
     assert found == "BUDGET_EXCEEDED"
     assert account.spent.tokens == sum(end.usage.tokens for _, end in heard)
     assert account.spent.tokens <= tokens + heard[-1][1].usage.input_tokens - len(prompt) // 4
     for request, end in heard:
-        assert end.usage.output_tokens <= request.max_tokens <= 50
+        assert end.usage.output_tokens <= (request.max_tokens or 0)
 
 
 class Person(Struct):
