@@ -27,19 +27,22 @@ from msgspec.structs import replace
 
 from lmos_actors.errors import ConfigError
 
-from ._messages import ModelMessage, ToolMessage, ToolRequest, UserMessage
+from ._messages import ModelMessage, ToolMessage, ToolOffer, ToolRequest, UserMessage
 from ._schemas import ToolSchema, Unsendable
 from ._texts import NO_TEXT, result_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from ._messages import Message, ModelItem, ModelRequest, ToolOffer
+    from ._messages import Message, ModelItem, ModelRequest
 
 GO_ON: Final = "Go on."
 """Stands behind a message of the model that is the last one, where the user has to have the last word."""
 
 NO_RESULT: Final = "there is no result of it"
+
+NOT_NOW: Final = "Not there now."
+"""Describes a tool that earlier calls were of, where none is offered: gateways refuse calls without tools."""
 
 LONGEST_NAME: Final = 64
 """Characters of the name of a tool: no family takes more."""
@@ -56,7 +59,8 @@ class Rules:
 
     `blank` is the content of a message of the model with calls alone. `ends_with_user`: the model does not
     have the last word. `answers_results`: the model speaks between results and the user. `names_results`:
-    a result says the name of its tool, too. `arguments` and `few_words` are as of a `ToolSchema`.
+    a result says the name of its tool, too. `offers_used`: who gets calls gets tools, if only those called.
+    `arguments` and `few_words` are as of a `ToolSchema`.
     """
 
     ids: re.Pattern[str]
@@ -67,6 +71,7 @@ class Rules:
     names_results: bool = False
     arguments: re.Pattern[str] | None = None
     few_words: bool = False
+    offers_used: bool = False
 
 
 _SHORT: Final = re.compile(r"[!-~]{1,40}")
@@ -74,7 +79,10 @@ _SHORT: Final = re.compile(r"[!-~]{1,40}")
 FAMILIES: Final = {
     "openai": Rules(_SHORT),
     "anthropic": Rules(
-        re.compile(r"[a-zA-Z0-9_-]{1,64}"), ends_with_user=True, arguments=re.compile(r"[a-zA-Z0-9_.-]{1,64}")
+        re.compile(r"[a-zA-Z0-9_-]{1,64}"),
+        ends_with_user=True,
+        arguments=re.compile(r"[a-zA-Z0-9_.-]{1,64}"),
+        offers_used=True,
     ),
     "gemini": Rules(
         _SHORT,
@@ -127,10 +135,10 @@ class Sendable:
     def __init__(self, request: ModelRequest, rules: Rules) -> None:
         self.left_out: dict[str, str] = {}
         self._names = _Names(rules.names, [offer.name for offer in request.tools])
-        messages = _numbered(_in_order(request.messages, rules), rules.ids, self._names.sent)
+        self.messages = _numbered(_in_order(request.messages, rules), rules.ids, self._names.sent)
         self.request = replace(
             request,
-            messages=messages,
+            messages=self.messages,
             instructions=request.instructions if request.instructions.strip() else "",
             tools=list(self._offers(request.tools, rules)),
         )
@@ -150,6 +158,12 @@ class Sendable:
                 self.left_out[f"the argument {name!r} of the tool {offer.name!r}"] = why
             offered.add(offer.name)
             yield replace(offer, name=self._names.sent(offer.name), schema=made.schema)
+        if not offered and rules.offers_used:
+            calls = [
+                call for message in self.messages if type(message) is ModelMessage for call in message.tools
+            ]
+            for name in dict.fromkeys(call.name for call in calls):
+                yield ToolOffer(name, NOT_NOW, {"type": "object", "properties": {}})
 
     def back(self, item: ModelItem) -> ModelItem:
         """Return an item of the answer with the name of the tool that is meant."""

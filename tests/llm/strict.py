@@ -90,6 +90,7 @@ def _completions(family: str, body: dict[str, Any]) -> None:
         _refuse(role != "assistant" and _is_blank(content), f"blank content of role {role}")
         before = role
     _refuse(waiting, f"no result behind the calls {waiting}")
+    _refuse(family == "anthropic" and taken and not offered, "tools must be defined for calls")
 
 
 def _calls(family: str, message: dict[str, Any], name: re.Pattern[str], taken: set[str]) -> list[str]:
@@ -198,3 +199,4 @@ def _blocks(body: dict[str, Any]) -> None:
         _refuse(not message["content"] or _is_blank(message["content"]), "text must be non-empty")
         _refuse(message["content"][-1]["type"] == "thinking", "the last block is thinking")
     _refuse(role == "user", "the conversation must end with a message of the user")
+    _refuse(taken and not body.get("tools"), "tools must be defined for calls")

@@ -232,6 +232,7 @@ RESULT = {"role": "tool", "tool_call_id": "call_1", "content": "found"}
         ("gemini", body_of(USER, CALLED, RESULT), "the name cannot be empty"),
         ("ollama", body_of(USER, CALLED, RESULT), "<nil>"),
         ("anthropic", body_of(USER, {**CALLED, "content": ""}, RESULT), "non-empty"),
+        ("anthropic", body_of(USER, CALLED, RESULT), "tools must be defined"),
         ("openai", body_of(USER, CALLED, RESULT, USER), None),
     ],
 )
