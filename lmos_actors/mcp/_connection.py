@@ -43,6 +43,7 @@ class Connection:
         self.name = name
         self.lost = trio.Event()
         self.why = ""
+        self.is_at_fault = False
         self.status = 0
         """The last status of a failure over HTTP, 0 for none."""
         self.owed = 0
@@ -53,23 +54,27 @@ class Connection:
         self._left = BURST
         self._counted_at = -math.inf
 
-    def lose(self, why: str) -> None:
-        """Note that nothing more comes; the first reason stays."""
+    def lose(self, why: str, *, at_fault: bool = False) -> None:
+        """Note that nothing more comes; the first reason stays. Who is `at_fault` is not begun with again."""
         if not self.lost.is_set():
             self.why = f"the MCP server {self.name} {why}"
+            self.is_at_fault = at_fault
             self.lost.set()
 
     def admit(self, *, answer: bool) -> bool:
-        """Count a message; return whether there may be one more. Loses the connection if not."""
+        """Count a message; return whether there may be one more. Loses the connection if not.
+
+        What is lost otherwise may still be answered.
+        """
         if answer and self.owed:
             self.owed -= 1
-            return not self.lost.is_set()
+            return not self.is_at_fault
         now = trio.current_time()
         self._left = min(BURST, self._left + RATE * (now - self._counted_at)) - 1
         self._counted_at = now
         if self._left < 0:
-            self.lose(f"floods: more than {RATE:g} messages a second that nobody asked for")
-        return not self.lost.is_set()
+            self.lose(f"floods: more than {RATE:g} messages a second that nobody asked for", at_fault=True)
+        return not self.is_at_fault
 
     @contextmanager
     def reports(self, heard: Report) -> Generator[str]:
@@ -110,7 +115,7 @@ class Connection:
 
 
 class CountedStream:
-    """The read stream of a transport of the SDK, counted; it ends where the connection is lost."""
+    """The read stream of a transport of the SDK, counted; it ends where the server is at fault."""
 
     def __init__(self, inner: Any, connection: Connection) -> None:
         self._inner = inner

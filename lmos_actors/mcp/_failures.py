@@ -32,8 +32,23 @@ UNREADABLE: Final = "the answer cannot be read: "
 """Begins the text of a failure that stands for an answer which is none of the protocol."""
 
 
+NOT_SENT: Final = "the request was not carried out: "
+"""Begins the text of a failure that stands for a request which a server has not begun."""
+
+BROKEN: Final = "the connection broke off"
+"""The text of a failure that stands for an answer which did not come."""
+
+
+class SessionLost(Exception):
+    """The session is over that a request was sent in; `begun` is whether it may have been carried out."""
+
+    def __init__(self, why: str, *, begun: bool) -> None:
+        super().__init__(why)
+        self.begun = begun
+
+
 class McpServerLost(Exception):
-    """A server cannot be reached, has ended, or has done what no server may do; its agent ends with this."""
+    """A server does not come back, or has done what no server may do; its agent ends with this."""
 
 
 def mcp_failure(code: str, message: str, **more: Any) -> ActionFailed:

@@ -2,8 +2,9 @@
 
 That client bounds what the SDK does not: the bytes of an answer that is no stream of events, and what an
 encoding would unfold to. It puts the token into a request as it leaves, so that no object of the SDK has it.
-And it sees when the server is gone. The SDK would let such an error out through its task group, past requests
-that wait; here it is an answer with status 503, and the connection is noted as lost.
+And it sees when the server, or the session, is gone. The SDK would let such an error out through its task
+group, past requests that wait; here it is an answer, with an error that says whether the request was sent,
+and the connection is noted as lost.
 """
 
 from __future__ import annotations
@@ -14,10 +15,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import httpx2
 from mcp.client.streamable_http import streamable_http_client
+from mcp_types import INTERNAL_ERROR
 
 from lmos_actors._core import trusted_certificates
 
 from ._connection import CountedStream
+from ._failures import BROKEN, NOT_SENT
 
 if TYPE_CHECKING:
     from typing import Self
@@ -73,25 +76,46 @@ class HttpTransport(httpx2.AsyncBaseTransport):
             response = await self._inner.handle_async_request(request)
         except httpx2.TransportError as error:
             self._connection.lose(f"cannot be reached: {self._connection.shown(str(error))}")
-            return httpx2.Response(503, request=request)
+            never_left = isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout)
+            return _failed(request, f"{NOT_SENT}{error}" if never_left else BROKEN)
         if response.headers.get("content-encoding", "identity") != "identity":
             await response.aclose()
-            self._connection.lose("compresses its answers, unasked")
-            return httpx2.Response(503, request=request)
-        if response.status_code >= 400 and request.method != "DELETE":
-            self._connection.status = response.status_code
-            if response.status_code == 401:  # a new start reads the token again
-                self._connection.lose("does not accept the credentials (status 401): see bearer=")
-            elif response.status_code == 404 and _SESSION in request.headers:
-                self._connection.lose("has ended the session")
+            self._connection.lose("compresses its answers, unasked", at_fault=True)
+            return _failed(request, BROKEN)
         if isinstance(response.stream, httpx2.AsyncByteStream):
             is_stream = response.headers.get("content-type", "").startswith("text/event-stream")
             response.stream = _Body(response.stream, None if is_stream else self._most)
+        if response.status_code >= 400 and request.method != "DELETE":
+            self._connection.status = response.status_code
+            if why := await self._loss_in(response, has_session=_SESSION in request.headers):
+                await response.aclose()
+                self._connection.lose(why)
+                return _failed(request, f"{NOT_SENT}{why}")
         return response
+
+    async def _loss_in(self, response: httpx2.Response, *, has_session: bool) -> str:
+        """Return why the session is over by an answer that refuses a request; empty if it is not."""
+        if response.status_code == 401:  # the token is read again for the next one
+            return "does not accept the credentials (status 401): see bearer="
+        if not has_session or response.status_code not in (400, 404):
+            return ""
+        if response.status_code == 404:
+            return "has ended the session"
+        try:
+            text = (await response.aread()).decode("utf-8", "replace")
+        except (httpx2.StreamError, httpx2.TransportError):
+            return ""
+        return "has ended the session" if "session" in text.lower() else ""
 
     async def aclose(self) -> None:
         """Close all connections."""
         await self._inner.aclose()
+
+
+def _failed(request: httpx2.Request, text: str) -> httpx2.Response:
+    """Return an answer that fails a request: the SDK takes the id of the request for that of the error."""
+    said = {"jsonrpc": "2.0", "id": None, "error": {"code": INTERNAL_ERROR, "message": text}}
+    return httpx2.Response(503, json=said, request=request)
 
 
 class _Broken(httpx2.StreamError):

@@ -4,8 +4,9 @@ So what agents have holds for servers too. Many agents share one; it runs once, 
 reach it by a ref; a caller that leaves cancels its call at the server; a mock, a recording or a fault takes
 its place in a scenario; it is supervised, traced and counted, and an access list says who may call it.
 
-The agent lives as long as its connection: a server that ends, or does what none may do, is a crash of the
-agent, and its supervisor restarts it. Calls that were in progress end as those of any agent that died.
+A server that is restarted, or forgets the session, is connected to again (`_held.py`). One that does not come
+back, or does what none may do, is a crash of the agent, and its supervisor restarts it. Calls that were in
+progress end then as those of any agent that died.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import os
 import shlex
 from collections.abc import AsyncGenerator, Callable, Generator  # noqa: TC003 -- types of actions are read
 from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal
 from urllib.parse import urlsplit
 
@@ -28,7 +30,15 @@ from lmos_actors.errors import ActionFailed, ConfigError, ForbiddenCall, nearest
 from lmos_actors.security import Reference, SecretSource, in_the_clear, is_private, place_of
 
 from ._connection import Connection
-from ._failures import ARGUMENTS_INVALID, NO_TOOL, RESULT_INVALID, McpServerLost, mcp_failure
+from ._failures import (
+    ARGUMENTS_INVALID,
+    NO_TOOL,
+    RESULT_INVALID,
+    McpServerLost,
+    SessionLost,
+    mcp_failure,
+)
+from ._held import HeldSession, Opened
 from ._questions import Questions
 from ._values import McpContent, McpInfo, McpMessage, McpProgress, McpPrompt, McpResource, McpResult, McpTool
 
@@ -79,8 +89,10 @@ class McpServer(Agent):
     `elicitation_seconds` at most, in which the limit of the call stands still. Those that would send the user
     to a URL, ask for a secret, or come outside a call, are declined all the same, and counted in `declined`.
 
-    The agent ends with McpServerLost when its server ends, cannot be reached or floods. Raises ConfigError,
-    without the extra `mcp` too; its start raises ForbiddenCall on virtual time.
+    A session that is lost is begun again, and a request that the server had not begun is sent again; any
+    other that was lost fails with MCP_NO_ANSWER. The agent ends with McpServerLost when its server floods, is
+    not back in `start_seconds`, or is lost four times in a minute. Raises ConfigError, without the extra
+    `mcp` too; its start raises ForbiddenCall on virtual time.
     """
 
     command: str | list[str] = ""
@@ -139,24 +151,21 @@ class McpServer(Agent):
     async def lifespan(self) -> AsyncGenerator[None]:
         """Hold the session, and the process if there is one. The SDK is imported here, in a thread."""
         self._refuse_virtual_time()
-        opened = await self.to_thread(self._prepared)
-        self._changed = {"tools", "resources", "prompts"}
-        self._change = trio.Event()
         self._calls: list[tuple[Any, str | None, str]] = []
-        connection = opened.connection
-        async with opened.session() as session:
-            self._session: Session = session
-            self.info = session.info
-            try:
-                await self._read_changed()
-            except ActionFailed as error:
-                raise McpServerLost(
-                    f"the MCP server {connection.name} offers nothing usable: {error}"
-                ) from None
-            self.nursery.start_soon(self._watch, connection)
-            self.nursery.start_soon(self._read_again)
-            self.nursery.start_soon(session.listen)
-            yield
+        self._held = HeldSession(
+            partial(self.to_thread, self._prepared),
+            self._serve,
+            lambda why: self.log.warning("an MCP server is connected to again", why=why),
+            self.start_seconds,
+            self.random.random,
+        )
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._held.run)
+            if await self._held.begun():
+                self.nursery.start_soon(self._held.watch)
+                yield
+            nursery.cancel_scope.cancel()
+        self._held.check()
 
     # ---- actions
 
@@ -180,7 +189,10 @@ class McpServer(Agent):
         if wrong is not None:
             raise mcp_failure(ARGUMENTS_INVALID, f"the arguments of {name!r} are not right: {wrong}")
         with self._in_progress(f"the tool {name}"):
-            result = await self._session.call(name, given, progress.report)
+            result = await self._held.ask(
+                lambda session: session.call(name, given, progress.report),
+                again=tool.read_only or tool.idempotent,
+            )
         wrong = schema_complaint(tool.output_schema, result.structured)
         if wrong is not None:
             text = f"{name!r} was carried out, and its result is not what its schema says: {wrong}"
@@ -191,41 +203,53 @@ class McpServer(Agent):
     async def read_resource(self, uri: str) -> list[McpContent]:
         """Read a resource. Fails as `call` does."""
         with self._in_progress(f"the resource {uri}"):
-            return await self._session.read_resource(uri)
+            return await self._held.ask(lambda session: session.read_resource(uri), again=True)
 
     @action(safe=True, concurrency=CONCURRENCY)
     async def get_prompt(self, name: str, arguments: dict[str, str] | None = None) -> list[McpMessage]:
         """Fill in a prompt. Fails as `call` does."""
         with self._in_progress(f"the prompt {name}"):
-            return await self._session.get_prompt(name, arguments or {})
+            given = arguments or {}
+            return await self._held.ask(lambda session: session.get_prompt(name, given), again=True)
 
     # ---- tasks
 
-    async def _watch(self, connection: Connection) -> None:
-        await connection.lost.wait()
-        raise McpServerLost(connection.why)
+    async def _serve(self, session: Session, begin: Callable[[], None]) -> None:
+        """Read what the server offers, and what changes of it, for as long as a session is there."""
+        self.info = session.info
+        self._changed = {"tools", "resources", "prompts"}
+        try:
+            await self._read_changed(session)
+        except ActionFailed as error:
+            raise McpServerLost(f"the MCP server {session.name} offers nothing usable: {error}") from None
+        begin()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(session.listen)
+            nursery.start_soon(self._read_again, session)
 
-    async def _read_again(self) -> None:
+    async def _read_again(self, session: Session) -> None:
         while True:
             await self._change.wait()
             try:
-                await self._read_changed()
+                await self._read_changed(session)
             except ActionFailed as error:
                 self.log.warning("what an MCP server says has changed cannot be read", why=str(error))
+            except SessionLost:
+                return  # the next one reads all of it
             await trio.sleep(READ_AGAIN)  # a server that always says so is read once a second
 
-    async def _read_changed(self) -> None:
+    async def _read_changed(self, session: Session) -> None:
         self._change = trio.Event()
         changed = self._changed
         self._changed = set[str]()
         if "tools" in changed:
-            found = await self._session.tools()
+            found = await session.tools()
             self.tools = found.entries
             self.left_out = found.left_out[:MOST_LEFT_OUT]
         if "resources" in changed:
-            self.resources = (await self._session.resources()).entries
+            self.resources = (await session.resources()).entries
         if "prompts" in changed:
-            self.prompts = (await self._session.prompts()).entries
+            self.prompts = (await session.prompts()).entries
 
     def _note_change(self, kind: str) -> None:
         self._changed.add(kind)
@@ -277,7 +301,7 @@ class McpServer(Agent):
                 f"`use: lmos_actors.mcp:McpServer`) or a recording, or run the scenario in real time"
             )
 
-    def _prepared(self) -> _Opened:
+    def _prepared(self) -> Opened:
         """Read the secrets and import the SDK. Blocks. Raises ConfigError."""
         try:
             from ._session import Limits, open_session
@@ -300,18 +324,10 @@ class McpServer(Agent):
             secret = {key: _secret(value) for key, value in self.env.items() if value.startswith(_REFERENCES)}
             connection = Connection(repr(shlex.join(self._words)[:SHOWN]), tuple(secret.values()))
             transport = open_process(self._words, {**self.env, **secret}, self.cwd, most, connection)
-        return _Opened(
+        return Opened(
             connection,
             lambda: open_session(transport, connection, limits, self._note_change, questions),
         )
-
-
-@attrs.frozen
-class _Opened:
-    """A connection that is about to be opened."""
-
-    connection: Connection
-    session: Callable[[], Any]
 
 
 def _token(reference: str) -> str:

@@ -34,13 +34,16 @@ from lmos_actors.errors import ActionFailed, group_of
 
 from ._connection import place_of
 from ._failures import (
+    BROKEN,
     NO_ANSWER,
+    NOT_SENT,
     REQUEST_REFUSED,
     RESULT_INVALID,
     RESULT_TOO_LARGE,
     TOOL_FAILED,
     UNREADABLE,
     McpServerLost,
+    SessionLost,
     mcp_failure,
 )
 from ._values import (
@@ -58,7 +61,7 @@ from ._values import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+    from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
     from contextlib import AbstractAsyncContextManager
 
     from ._connection import Connection
@@ -109,7 +112,19 @@ class Session:
         self._questions = questions
         self._connection = connection
         self._limits = limits
+        self._in_progress = 0
+        self._settled = trio.Event()
         client.session.validate_tool_result = _unchecked  # type: ignore[method-assign]
+
+    @property
+    def name(self) -> str:
+        """The server, as it is shown."""
+        return self._connection.name
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether nothing can be sent in it any more."""
+        return self._connection.lost.is_set()
 
     @property
     def info(self) -> McpInfo:
@@ -183,7 +198,10 @@ class Session:
         return capabilities is not None and getattr(capabilities, what) is not None
 
     async def _pages(
-        self, fetch: Callable[..., Awaitable[Any]], entries: Callable[[Any], Iterable[Any]], most: int
+        self,
+        fetch: Callable[..., Coroutine[Any, Any, Any]],
+        entries: Callable[[Any], Iterable[Any]],
+        most: int,
     ) -> list[Any]:
         """Return the entries of all pages; no more than one page after the first `most` of them."""
         found: list[Any] = []
@@ -201,7 +219,7 @@ class Session:
     async def call(
         self, name: str, arguments: dict[str, Any], report: Callable[[McpProgress], None]
     ) -> McpResult:
-        """Call a tool. Raises ActionFailed, McpServerLost."""
+        """Call a tool. Raises ActionFailed, SessionLost."""
 
         def heard(progress: float, total: float | None, message: str) -> None:
             report(McpProgress(progress, total, _bounded(message)))
@@ -217,12 +235,12 @@ class Session:
         return taken
 
     async def read_resource(self, uri: str) -> list[McpContent]:
-        """Read a resource. Raises ActionFailed, McpServerLost."""
+        """Read a resource. Raises ActionFailed, SessionLost."""
         result = await self._answer(self._client.read_resource(uri), f"the resource {uri!r}")
         return self._taken([_contents_of(each) for each in result.contents])
 
     async def get_prompt(self, name: str, arguments: dict[str, str]) -> list[McpMessage]:
-        """Fill in a prompt. Raises ActionFailed, McpServerLost."""
+        """Fill in a prompt. Raises ActionFailed, SessionLost."""
         result = await self._answer(self._client.get_prompt(name, arguments), f"the prompt {name!r}")
         return self._taken([McpMessage(each.role, _content_of(each.content)) for each in result.messages])
 
@@ -240,27 +258,41 @@ class Session:
 
     async def _answer(
         self,
-        request: Awaitable[T],
+        request: Coroutine[Any, Any, T],
         what: str,
         *,
         asks: bool = True,
     ) -> T:
         """Return the answer to a request. `asks`: the server may ask the user meanwhile.
 
-        Raises ActionFailed, McpServerLost.
+        Raises ActionFailed, SessionLost.
         """
+        if self._connection.lost.is_set():
+            request.close()
+            raise SessionLost(self._connection.why, begun=False)
         seconds = self._limits.call_seconds
         scope = trio.CancelScope(deadline=trio.current_time() + seconds)
         self._connection.owed += 1
+        self._in_progress += 1
         try:
             with self._questions.during_call(scope) if asks else nullcontext(), scope:
                 return await request
         except (MCPError, ValidationError, InputRequiredRoundsExceededError, RuntimeError) as error:
-            if self._connection.lost.is_set():
-                raise McpServerLost(self._connection.why) from None
+            if self._connection.lost.is_set() and (not isinstance(error, MCPError) or _is_end(str(error))):
+                raise SessionLost(self._connection.why, begun=NOT_SENT not in str(error)) from None
             raise self._failure(error, what) from None
+        finally:
+            self._in_progress -= 1
+            if not self._in_progress:
+                self._settled.set()
+                self._settled = trio.Event()
         text = f"{what} was not answered within {seconds:g} s: it may have done its work or not"
         raise mcp_failure(NO_ANSWER, text)
+
+    async def settled(self) -> None:
+        """Wait until no request is in progress."""
+        if self._in_progress:
+            await self._settled.wait()
 
     def _failure(self, error: Exception, what: str) -> ActionFailed:
         text = str(error)
@@ -352,7 +384,8 @@ def _cause(error: BaseException, connection: Connection) -> BaseException:
         if len(leaves) != 1:
             return error
         error = leaves[0]
-    if isinstance(error, MCPError | ValidationError | RuntimeError):
+    of_streams = type(error).__module__.startswith("anyio")  # closed while something was in progress
+    if isinstance(error, MCPError | ValidationError | RuntimeError) or of_streams:
         why = (
             connection.why
             or f"the MCP server {connection.name} refuses a session: {_refusal(error, connection)}"
@@ -374,6 +407,11 @@ def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterable[BaseException]
             yield each
         else:
             yield from _leaves(inner)
+
+
+def _is_end(text: str) -> bool:
+    """Return whether an error is that of a request whose connection has ended, and none of the server."""
+    return text in ("Connection closed", BROKEN) or text.startswith((NOT_SENT, "SSE stream"))
 
 
 async def _unchecked(name: str, result: Any) -> None:

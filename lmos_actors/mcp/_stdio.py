@@ -160,7 +160,7 @@ class _Writer:
         """Send a message. What a server does not get that has ended, its reader says."""
         data = item.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
         if self._out.statistics().tasks_waiting_send >= WAITING:
-            self._connection.lose("does not read what is sent to it")
+            self._connection.lose("does not read what is sent to it", at_fault=True)
         with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
             await self._out.send(data)
 
@@ -243,7 +243,7 @@ class _Lines:
         while (line := self._buffer.next_line()) is None:
             skipped += self._buffer.drop(kept=ENDS)
             if skipped > MOST_SKIPPED:
-                self._connection.lose("sends a message without an end")
+                self._connection.lose("sends a message without an end", at_fault=True)
                 return None
             if not await self._read():
                 return None

@@ -111,11 +111,11 @@ class Door:
 
 
 @asynccontextmanager
-async def open_door(app: Any) -> AsyncIterator[Door]:
-    """Serve on a free port."""
+async def open_door(app: Any, port: int = 0) -> AsyncIterator[Door]:
+    """Serve, on a free port if none is named."""
     async with trio.open_nursery() as nursery:
         door = Door(app)
-        listeners = await nursery.start(partial(trio.serve_tcp, door.serve, 0, host="127.0.0.1"))
+        listeners = await nursery.start(partial(trio.serve_tcp, door.serve, port, host="127.0.0.1"))
         door.port = listeners[0].socket.getsockname()[1]
         yield door
         nursery.cancel_scope.cancel()

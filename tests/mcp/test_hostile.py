@@ -13,6 +13,8 @@ from lmos_actors.mcp import McpContent, McpProgress, McpResult, McpServer
 from tests.mcp.using import asked, hostile, server_of, text_of
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.mcp.using import Notes
 
 DONE = McpResult((McpContent(text="done"),))
@@ -25,15 +27,28 @@ async def start_failure(command: list[str], **options: Any) -> str:
         return str(failed.value)
 
 
-async def test_one_that_dies_in_mid_call_is_an_agent_that_died_and_comes_back() -> None:
+async def test_one_that_dies_in_mid_call_comes_back_and_ends_its_agent_at_the_fourth_time() -> None:
     async with server_of(hostile("dies")) as (node, server):
-        error = await asked(server, "work")
-        assert isinstance(error, AgentDied)
-        assert error.started
-        assert "has ended with status 7" in str(error)
-        await server.ready()
-        assert [each.name for each in await server.read(McpServer.tools)] == ["work", "read"]
+        for _ in range(4):
+            assert not node.crash_reports
+            error = await asked(server, "work")
+            assert error.code == "MCP_NO_ANSWER"
+            assert "has ended with status 7: it may have done its work or not" in str(error)
+            assert [each.name for each in await server.read(McpServer.tools)] == ["work", "read"]
+        assert isinstance(await asked(server, "work"), AgentDied)
         assert len(node.crash_reports) == 1
+        await server.ready()
+
+
+@pytest.mark.parametrize(("tool", "wanted"), [("read", DONE), ("work", "MCP_NO_ANSWER")])
+async def test_what_may_be_done_twice_is_sent_again_to_one_that_died(
+    tool: str, wanted: Any, tmp_path: Path
+) -> None:
+    async with server_of(hostile("dies once"), env={"MARK": str(tmp_path / "mark")}) as (node, server):
+        found = await asked(server, tool)
+        assert getattr(found, "code", found) == wanted
+        assert await asked(server, tool) == DONE
+        assert not node.crash_reports
 
 
 async def test_one_that_never_answers_a_call_is_left_alone_after_its_time() -> None:
@@ -70,7 +85,9 @@ async def test_one_that_floods_is_cut_off(notes: Notes) -> None:
         await notes.begun()
         error = await asked(server, "work")
         assert "floods: more than 500 messages a second" in str(error)
+        assert isinstance(await asked(server, "work"), AgentDied)
         await notes.ended()
+        await server.ready()
 
 
 async def test_rubbish_on_standard_output_is_skipped() -> None:

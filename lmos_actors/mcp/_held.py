@@ -1,0 +1,180 @@
+"""A session with an MCP server that outlasts its connections: one that is lost is begun again.
+
+Servers are restarted, and forget sessions when they like: a program ends, a URL answers 404, or 400 with
+words of its own. That is no fault of their agent, which goes on. What keeps outcomes certain:
+
+1. **A request that had not begun is sent again**, in the new session: it never left, or was refused for the
+   sake of the session. So is one that does no harm twice, such as the reading of a resource.
+2. **Any other that was lost fails with MCP_NO_ANSWER**: it may have done its work or not.
+3. **Requests of a session that is over have a second to be answered**: over HTTP each has a connection of its
+   own, and a server that forgets a session may still answer what it had begun.
+4. **What does not pass ends the agent**: a server that floods, one that is not back within `start_seconds`,
+   and one that is lost a fourth time within a minute. Then its supervisor takes over, with its limits.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from itertools import count
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import trio
+
+from lmos_actors.supervision import Backoff
+
+from ._failures import NO_ANSWER, McpServerLost, SessionLost, mcp_failure
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from ._connection import Connection
+    from ._session import Session
+
+T = TypeVar("T")
+
+GRACE: Final = 1.0
+"""Seconds that requests of a session have to be answered once it is over."""
+
+MOST_LOSSES: Final = 3
+LOSSES_WITHIN: Final = 60.0
+"""So many sessions may be lost within so many seconds."""
+
+REPEATS: Final = 2
+"""Sessions in which a request is sent again."""
+
+BEGIN_AGAIN: Final = Backoff(initial=0.25, max=5.0)
+
+
+class Opened:
+    """A connection that is about to be opened; `session` opens it, and a session over it."""
+
+    def __init__(self, connection: Connection, session: Callable[[], Any]) -> None:
+        self.connection = connection
+        self.session = session
+
+
+class HeldSession:
+    """The session with one server, while its task runs.
+
+    `prepare` returns what is to be opened. `serve` is run for each session that has begun, until it is over:
+    it reads what the server offers, calls what it is given, and goes on with what changes. `note` gets the
+    reason for which a session was lost, `draw` is a source of numbers from 0 to 1.
+    """
+
+    def __init__(
+        self,
+        prepare: Callable[[], Awaitable[Opened]],
+        serve: Callable[[Session, Callable[[], None]], Awaitable[None]],
+        note: Callable[[str], None],
+        seconds: float,
+        draw: Callable[[], float],
+    ) -> None:
+        self._prepare = prepare
+        self._serve = serve
+        self._note = note
+        self._seconds = seconds
+        self._draw = draw
+        self._session: Session | None = None
+        self._changed = trio.Event()
+        self._failure: Exception | None = None
+        self._over = trio.Event()
+
+    async def run(self) -> None:
+        """Hold a session, for ever, or until that fails: `begun` and `watch` raise why."""
+        try:
+            await self._hold_for_ever()
+        except Exception as error:
+            self._failure = error
+        finally:
+            self._over.set()
+            self._let_in(None)
+
+    async def begun(self) -> bool:
+        """Wait until the first session has begun; return whether it has."""
+        while self._session is None and not self._over.is_set():
+            await self._changed.wait()
+        return not self._over.is_set()
+
+    async def watch(self) -> None:
+        """Wait until no session is there and none will be. Raises McpServerLost, or what preparing raises."""
+        await self._over.wait()
+        self.check()
+
+    def check(self) -> None:
+        """Raise why there is no session any more, if so."""
+        if self._failure is not None:
+            raise self._failure
+
+    async def _hold_for_ever(self) -> None:
+        losses: deque[float] = deque(maxlen=MOST_LOSSES)
+        lost = await self._hold()
+        while True:
+            now = trio.current_time()
+            too_often = len(losses) == MOST_LOSSES and now - losses[0] < LOSSES_WITHIN
+            if lost.is_at_fault or too_often:
+                raise McpServerLost(lost.why)
+            losses.append(now)
+            self._note(lost.why)
+            lost = await self._hold_again(now + self._seconds)
+
+    async def ask(self, request: Callable[[Session], Awaitable[T]], *, again: bool) -> T:
+        """Return the answer to a request, which may be sent `again` even if it had begun.
+
+        Raises ActionFailed.
+        """
+        for left in range(REPEATS, -1, -1):
+            while (session := self._session) is None or session.is_lost:
+                await self._changed.wait()
+            try:
+                return await request(session)
+            except SessionLost as lost:
+                if not left or (lost.begun and not again):
+                    text = "it may have done its work or not" if lost.begun else "it was not sent"
+                    raise mcp_failure(NO_ANSWER, f"{lost}: {text}") from None
+        raise AssertionError("the last attempt returns or raises")
+
+    async def _hold_again(self, until: float) -> Connection:
+        for attempt in count(1):
+            wait = BEGIN_AGAIN.delay(attempt, self._draw())
+            try:
+                return await self._hold()
+            except McpServerLost:
+                if trio.current_time() + wait > until:
+                    raise
+            await trio.sleep(wait)
+        raise AssertionError("the last attempt returns or raises")
+
+    async def _hold(self) -> Connection:
+        """Hold one session until it is lost. Raises McpServerLost if it does not begin."""
+        opened = await self._prepare()
+        connection, has_begun = opened.connection, False
+
+        def begin() -> None:
+            nonlocal has_begun
+            has_begun = True
+            self._let_in(session)
+
+        scope = trio.CancelScope()
+        try:
+            with scope:
+                async with opened.session() as session, trio.open_nursery() as nursery:
+                    nursery.start_soon(self._serve, session, begin)
+                    await connection.lost.wait()
+                    self._let_in(None)
+                    with trio.move_on_after(GRACE):
+                        await session.settled()
+                    scope.cancel("the session is lost")
+        except (McpServerLost, SessionLost) as error:
+            if not has_begun:
+                raise McpServerLost(str(error)) from None
+            connection.lose("has broken the session off")
+        finally:
+            self._let_in(None)
+        if not has_begun:
+            raise McpServerLost(connection.why)
+        return connection
+
+    def _let_in(self, session: Session | None) -> None:
+        self._session = session
+        self._changed.set()
+        self._changed = trio.Event()
