@@ -6,7 +6,8 @@ become tools, by its class or its description: a ref to `Agent` itself, as `self
 is one to an agent of any class. A chat agent is one tool: the model says something, and gets
 the answer. The tools of an MCP server, a ref or `mcp(...)`, become tools. The names are those of the
 functions and actions; where two are the same, that of the agent stands before them. The names of an MCP
-server are a stranger's: they never take the place of another tool, and get a number where nothing else helps.
+server are a stranger's: they never take the place of another tool. Where one loses more than punctuation, or
+would be that of another tool, a digest stands behind it, which does not depend on the order of the tools.
 `MEMORY_TOOLS` are those of a turn's own user.
 """
 
@@ -14,10 +15,12 @@ from __future__ import annotations
 
 import logging
 import re
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from contextvars import ContextVar
 from functools import partial
+from hashlib import sha256
 from itertools import count, islice
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
@@ -60,6 +63,9 @@ Find: TypeAlias = Callable[[type[Agent]], Ref[Any]]
 
 LONGEST_NAME: Final = 64
 """Characters of the name of a tool: providers take no more."""
+
+DIGEST: Final = 8
+"""Characters of a digest in a name."""
 
 REPEATS: Final = 2
 """The most repetitions of a request that has not begun."""
@@ -157,27 +163,40 @@ async def read_tools(
 
 
 def _by_name(found: Sequence[_Named], taken: Sequence[str]) -> dict[str, Tool]:
-    counts: dict[str, int] = {}
-    for each in found:
-        counts[each.tool.name] = counts.get(each.tool.name, 0) + 1
+    counts = Counter(each.tool.name for each in found)
+    wanted = [
+        (
+            f"{each.agent}_{each.tool.name}" if counts[each.tool.name] > 1 and each.agent else each.tool.name,
+            each,
+        )
+        for each in sorted(found, key=lambda named: named.foreign)
+    ]
+    several = Counter([*taken, *(proper_name(name) for name, _ in wanted)])
     tools: dict[str, Tool] = {}
-    for each in sorted(found, key=lambda named: named.foreign):
-        name = each.tool.name
-        if counts[name] > 1 and each.agent:
-            name = f"{each.agent}_{name}"
-        name = proper_name(name)
-        if name in tools or (each.foreign and name in taken):
-            if not each.foreign:
-                raise ValueError(f"two tools are named {name!r}: use tool_of(..., name=...) for one of them")
-            numbered = (f"{name[: LONGEST_NAME - 6]}_{number}" for number in count(2))
-            name = next(other for other in numbered if other not in tools and other not in taken)
+    for whole, each in wanted:
+        name = proper_name(whole)
+        if each.foreign and several[name] > 1:
+            digested = (_digested(f"{whole}#{number}" if number else whole) for number in count())
+            name = next(other for other in digested if other not in tools and other not in taken)
+        elif name in tools:
+            raise ValueError(f"two tools are named {name!r}: use tool_of(..., name=...) for one of them")
         tools[name] = each.tool if name == each.tool.name else attrs.evolve(each.tool, name=name)
     return tools
 
 
 def proper_name(name: str) -> str:
-    """Return a name that all providers take: letters, digits, `_` and `-`, 64 at most."""
-    return _OTHERS.sub("_", name)[:LONGEST_NAME]
+    """Return a name that all providers take: letters, digits, `_` and `-`, 64 at most.
+
+    One in another script, or a longer one, has a digest behind what is left of it.
+    """
+    plain = _OTHERS.sub("_", name)
+    return plain if name.isascii() and len(plain) <= LONGEST_NAME else _digested(name)
+
+
+def _digested(name: str) -> str:
+    digest = sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:DIGEST]
+    plain = _OTHERS.sub("_", name)[: LONGEST_NAME - DIGEST - 1].strip("_")
+    return f"{plain or 'tool'}_{digest}"
 
 
 def offer_of(tool: Tool) -> ToolOffer:

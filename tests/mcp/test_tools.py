@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -97,15 +98,36 @@ def test_a_server_never_takes_the_name_of_another_tool() -> None:
             boss = hand_over(model, name="hand_over_to_boss").tool
             await think(model, "hello", tools=[server, look_up], ending=[boss])
             name = str(server.path)
-            assert [each.name for each in log.asked[0].tools] == [
+            names = [each.name for each in log.asked[0].tools]
+            assert [re.sub("_[0-9a-f]{8}$", "_#", each) for each in names] == [
                 "look_up",
                 f"{name}_look_up",
-                "look_up_2",
-                "a_",
-                "a__2",
-                "hand_over_to_boss_2",
+                "look_up_#",
+                "a_#",
+                "a_#",
+                "hand_over_to_boss_#",
                 "hand_over_to_boss",
             ]
+            assert len(set(names)) == len(names)
+
+
+def test_names_in_any_script_are_distinct_and_do_not_depend_on_the_order() -> None:
+    said = ["天気", "天候", "погода", "look.up", "look up", "x" * 90, "x" * 91]
+
+    async def names(said: list[str]) -> set[str]:
+        log = Log()
+        async with open_node() as node:
+            model = await node.start(Script, answers=("Fine.",), heard=log)
+            await think(model, "hello", tools=[await node.start(shop(*map(McpTool, said)))])
+        return {each.name for each in log.asked[0].tools}
+
+    async def main() -> None:
+        found = await names(said)
+        assert len(found) == len(said)
+        assert all(re.fullmatch("[a-zA-Z0-9_-]{1,64}", each) for each in found)
+        assert await names(said[::-1]) == found
+
+    simulate(main)
 
     simulate(main)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -253,11 +254,11 @@ def test_what_a_stranger_says_of_itself_is_bounded(caplog: pytest.LogCaptureFixt
     async def main() -> None:
         async with nodes() as (hub, _, here):
             tools = tools_of([await tools_of_stranger(hub, here, ODD), mine])
-            assert list(tools) == [
-                "mine", "__________", "look_up", "look_up_2", "Stranger_mine", "umlaut",
+            assert [re.sub("_[0-9a-f]{8}$", "_#", each) for each in tools] == [
+                "mine", "tool_#", "look_up_#", "look_up_#", "Stranger_mine", "umlaut",
             ]  # fmt: skip
             assert tools["mine"].agent == ""
-            assert tools["look_up"].description == "Look"
+            assert [each.description for name, each in tools.items() if "look" in name] == ["Look", ""]
             assert list(tools["umlaut"].schema["properties"]) == ["input"]
             (line,) = [each.getMessage() for each in caplog.records if each.levelno == logging.WARNING]
             assert line.startswith("left out of the tools of 'orders': '': it has no name; 'away': ")
