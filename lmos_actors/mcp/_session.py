@@ -48,6 +48,7 @@ from ._failures import (
 )
 from ._values import (
     TOOL_BYTES,
+    TOOLS_BYTES,
     McpArgument,
     McpContent,
     McpInfo,
@@ -57,6 +58,7 @@ from ._values import (
     McpResource,
     McpResult,
     McpTool,
+    tool_bytes,
     tool_problem,
 )
 
@@ -148,11 +150,16 @@ class Session:
         listed = await self._pages(self._client.list_tools, lambda page: page.tools, most)
         found: dict[str, McpTool] = {}
         left: list[str] = []
+        room = TOOLS_BYTES
         for each in listed[:most]:
             tool, why = _tool_of(each)
-            why = "there are two of that name" if why is None and tool.name in found else why
+            size = tool_bytes(tool)
+            if why is None and tool.name in found:
+                why = "there are two of that name"
+            elif why is None and size > room:
+                why = f"all tools have more than {TOOLS_BYTES} bytes"
             if why is None:
-                found[tool.name] = tool
+                found[tool.name], room = tool, room - size
             else:
                 left.append(f"{self._connection.shown(each.name)}: {why}")
         if len(listed) > most:

@@ -12,6 +12,9 @@ from lmos_actors._core import schema_problem
 TOOL_BYTES: Final = 32_768
 """Bytes of one tool, with its description and schemas, of a resource, and of a prompt."""
 
+TOOLS_BYTES: Final = 131_072
+"""Bytes of all tools of a server: all of them go with each request to a model."""
+
 
 class McpTool(Struct, frozen=True, omit_defaults=True):
     """A tool of a server. The schemas are JSON Schemas as JSON text; an empty one is unknown.
@@ -27,9 +30,14 @@ class McpTool(Struct, frozen=True, omit_defaults=True):
     idempotent: bool = False
 
 
+def tool_bytes(tool: McpTool) -> int:
+    """Return the bytes of a tool, with its description and schemas."""
+    return len(msgspec.json.encode(tool))
+
+
 def tool_problem(tool: McpTool) -> str | None:
     """Return why a tool that a stranger describes cannot be used; None if it can."""
-    size = len(msgspec.json.encode(tool))
+    size = tool_bytes(tool)
     if not tool.name or size > TOOL_BYTES:
         return f"it has {size} bytes, and {TOOL_BYTES} are taken" if tool.name else "it has no name"
     for schema in (tool.input_schema, tool.output_schema):

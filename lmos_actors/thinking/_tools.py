@@ -82,6 +82,9 @@ MOST_ACTIONS: Final = 128
 DESCRIBED_BYTES: Final = 131_072
 """Bytes of the descriptions and schemas of these tools: all of them go with each request to the model."""
 
+FOREIGN_BYTES: Final = 262_144
+"""Bytes of the descriptions and schemas of all tools of strangers in one request to a model."""
+
 INPUT: Final = "input"
 """The argument that is the whole input of an action, where that is no object of plainly named members."""
 
@@ -173,14 +176,19 @@ def _by_name(found: Sequence[_Named], taken: Sequence[str]) -> dict[str, Tool]:
     ]
     several = Counter([*taken, *(proper_name(name) for name, _ in wanted)])
     tools: dict[str, Tool] = {}
+    room, left_out = FOREIGN_BYTES, list[str]()
     for whole, each in wanted:
         name = proper_name(whole)
+        if each.foreign and (room := room - _size(each.tool)) < 0:
+            left_out.append(f"{whole[:SHOWN]!r}: all tools of others have more than {FOREIGN_BYTES} bytes")
+            continue
         if each.foreign and several[name] > 1:
             digested = (_digested(f"{whole}#{number}" if number else whole) for number in count())
             name = next(other for other in digested if other not in tools and other not in taken)
         elif name in tools:
             raise ValueError(f"two tools are named {name!r}: use tool_of(..., name=...) for one of them")
         tools[name] = each.tool if name == each.tool.name else attrs.evolve(each.tool, name=name)
+    _tell_left_out("a request to a model", left_out)
     return tools
 
 
@@ -432,10 +440,18 @@ def _of_thing(thing: ConsumedThing) -> Iterator[_Named]:
             yield _Named(tool, name, foreign=True)
         else:
             left_out.append(f"{wire[:SHOWN]!r}: {problem}")
+    _tell_left_out(repr(thing.path[:SHOWN]), left_out)
+
+
+def _tell_left_out(what: str, left_out: Sequence[str]) -> None:
     if left_out:
         more = f"; and {len(left_out) - MOST_REASONS} more" if len(left_out) > MOST_REASONS else ""
         reasons = "; ".join(left_out[:MOST_REASONS])
-        _LOG.warning("left out of the tools of %r: %s%s", thing.path[:SHOWN], reasons, more)
+        _LOG.warning("left out of the tools of %s: %s%s", what, reasons, more)
+
+
+def _size(tool: Tool) -> int:
+    return len(tool.description) + len(msgspec.json.encode(tool.schema))
 
 
 def _described(thing: ConsumedThing, wire: str, action: ActionAffordance) -> tuple[Tool, str | None, int]:

@@ -48,6 +48,8 @@ def tools(cursor: str | None) -> dict[str, Any]:
     match MODE:
         case "many":
             return {"tools": [tool(f"t{n}") for n in range(10_000)]}
+        case "heavy":
+            return {"tools": [tool(f"t{n}", description="x" * 30_000) for n in range(200)]}
         case "endless":
             return {"tools": [tool(f"t{cursor or 0}")], "nextCursor": str(int(cursor or 0) + 1)}
         case "odd":

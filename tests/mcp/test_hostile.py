@@ -10,7 +10,9 @@ import trio
 from lmos_actors import AgentDied, open_node
 from lmos_actors.errors import StartFailed
 from lmos_actors.mcp import McpContent, McpProgress, McpResult, McpServer
+from lmos_actors.thinking import think
 from tests.mcp.using import asked, hostile, server_of, text_of
+from tests.thinking.models import Log, Script
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -165,6 +167,19 @@ async def test_of_ten_thousand_tools_the_first_are_taken() -> None:
     async with server_of(hostile("many"), most_tools=100) as (_, server):
         assert [each.name for each in await server.read(McpServer.tools)] == [f"t{n}" for n in range(100)]
         assert await server.read(McpServer.left_out) == ("all after the first 100 (most_tools)",)
+
+
+async def test_what_all_tools_say_together_is_bounded_for_a_server_and_for_a_request() -> None:
+    log = Log()
+    async with server_of(hostile("heavy")) as (node, server):
+        assert [each.name for each in await server.read(McpServer.tools)] == ["t0", "t1", "t2", "t3"]
+        left = await server.read(McpServer.left_out)
+        assert len(left) == 100
+        assert left[0] == "t4: all tools have more than 131072 bytes"
+        others = [await node.start(McpServer, command=hostile("heavy")) for _ in range(2)]
+        model = await node.start(Script, answers=("Fine.",), heard=log)
+        await think(model, "hello", tools=[server, *others])
+    assert len(log.asked[0].tools) == 8
 
 
 async def test_pages_without_end_are_left() -> None:
