@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from contextlib import ExitStack, contextmanager
+from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -71,8 +72,12 @@ def test_a_case_runs(name: str, servers: Servers, monkeypatch: pytest.MonkeyPatc
         monkeypatch.setattr(http, "served_by", servers.keeping(http.served_by))
     for side in ("limit", "ours") if case.limit is not None else ("ours",):
         value = measure_here(side, name, case.tiny)
-        may_be_none = case.unit in (" passes", " frames", " bytes") or "emory" in name
-        assert value >= 0 if may_be_none else value > 0
+        if case.unit == " bytes" or "emory" in name:  # of a process that gives other memory back meanwhile
+            assert isfinite(value)
+        elif case.unit in (" passes", " frames") or name.startswith("bulk"):
+            assert value >= 0
+        else:
+            assert value > 0
 
 
 def test_a_limit_is_measured_only_where_there_is_one() -> None:
