@@ -78,6 +78,7 @@ class HeldSession:
         self._changed = trio.Event()
         self._failure: Exception | None = None
         self._over = trio.Event()
+        self._stopped = trio.Event()
 
     async def run(self) -> None:
         """Hold a session, for ever, or until that fails: `begun` and `watch` raise why."""
@@ -105,10 +106,15 @@ class HeldSession:
         if self._failure is not None:
             raise self._failure
 
+    def stop(self) -> bool:
+        """Leave the session in order, and begin no other; return whether there is one."""
+        self._stopped.set()
+        return self._session is not None
+
     async def _hold_for_ever(self) -> None:
         losses: deque[float] = deque(maxlen=MOST_LOSSES)
         lost = await self._hold()
-        while True:
+        while not self._stopped.is_set():
             now = trio.current_time()
             too_often = len(losses) == MOST_LOSSES and now - losses[0] < LOSSES_WITHIN
             if lost.is_at_fault or too_often:
@@ -157,13 +163,17 @@ class HeldSession:
         scope = trio.CancelScope()
         try:
             with scope:
-                async with opened.session() as session, trio.open_nursery() as nursery:
-                    nursery.start_soon(self._serve, session, begin)
-                    await connection.lost.wait()
-                    self._let_in(None)
-                    with trio.move_on_after(GRACE):
-                        await session.settled()
-                    scope.cancel("the session is lost")
+                async with opened.session() as session:
+                    async with trio.open_nursery() as nursery:
+                        nursery.start_soon(self._serve, session, begin)
+                        nursery.start_soon(_cancel_after, self._stopped, nursery.cancel_scope)
+                        await connection.lost.wait()
+                        self._let_in(None)
+                        with trio.move_on_after(GRACE):
+                            await session.settled()
+                        nursery.cancel_scope.cancel("the session is lost")
+                    if not self._stopped.is_set():  # else it is left in order, and the server with it
+                        scope.cancel("the session is lost")
         except (McpServerLost, SessionLost) as error:
             if not has_begun:
                 raise McpServerLost(str(error)) from None
@@ -178,3 +188,8 @@ class HeldSession:
         self._session = session
         self._changed.set()
         self._changed = trio.Event()
+
+
+async def _cancel_after(event: trio.Event, scope: trio.CancelScope) -> None:
+    await event.wait()
+    scope.cancel("the agent is ending")

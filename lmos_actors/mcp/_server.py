@@ -164,7 +164,8 @@ class McpServer(Agent):
             if await self._held.begun():
                 self.nursery.start_soon(self._held.watch)
                 yield
-            nursery.cancel_scope.cancel()
+            if not self._held.stop():
+                nursery.cancel_scope.cancel()
         self._held.check()
 
     # ---- actions
