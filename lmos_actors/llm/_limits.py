@@ -33,7 +33,16 @@ from ._failures import (
     REQUEST_REFUSED,
     model_failure,
 )
-from ._messages import ModelEnd, ModelMessage, ModelRequest, ToolMessage, ToolRequest, Usage, UserMessage
+from ._messages import (
+    ModelEnd,
+    ModelMessage,
+    ModelRequest,
+    TextDelta,
+    ToolMessage,
+    ToolRequest,
+    Usage,
+    UserMessage,
+)
 from ._texts import counted
 
 if TYPE_CHECKING:
@@ -124,10 +133,12 @@ class Tally:
     def take(self, item: ModelItem) -> None:
         """Count an item of the answer."""
         self.began = True
-        if isinstance(item, ModelEnd):
+        if type(item) is TextDelta and item.text.isascii():  # as nearly all items are
+            self.came += len(item.text) / CHARACTERS_OF_A_TOKEN or LEAST_OF_AN_ITEM
+        elif isinstance(item, ModelEnd):
             self._counts = item.usage
         else:
-            self.came += max(estimated_tokens(item), LEAST_OF_AN_ITEM)
+            self.came += estimated_tokens(item) or LEAST_OF_AN_ITEM
 
     @property
     def usage(self) -> Usage:

@@ -1,4 +1,4 @@
-"""What the models of all providers have in common as agents. The SDK of each is imported when one starts."""
+"""The models of all providers as agents: their fields and their life. An SDK is imported when one starts."""
 
 from __future__ import annotations
 

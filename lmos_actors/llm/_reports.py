@@ -1,4 +1,4 @@
-"""What a provider reports as a failure: of what class it is, in which words, and how long to wait.
+"""The failures that providers report: their class, their words, and how long to wait.
 
 There is no format for failures. They come as the body of a refusal, as an event among those of an answer, in
 place of one behind status 200, and as the reason of an end. Each endpoint has its own shapes, and gateways

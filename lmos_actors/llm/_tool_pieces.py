@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Piece(Struct, frozen=True):
-    """What one event says of one call; `arguments` are a piece of JSON."""
+    """The part of one event that is about one call; `arguments` are a piece of JSON."""
 
     id: str = ""
     index: int | None = None

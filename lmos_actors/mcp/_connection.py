@@ -87,7 +87,7 @@ class Connection:
             del self._reports[token]
 
     def take_report(self, item: Any) -> bool:
-        """Tell a report of progress; return whether what came was one.
+        """Hand on a report of progress, if a message is one; return whether it is.
 
         Here it comes before the result. The SDK starts a task for each, which may be late, and in any order.
         """
