@@ -10,6 +10,7 @@ import signal
 import socket
 import stat
 import threading
+import urllib.request
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -395,6 +396,28 @@ def test_an_answer_that_comes_at_once_is_that_of_its_request(folder: Path) -> No
     assert asked == list(range(1, 2 * times + 3))
     values = [(data["id"], data["value"]) for data in found if data["kind"] == "answered"]
     assert values == list(zip(asked, times * [10, "ok"], strict=False))
+
+
+def test_a_body_that_comes_behind_its_answer_is_recorded(folder: Path) -> None:
+    """Also a client that sends it once it has the whole answer."""
+    described = json.dumps({**LAMP, "actions": {"fade": {"forms": [{"href": "/fade"}]}}}).encode()
+    answers = [("application/td+json", described, len(described)), ("application/json", b'"ok"', 4)]
+    answers += [("application/json", b"1", 1)]
+    with answering_at_once(*answers) as server, recording(folder, server) as (process, url):
+        with urllib.request.urlopen(f"{url}/", timeout=PATIENCE) as answer:
+            assert answer.status == 200
+        client = http.client.HTTPConnection(url.partition("://")[2], timeout=PATIENCE)
+        with closing(client):
+            client.putrequest("POST", "/fade")
+            client.putheader("Content-Length", "9")
+            client.endheaders()
+            assert client.getresponse().read() == b'"ok"'
+            client.send(b'{"to": 3}')
+            client.request("GET", "/next")  # on the same connection, so what was sent has been read
+            assert client.getresponse().read() == b"1"
+        assert ended(process)[0] == 0
+    found = [data for data in records(folder) if data.get("kind") in ("sent", "answered")]
+    assert [(data.get("input"), data.get("value")) for data in found] == [({"to": 3}, None), (None, "ok")]
 
 
 @pytest.mark.slow

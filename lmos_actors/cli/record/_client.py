@@ -7,6 +7,7 @@ but for the answers that may be descriptions, whose addresses are rewritten.
 from __future__ import annotations
 
 from contextlib import suppress
+from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
 import h11
@@ -32,6 +33,8 @@ HEAD_SECONDS: Final = 60.0
 """In which a client has to send the head of its next request."""
 
 LINGER_SECONDS: Final = 1.0
+"""For what a client still sends once its request has been answered."""
+
 LINGER_BYTES: Final = 1 << 20
 """The bytes that are read and dropped after a refusal, at most."""
 
@@ -153,7 +156,11 @@ class Client:
                     await self._pass_answer(server, request, record)
                 except (Refused, h11.LocalProtocolError, *GONE) as error:
                     failure = error  # raised below, and not as a group of one
-                nursery.cancel_scope.cancel("the request has been answered")
+                if failure is None and self._http.their_state is h11.SEND_BODY:
+                    # The server has answered early. What is still on its way is read, as it is recorded.
+                    nursery.cancel_scope.deadline = trio.current_time() + LINGER_SECONDS
+                else:
+                    nursery.cancel_scope.cancel("the request has been answered")
             if failure is not None:
                 raise failure
         finally:
@@ -188,7 +195,7 @@ class Client:
                     break
                 self._http.receive_data(bytes(await self._stream.receive_some(CHUNK)))
                 parts = self._parts_at_hand(record)
-            if not self._http.trailing_data[0]:
+            if not self._http.trailing_data[0] and scope.deadline == inf:
                 data = await self._stream.receive_some(CHUNK)
                 if not data:
                     scope.cancel("the client has left")
