@@ -55,8 +55,23 @@ def pytest_configure(config: pytest.Config) -> None:
     for name in ("local", "ci"):
         settings.register_profile(name, settings.get_profile(name), max_examples=examples(EXAMPLES))
     settings.load_profile("ci" if os.environ.get("CI") else "local")
-    if hasattr(config, "workerinput") and not config.option.xmlpath and config.option.durations is None:
-        _tell_ends_alone(config)
+    if hasattr(config, "workerinput"):
+        if not config.option.xmlpath and config.option.durations is None:
+            _tell_ends_alone(config)
+    elif config.option.verbose < 0:
+        config.pluginmanager.register(_FailuresAtOnce(config))
+
+
+class _FailuresAtOnce:
+    """Names each failed test at once, as a long run with `-q` would at its end alone."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._plugins = config.pluginmanager
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        reporter: Any = self._plugins.get_plugin("terminalreporter")
+        if report.failed and reporter is not None:
+            reporter.write_line(f"\nfailed: {report.nodeid}")
 
 
 def _tell_ends_alone(config: pytest.Config) -> None:

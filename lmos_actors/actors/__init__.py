@@ -53,6 +53,11 @@ from ._remote_requests import (
     Peer as Peer,
     Seats as Seats,
 )
+from ._request_clients import (
+    RequestClient as RequestClient,
+    ask_client as ask_client,
+    client_of as client_of,
+)
 from ._runtime import (
     BUDGET as BUDGET,
     RUNTIME as RUNTIME,

@@ -34,6 +34,7 @@ from lmos_actors.errors import AgentUnavailable, NotFound
 from ._blocking_work import outside_of
 from ._class_contract import contract_of_class
 from ._population import AgentQuery
+from ._request_clients import ask_client, log_of
 from .declaration._contract import Contract, outline_of
 from .declaration._declarations import event, prop
 from .declaration._fields import check_defaults, check_members, collect_fields, import_log
@@ -55,14 +56,14 @@ from .slot._slot_timers import send_after, turn_after
 from .slot._stash import behaviour_changed, check_stash, state_timeout, unstash
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Coroutine
+    from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
     from datetime import datetime
     from types import UnionType
 
     from lmos_actors._core import RandomStream, Timer
 
     from ._population import Spread
-    from ._runtime import AgentSupervisor, Startable
+    from ._runtime import Startable
     from .declaration._affordances import Action, EventHandle, Turn
     from .messages._monitor import Down, ExitReason
     from .messages._observers import Gap
@@ -142,11 +143,8 @@ class Agent:
         cls._behaviour = next(iter(contract.behaviours), "")
 
     def __repr__(self) -> str:
-        return (
-            f"<{type(self).__name__} {self._slot.path}>"
-            if self._slot is not None
-            else f"<{type(self).__name__}>"
-        )
+        name = type(self).__name__
+        return f"<{name}>" if self._slot is None else f"<{name} {self._slot.path}>"
 
     # ---- to override
 
@@ -515,10 +513,26 @@ class Agent:
         (`reworded="new"`: they take the place of those that wait), `QUESTION_INVALID`, `TOO_MANY`. Raises
         ValueError, TypeError, ConfigError; RuntimeError in a `def` turn, and in the lifespan.
         """
+        slot = self._place_to_wait("approve")
+        return slot.rt.approver().ask(slot, text, data, key, expires, reuse=reuse, reworded=reworded)
+
+    def ask_client(
+        self, name: str, arguments: Mapping[str, Any] | None = None, /
+    ) -> Coroutine[Any, Any, Any]:
+        """Have the client that waits for this carry out something of its own; return the result.
+
+        Clients of MCP have `elicitation/create`, a form for the user, and `sampling/createMessage`, a model:
+        arguments and results are those of the protocol. Other agents may stand between. Raises ToolFailed
+        where the client cannot, refuses or is silent; RuntimeError in a `def` turn.
+        """
+        self._place_to_wait("ask_client")
+        return ask_client(name, arguments or {})
+
+    def _place_to_wait(self, verb: str) -> Slot:
         slot = self._place()
         if slot.turns.slot is not None:
-            raise slot.turns.misuse("approve", of="self.")
-        return slot.rt.approver().ask(slot, text, data, key, expires, reuse=reuse, reworded=reworded)
+            raise slot.turns.misuse(verb, of="self.")
+        return slot
 
     # ---- children
 
@@ -531,32 +545,22 @@ class Agent:
         Cancelled: the start is undone.
         """
         made = partial(factory, *args, **kwargs) if args or kwargs else factory
-        return self._own_supervisor("start").start_class(made)
+        return child_supervisor(self._place_to_wait("start")).start_class(made)
 
     def start_child(self, spec: Startable[A], /) -> Coroutine[Any, Any, Ref[A]]:
         """Start a child from a ChildSpec. Raises NameTaken, ConfigError, and what `start` raises."""
-        started: Coroutine[Any, Any, Ref[A]] = self._own_supervisor("start_child").supervisor.start_child(
-            spec
-        )
-        return started
+        own = child_supervisor(self._place_to_wait("start_child"))
+        return own.supervisor.start_child(spec)  # type: ignore[no-any-return]
 
     def start_supervisor(self, spec: Any, /) -> Coroutine[Any, Any, Any]:
         """Start the Supervisor of a SupervisorSpec, and return it. Raises what `start_child` does."""
-        started: Coroutine[Any, Any, Any] = self._own_supervisor(
-            "start_supervisor"
-        ).supervisor.start_supervisor(spec)
-        return started
+        own = child_supervisor(self._place_to_wait("start_supervisor"))
+        return own.supervisor.start_supervisor(spec)  # type: ignore[no-any-return]
 
     def start_pool(self, spec: Any, /) -> Coroutine[Any, Any, Any]:
         """Start a Pool of children, and return its PoolRef. Raises what `start_child` does."""
-        own = self._own_supervisor("start_pool")
+        own = child_supervisor(self._place_to_wait("start_pool"))
         return own.supervisor.start_pool(spec)  # type: ignore[no-any-return]
-
-    def _own_supervisor(self, verb: str) -> AgentSupervisor:
-        slot = self._place()
-        if slot.turns.slot is not None:
-            raise slot.turns.misuse(verb, of="self.")
-        return child_supervisor(slot)
 
     @property
     def children(self) -> Any:
@@ -585,12 +589,8 @@ class Agent:
     @property
     def log(self) -> Any:
         """A structlog logger bound to this agent's path."""
-        slot = self._place()
-        more = slot.ensure_extra()
-        if more.log is None:
-            import structlog
-
-            more.log = structlog.get_logger().bind(agent=slot.path, incarnation=slot.incarnation)
+        more = self._place().ensure_extra()
+        more.log = more.log or log_of(self._place())
         return more.log
 
 

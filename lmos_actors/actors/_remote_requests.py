@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     import trio
 
     from ._edge import Watch
+    from ._request_clients import RequestClient
     from .messages._mailbox import Request
     from .messages._operation import Operation
     from .slot._slot import Slot
@@ -264,7 +265,7 @@ class Far(Ask):
     """
 
     __slots__ = (
-        "again", "asked", "asker", "giver", "is_cut_off", "is_seated", "peer", "seats", "until",
+        "again", "asked", "asker", "client", "giver", "is_cut_off", "is_seated", "peer", "seats", "until",
         "was_stashed", "watch",
     )  # fmt: skip
 
@@ -292,6 +293,7 @@ class Far(Ask):
         self.asker = asker
         self.asked = asked
         self.again: Callable[[], bool] | None = None  # of a pool: sends it to another member
+        self.client: RequestClient | None = None  # where it can be asked back
         self.until: float | None = None  # when it fails if it is unanswered, in the clock's seconds
         self.giver: trio.lowlevel.Task | None = None  # the run, while there is no room for its item
         self.watch: Watch | None = None  # measures or traces it

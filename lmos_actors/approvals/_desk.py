@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import msgspec
 import trio
 
-from lmos_actors.actors import RUNNING, Ref, current_run, paths_of_request
+from lmos_actors.actors import RUNNING, Ref, client_of, current_run, paths_of_request
 from lmos_actors.errors import (
     AgentDied,
     AgentUnavailable,
@@ -103,7 +103,8 @@ class ApprovalDesk:
         asking = Asking(self.askers.name(question.id), shared=reuse, replaces=reworded == "new")
         paths = paths_of_request()
         with self.waits.during(question, current_run()):
-            found = await self._decision(question, asking, self.offers.of(*paths))
+            offer = self.offers.of(*paths) or _offer_of(current_run())
+            found = await self._decision(question, asking, offer)
         return found.state == "approved"
 
     async def ask_once(
@@ -120,7 +121,8 @@ class ApprovalDesk:
         question = self._question(slot, text, data, "once", expires)
         asked = msgspec.structs.replace(question, key=question.id, form=form, once=True)
         with self.waits.during(asked, current_run(), run):
-            return await self._decision(asked, Asking(question.id), self.offers.of(caller))
+            offer = self.offers.of(caller) or _offer_of(current_run(), run)
+            return await self._decision(asked, Asking(question.id), offer)
 
     async def _decision(self, question: Approval, asking: Asking, offer: Offer | None) -> Approval:
         """Return a question as it is when its wait has ended."""
@@ -198,6 +200,12 @@ class ApprovalDesk:
             if self._rt.ended:
                 await trio.sleep_forever()
             await trio.lowlevel.checkpoint()
+
+
+def _offer_of(*runs: Run | OwnTask | None) -> Offer | None:
+    """Return the way to the user of the client that waits for one of these runs, None without one."""
+    client = client_of(*runs)
+    return None if client is None else client.offer
 
 
 def _invalid(text: str) -> ActionFailed:

@@ -69,6 +69,7 @@ from .http._agent_request import (
     AgentRequest as AgentRequest,
 )
 from .http._values import (
+    valued as valued,
     written_value as written_value,
 )
 from .lmos._peer import (

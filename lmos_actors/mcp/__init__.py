@@ -15,6 +15,10 @@ from ._failures import (
     McpServerLost as McpServerLost,
     mcp_failure as mcp_failure,
 )
+from ._marks import (
+    prompt as prompt,
+    resource as resource,
+)
 from ._options import McpOptions as McpOptions
 from ._server import McpServer as McpServer
 from ._tools import (

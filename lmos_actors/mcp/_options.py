@@ -21,6 +21,10 @@ class McpOptions:
     clients have not read yet have `waiting_bytes` together, half of them those of one with credentials;
     one more is a failure too. A session may subscribe to `subscriptions` resources.
 
+    With `agent`, a public name, that agent alone is offered, and what it offers has names without its own. A
+    client gets the lines that an agent logs in its request with `logs`; they may say what was not meant for
+    it. A client that is asked something in its request has `answer_seconds` for it.
+
     Raises ConfigError for a number that is out of range.
     """
 
@@ -33,6 +37,9 @@ class McpOptions:
     result_bytes: int = 4 << 20
     waiting_bytes: int = 32 << 20
     subscriptions: int = 100
+    agent: str = ""
+    logs: bool = False
+    answer_seconds: float = 600.0
 
     def __attrs_post_init__(self) -> None:
         for field in ("sessions", "calls", "page", "result_bytes", "waiting_bytes", "subscriptions"):
@@ -41,8 +48,9 @@ class McpOptions:
                 raise ConfigError(
                     f"must be a whole number of at least 1, not {value!r}", f"McpOptions.{field}"
                 )
-        seconds = self.idle_seconds
-        if type(seconds) not in (int, float) or not 0 < seconds < math.inf:
-            raise ConfigError(
-                f"must be a number of seconds above 0, not {seconds!r}", "McpOptions.idle_seconds"
-            )
+        for field in ("idle_seconds", "answer_seconds"):
+            seconds = getattr(self, field)
+            if type(seconds) not in (int, float) or not 0 < seconds < math.inf:
+                raise ConfigError(
+                    f"must be a number of seconds above 0, not {seconds!r}", f"McpOptions.{field}"
+                )

@@ -397,7 +397,6 @@ async def test_unknown_methods_and_wrong_parameters() -> None:
         session = await session_at(url)
         for method, params, code in (
             ("tools/nothing", {}, -32601),
-            ("prompts/list", {}, -32601),
             ("logging/setLevel", {"level": "debug"}, -32601),
             ("sampling/createMessage", {}, -32601),
             ("subscriptions/listen", {"notifications": {}}, -32601),

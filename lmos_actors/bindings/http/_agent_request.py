@@ -21,7 +21,7 @@ from ..exposure._meter import came, ended, left
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from lmos_actors.actors import Operation, RequestKey, Runtime
+    from lmos_actors.actors import Operation, RequestClient, RequestKey, Runtime
     from lmos_actors.security import Verb
 
     from ..lmos._server_requests import AgentOrPool, RequestedOperation
@@ -70,7 +70,7 @@ class AgentRequest:
     """
 
     __slots__ = (
-        "_allows", "_far", "_task", "_tracker", "_way", "done", "error", "items", "key", "label",
+        "_allows", "_far", "_task", "_tracker", "_way", "client", "done", "error", "items", "key", "label",
         "message_id", "on_begun", "on_done", "on_question", "posted", "principal", "progress",
         "question", "running", "tells_progress", "traceparent", "tracestate", "value",
     )  # fmt: skip
@@ -95,6 +95,7 @@ class AgentRequest:
         self.traceparent = traceparent
         self.tracestate = tracestate
         self.message_id = tracker.rt.entropy.new_id()
+        self.client: RequestClient | None = None  # where it can be asked back
         self.key: RequestKey | None = None  # under which the agent keeps the answer
         self.posted = False
         self.running = False
@@ -157,7 +158,7 @@ class AgentRequest:
         tracker = self._tracker
         came(far, self._way, self.traceparent, self.tracestate)
         self.posted = True
-        self._far = far
+        self._far, far.client = far, self.client
         tracker.open[self] = None
         try:
             address = self.label.rpartition(":")[0]

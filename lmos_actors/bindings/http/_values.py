@@ -146,7 +146,7 @@ def with_parameters(op: Operation, data: Any, query: bytes) -> Any:
     """
     given = parameters_of(query)
     shapes = {} if op.whole else {p.wire_name: p.shape.schema for p in op.params if not p.is_stream}
-    found = {name: _valued(text, shapes[name]) for name, text in given.items() if name in shapes}
+    found = {name: valued(text, shapes[name]) for name, text in given.items() if name in shapes}
     if not found:
         return data
     if data is None or data is MISSING:
@@ -160,7 +160,7 @@ def with_parameters(op: Operation, data: Any, query: bytes) -> Any:
     return {**body, **found}
 
 
-def _valued(text: str, schema: Mapping[str, Any]) -> Any:
+def valued(text: str, schema: Mapping[str, Any]) -> Any:
     """Read a query parameter: as it is where its type is text, else as JSON."""
     if _may_be_text(schema):
         return text

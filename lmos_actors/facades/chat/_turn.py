@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import msgspec
 import trio
 
-from lmos_actors.actors import Agent, Run, action, current_run
+from lmos_actors.actors import Agent, Run, action, ask_client, current_run
 from lmos_actors.errors import ActionFailed, SourceFailed, ToolFailed
 
 from ._answer_channel import AnswerChannel, NotInProgress, check_memory, memories_of
@@ -273,11 +273,11 @@ class ChatTurn:
     ) -> Any:
         """Have the caller carry out a tool of its own; return the result.
 
-        The caller has 5 s to accept the call and 60 s to answer it. Raises ToolFailed: it has no tools, it
-        refuses, it fails, it is silent.
+        The caller has 5 s to accept the call and 60 s to answer it; a client of MCP has what
+        `Agent.ask_client` says. Raises ToolFailed: it has no tools, it refuses, it fails, it is silent.
         """
-        if not self.has_client_tools:
-            raise ToolFailed(name, "the client carries out no tools")
+        if not self.has_client_tools:  # but it may be one of another kind: see `Agent.ask_client`
+            return await ask_client(name, arguments or {})
         async with self._client_call(name, arguments or {}, consent_message, categories) as call:
             call.why = await call.wait()
         if call.answer is None or call.why is not None:

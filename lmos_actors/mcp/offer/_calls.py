@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -22,14 +23,13 @@ from lmos_actors.errors import ActionCancelled, ActionFailed, InvalidInput, Lmos
 from lmos_actors.facades import TextChunk, TurnBegan, TurnDone
 from lmos_actors.protocol.lmos import problem_of
 
-from ._tools import ITEMS
+from .._values import McpProgress
+from ._content import result_of
+from ._tools import CONTENT, ITEMS
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
+    from ._caller import Caller
     from ._catalogue import OfferedTool
-    from ._exchange import Exchange
-    from ._results import HeldResult
 
 LONGEST_MESSAGE: Final = 65_536
 """Characters of a message of progress, or of a failure; longer ones are cut."""
@@ -37,33 +37,27 @@ LONGEST_MESSAGE: Final = 65_536
 MOST_ITEMS: Final = 10_000
 """Items of the stream of one call."""
 
+APART: Final = 0.005
+"""Seconds between a report and the result, at least."""
+
 
 class Call:
-    """One call of a tool; `report` sends progress: a number, its total, a message."""
+    """One call of a tool."""
 
-    def __init__(
-        self,
-        offered: OfferedTool,
-        ask: AgentRequest,
-        exchange: Exchange,
-        report: Callable[[float, float | None, str | None], Awaitable[None]],
-        most: int,
-        held: HeldResult,
-    ) -> None:
+    def __init__(self, offered: OfferedTool, ask: AgentRequest, caller: Caller, most: int) -> None:
         self.ends_with_client = False
         """Whether what cancels it can only be that the client is gone."""
         self._offered = offered
         self._tool = offered.tool
         self._ask = ask
-        self._exchange = exchange
-        self._report = report
+        self._caller = caller
         self._most = most
-        self._held = held
         self._size = 0
         self._items: list[bytes] = []
         self._done: Any = None  # the last item of a chat
         self._session = ""
-        self._sent = 0.0
+        self._sent = -1.0
+        self._sent_at = -math.inf
         self._reported: Any = None
 
     async def run(self, arguments: dict[str, Any]) -> CallToolResult:
@@ -72,7 +66,7 @@ class Call:
             self._post(arguments)
             await self._answered()
         except trio.Cancelled:
-            if self._exchange.is_over or self.ends_with_client:
+            if self._caller.exchange.is_over or self.ends_with_client:
                 self._ask.left()
             else:
                 self._ask.cancel("cancelled by its client")
@@ -80,6 +74,9 @@ class Call:
         except BaseException:
             self._ask.left()
             raise
+        # Some clients read a report and the result in one step, and then lose the report.
+        if trio.current_time() < self._sent_at + APART:
+            await trio.sleep_until(self._sent_at + APART)
         return self._result(self._ask.outcome())
 
     def _post(self, arguments: dict[str, Any]) -> None:
@@ -109,31 +106,37 @@ class Call:
     async def _answered(self) -> None:
         """Wait for the answer, and report what comes before it."""
         ask = self._ask
+        caller = self._caller
         while True:
+            await caller.send_lines()
             if ask.progress is not self._reported:
                 self._reported = ask.progress
                 await self._report(*self._measured(ask.progress))
             for item in ask.taken() if ask.items else ():
                 await self._take(item)
-            if ask.done and not ask.items:
+            if ask.done and not ask.items and not caller.lines:
                 return
-            if not (ask.done or ask.items) and ask.progress is self._reported:
+            if not (ask.done or ask.items or caller.lines) and ask.progress is self._reported:
                 await ask.something()
+
+    async def _report(self, progress: float, total: float | None, message: str | None) -> None:
+        await self._caller.report(progress, total, message)
+        self._sent_at = trio.current_time() if self._ask.tells_progress else self._sent_at
 
     def _measured(self, value: Any) -> tuple[float, float | None, str | None]:
         """Return progress as a number that is above that of the report before."""
-        if (
-            isinstance(value, int | float)
-            and not isinstance(value, bool)
-            and self._sent < value < float("inf")
-        ):
+        total, message = None, None
+        if isinstance(value, McpProgress):
+            value, total, message = value.progress, value.total, value.message[:LONGEST_MESSAGE] or None
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if is_number and self._sent < value < math.inf:
             self._sent = float(value)
-            return self._sent, None, None
+            return self._sent, total, message
         text = value if isinstance(value, str) else written_value(value).decode()
-        return self._counted(), None, text[:LONGEST_MESSAGE]
+        return self._counted(), total, message or text[:LONGEST_MESSAGE]
 
     def _counted(self) -> float:
-        self._sent = float(int(self._sent) + 1)
+        self._sent = max(float(int(self._sent) + 1), 1.0)
         return self._sent
 
     async def _take(self, item: Any) -> None:
@@ -157,14 +160,16 @@ class Call:
         self._size += size
         if self._size > self._most or len(self._items) >= MOST_ITEMS:
             raise ActionCancelled(f"the stream has more than {self._most} bytes or {MOST_ITEMS} items")
-        self._held.add(size)
+        self._caller.held.add(size)
 
     def _result(self, value: Any) -> CallToolResult:
         tool = self._tool
         if tool.kind == "chat":
             text = "" if self._done is None else self._done.text
-            self._held.add(len(text))
+            self._caller.held.add(len(text))
             return _answer(text, {"text": text, "session": self._session})
+        if tool.wrapper == CONTENT:
+            return self._content(value)
         if tool.wrapper == ITEMS:
             written = b"[%s]" % b",".join(self._items)
         elif value is None and (tool.kind == "write" or tool.output is None):
@@ -174,10 +179,17 @@ class Call:
         if len(written) > self._most:
             return failure(f"the result has more than {self._most} bytes")
         if tool.wrapper != ITEMS:
-            self._held.add(len(written))
+            self._caller.held.add(len(written))
         data: Any = msgspec.json.decode(written)
         structured: dict[str, Any] = {tool.wrapper: data} if tool.wrapper else data
         return _answer(data if isinstance(data, str) else written.decode(), structured)
+
+    def _content(self, value: Any) -> CallToolResult:
+        size = len(written_value(value))
+        if size > self._most:
+            return failure(f"the result has more than {self._most} bytes")
+        self._caller.held.add(size)
+        return result_of(value)
 
 
 def _of_chat(arguments: dict[str, Any]) -> dict[str, Any]:

@@ -10,28 +10,43 @@ from __future__ import annotations
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from bisect import bisect_right
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
+from urllib.parse import unquote
 
 import attrs
 
-from lmos_actors.actors import Slot
+from lmos_actors.actors import Event, Slot
 from lmos_actors.approvals import Approvals
 from lmos_actors.discovery import ThingDirectory
 from lmos_actors.llm import Model
 from lmos_actors.supervision import is_member
 
 from .._server import McpServer
-from ._names import DIGEST_MARK, EVENTS, PROPERTIES, parts_of, resource_parts, resource_uri, tool_name
+from ._names import (
+    ACTIONS,
+    DIGEST_MARK,
+    EVENTS,
+    LONGEST_URI,
+    OF_AGENTS,
+    PROPERTIES,
+    parts_of,
+    resource_parts,
+    resource_uri,
+    tool_name,
+)
 from ._tools import offer_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping
 
     from lmos_actors.actors import Agent, Runtime
     from lmos_actors.bindings import Exposed, Exposure
     from lmos_actors.security import Admission, Verb
 
+    from ._marked import Marked
     from ._tools import AgentOffer, AgentTool
+
+T = TypeVar("T")
 
 SYSTEM: Final = (Approvals, ThingDirectory, Model, McpServer)
 """Classes of agents that are not offered."""
@@ -49,30 +64,42 @@ class OfferedTool:
 
 
 @attrs.frozen
+class OfferedPrompt:
+    """A prompt of one agent."""
+
+    name: str
+    agent: Exposed
+    prompt: Marked
+
+
+@attrs.frozen
 class OfferedResource:
-    """A property or an event of one agent."""
+    """A property, an event or a marked action of one agent; of an action `read`, and the `texts` it gets."""
 
     uri: str
     agent: Exposed
     kind: str
     name: str
     description: str
+    read: Marked | None = None
+    texts: Mapping[str, str] = attrs.field(factory=dict[str, str])
 
     @property
-    def verb(self) -> Verb:
-        """The right that it needs."""
-        return verb_of(self.kind)
-
-    @property
-    def can_change(self) -> bool:
-        """Whether it can be subscribed to."""
-        made = self.agent.cls.__contract__.properties.get(self.name)
-        return self.kind == EVENTS or (made is not None and made.observable)
+    def source(self) -> tuple[str, str] | None:
+        """The kind and the name of what tells that it has changed; None where nothing does."""
+        kind, name = self.kind, self.name
+        if self.read is not None:
+            changes = self.read.mark.changes
+            if changes is None:
+                return None
+            kind, name = EVENTS if isinstance(changes, Event) else PROPERTIES, changes.handle.name
+        made = self.agent.cls.__contract__.properties.get(name)
+        return (kind, name) if kind == EVENTS or (made is not None and made.observable) else None
 
 
 def verb_of(kind: str) -> Verb:
     """Return the right that a kind of resources needs."""
-    return "read" if kind == PROPERTIES else "subscribe"
+    return "read" if kind == PROPERTIES else "subscribe" if kind == EVENTS else "invoke"
 
 
 class BadCursor(ValueError):
@@ -80,44 +107,68 @@ class BadCursor(ValueError):
 
 
 class Catalogue:
-    """The offer of a node to MCP clients. `None` as an admission may do everything."""
+    """The offer of a node to MCP clients. `None` as an admission may do everything.
 
-    def __init__(self, rt: Runtime, exposure: Exposure) -> None:
+    Of one agent, if it is offered `alone`, names are those of its class, and not behind its own.
+    """
+
+    def __init__(self, rt: Runtime, exposure: Exposure, alone: str = "") -> None:
         self._rt = rt
         self._exposure = exposure
+        self._alone = alone
         self._digests: dict[str, tuple[str, str]] = {}
-        """Agent and tool by the names that have a digest, as of `_version`."""
+        """Agent and what it offers by the names that have a digest, as of `_version`."""
         self._version = -1
 
     # ---- what a name stands for
 
     def tool(self, name: str, admission: Admission | None) -> OfferedTool | None:
         """Return a tool that the client may call, None where there is none of that name for it."""
-        parts = self._of_digest(name) if DIGEST_MARK in name else parts_of(name)
-        exposed = None if parts is None else self.agent(parts[0])
-        if parts is None or exposed is None:
-            return None
-        found = offer_of(exposed.cls).tools.get(parts[1])
-        if found is None or not _may(admission, exposed.name, found.verb):
+        exposed, what = self._named(name)
+        found = None if exposed is None else offer_of(exposed.cls).tools.get(what)
+        if exposed is None or found is None or not _may(admission, exposed.name, found.verb):
             return None
         return OfferedTool(name, exposed, found)
+
+    def prompt(self, name: str, admission: Admission | None) -> OfferedPrompt | None:
+        """Return a prompt that the client may get, None where there is none of that name for it."""
+        exposed, what = self._named(name)
+        found = None if exposed is None else offer_of(exposed.cls).prompts.get(what)
+        if exposed is None or found is None or not _may(admission, exposed.name, "invoke"):
+            return None
+        return OfferedPrompt(name, exposed, found)
+
+    def _named(self, name: str) -> tuple[Exposed | None, str]:
+        """Return the agent that a name is about, and what of it."""
+        if DIGEST_MARK in name:
+            parts = self._of_digest(name)
+        else:
+            plain = (self._alone, name) if self._alone and tool_name("", name) == name else None
+            parts = plain if self._alone else parts_of(name)
+        return (None, "") if parts is None else (self.agent(parts[0]), parts[1])
 
     def _of_digest(self, name: str) -> tuple[str, str] | None:
         if self._version != self._rt.population.version:
             self._digests = {
                 found: (exposed.name, what)
                 for exposed in self._agents()
-                for what in offer_of(exposed.cls).tools
-                if DIGEST_MARK in (found := tool_name(exposed.name, what))
+                for offer in (offer_of(exposed.cls),)
+                for what in (*offer.tools, *offer.prompts)
+                if DIGEST_MARK in (found := self._name(exposed, what))
             }
             self._version = self._rt.population.version
         return self._digests.get(name)
 
+    def _name(self, exposed: Exposed, what: str) -> str:
+        return tool_name("" if self._alone else exposed.name, what)
+
     def resource(self, uri: str, admission: Admission | None) -> OfferedResource | None:
         """Return a resource that the client may read, None where there is none of that URI for it."""
         parts = resource_parts(uri)
-        exposed = None if parts is None else self.agent(parts[0])
-        if parts is None or exposed is None or not isinstance(exposed.link, Slot):
+        if parts is None:
+            return self._read(uri, admission)
+        exposed = self.agent(parts[0])
+        if exposed is None or not isinstance(exposed.link, Slot):
             return None
         _, kind, name = parts
         offer = offer_of(exposed.cls)
@@ -126,9 +177,21 @@ class Catalogue:
             return None
         return OfferedResource(uri, exposed, kind, name, about)
 
+    def _read(self, uri: str, admission: Admission | None) -> OfferedResource | None:
+        """Return a resource that is an action."""
+        named = unquote(uri.removeprefix(OF_AGENTS).partition("/")[0]) if uri.startswith(OF_AGENTS) else ""
+        exposed = self.agent(self._alone or named) if len(uri) <= LONGEST_URI else None
+        if exposed is None or not _may(admission, exposed.name, "invoke"):
+            return None
+        for each in offer_of(exposed.cls).reads.values():
+            texts = each.texts_in(uri, "" if self._alone else exposed.name)
+            if texts is not None:
+                return OfferedResource(uri, exposed, ACTIONS, each.name, each.description, each, texts)
+        return None
+
     def agent(self, name: str) -> Exposed | None:
         """Return the agent or pool of a public name that is offered at all."""
-        if "/" in name:  # a path is not a public name
+        if "/" in name or self._alone not in ("", name):  # a path is not a public name
             return None
         exposed = self._exposure.named(name)
         return exposed if exposed is not None and is_offered(exposed) else None
@@ -136,7 +199,8 @@ class Catalogue:
     # ---- lists
 
     def _agents(self) -> Iterator[Exposed]:
-        return (exposed for exposed in tuple(self._exposure) if is_offered(exposed))
+        known = tuple(self._exposure)
+        return (each for each in known if is_offered(each) and self._alone in ("", each.name))
 
     def classes(self) -> dict[str, type[Agent]]:
         """Return the classes of all agents that are offered, by public name."""
@@ -150,13 +214,24 @@ class Catalogue:
         Raises BadCursor.
         """
         found = {
-            tool_name(exposed.name, what): OfferedTool(tool_name(exposed.name, what), exposed, tool)
+            (name := self._name(exposed, what)): OfferedTool(name, exposed, tool)
             for exposed in self._agents()
             for what, tool in offer_of(exposed.cls).tools.items()
             if _may(admission, exposed.name, tool.verb)
         }
-        page, cursor = _page(sorted(found), after, most)
-        return [found[name] for name in page], cursor
+        return _page(found, after, most)
+
+    def prompts(
+        self, admission: Admission | None, after: str | None, most: int
+    ) -> tuple[list[OfferedPrompt], str | None]:
+        """Return a page of the prompts that the client may get; see `tools`."""
+        found = {
+            (name := self._name(exposed, what)): OfferedPrompt(name, exposed, prompt)
+            for exposed in self._agents()
+            if _may(admission, exposed.name, "invoke")
+            for what, prompt in offer_of(exposed.cls).prompts.items()
+        }
+        return _page(found, after, most)
 
     def resources(
         self, admission: Admission | None, after: str | None, most: int
@@ -168,8 +243,25 @@ class Catalogue:
             if isinstance(exposed.link, Slot)
             for each in _resources(exposed, offer_of(exposed.cls), admission)
         }
-        page, cursor = _page(sorted(found), after, most)
-        return [found[uri] for uri in page], cursor
+        reads = {each.uri: each for each in self._reads(admission) if "{" not in each.uri}
+        return _page(found | reads, after, most)
+
+    def templates(
+        self, admission: Admission | None, after: str | None, most: int
+    ) -> tuple[list[OfferedResource], str | None]:
+        """Return a page of the templates of resources that the client may read; see `tools`."""
+        return _page({each.uri: each for each in self._reads(admission) if "{" in each.uri}, after, most)
+
+    def template(self, uri: str, admission: Admission | None) -> OfferedResource | None:
+        """Return a template, or a resource that is an action, by its URI as it is listed."""
+        return next((each for each in self._reads(admission) if each.uri == uri), None)
+
+    def _reads(self, admission: Admission | None) -> Iterator[OfferedResource]:
+        for exposed in self._agents():
+            if _may(admission, exposed.name, "invoke"):
+                for name, each in offer_of(exposed.cls).reads.items():
+                    uri = each.uri_of("" if self._alone else exposed.name)
+                    yield OfferedResource(uri, exposed, ACTIONS, name, each.description, each)
 
 
 def is_offered(exposed: Exposed) -> bool:
@@ -194,11 +286,12 @@ def _resources(exposed: Exposed, offer: AgentOffer, admission: Admission | None)
                 yield OfferedResource(resource_uri(exposed.name, kind, name), exposed, kind, name, about)
 
 
-def _page(names: Sequence[str], cursor: str | None, most: int) -> tuple[Sequence[str], str | None]:
-    """Return the names behind that of a cursor. So a list that changes loses nothing that stays."""
+def _page(found: Mapping[str, T], cursor: str | None, most: int) -> tuple[list[T], str | None]:
+    """Return the entries behind that of a cursor: so a list that changes loses nothing that stays."""
+    names = sorted(found)
     start = 0 if cursor is None else bisect_right(names, _name_in(cursor))
     page = names[start : start + most]
-    return page, _cursor(page[-1]) if start + most < len(names) else None
+    return [found[name] for name in page], _cursor(page[-1]) if start + most < len(names) else None
 
 
 def _cursor(name: str) -> str:

@@ -17,11 +17,15 @@ LONGEST: Final = 64
 
 PROPERTIES: Final = "properties"
 EVENTS: Final = "events"
+ACTIONS: Final = "actions"
 
 LONGEST_URI: Final = 2_048
 """Characters of a URI of a resource."""
 
 DIGEST_MARK: Final = "___"
+
+OF_AGENTS: Final = "lmos://agents/"
+"""The beginning of the URIs of resources that stand below the name of their agent."""
 
 _BETWEEN: Final = "__"
 _DIGITS: Final = 10
@@ -31,8 +35,11 @@ _URI: Final = re.compile(r"lmos://agents/([^/?#]+)/(properties|events)/([^/?#]+)
 
 
 def tool_name(agent: str, what: str) -> str:
-    """Return the name of a tool: of an agent, by its public name, and what it does."""
-    parts = (*agent.split("."), what)
+    """Return the name of a tool, or a prompt: what it does, behind the public name of its agent.
+
+    Where one agent alone is offered, `agent` is empty.
+    """
+    parts = (*agent.split("."), what) if agent else (what,)
     name = _BETWEEN.join(parts)
     if len(name) <= LONGEST and all(map(_PLAIN_PART.fullmatch, parts)):
         return name
@@ -51,7 +58,7 @@ def parts_of(name: str) -> tuple[str, str] | None:
 
 def resource_uri(agent: str, kind: str, name: str) -> str:
     """Return the URI of a property or of an event (`kind`) of an agent."""
-    return f"lmos://agents/{quote(agent, safe='')}/{kind}/{quote(name, safe='')}"
+    return f"{OF_AGENTS}{quote(agent, safe='')}/{kind}/{quote(name, safe='')}"
 
 
 def resource_parts(uri: str) -> tuple[str, str, str] | None:

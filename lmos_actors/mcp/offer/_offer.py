@@ -16,7 +16,7 @@ from collections import Counter
 from contextlib import contextmanager
 from functools import partial, wraps
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 import mcp_types as types
 import trio
@@ -24,6 +24,7 @@ from mcp import MCPError
 from mcp.server.lowlevel import NotificationOptions, Server
 from mcp.shared.subscriptions import (
     SUBSCRIPTION_ID_META_KEY,
+    PromptsListChanged,
     ResourcesListChanged,
     ResourceUpdated,
     ToolsListChanged,
@@ -31,15 +32,16 @@ from mcp.shared.subscriptions import (
 )
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from lmos_actors.actors import property_key
 from lmos_actors.bindings import AgentRequest, discreet, written_value
-from lmos_actors.errors import LmosActorsError, RateLimited, Unauthorized
+from lmos_actors.errors import InvalidInput, LmosActorsError, RateLimited, Unauthorized
 
+from ._caller import LEVELS, Caller, can_answer
 from ._calls import Call, failure, failure_of
 from ._catalogue import BadCursor, Catalogue
 from ._exchange import Exchange, exchange_of
-from ._names import EVENTS
+from ._reading import REFUSED, Reading
 from ._results import Results
+from ._rounds import Rounds
 from ._watching import Subscriber, Watching
 
 if TYPE_CHECKING:
@@ -49,10 +51,12 @@ if TYPE_CHECKING:
     from mcp.server.models import InitializationOptions
 
     from lmos_actors.actors import Runtime, Seats
-    from lmos_actors.bindings import Exposure
+    from lmos_actors.bindings import Exposed, Exposure
 
     from .._options import McpOptions
-    from ._catalogue import OfferedResource, OfferedTool
+    from ._catalogue import OfferedTool
+
+Context: TypeAlias = "ServerRequestContext[Any, Any]"
 
 P = TypeVar("P")
 R = TypeVar("R")
@@ -61,13 +65,8 @@ WAY: Final = "mcp"
 """The binding's name in metrics and traces."""
 
 LEAVING: Final = "the node is shutting down"
-UNKNOWN_RESOURCE: Final = -32002
-"""The code of the protocol for a resource that does not exist, up to 2025-11-25."""
-
-REFUSED: Final = -32000
-"""The code of requests that are refused now, for reasons of their own."""
-
 _SESSION: Final = "lmos_actors"
+_LEVEL: Final = "lmos_actors.level"
 _QUIET: Final = ("mcp.server", "sse_starlette")
 
 
@@ -81,7 +80,7 @@ class _Server(Server[Any]):
         extensions: dict[str, dict[str, Any]] | None = None,
     ) -> InitializationOptions:
         """Return what is said of this server in the handshake."""
-        options = NotificationOptions(tools_changed=True, resources_changed=True)
+        options = NotificationOptions(tools_changed=True, resources_changed=True, prompts_changed=True)
         return super().create_initialization_options(options, experimental_capabilities, extensions)
 
 
@@ -110,8 +109,10 @@ class McpOffer:
         self.own_exchange: Exchange | None = None
         """The carrier of all requests, where it is no HTTP request."""
         self._on_failure = on_failure
-        self._catalogue = Catalogue(rt, exposure)
-        self._watching = Watching(rt, self._catalogue, on_failure)
+        self.catalogue = Catalogue(rt, exposure, options.agent)
+        self._watching = Watching(rt, self.catalogue, on_failure)
+        self._reading = Reading(self, self._watching)
+        self._rounds = Rounds(options.answer_seconds)
         self._calls: Counter[str] = Counter()
         self._results = Results(options.waiting_bytes)
         self._listening: dict[Subscriber, None] = {}
@@ -130,13 +131,20 @@ class McpOffer:
             get_tool_input_schema=_no_headers,
             on_list_tools=self._answers(self._list_tools),
             on_call_tool=self._answers(self._call_tool),
-            on_list_resources=self._answers(self._list_resources),
-            on_list_resource_templates=self._answers(self._list_templates),
-            on_read_resource=self._answers(self._read_resource),
+            on_list_prompts=self._answers(self._reading.list_prompts),
+            on_get_prompt=self._answers(self._reading.get_prompt),
+            on_completion=self._answers(self._reading.complete),
+            on_list_resources=self._answers(self._reading.list_resources),
+            on_list_resource_templates=self._answers(self._reading.list_templates),
+            on_read_resource=self._answers(self._reading.read),
             on_subscribe_resource=self._answers(self._subscribe),
             on_unsubscribe_resource=self._answers(self._unsubscribe),
             on_subscriptions_listen=self._answers(self._listen),
         )
+        if self.options.logs:
+            server.add_request_handler(
+                "logging/setLevel", types.SetLevelRequestParams, self._answers(self._set_level)
+            )
         server.middleware[:] = [self._in_session]  # tracing is that of the agents' requests
         return server
 
@@ -171,22 +179,29 @@ class McpOffer:
         """Return whether a client may have one more session; `opening` are those that begin."""
         return _has_room(self.sessions, exchange, self.options.sessions, opening)
 
-    async def _in_session(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> Any:
+    async def _in_session(self, ctx: Context, call_next: CallNext) -> Any:
         """Make the session of a connection with its first message."""
-        if ctx.protocol_version not in MODERN_PROTOCOL_VERSIONS:
+        if not _is_modern(ctx):
             self._subscriber(ctx)
         return await call_next(ctx)
 
-    def _subscriber(self, ctx: ServerRequestContext[Any, Any]) -> Subscriber:
+    def _state(self, ctx: Context) -> dict[str, Any]:
+        """Return the place for what is kept with the session of a message."""
+        connection: Any = ctx.session._connection  # pyright: ignore[reportPrivateUsage]
+        state: dict[str, Any] = connection.state
+        return state
+
+    def _subscriber(self, ctx: Context) -> Subscriber:
         """Return the session that a message belongs to, as a client that is notified of changes.
 
         The SDK shows handlers no connection, though its end is the place to clean up (`exit_stack`).
         """
+        state = self._state(ctx)
         connection: Any = ctx.session._connection  # pyright: ignore[reportPrivateUsage]
-        found: Subscriber | None = connection.state.get(_SESSION)
+        found: Subscriber | None = state.get(_SESSION)
         if found is None:
             exchange = self._exchange(ctx)
-            found = connection.state[_SESSION] = Subscriber(exchange.admission, tools=True, resources=True)
+            found = state[_SESSION] = Subscriber(exchange.admission, tools=True, resources=True, prompts=True)
             self.sessions[exchange.owner] += 1
             self._watching.add(found)
             connection.exit_stack.callback(self._end_session, found, exchange.owner)
@@ -206,6 +221,7 @@ class McpOffer:
             agents, uris = changes
             if agents:
                 await connection.send_tool_list_changed()
+                await connection.send_prompt_list_changed()
                 await connection.send_resource_list_changed()
             for uri in uris:
                 if self._watching.may_hear(uri, subscriber):
@@ -213,26 +229,30 @@ class McpOffer:
 
     # ---- requests
 
-    def _exchange(self, ctx: ServerRequestContext[Any, Any]) -> Exchange:
+    def _exchange(self, ctx: Context) -> Exchange:
         found = exchange_of(ctx.request) or self.own_exchange
         assert found is not None  # every request comes by one of the two ways
         return found
 
     def _answers(
-        self, handle: Callable[[ServerRequestContext[Any, Any], Exchange, P], Awaitable[R]]
-    ) -> Callable[[ServerRequestContext[Any, Any], P], Awaitable[R]]:
+        self, handle: Callable[[Context, Exchange, P], Awaitable[R]]
+    ) -> Callable[[Context, P], Awaitable[R]]:
         """Return a handler as the SDK calls it: it ends with its carrier, and raises MCPError."""
 
         @wraps(handle)
-        async def answer(ctx: ServerRequestContext[Any, Any], params: P) -> R:
+        async def answer(ctx: Context, params: P) -> R:
             exchange = self._exchange(ctx)
             with exchange.carries():
                 try:
                     if self.draining:
                         raise MCPError(REFUSED, LEAVING)
+                    if exchange.admission is not None:
+                        exchange.admission.charge(trio.current_time())
                     return await handle(ctx, exchange, params)
                 except (RateLimited, Unauthorized) as error:
                     raise MCPError(REFUSED, str(error)) from None
+                except InvalidInput as error:
+                    raise MCPError(types.INVALID_PARAMS, str(error)) from None
                 except LmosActorsError as error:
                     text = failure_of(error).content[0]
                     raise MCPError(types.INTERNAL_ERROR, getattr(text, "text", "")) from None
@@ -245,12 +265,8 @@ class McpOffer:
 
         return answer
 
-    def _charge(self, exchange: Exchange) -> None:
-        """Count a request against the rate of its client. Raises Unauthorized, RateLimited."""
-        if exchange.admission is not None:
-            exchange.admission.charge(trio.current_time())
-
-    def _ask(self, ctx: ServerRequestContext[Any, Any], exchange: Exchange) -> AgentRequest:
+    def ask(self, ctx: Context, exchange: Exchange) -> AgentRequest:
+        """Return a new request to an agent, in the name of a client."""
         meta: dict[str, Any] = dict(ctx.meta or {})
         trace = {
             word: text
@@ -268,46 +284,38 @@ class McpOffer:
     async def _list_tools(
         self, _: Any, exchange: Exchange, params: types.PaginatedRequestParams | None
     ) -> types.ListToolsResult:
-        self._charge(exchange)
-        page, cursor = self._page(self._catalogue.tools, exchange, params)
+        page, cursor = self.page(self.catalogue.tools, exchange, params)
         return types.ListToolsResult(tools=list(map(_tool, page)), next_cursor=cursor)
 
-    def _page(self, listed: Any, exchange: Exchange, params: types.PaginatedRequestParams | None) -> Any:
+    def page(self, listed: Any, exchange: Exchange, params: types.PaginatedRequestParams | None) -> Any:
+        """Return a page of a list of the catalogue, and the cursor of the next. Raises MCPError."""
         try:
             return listed(exchange.admission, None if params is None else params.cursor, self.options.page)
         except BadCursor as error:
             raise MCPError(types.INVALID_PARAMS, str(error)) from None
 
     async def _call_tool(
-        self, ctx: ServerRequestContext[Any, Any], exchange: Exchange, params: types.CallToolRequestParams
+        self, ctx: Context, exchange: Exchange, params: types.CallToolRequestParams
     ) -> types.CallToolResult:
-        self._charge(exchange)
-        found = self._catalogue.tool(params.name, exchange.admission)
+        found = self.catalogue.tool(params.name, exchange.admission)
         if found is None:
             raise MCPError(types.INVALID_PARAMS, "Unknown tool")
-        owner = exchange.owner
-        if not _has_room(self._calls, exchange, self.options.calls):
-            return failure("too many calls are in progress: try again later")
-        self._calls[owner] += 1
         try:
-            return await self._called(ctx, exchange, found, params)
-        finally:
-            self._calls -= Counter((owner,))
+            answer: types.CallToolResult = await self._carried(
+                ctx, exchange, params, partial(self._called, ctx, found, params)
+            )
+        except _Full as full:
+            return failure(str(full))
+        return answer
 
     async def _called(
-        self,
-        ctx: ServerRequestContext[Any, Any],
-        exchange: Exchange,
-        found: OfferedTool,
-        params: types.CallToolRequestParams,
+        self, ctx: Context, found: OfferedTool, params: types.CallToolRequestParams, caller: Caller
     ) -> types.CallToolResult:
-        ask = self._ask(ctx, exchange)
-        report = ctx.session.report_progress
-        ends_with_client = ctx.request is not None and ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
-        held = self._results.opened(exchange, str(ctx.request_id))
-        call = Call(found, ask, exchange, report, self.options.result_bytes, held)
-        call.ends_with_client = ends_with_client
+        ask = self.ask(ctx, caller.exchange)
+        ask.client, caller.on_line = caller, ask.wake
         ask.tells_progress = "progress_token" in (ctx.meta or {})
+        call = Call(found, ask, caller, self.options.result_bytes)
+        call.ends_with_client = ctx.request is not None and _is_modern(ctx)
         try:
             return await call.run(params.arguments or {})
         except LmosActorsError as error:
@@ -316,54 +324,94 @@ class McpOffer:
             self._on_failure(error)
             return failure("the answer could not be made")
 
-    # ---- resources
+    async def invoked(
+        self,
+        ctx: Context,
+        exchange: Exchange,
+        params: types.InputResponseRequestParams,
+        agent: Exposed,
+        requested: tuple[str, dict[str, Any]],
+        fill: Callable[[Any], R],
+    ) -> Any:
+        """Return the answer that is made of the result of an action. Raises LmosActorsError, MCPError."""
+        name, given = requested
 
-    async def _list_resources(
-        self, _: Any, exchange: Exchange, params: types.PaginatedRequestParams | None
-    ) -> types.ListResourcesResult:
-        self._charge(exchange)
-        page, cursor = self._page(self._catalogue.resources, exchange, params)
-        return types.ListResourcesResult(resources=list(map(_resource, page)), next_cursor=cursor)
+        async def done(caller: Caller) -> R:
+            ask = self.ask(ctx, caller.exchange)
+            ask.client = caller
+            ask.send(agent.link, (name, (), given))
+            value = await ask.result()
+            self._check(size := len(written_value(value)))
+            caller.held.add(size)
+            return fill(value)
 
-    async def _list_templates(
-        self, _: Any, exchange: Exchange, __: types.PaginatedRequestParams | None
-    ) -> types.ListResourceTemplatesResult:
-        """Return none: all resources are listed."""
-        self._charge(exchange)
-        return types.ListResourceTemplatesResult(resource_templates=[])
+        return await self._carried(ctx, exchange, params, done)
 
-    def _found_resource(self, uri: str, exchange: Exchange) -> OfferedResource:
-        found = self._catalogue.resource(uri, exchange.admission)
-        if found is None:
-            raise MCPError(UNKNOWN_RESOURCE, "Resource not found", {"uri": uri})
-        return found
+    async def _carried(
+        self,
+        ctx: Context,
+        exchange: Exchange,
+        params: types.InputResponseRequestParams,
+        done: Callable[[Caller], Awaitable[Any]],
+    ) -> Any:
+        """Have a request carried out, and answered by its result or by a question. Raises _Full."""
+        known = self._rounds.found(params, exchange)
+        if known is not None:
+            known.caller.take_up(ctx, exchange)
+            return await known.next(self.options.answer_seconds)
+        if not _has_room(self._calls, exchange, self.options.calls):
+            raise _Full(REFUSED, "too many calls are in progress: try again later")
+        self._calls[exchange.owner] += 1
+        made = self._rounds.begun(params, exchange) if _is_modern(ctx) and can_answer(ctx) else None
+        caller = Caller(ctx, exchange, self._results, self.options.answer_seconds, self._level(ctx), made)
 
-    async def _read_resource(
-        self, ctx: ServerRequestContext[Any, Any], exchange: Exchange, params: types.ReadResourceRequestParams
-    ) -> types.ReadResourceResult:
-        self._charge(exchange)
-        found = self._found_resource(params.uri, exchange)
-        if found.kind == EVENTS:
-            written = self._watching.recent(found.uri)
-        else:
-            ask = self._ask(ctx, exchange)
-            ask.send(found.agent.link, (property_key(found.name), (), {}))
-            written = written_value(await ask.result())
-        if len(written) > self.options.result_bytes:
+        async def counted() -> Any:
+            try:
+                return await done(caller)
+            finally:
+                self._calls -= Counter((exchange.owner,))
+
+        if made is None or self._nursery is None:
+            return await counted()
+        made.caller = caller
+        self._nursery.start_soon(self._rounds.run, made, counted, name="a request of an MCP client")
+        return await made.next(self.options.answer_seconds)
+
+    def hold(self, ctx: Context, exchange: Exchange, size: int) -> None:
+        """Hold the bytes of a result until it has been sent. Raises MCPError, LmosActorsError."""
+        self._check(size)
+        self._results.opened(exchange, str(ctx.request_id)).add(size)
+
+    def _check(self, size: int) -> None:
+        if size > self.options.result_bytes:
             raise MCPError(REFUSED, f"the value has more than {self.options.result_bytes} bytes")
-        self._results.opened(exchange, str(ctx.request_id)).add(len(written))
-        contents = types.TextResourceContents(
-            uri=found.uri, mime_type="application/json", text=written.decode()
-        )
-        return types.ReadResourceResult(contents=[contents])
+
+    # ---- logs
+
+    def _level(self, ctx: Context) -> int:
+        """Return the lowest level of the lines of logs that a client wants, -1 for none."""
+        if not self.options.logs:
+            return -1
+        if _is_modern(ctx):
+            level = (ctx.meta or {}).get(types.LOG_LEVEL_META_KEY)
+        else:
+            level = self._state(ctx).get(_LEVEL, "info")
+        return LEVELS.index(level) if level in LEVELS else -1
+
+    async def _set_level(
+        self, ctx: Context, exchange: Exchange, params: types.SetLevelRequestParams
+    ) -> types.EmptyResult:
+        self._state(ctx)[_LEVEL] = params.level
+        return types.EmptyResult()
+
+    # ---- subscriptions
 
     async def _subscribe(
-        self, ctx: ServerRequestContext[Any, Any], exchange: Exchange, params: types.SubscribeRequestParams
+        self, ctx: Context, exchange: Exchange, params: types.SubscribeRequestParams
     ) -> types.EmptyResult:
-        self._charge(exchange)
         subscriber = self._subscriber(ctx)
-        found = self._found_resource(params.uri, exchange)
-        if not found.can_change:
+        found = self._reading.found(params.uri, exchange)
+        if found.source is None:
             raise MCPError(types.INVALID_PARAMS, "changes of this resource are not observable")
         if len(subscriber.uris) >= self.options.subscriptions and found.uri not in subscriber.uris:
             raise MCPError(REFUSED, f"more than {self.options.subscriptions} subscriptions")
@@ -371,9 +419,8 @@ class McpOffer:
         return types.EmptyResult()
 
     async def _unsubscribe(
-        self, ctx: ServerRequestContext[Any, Any], exchange: Exchange, params: types.UnsubscribeRequestParams
+        self, ctx: Context, exchange: Exchange, params: types.UnsubscribeRequestParams
     ) -> types.EmptyResult:
-        self._charge(exchange)
         self._watching.leave(params.uri, self._subscriber(ctx))
         return types.EmptyResult()
 
@@ -381,25 +428,25 @@ class McpOffer:
 
     async def _listen(
         self,
-        ctx: ServerRequestContext[Any, Any],
+        ctx: Context,
         exchange: Exchange,
         params: types.SubscriptionsListenRequestParams,
     ) -> types.SubscriptionsListenResult:
         """Notify a client for as long as its request lasts. What it may not see is left out, unsaid."""
-        self._charge(exchange)
         wanted = params.notifications
         uris = dict.fromkeys(wanted.resource_subscriptions or ())
         if len(uris) > self.options.subscriptions:
             raise MCPError(REFUSED, f"more than {self.options.subscriptions} subscriptions")
-        found = [each for uri in uris if (each := self._catalogue.resource(uri, exchange.admission))]
+        found = [each for uri in uris if (each := self.catalogue.resource(uri, exchange.admission))]
         with self._listener(exchange, wanted) as subscriber:
             for each in found:
-                if each.can_change:
+                if each.source is not None:
                     self._watching.join(each, subscriber, exchange.admission)
             meta: dict[str, Any] = {SUBSCRIPTION_ID_META_KEY: ctx.request_id}
             honoured = types.SubscriptionFilter(
                 tools_list_changed=subscriber.wants_tools or None,
                 resources_list_changed=subscriber.wants_resources or None,
+                prompts_list_changed=subscriber.wants_prompts or None,
                 resource_subscriptions=list(subscriber.uris) or None,
             )
             acknowledged = types.SubscriptionsAcknowledgedNotificationParams(
@@ -417,6 +464,8 @@ class McpOffer:
             yield ToolsListChanged()
         if agents and subscriber.wants_resources:
             yield ResourcesListChanged()
+        if agents and subscriber.wants_prompts:
+            yield PromptsListChanged()
         yield from (ResourceUpdated(uri) for uri in uris if self._watching.may_hear(uri, subscriber))
 
     @contextmanager
@@ -428,6 +477,7 @@ class McpOffer:
             exchange.admission,
             tools=bool(wanted.tools_list_changed),
             resources=bool(wanted.resources_list_changed),
+            prompts=bool(wanted.prompts_list_changed),
         )
         self.sessions[owner] += 1
         self._listening[made] = None
@@ -438,6 +488,15 @@ class McpOffer:
             self._watching.remove(made)
             del self._listening[made]
             self.sessions -= Counter((owner,))
+
+
+class _Full(MCPError):
+    """Too many calls are in progress."""
+
+
+def _is_modern(ctx: Context) -> bool:
+    """Return whether a request belongs to no session."""
+    return ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
 
 
 def _has_room(counts: Counter[str], exchange: Exchange, most: int, opening: int = 0) -> bool:
@@ -461,13 +520,4 @@ def _tool(offered: OfferedTool) -> types.Tool:
         annotations=types.ToolAnnotations(
             read_only_hint=tool.read_only, idempotent_hint=tool.idempotent, open_world_hint=None
         ),
-    )
-
-
-def _resource(offered: OfferedResource) -> types.Resource:
-    return types.Resource(
-        uri=offered.uri,
-        name=f"{offered.agent.name}.{offered.name}",
-        description=offered.description,
-        mime_type="application/json",
     )

@@ -17,6 +17,10 @@ import attrs
 from lmos_actors.actors import MISSING, STREAM, Agent, describe
 from lmos_actors.facades import ChatAgent
 
+from .._marks import mark_of
+from ._content import is_content
+from ._marked import Marked
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -28,6 +32,7 @@ ToolKind: TypeAlias = Literal["action", "write", "chat"]
 
 RESULT: Final = "result"
 ITEMS: Final = "items"
+CONTENT: Final = "content"
 VALUE: Final = "value"
 
 _OPEN: Final[dict[str, Any]] = {"type": "object"}
@@ -58,7 +63,8 @@ class AgentTool:
     """A tool of the agents of one class.
 
     `what` is the last part of its name, `key` the operation that it carries out, and `lone` the member of
-    the input that is the whole input, empty where there are others; `wrapper` likewise of the output.
+    the input that is the whole input, empty where there are others; `wrapper` likewise of the output, which
+    is `CONTENT` where the result says itself what its client gets.
     """
 
     what: str
@@ -80,9 +86,14 @@ class AgentTool:
 
 @attrs.frozen
 class AgentOffer:
-    """The offer of the agents of one class: tools by the last part of their names, properties and events."""
+    """The offer of the agents of one class: tools by the last part of their names, properties and events.
+
+    `prompts` and `reads` are actions that are offered as prompts and as resources, by name.
+    """
 
     tools: Mapping[str, AgentTool]
+    prompts: Mapping[str, Marked]
+    reads: Mapping[str, Marked]
     properties: Mapping[str, str]
     """The description of each property that can be read, by name."""
     events: Mapping[str, str]
@@ -109,8 +120,15 @@ def _made(cls: type[Agent]) -> AgentOffer:
         if not made.write_only
     }
     events = (described.events or {}).items()
+    marked = {
+        name: Marked(name, mark, ((described.actions or {})[name].description or ""), contract.table[name])
+        for name, handle in contract.actions.items()
+        if (mark := mark_of(handle)) is not None
+    }
     return AgentOffer(
         tools,
+        {name: each for name, each in marked.items() if not each.mark.uri},
+        {name: each for name, each in marked.items() if each.mark.uri},
         properties,
         {name: each.description or f"The event {name} of {contract.title}." for name, each in events},
     )
@@ -124,7 +142,7 @@ def _actions(contract: Contract, described: Description) -> Iterator[AgentTool]:
         yield AgentTool("chat", "chat", "chat", text, _CHAT_INPUT, _CHAT_OUTPUT)
     for name, handle in contract.actions.items():
         op = contract.table[name]
-        if op.streams or chats.get(name) is handle:
+        if op.streams or chats.get(name) is handle or mark_of(handle) is not None:
             continue
         about = (described.actions or {})[name]
         given, lone = _input(op, about.input)
@@ -155,6 +173,8 @@ def _output(op: Operation) -> tuple[dict[str, Any] | None, str]:
     """Return the schema of the structured result, None without one, and the member that is the output."""
     if op.result_shape is None or op.untyped:
         return None, RESULT
+    if op.kind != STREAM and is_content(op.result_shape.type):
+        return None, CONTENT
     schema = _schema(op.result_shape.schema)
     if op.kind == STREAM:
         return _one(ITEMS, {"type": "array", "items": schema}), ITEMS

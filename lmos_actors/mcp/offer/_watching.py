@@ -49,9 +49,9 @@ MOST_CHANGED: Final = 10_000
 class Subscriber:
     """One client that is notified: what it wants to know, and what it has not been sent yet."""
 
-    def __init__(self, admission: Admission | None, *, tools: bool, resources: bool) -> None:
+    def __init__(self, admission: Admission | None, *, tools: bool, resources: bool, prompts: bool) -> None:
         self.admission = admission
-        self.wants_tools, self.wants_resources = tools, resources
+        self.wants_tools, self.wants_resources, self.wants_prompts = tools, resources, prompts
         self.uris: dict[str, Admission | None] = {}
         """Subscribed resources, each with the capabilities of the client that asked for it."""
         self._changed: dict[str, None] = {}
@@ -230,13 +230,14 @@ class Watching:
         link: Any = resource.agent.link
         ref: Ref[Any] = Ref(link)
         contract = resource.agent.cls.__contract__
-        if resource.kind == PROPERTIES:
-            async with ref.observe(contract.properties[resource.name].handle) as feed:
+        kind, name = resource.source or (resource.kind, resource.name)
+        if kind == PROPERTIES:
+            async with ref.observe(contract.properties[name].handle) as feed:
                 await feed.receive()  # the value that there is now
                 async for _ in feed:
                     self._note_change(resource.uri, watched)
         else:
-            async with ref.subscribe(contract.events[resource.name].handle) as feed:
+            async with ref.subscribe(contract.events[name].handle) as feed:
                 async for value in feed:
                     written = written_value(value)
                     if len(written) <= RECENT_BYTES:

@@ -1,0 +1,99 @@
+"""The clients behind requests that can be asked back: for their users, their models, and their logs.
+
+A program that has sent a request over a connection may carry out something for the agent that answers it, as
+clients of MCP do. So may the agents that this one asks in turn: the client is found by who waits for the run
+that asks (`_callers.py`), and the nearest one counts.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from functools import cache
+from typing import TYPE_CHECKING, Any, Protocol
+
+from lmos_actors.errors import ToolFailed
+
+from ._callers import callers_of, requests_of
+from ._remote_requests import Far
+from ._runtime import RUNTIME
+from .messages._invocation import CURRENT
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterable, Mapping
+
+    from .messages._invocation import OwnTask, Run
+    from .slot._slot import Slot
+
+
+class RequestClient(Protocol):
+    """The client of one request."""
+
+    @property
+    def offer(self) -> Any:
+        """The way of a question to its user, as an `Offer` of approvals; None where it has no way to one."""
+        ...
+
+    async def carry_out(self, name: str, arguments: Mapping[str, Any]) -> Any:
+        """Have it carry out something of its own; return the result. Raises ToolFailed."""
+        ...
+
+    def logged(self, level: str, event: Any, fields: Mapping[str, Any]) -> None:
+        """Take what an agent has logged while it carried out the request. Must not block or raise."""
+        ...
+
+
+def client_of(*runs: Run | OwnTask | None) -> RequestClient | None:
+    """Return the client that waits for any of these runs, over however many agents; None without one."""
+    known = [run for run in runs if run is not None]
+    if not known:
+        return None
+    approvals = known[0].slot.rt.approvals
+    _, requests = callers_of(known, _none if approvals is None else approvals.clocks.run_above)
+    clients = (each.client for each in requests if isinstance(each, Far))
+    return next((client for client in clients if client is not None), None)
+
+
+def _none(_: str) -> None:
+    return None
+
+
+async def ask_client(name: str, arguments: Mapping[str, Any]) -> Any:
+    """Have the client of the run whose code runs now carry out something. See `Agent.ask_client`."""
+    client = client_of(CURRENT.get())
+    if client is None:
+        raise ToolFailed(name, "the client carries out no tools")
+    return await client.carry_out(name, arguments)
+
+
+def log_of(slot: Slot) -> Any:
+    """Return a new structlog logger of an agent; the client of the request in hand may get its lines, too."""
+    import structlog
+
+    made: Any = structlog.get_logger().bind(agent=slot.path, incarnation=slot.incarnation)
+    cls: Any = type(made)
+    with suppress(TypeError):  # a class of the user's own whose objects have another layout
+        made.__class__ = _shown(cls)
+    return made
+
+
+@cache
+def _shown(cls: Hashable) -> Any:
+    """Return a class of loggers that show each line to the client of the request in hand before."""
+
+    base: Any = cls
+
+    class Logger(base):  # type: ignore[misc]
+        def _proxy_to_logger(self, method_name: str, event: Any = None, *args: Any, **fields: Any) -> Any:
+            for request in _requests_in_hand():
+                if isinstance(request, Far) and request.client is not None:
+                    request.client.logged(method_name, event, fields)
+            return super()._proxy_to_logger(method_name, event, *args, **fields)
+
+    return Logger  # pyright: ignore[reportUnknownVariableType]
+
+
+def _requests_in_hand() -> Iterable[Any]:
+    run, rt = CURRENT.get(), RUNTIME.get()
+    if run is not None:
+        return requests_of(run.envelope)
+    return () if rt is None or rt.turns.slot is None else requests_of(rt.turns.current)

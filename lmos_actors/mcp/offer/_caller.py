@@ -1,0 +1,230 @@
+"""The client of a request as agents see it: what it carries out for them, and what it gets of their logs.
+
+A client of MCP has a person, whom it shows a form (elicitation), and a model (sampling), if it says so. An
+agent asks by `ask_client`; what it has people approve (`approve`) is put to the client's user, too, if the
+access list lets that one decide. Whoever decides first, decides.
+
+A client is asked within the request that the agent carries out, so nobody is asked whom it does not concern.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final
+
+import mcp_types as types
+import msgspec
+import trio
+from mcp import MCPError
+from mcp.shared.message import ServerMessageMetadata
+from mcp_types import LoggingLevel  # noqa: TC002 -- a constant has it
+from pydantic import ValidationError
+
+from lmos_actors._core import schema_complaint
+from lmos_actors.errors import ToolFailed, nearest
+from lmos_actors.files import mapped
+
+from .._connection import place_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from mcp.server.context import ServerRequestContext
+
+    from lmos_actors.approvals import Approval
+
+    from ._exchange import Exchange
+    from ._results import Results
+    from ._rounds import Round
+
+ELICIT: Final = "elicitation/create"
+SAMPLE: Final = "sampling/createMessage"
+
+_METHODS: Final[dict[str, tuple[Any, Any, str]]] = {
+    ELICIT: (types.ElicitRequest, types.ElicitResult, "elicitation"),
+    SAMPLE: (types.CreateMessageRequest, types.CreateMessageResult, "sampling"),
+}
+"""The requests that a client carries out: their types, those of their results, the capability."""
+
+LEVELS: Final[tuple[LoggingLevel, ...]] = (
+    "debug", "info", "notice", "warning", "error", "critical", "alert", "emergency",
+)  # fmt: skip
+    "debug",
+    "info",
+    "notice",
+    "warning",
+    "error",
+    "critical",
+    "alert",
+    "emergency",
+)
+_OF_STRUCTLOG: Final = {"warn": "warning", "exception": "error", "fatal": "critical", "msg": "info"}
+
+MOST_LINES: Final = 1_000
+"""Lines of a log that wait for a client."""
+
+LONGEST_LINE: Final = 16_384
+"""Characters of a line of a log; a longer one is cut."""
+
+DATA: Final = 4_000
+"""Characters of the data beside a question that its user sees."""
+
+
+class Caller:
+    """The client of one request; a `RequestClient`, and an `Offer` of approvals.
+
+    `level` is the lowest of the lines of logs that it wants, -1 for none. `on_line` is called when one waits.
+    `made` has the rounds of a request whose client cannot be sent requests: each of them is `taken_up`.
+    """
+
+    def __init__(
+        self,
+        ctx: ServerRequestContext[Any, Any],
+        exchange: Exchange,
+        results: Results,
+        seconds: float,
+        level: int = -1,
+        made: Round | None = None,
+    ) -> None:
+        self.lines: deque[tuple[LoggingLevel, Any]] = deque(maxlen=MOST_LINES)
+        self.on_line: Callable[[], None] | None = None
+        self._results = results
+        self._seconds = seconds
+        self._level = level
+        self._round = made
+        self.take_up(ctx, exchange)
+
+    def take_up(self, ctx: ServerRequestContext[Any, Any], exchange: Exchange) -> None:
+        """Go on with a request of the client, which gets what there is from now on."""
+        self._ctx, self.exchange = ctx, exchange
+        self.held = self._results.opened(exchange, str(ctx.request_id))
+
+    async def report(self, progress: float, total: float | None, message: str | None) -> None:
+        """Send progress, if the client wants to know of it."""
+        await self._ctx.session.report_progress(progress, total, message)
+
+    async def send_lines(self) -> None:
+        """Send the lines of logs that wait."""
+        while self.lines:
+            level, data = self.lines.popleft()
+            params = types.LoggingMessageNotificationParams(level=level, data=data)
+            await self._ctx.session.send_notification(
+                types.LoggingMessageNotification(params=params), related_request_id=self._ctx.request_id
+            )
+
+    # ---- what it carries out
+
+    def _can(self, capability: str) -> bool:
+        session = self._ctx.session
+        capabilities = session.client_capabilities
+        has = capabilities is not None and getattr(capabilities, capability) is not None
+        return has and (session.can_send_request or self._round is not None)
+
+    async def carry_out(self, name: str, arguments: Mapping[str, Any]) -> Any:
+        """Have the client carry out a request of the protocol; return its result. Raises ToolFailed."""
+        if name not in _METHODS:
+            near = nearest(name, _METHODS)
+            hint = f": did you mean {near!r}?" if near else f": it has {ELICIT} and {SAMPLE}"
+            raise ToolFailed(name, f"a client of MCP does not carry this out{hint}")
+        request_type, result_type, capability = _METHODS[name]
+        if not self._can(capability):
+            raise ToolFailed(name, "the client does not offer it")
+        try:
+            request = request_type.model_validate({"method": name, "params": dict(arguments)}, by_name=False)
+        except ValidationError as error:
+            raise ToolFailed(name, f"its arguments are not right: {place_of(error)}") from None
+        result = await self._asked(name, request, result_type)
+        data: dict[str, Any] = result.model_dump(by_alias=True, mode="json", exclude_none=True)
+        if name == ELICIT and data["action"] == "accept":
+            form = msgspec.json.encode(mapped(arguments.get("requestedSchema"))).decode()
+            wrong = schema_complaint(form, data.setdefault("content", {}))
+            if wrong is not None:
+                raise ToolFailed(name, f"the answer does not fit the form: {wrong}")
+        return data
+
+    async def _asked(self, name: str, request: Any, result_type: Any) -> Any:
+        with trio.move_on_after(self._seconds):
+            try:
+                if self._round is not None:
+                    answer = (await self._round.ask(request)).model_dump(by_alias=True, exclude_none=True)
+                    return result_type.model_validate(answer, by_name=False)
+                metadata = ServerMessageMetadata(related_request_id=self._ctx.request_id)
+                return await self._ctx.session.send_request(request, result_type, metadata=metadata)
+            except MCPError as error:
+                raise ToolFailed(name, f"the client refuses: {str(error)[:LONGEST_LINE]}") from None
+            except ValidationError as error:
+                raise ToolFailed(name, f"the answer is not of the protocol: {place_of(error)}") from None
+        raise ToolFailed(name, f"the client did not answer within {self._seconds:g} s")
+
+    # ---- what its user approves
+
+    @property
+    def offer(self) -> Caller | None:
+        """The way of a question to its user, None for a client that has none."""
+        return self if self._can("elicitation") else None
+
+    @property
+    def principal(self) -> str | None:
+        """The name of the user, None for one without a name."""
+        return self.exchange.principal
+
+    def allows(self, agent: str) -> bool:
+        """Return whether the user may now decide what the agent at a path asks."""
+        admission = self.exchange.admission
+        return admission is None or admission.allows(agent.replace("/", "."), "approve")
+
+    async def ask(self, approval: Approval, over: trio.Event) -> tuple[bool, dict[str, Any] | None] | None:
+        """Wait for the user's yes or no, and the answer by the form; None if none comes, or `over` is set."""
+        said: dict[str, Any] | None = None
+
+        async def end() -> None:
+            await over.wait()
+            nursery.cancel_scope.cancel("it is decided elsewhere")
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(end)
+            try:
+                said = await self.carry_out(ELICIT, _question(approval))
+            except ToolFailed:
+                said = None  # other people decide it
+            nursery.cancel_scope.cancel("it is answered")
+        action = "cancel" if said is None or over.is_set() else said["action"]
+        if action == "accept":
+            return True, None if approval.form is None or said is None else said["content"]
+        return (False, None) if action == "decline" else None
+
+    # ---- the logs of agents
+
+    def logged(self, level: str, event: Any, fields: Mapping[str, Any]) -> None:
+        """Keep a line for the client, if it wants lines of that level."""
+        wanted = _OF_STRUCTLOG.get(level, level)
+        known: LoggingLevel | None = next((each for each in LEVELS if each == wanted), None)
+        if known is None or not 0 <= self._level <= LEVELS.index(known):
+            return
+        data: Any = str(event)[:LONGEST_LINE]
+        if fields:
+            shown = {name: str(value)[:LONGEST_LINE] for name, value in fields.items() if name != "exc_info"}
+            data = {"event": data, **shown}
+        self.lines.append((known, data))
+        if self.on_line is not None:
+            self.on_line()
+
+
+def can_answer(ctx: ServerRequestContext[Any, Any]) -> bool:
+    """Return whether a client says that it carries out anything."""
+    capabilities = ctx.session.client_capabilities
+    return capabilities is not None and (
+        capabilities.elicitation is not None or capabilities.sampling is not None
+    )
+
+
+def _question(approval: Approval) -> dict[str, Any]:
+    """Return the form by which the user of a client approves something."""
+    text = f"{approval.agent} asks: {approval.text}"
+    if approval.data is not None:
+        text += f"\n\n{msgspec.json.encode(approval.data).decode()[:DATA]}"
+    if approval.earlier:
+        text += f"\n\n({approval.earlier} granted before under this key)"
+    nothing: dict[str, Any] = {"type": "object", "properties": {}}
+    form = nothing if approval.form is None else approval.form
+    return {"message": text, "requestedSchema": form}

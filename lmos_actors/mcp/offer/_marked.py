@@ -1,0 +1,113 @@
+"""The prompts and the resources that agents of one class offer by actions (`prompt`, `resource`)."""
+
+from __future__ import annotations
+
+import re
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote, unquote
+
+import attrs
+import msgspec
+
+from lmos_actors.actors import MISSING
+from lmos_actors.bindings import valued
+from lmos_actors.errors import InvalidInput
+
+from ._names import OF_AGENTS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from lmos_actors.actors import Operation
+
+    from .._marks import Mark
+
+MOST_VALUES: Final = 100
+"""Values of a completion, as the protocol has it."""
+
+_PART: Final = re.compile(r"\{(\w+)\}")
+
+
+@attrs.frozen(slots=False, eq=False)
+class Marked:
+    """An action that is a prompt or a resource."""
+
+    name: str
+    mark: Mark
+    description: str
+    op: Operation
+
+    @cached_property
+    def names(self) -> Mapping[str, str]:
+        """The parameters on the wire, each with its name in Python."""
+        return {each.wire_name: each.name for each in self.op.params}
+
+    @property
+    def needed(self) -> frozenset[str]:
+        """The parameters without a default, as on the wire."""
+        return frozenset(each.wire_name for each in self.op.params if each.default is MISSING)
+
+    def about(self, name: str) -> str:
+        """Return the description of a parameter on the wire, empty without one."""
+        shape = next(each.shape for each in self.op.params if each.wire_name == name)
+        return str(shape.schema.get("description", ""))
+
+    def arguments(self, texts: Mapping[str, str]) -> dict[str, Any]:
+        """Return the arguments by the texts that a client has given. Raises InvalidInput."""
+        for name in texts:
+            if name not in self.names:
+                raise InvalidInput(f"there is no argument {name[:100]!r}", f"$.{name[:100]}")
+        for name in sorted(self.needed - texts.keys()):
+            raise InvalidInput(f"the argument {name!r} is needed", f"$.{name}")
+        return {
+            each.name: valued(texts[each.wire_name], each.shape.schema)
+            for each in self.op.params
+            if each.wire_name in texts
+        }
+
+    def uri_of(self, agent: str) -> str:
+        """Return its URI, or its template: below the name of an agent; as it is written if that is empty."""
+        uri = self.mark.uri
+        return f"{OF_AGENTS}{quote(agent, safe='')}/{uri.partition('://')[2]}" if agent else uri
+
+    def texts_in(self, uri: str, agent: str) -> dict[str, str] | None:
+        """Return the texts that the parts of a URI stand for, as on the wire; None for another resource."""
+        whole = self.uri_of(agent)
+        start, _, rest = whole.partition("{")
+        found = self._pattern.fullmatch(uri[len(start) :]) if rest else None
+        if not uri.startswith(start) or (found is None and uri != whole):
+            return None
+        wire = {python: name for name, python in self.names.items()}
+        parts = {} if found is None else found.groupdict()
+        texts = {wire[name]: unquote(text) for name, text in parts.items()}
+        spelt = {wire[name]: quote(texts[wire[name]], safe="") for name in self.mark.variables}
+        again = _PART.sub(lambda part: spelt[wire[part[1]]], whole)
+        return texts if again == uri else None  # there is one spelling of each
+
+    @cached_property
+    def _pattern(self) -> re.Pattern[str]:
+        """The end of its URI, from the first part that is filled in."""
+        rest = self.mark.uri[self.mark.uri.find("{") :]
+        pieces = _PART.split(rest)  # the names of the parts are the odd ones
+        return re.compile(
+            "".join(
+                f"(?P<{piece}>[^/?#]+)" if number % 2 else re.escape(piece)
+                for number, piece in enumerate(pieces)
+            )
+        )
+
+    def choices(self, name: str, typed: str) -> list[str]:
+        """Return the choices that the type of a parameter has, which begin with a text."""
+        shape = next(each.shape for each in self.op.params if each.wire_name == name)
+        begin = typed.casefold()
+        return [each for each in _texts_of(shape.schema) if each.casefold().startswith(begin)]
+
+
+def _texts_of(schema: Mapping[str, Any]) -> list[str]:
+    """Return the values that a schema names, as texts."""
+    values = [*schema.get("enum", ()), *([schema["const"]] if "const" in schema else ())]
+    if schema.get("type") == "boolean":
+        values = [True, False]
+    texts = [each if isinstance(each, str) else msgspec.json.encode(each).decode() for each in values]
+    return texts + [text for each in schema.get("oneOf", ()) for text in _texts_of(each)]

@@ -1,0 +1,216 @@
+"""Prompts and resources as MCP clients ask for them, and what completes the arguments of both.
+
+A property is read at its agent, of an event the last values are there, and a marked action is invoked: its
+arguments come as texts. What goes wrong there is an error of the protocol, as these requests have no results
+that are failures.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import mcp_types as types
+from mcp import MCPError
+
+from lmos_actors.actors import property_key
+from lmos_actors.bindings import representative, valued, written_value
+
+from ._catalogue import OfferedPrompt, OfferedResource
+from ._content import JSON, contents_of, messages_of
+from ._marked import MOST_VALUES
+from ._names import EVENTS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from lmos_actors.bindings import Exposed
+
+    from ._exchange import Exchange
+    from ._offer import Context, McpOffer
+    from ._watching import Watching
+
+UNKNOWN_RESOURCE: Final = -32002
+"""The code of the protocol for a resource that does not exist, up to 2025-11-25."""
+
+REFUSED: Final = -32000
+"""The code of requests that are refused now, for reasons of their own."""
+
+
+class Reading:
+    """The handlers of these requests, for an offer."""
+
+    def __init__(self, offer: McpOffer, watching: Watching) -> None:
+        self._offer = offer
+        self._catalogue = offer.catalogue
+        self._watching = watching
+
+    # ---- prompts
+
+    async def list_prompts(
+        self, _: Any, exchange: Exchange, params: types.PaginatedRequestParams | None
+    ) -> types.ListPromptsResult:
+        """Return a page of the prompts."""
+        page, cursor = self._offer.page(self._catalogue.prompts, exchange, params)
+        return types.ListPromptsResult(prompts=list(map(_prompt, page)), next_cursor=cursor)
+
+    async def get_prompt(
+        self, ctx: Context, exchange: Exchange, params: types.GetPromptRequestParams
+    ) -> types.GetPromptResult:
+        """Return the messages of a prompt."""
+        found = self._catalogue.prompt(params.name, exchange.admission)
+        if found is None:
+            raise MCPError(types.INVALID_PARAMS, "Unknown prompt")
+        given = found.prompt.arguments(params.arguments or {})
+
+        def fill(value: Any) -> types.GetPromptResult:
+            return types.GetPromptResult(
+                description=found.prompt.description or None, messages=messages_of(value)
+            )
+
+        answer: types.GetPromptResult = await self._offer.invoked(
+            ctx, exchange, params, found.agent, (found.prompt.name, given), fill
+        )
+        return answer
+
+    # ---- resources
+
+    async def list_resources(
+        self, _: Any, exchange: Exchange, params: types.PaginatedRequestParams | None
+    ) -> types.ListResourcesResult:
+        """Return a page of the resources."""
+        page, cursor = self._offer.page(self._catalogue.resources, exchange, params)
+        return types.ListResourcesResult(resources=list(map(_resource, page)), next_cursor=cursor)
+
+    async def list_templates(
+        self, _: Any, exchange: Exchange, params: types.PaginatedRequestParams | None
+    ) -> types.ListResourceTemplatesResult:
+        """Return a page of the templates of resources."""
+        page, cursor = self._offer.page(self._catalogue.templates, exchange, params)
+        return types.ListResourceTemplatesResult(
+            resource_templates=list(map(_template, page)), next_cursor=cursor
+        )
+
+    def found(self, uri: str, exchange: Exchange) -> OfferedResource:
+        """Return a resource that the client may read. Raises MCPError."""
+        found = self._catalogue.resource(uri, exchange.admission)
+        if found is None:
+            raise MCPError(UNKNOWN_RESOURCE, "Resource not found", {"uri": uri})
+        return found
+
+    async def read(
+        self, ctx: Context, exchange: Exchange, params: types.ReadResourceRequestParams
+    ) -> types.ReadResourceResult:
+        """Return the value of a resource."""
+        found = self.found(params.uri, exchange)
+        if found.read is None:
+            return await self._read_value(ctx, exchange, found)
+        mime_type = found.read.mark.mime_type
+
+        def fill(value: Any) -> types.ReadResourceResult:
+            return types.ReadResourceResult(contents=contents_of(value, found.uri, mime_type))
+
+        given = found.read.arguments(found.texts)
+        answer: types.ReadResourceResult = await self._offer.invoked(
+            ctx, exchange, params, found.agent, (found.name, given), fill
+        )
+        return answer
+
+    async def _read_value(
+        self, ctx: Context, exchange: Exchange, found: OfferedResource
+    ) -> types.ReadResourceResult:
+        if found.kind == EVENTS:
+            written = self._watching.recent(found.uri)
+        else:
+            ask = self._offer.ask(ctx, exchange)
+            ask.send(found.agent.link, (property_key(found.name), (), {}))
+            written = written_value(await ask.result())
+        self._offer.hold(ctx, exchange, len(written))
+        contents = types.TextResourceContents(
+            uri=found.uri, mime_type="application/json", text=written.decode()
+        )
+        return types.ReadResourceResult(contents=[contents])
+
+    # ---- completion
+
+    async def complete(
+        self, ctx: Context, exchange: Exchange, params: types.CompleteRequestParams
+    ) -> types.CompleteResult:
+        """Return the values that complete a text that is being typed."""
+        found = self._of_reference(params.ref, exchange)
+        marked = found.prompt if isinstance(found, OfferedPrompt) else found.read
+        name, typed = params.argument.name, params.argument.value
+        if marked is None or name not in marked.names:
+            raise MCPError(types.INVALID_PARAMS, f"there is no argument {name[:100]!r}")
+        action = marked.mark.complete.get(marked.names[name])
+        if action is None:
+            values = marked.choices(name, typed)
+        else:
+            others = {} if params.context is None else dict(params.context.arguments or {})
+            values = await self._values_by(ctx, exchange, found.agent, action.name, typed, others)
+        return types.CompleteResult(
+            completion=types.Completion(
+                values=values[:MOST_VALUES], total=len(values), has_more=len(values) > MOST_VALUES
+            )
+        )
+
+    def _of_reference(
+        self, ref: types.PromptReference | types.ResourceTemplateReference, exchange: Exchange
+    ) -> OfferedPrompt | OfferedResource:
+        if isinstance(ref, types.PromptReference):
+            prompt = self._catalogue.prompt(ref.name, exchange.admission)
+            if prompt is None:
+                raise MCPError(types.INVALID_PARAMS, "Unknown prompt")
+            return prompt
+        template = self._catalogue.template(ref.uri, exchange.admission)
+        if template is None:
+            raise MCPError(types.INVALID_PARAMS, "Unknown template of resources")
+        return template
+
+    async def _values_by(
+        self,
+        ctx: Context,
+        exchange: Exchange,
+        agent: Exposed,
+        action: str,
+        typed: str,
+        others: Mapping[str, str],
+    ) -> list[str]:
+        """Return what an action of the agent says; a second parameter of it gets the other values."""
+        first, *more = representative(agent.link).operation(action).params
+        given = {first.name: valued(typed, first.shape.schema)}
+        if more:
+            given[more[0].name] = others
+        ask = self._offer.ask(ctx, exchange)
+        ask.send(agent.link, (action, (), given))
+        found: Iterable[Any] = await ask.result()
+        return [each if isinstance(each, str) else written_value(each).decode() for each in found]
+
+
+def _prompt(offered: OfferedPrompt) -> types.Prompt:
+    marked = offered.prompt
+    arguments = [
+        types.PromptArgument(
+            name=name, description=marked.about(name) or None, required=name in marked.needed
+        )
+        for name in marked.names
+    ]
+    title = f"{offered.agent.name}: {marked.name}"
+    return types.Prompt(
+        name=offered.name, title=title, description=marked.description or None, arguments=arguments
+    )
+
+
+def _resource(offered: OfferedResource) -> types.Resource:
+    mime_type = JSON if offered.read is None else offered.read.mark.mime_type or None
+    name = f"{offered.agent.name}.{offered.name}"
+    return types.Resource(
+        uri=offered.uri, name=name, description=offered.description or None, mime_type=mime_type
+    )
+
+
+def _template(offered: OfferedResource) -> types.ResourceTemplate:
+    mime_type = None if offered.read is None else offered.read.mark.mime_type or None
+    name = f"{offered.agent.name}.{offered.name}"
+    return types.ResourceTemplate(
+        uri_template=offered.uri, name=name, description=offered.description or None, mime_type=mime_type
+    )

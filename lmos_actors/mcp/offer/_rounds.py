@@ -1,0 +1,141 @@
+"""Requests that their client is asked about in between: from 2026-07-28 on, it is answered in rounds.
+
+A client without a session cannot be sent a request. It gets the questions as the answer to its own, and
+repeats that with the answers. The run of the agent goes on meanwhile, and is found again by a token, which
+nobody else can guess; a client that does not come back in time is one that has left.
+"""
+
+from __future__ import annotations
+
+import math
+from secrets import token_urlsafe
+from typing import TYPE_CHECKING, Any, Final
+
+import mcp_types as types
+import trio
+from mcp import MCPError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from ._caller import Caller
+    from ._exchange import Exchange
+
+BACK_SECONDS: Final = 5.0
+"""Seconds in which a client takes the result of what it has answered, beyond those for its answers."""
+
+
+class Round:
+    """One request over all its rounds."""
+
+    def __init__(self, owner: str, about: Any) -> None:
+        self.token = token_urlsafe(18)
+        self.owner = owner
+        self.about = about
+        self.scope = trio.CancelScope()
+        self.caller: Caller
+        self.is_waited_for = False
+        self._questions: dict[str, Any] = {}
+        self._answers: dict[str, Any] = {}
+        self._count = 0
+        self._outcome: tuple[Any, BaseException | None] | None = None
+        self._news = trio.Event()
+        self._answered = trio.Event()
+        self._taken = trio.Event()
+
+    async def ask(self, request: Any) -> Any:
+        """Have the client carry out a request in between; return the answer."""
+        self._count += 1
+        key = f"q{self._count}"
+        self._questions[key] = request
+        self._news.set()
+        try:
+            while key not in self._answers:
+                await self._answered.wait()
+            return self._answers.pop(key)
+        finally:
+            del self._questions[key]
+
+    def give(self, answers: dict[str, Any]) -> None:
+        """Take the answers of the client; those to no question are passed over."""
+        self._answers |= {key: each for key, each in answers.items() if key in self._questions}
+        self._answered.set()
+        self._answered = trio.Event()
+
+    async def work(self, done: Callable[[], Awaitable[Any]]) -> None:
+        """Carry out the request, and keep what comes of it."""
+        with self.scope:
+            try:
+                self._outcome = (await done(), None)
+            except Exception as error:
+                self._outcome = (None, error)
+        self._news.set()
+
+    async def taken(self) -> None:
+        """Wait until the client has the result, if there is one."""
+        if self._outcome is not None:
+            await self._taken.wait()
+
+    async def next(self, seconds: float) -> Any:
+        """Wait for the result, or for a question; return what the client is answered. Raise its error.
+
+        Cancelled, the client has left, and with it the request ends.
+        """
+        self.is_waited_for, self.scope.deadline = True, math.inf
+        try:
+            while self._outcome is None:
+                asked = {key: each for key, each in self._questions.items() if key not in self._answers}
+                if asked:
+                    self.scope.deadline = trio.current_time() + seconds + BACK_SECONDS
+                    return types.InputRequiredResult(input_requests=asked, request_state=self.token)
+                self._news = trio.Event()
+                await self._news.wait()
+        except BaseException:
+            self.scope.cancel("the client is gone")
+            raise
+        finally:
+            self.is_waited_for = False
+        self._taken.set()
+        value, error = self._outcome
+        if error is not None:
+            raise error
+        return value
+
+
+class Rounds:
+    """The requests of a node that are carried out in rounds."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._open: dict[str, Round] = {}
+
+    def found(self, params: types.InputResponseRequestParams, exchange: Exchange) -> Round | None:
+        """Return the round that a request goes on with, None for a new one. Raises MCPError."""
+        if params.request_state is None:
+            return None
+        found = self._open.get(params.request_state)
+        if found is None or found.owner != exchange.owner or found.about != _about(params):
+            raise MCPError(types.INVALID_PARAMS, "this request state is not known, or no longer")
+        if found.is_waited_for:
+            raise MCPError(types.INVALID_PARAMS, "this request state is in use")
+        found.give(dict(params.input_responses or {}))
+        return found
+
+    def begun(self, params: types.InputResponseRequestParams, exchange: Exchange) -> Round:
+        """Return the first round of a request."""
+        return Round(exchange.owner, _about(params))
+
+    async def run(self, made: Round, done: Callable[[], Awaitable[Any]]) -> None:
+        """Carry out a request; it can be gone on with until this returns, and a while longer."""
+        self._open[made.token] = made
+        try:
+            await made.work(done)
+            with trio.move_on_after(self._seconds):
+                await made.taken()
+        finally:
+            del self._open[made.token]
+
+
+def _about(params: types.InputResponseRequestParams) -> Any:
+    """Return what a request is about, which is the same in each of its rounds."""
+    return params.model_dump(exclude={"input_responses", "request_state", "meta"})
