@@ -17,7 +17,7 @@ import msgspec
 import trio
 from mcp import MCPError
 from mcp.shared.message import ServerMessageMetadata
-from mcp_types import LoggingLevel  # noqa: TC002 -- a constant has it
+from mcp_types import LoggingLevel
 from pydantic import ValidationError
 
 from lmos_actors._core import schema_complaint
@@ -49,15 +49,6 @@ _METHODS: Final[dict[str, tuple[Any, Any, str]]] = {
 LEVELS: Final[tuple[LoggingLevel, ...]] = (
     "debug", "info", "notice", "warning", "error", "critical", "alert", "emergency",
 )  # fmt: skip
-    "debug",
-    "info",
-    "notice",
-    "warning",
-    "error",
-    "critical",
-    "alert",
-    "emergency",
-)
 _OF_STRUCTLOG: Final = {"warn": "warning", "exception": "error", "fatal": "critical", "msg": "info"}
 
 MOST_LINES: Final = 1_000

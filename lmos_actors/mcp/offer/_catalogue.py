@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from bisect import bisect_right
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import unquote
 
 import attrs
@@ -89,10 +89,11 @@ class OfferedResource:
         """The kind and the name of what tells that it has changed; None where nothing does."""
         kind, name = self.kind, self.name
         if self.read is not None:
-            changes = self.read.mark.changes
+            changes: Any = self.read.mark.changes
             if changes is None:
                 return None
-            kind, name = EVENTS if isinstance(changes, Event) else PROPERTIES, changes.handle.name
+            is_event, name = isinstance(changes, Event), self.read.mark.changes.handle.name
+            kind = EVENTS if is_event else PROPERTIES
         made = self.agent.cls.__contract__.properties.get(name)
         return (kind, name) if kind == EVENTS or (made is not None and made.observable) else None
 

@@ -97,4 +97,6 @@ def messages_of(value: Any) -> list[types.PromptMessage]:
 def _each(value: Any) -> Iterable[Any]:
     """Return the pieces of a value: of a list that has content or messages, its entries."""
     several: list[Any] = list(value) if isinstance(value, list | tuple) else []  # pyright: ignore
-    return several if any(isinstance(each, McpContent | McpMessage) for each in several) else (value,)
+    has_pieces = any(isinstance(each, McpContent | McpMessage) for each in several)
+    one: list[Any] = [value]
+    return several if has_pieces else one
