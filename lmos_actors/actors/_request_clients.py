@@ -70,9 +70,8 @@ def log_of(slot: Slot) -> Any:
     import structlog
 
     made: Any = structlog.get_logger().bind(agent=slot.path, incarnation=slot.incarnation)
-    cls: Any = type(made)
     with suppress(TypeError):  # a class of the user's own whose objects have another layout
-        made.__class__ = _shown(cls)
+        made.__class__ = _shown(made.__class__)
     return made
 
 
@@ -87,7 +86,7 @@ def _shown(cls: Hashable) -> Any:
             for request in _requests_in_hand():
                 if isinstance(request, Far) and request.client is not None:
                     request.client.logged(method_name, event, fields)
-            return super()._proxy_to_logger(method_name, event, *args, **fields)
+            return super()._proxy_to_logger(method_name, event, *args, **fields)  # pyright: ignore
 
     return Logger  # pyright: ignore[reportUnknownVariableType]
 
