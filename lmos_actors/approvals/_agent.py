@@ -35,6 +35,7 @@ from ._kept import (
     Misfit,
     TooMany,
     Withdrawn,
+    completed,
 )
 
 if TYPE_CHECKING:
@@ -256,7 +257,8 @@ class Approvals(Agent, mailbox=MailboxOptions(size=MOST_ASKED)):
             await self._kept.decide(entry, approved=approved, by=by, note=note, answer=answer)
         except Decided:
             found = entry.approval
-            wanted = "approved" if approved else "refused", by, answer or found.answer
+            given = completed(found.form, answer) if answer else found.answer
+            wanted = "approved" if approved else "refused", by, given
             # else its client asks once more
             if by is None or (found.state, found.by, found.answer) != wanted:
                 raise failure(DECIDED, 409, _when(found)) from None

@@ -431,13 +431,20 @@ class KeptApprovals:
         self._bytes -= entry.size
 
 
+def completed(form: dict[str, Any] | None, answer: dict[str, Any] | None) -> dict[str, Any]:
+    """Return an answer by a form, with the defaults of the fields that it leaves out."""
+    fields = {} if form is None else form.get("properties", {})
+    defaults = {name: each["default"] for name, each in fields.items() if "default" in each}
+    return {**defaults, **(answer or {})}
+
+
 def answer_to(approval: Approval, answer: dict[str, Any] | None) -> dict[str, Any] | None:
-    """Return what is kept of an answer: {} for none where there is a form. Raise Misfit."""
+    """Return what is kept of an answer: where there is a form, with its defaults. Raise Misfit."""
     if approval.form is None:
         if answer is not None:
             raise Misfit("it asks for a yes or a no, and for no answer")
         return None
-    given = {} if answer is None else answer
+    given = completed(approval.form, answer)
     size = len(msgspec.json.encode(given))
     if size > MOST_ANSWER:
         raise Misfit(f"it has {size} bytes, and {MOST_ANSWER} are kept")

@@ -5,7 +5,8 @@ What a server asks is the text of a stranger, and is treated so:
 - **It is asked during calls alone**, a few questions at a time, and a question goes with the last call in
   progress. A server that asks on and on is declined.
 - **A form has the shape that the protocol allows**: fields with a name and a plain value. It is written anew
-  from what is known of it, so that nothing else of a server's schema is ever compiled or shown.
+  from what is known of it, so that nothing else of a server's schema is ever compiled or shown. A field with
+  a default may be left out: the default is then in the answer. A default that does not fit is ignored.
 - **What asks for a secret is declined**: what people answer is kept, and others with the right see it. That
   is seen by words, so it is a net with holes: people decide what they write. A question that would send them
   to a URL is declined too.
@@ -23,7 +24,7 @@ from unicodedata import normalize
 import msgspec
 import trio
 
-from lmos_actors._core import printable, schema_problem
+from lmos_actors._core import printable, schema_complaint, schema_problem
 from lmos_actors.approvals import Clock
 from lmos_actors.errors import LmosActorsError
 
@@ -171,16 +172,18 @@ def form_of(schema: Any) -> dict[str, Any]:
         raise Declined("the fields that it needs are not named by texts") from None
     if not all(name in fields for name in required):
         raise Declined("it needs fields that it does not have")
+    written_anew = {name: _field(name, each) for name, each in fields.items()}
     form: dict[str, Any] = {
         "type": "object",
-        "properties": {name: _field(name, each) for name, each in fields.items()},
+        "properties": written_anew,
         "additionalProperties": False,
-        "required": required,
+        "required": [name for name in required if "default" not in written_anew[name]],
     }
-    written = msgspec.json.encode(form)
-    if len(written) > FORM_BYTES:
-        raise Declined(f"the form has {len(written)} bytes, and {FORM_BYTES} are taken")
-    problem = schema_problem(written.decode())
+    written = _json(form)
+    size = len(written.encode())
+    if size > FORM_BYTES:
+        raise Declined(f"the form has {size} bytes, and {FORM_BYTES} are taken")
+    problem = schema_problem(written)
     if problem is not None:
         raise Declined(f"the form is not right: {problem}")
     return form
@@ -218,6 +221,8 @@ def _field(name: str, schema: Any) -> dict[str, Any]:
             raise Declined(f"the field {name[:40]!r} is a list without choices")
         field["items"] = {"type": "string", **chosen}
         field["uniqueItems"] = True
+    if "default" in field and schema_complaint(_json(field), field["default"], formats=True) is not None:
+        del field["default"]
     return field
 
 
@@ -248,6 +253,10 @@ def _choices(given: dict[str, Any]) -> dict[str, Any]:
 class _Option(msgspec.Struct):
     const: str
     title: str = ""
+
+
+def _json(schema: dict[str, Any]) -> str:
+    return msgspec.json.encode(schema).decode()
 
 
 def _object(value: Any, what: str) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from lmos_actors import ActionFailed, ConfigError, Node, Ref, open_node
 from lmos_actors.approvals import Approval, Approvals
 from lmos_actors.facades import ChatAgent, ChatTurn, open_chat
 from lmos_actors.mcp import McpServer
+from lmos_actors.mcp._questions import form_of
 from lmos_actors.security import Access, Bearer, BearerToken, Credentials, Security
 from lmos_actors.testing import answer_approval
 from lmos_actors.transport import MemoryNetwork
@@ -213,6 +214,55 @@ async def test_a_schema_with_more_in_it_is_written_anew() -> None:
             "required": [],
         }
         await node.find(Approvals).invoke(Approvals.refuse, found.id)
+
+
+DEFAULTS: dict[str, Any] = {
+    "name": {"type": "string", "default": "Ann"},
+    "age": {"type": "integer", "default": 7},
+    "weight": {"type": "number", "default": 0.5},
+    "window": {"type": "boolean", "default": False},
+    "meal": {"type": "string", "enum": ["soup", "bread"], "default": "soup"},
+    "extras": {"type": "array", "items": {"type": "string", "enum": ["wifi", "sleep"]}, "default": ["wifi"]},
+    "bags": {"type": "integer"},
+}
+DEFAULTED = {name: each["default"] for name, each in DEFAULTS.items() if "default" in each}
+
+
+@pytest.mark.parametrize(
+    ("answer", "content"),
+    [
+        (None, {}),
+        ({"age": 8, "window": True, "bags": 2}, {"age": 8, "window": True, "bags": 2}),
+    ],
+)
+async def test_a_field_that_is_left_out_has_its_default(answer: Any, content: dict[str, Any]) -> None:
+    schema = {"type": "object", "properties": DEFAULTS, "required": ["name", "meal"]}
+    async with asking() as (node, server), trio.open_nursery() as nursery:
+        answers: list[Any] = []
+
+        async def call() -> None:
+            answers.append(await outcome(server, params={**QUESTION, "requestedSchema": schema}))
+
+        nursery.start_soon(call)
+        (found,) = await waiting(node, 1)
+        kept = await node.find(Approvals).invoke(Approvals.accept, found.id, "", answer)
+    assert answers[0]["content"] == kept.answer == {**DEFAULTED, **content}
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        {"type": "string", "minLength": 1, "default": ""},
+        {"type": "string", "format": "email", "default": "nobody"},
+        {"type": "integer", "maximum": 3, "default": 4},
+        {"type": "string", "enum": ["a"], "default": "b"},
+        {"type": "array", "items": {"type": "string", "enum": ["a"]}, "default": ["b"]},
+    ],
+)
+def test_a_default_that_does_not_fit_is_none(field: dict[str, Any]) -> None:
+    form = form_of({"type": "object", "properties": {"it": field}, "required": ["it"]})
+    assert "default" not in form["properties"]["it"]
+    assert form["required"] == ["it"]
 
 
 async def test_one_that_asks_too_much_is_declined() -> None:

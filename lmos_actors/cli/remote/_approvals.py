@@ -188,10 +188,16 @@ def _left(approval: dict[str, Any]) -> str:
 
 
 def _fields(form: dict[str, Any]) -> str:
-    """Return the fields of a form in words; those that may be left out in brackets."""
+    """Return the fields of a form in words; those that may be left out in brackets, with their defaults."""
     fields, needed = form.get("properties", {}), form.get("required", ())
-    named = ((name, f"{name}: {each.get('type', 'anything')}") for name, each in fields.items())
+    named = (
+        (name, f"{name}: {each.get('type', 'anything')}{_default(each)}") for name, each in fields.items()
+    )
     return ", ".join(text if name in needed else f"[{text}]" for name, text in named) or "{}"
+
+
+def _default(field: dict[str, Any]) -> str:
+    return f" = {field['default']!r}" if "default" in field else ""
 
 
 def _at(seconds: float) -> str:
