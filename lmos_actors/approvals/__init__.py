@@ -1,6 +1,6 @@
 """Approvals: what agents ask people, the list of what waits, and who decided what."""
 
-from ._agent import NAME as NAME, Approvals as Approvals
+from ._agent import NAME as NAME, QUESTION_CHANGED as QUESTION_CHANGED, Approvals as Approvals
 from ._askers import Askers as Askers
 from ._clocks import Clock as Clock, Clocks as Clocks, standing_still as standing_still
 from ._desk import ApprovalDesk as ApprovalDesk, approvals_spec as approvals_spec

@@ -88,7 +88,9 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True):
     handed: str = ""
     """The name, which tells nothing, of the run that has the answer; empty while none has."""
     earlier: int = 0
-    """How many consents to earlier questions under this key have been handed to runs."""
+    """How many consents to earlier questions under this key have been handed to runs, or were for all."""
+    former: Any = None
+    """The data that was approved before for all that ask, in whose place this question stands."""
 
 
 @attrs.define(eq=False)
@@ -248,14 +250,20 @@ class KeptApprovals:
         return entry
 
     def _is_over(self, known: Entry, asking: Asking) -> bool:
-        """Return whether the answer to a question was handed to a run, so that its key is free behind it."""
-        return bool(known.approval.handed) and not asking.shared
+        """Return whether the key of a question is free behind it.
+
+        So it is once the answer was handed to a run; of one for all, once nobody has given it in time.
+        """
+        if asking.shared:
+            return known.approval.state == "expired" and not known.askers
+        return bool(known.approval.handed)
 
     def _begin_after(self, known: Entry, question: Approval, asking: Asking) -> Entry:
         """Have a question wait under a key that has one already. Raise KeyTaken, Held, TooMany."""
         former = known.approval
-        earlier = former.earlier + (bool(former.handed) and former.state == "approved")
-        changed = msgspec.structs.replace(question, earlier=earlier)
+        is_spent = former.state == "approved" and (bool(former.handed) or asking.shared)
+        before = former.data if is_spent and asking.shared else former.former
+        changed = msgspec.structs.replace(question, earlier=former.earlier + is_spent, former=before)
         if self._is_over(known, asking) and former.handed != asking.run:
             ended = self._end_of(former.handed)
             if ended is not None:

@@ -24,6 +24,9 @@ RESULT_TOO_LARGE: Final = "MCP_RESULT_TOO_LARGE"
 REQUEST_REFUSED: Final = "MCP_REQUEST_REFUSED"
 """The server does not take the request; the message is the server's."""
 
+NOT_APPROVED: Final = "MCP_NOT_APPROVED"
+"""People were asked about the call, and it was not approved; nothing was sent."""
+
 NO_ANSWER: Final = "MCP_NO_ANSWER"
 """The server did not answer in time; the request may have had its effect or not."""
 

@@ -26,13 +26,16 @@ import trio
 
 from lmos_actors._core import WAY_OUT, schema_complaint, time_jumps
 from lmos_actors.actors import Agent, Progress, Property, action, current_run, paths_of_request, prop
+from lmos_actors.approvals import QUESTION_CHANGED
 from lmos_actors.errors import ActionFailed, ConfigError, ForbiddenCall, nearest
 from lmos_actors.security import Reference, SecretSource, in_the_clear, is_private, place_of
 
 from ._connection import Connection
+from ._consent import MOST_CHANGES, Consent, ToolChanged, question_about
 from ._failures import (
     ARGUMENTS_INVALID,
     NO_TOOL,
+    NOT_APPROVED,
     RESULT_INVALID,
     McpServerLost,
     SessionLost,
@@ -85,6 +88,9 @@ class McpServer(Agent):
     A session has `start_seconds` to begin, a request `call_seconds`; a result may have `result_bytes`, and
     the server `most_tools` tools, resources and prompts each.
 
+    `consent` has people approve its tools (`self.approve`): each tool once, as it is described (`"tools"`),
+    or each call (`"calls"`). One whose description or schema has changed since is asked about again.
+
     Its questions to the user (`elicitation`) are declined, or put to people as approvals (`"approve"`) for
     `elicitation_seconds` at most, in which the limit of the call stands still. Those that would send the user
     to a URL, ask for a secret, or come outside a call, are declined all the same, and counted in `declined`.
@@ -104,6 +110,7 @@ class McpServer(Agent):
     call_seconds: float = 120.0
     result_bytes: int = 1 << 20
     most_tools: int = 256
+    consent: Consent = "none"
     elicitation: Literal["decline", "approve"] = "decline"
     elicitation_seconds: float = 600.0
 
@@ -134,6 +141,8 @@ class McpServer(Agent):
         if self.url and (self.env or self.cwd):
             raise ConfigError("is for programs; a server at a url has its own", f"{name}.env")
         _check_env(self.env, f"{name}.env")
+        if self.consent not in ("none", "tools", "calls"):
+            raise ConfigError(f'must be "none", "tools" or "calls", not {self.consent!r}', f"{name}.consent")
         if self.elicitation not in ("decline", "approve"):
             raise ConfigError(
                 f'must be "decline" or "approve", not {self.elicitation!r}', f"{name}.elicitation"
@@ -177,28 +186,70 @@ class McpServer(Agent):
         """Call a tool. A caller that leaves cancels it at the server.
 
         Fails with MCP_TOOL_FAILED in the server's words, MCP_NO_TOOL, MCP_ARGUMENTS_INVALID,
-        MCP_RESULT_INVALID, MCP_RESULT_TOO_LARGE, MCP_REQUEST_REFUSED or MCP_NO_ANSWER.
+        MCP_RESULT_INVALID, MCP_RESULT_TOO_LARGE, MCP_REQUEST_REFUSED, MCP_NOT_APPROVED or MCP_NO_ANSWER.
         """
+        given = arguments or {}
+        for _ in range(MOST_CHANGES):
+            tool = self._tool(name, given)
+            try:
+                await self._approved(tool, given)
+                with self._in_progress(f"the tool {name}"):
+                    result = await self._held.ask(
+                        partial(self._send, tool, given, progress.report),
+                        again=tool.read_only or tool.idempotent,
+                    )
+                break
+            except ToolChanged:
+                continue
+        else:
+            raise mcp_failure(NOT_APPROVED, f"the tool {name!r} changes on and on while people are asked")
+        wrong = schema_complaint(tool.output_schema, result.structured)
+        if wrong is not None:
+            text = f"{name!r} was carried out, and its result is not what its schema says: {wrong}"
+            raise mcp_failure(RESULT_INVALID, text)
+        return result
+
+    def _tool(self, name: str, given: dict[str, Any]) -> McpTool:
+        """Return a tool as it is described now. Raises ActionFailed if the arguments do not fit."""
         tool = next((each for each in self.tools if each.name == name), None)
         if tool is None:
             near = nearest(name, [each.name for each in self.tools])
             raise mcp_failure(
                 NO_TOOL, f"there is no tool {name!r}" + (f", did you mean {near!r}?" if near else "")
             )
-        given = arguments or {}
         wrong = schema_complaint(tool.input_schema, given)
         if wrong is not None:
             raise mcp_failure(ARGUMENTS_INVALID, f"the arguments of {name!r} are not right: {wrong}")
-        with self._in_progress(f"the tool {name}"):
-            result = await self._held.ask(
-                lambda session: session.call(name, given, progress.report),
-                again=tool.read_only or tool.idempotent,
+        return tool
+
+    async def _approved(self, tool: McpTool, given: dict[str, Any]) -> None:
+        """Have people approve a call, if that is wanted. Raises ActionFailed, and ToolChanged."""
+        if self.consent == "none":
+            return
+        asked = question_about(tool, given, self.consent)
+        try:
+            approved = await self.approve(
+                asked.text, asked.data, key=asked.key, reuse=asked.stands, reworded="new"
             )
-        wrong = schema_complaint(tool.output_schema, result.structured)
-        if wrong is not None:
-            text = f"{name!r} was carried out, and its result is not what its schema says: {wrong}"
-            raise mcp_failure(RESULT_INVALID, text)
-        return result
+        except ActionFailed as error:
+            if error.code == QUESTION_CHANGED:  # another call has found that the tool has changed
+                raise ToolChanged from None
+            raise
+        if not approved:
+            raise mcp_failure(NOT_APPROVED, f"nobody has approved it to {asked.text}; nothing was sent")
+
+    async def _send(
+        self, tool: McpTool, given: dict[str, Any], report: Callable[[McpProgress], None], session: Session
+    ) -> McpResult:
+        """Send a call. Raises ToolChanged if the tool is not what people have approved."""
+        if self.consent != "none":
+            try:
+                await self._read_tools(session)
+            except SessionLost as lost:
+                raise SessionLost(str(lost), begun=False) from None
+            if tool not in self.tools:
+                raise ToolChanged
+        return await session.call(tool.name, given, report)
 
     @action(safe=True, concurrency=CONCURRENCY)
     async def read_resource(self, uri: str) -> list[McpContent]:
@@ -244,13 +295,16 @@ class McpServer(Agent):
         changed = self._changed
         self._changed = set[str]()
         if "tools" in changed:
-            found = await session.tools()
-            self.tools = found.entries
-            self.left_out = found.left_out[:MOST_LEFT_OUT]
+            await self._read_tools(session)
         if "resources" in changed:
             self.resources = (await session.resources()).entries
         if "prompts" in changed:
             self.prompts = (await session.prompts()).entries
+
+    async def _read_tools(self, session: Session) -> None:
+        found = await session.tools()
+        self.tools = found.entries
+        self.left_out = found.left_out[:MOST_LEFT_OUT]
 
     def _note_change(self, kind: str) -> None:
         self._changed.add(kind)

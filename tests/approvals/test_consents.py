@@ -47,6 +47,11 @@ class Desk(Agent, durable=True):
         """Ask twice in one run."""
         return [await self.approve("Again?", key=order) for _ in range(2)]
 
+    @action(concurrency=9, snapshot_safe=True)
+    async def use(self, what: str) -> bool:
+        """Ask whether what is there now may be used, for all."""
+        return await self.approve("Use it?", what, key="use", reuse=True, reworded="new")
+
     @action
     def begin(self, order: str) -> None:
         """Pay in a task of its own."""
@@ -175,6 +180,30 @@ def test_a_shared_answer_is_for_all() -> None:
         assert ACTS == ["o"] * 3
 
     in_a_world(body)
+
+
+def test_a_shared_answer_that_nobody_gave_in_time_is_asked_for_again() -> None:
+    async def body(node: Node, desk: Ref[Desk], nursery: trio.Nursery) -> None:
+        assert await desk.invoke(Desk.pay, "o", 5, 0.0, True) == "refused"
+        nursery.start_soon(desk.invoke, Desk.pay, "o", 5, 0.0, True)
+        assert (await answer_approval(node, True)).earlier == 0
+        assert await asked(node) == []
+        assert await desk.invoke(Desk.pay, "o", 5, 0.0, True) == "paid"
+
+    in_a_world(body)
+
+
+def test_what_takes_the_place_of_a_shared_answer_says_what_was_approved() -> None:
+    async def body(node: Node, desk: Ref[Desk], nursery: trio.Nursery) -> None:
+        for text, approved in (("one", True), ("two", False), ("three", True)):
+            nursery.start_soon(desk.invoke, Desk.use, text)
+            found = await answer_approval(node, approved)
+            assert (found.data, found.former, found.earlier) == (text, *EXPECTED[text])
+
+    in_a_world(body)
+
+
+EXPECTED = {"one": (None, 0), "two": ("one", 1), "three": ("one", 1)}
 
 
 def test_other_words_are_refused_or_take_the_place_of_the_first() -> None:

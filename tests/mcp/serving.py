@@ -1,16 +1,18 @@
-"""An ASGI application on a loopback socket of trio, as small as can be, for the tests over HTTP."""
+"""An ASGI application on a loopback socket of trio, as small as can be, and a server by hand to be one."""
 
 from __future__ import annotations
 
+import json
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import h11
 import trio
+from starlette.responses import JSONResponse, Response
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable, Sequence
 
 LEFT = (trio.BrokenResourceError, trio.ClosedResourceError, h11.RemoteProtocolError, h11.LocalProtocolError)
 
@@ -119,3 +121,46 @@ async def open_door(app: Any, port: int = 0) -> AsyncIterator[Door]:
         door.port = listeners[0].socket.getsockname()[1]
         yield door
         nursery.cancel_scope.cancel()
+
+
+WORK = {"name": "work", "inputSchema": {"type": "object"}}
+
+
+def by_hand(answer: Callable[[Any], Any], tools: Sequence[dict[str, Any]] = (WORK,)) -> Any:
+    """A server by hand, of the old handshake; `answer` returns the answer to a call, by its id.
+
+    `tools` are read each time that they are listed.
+    """
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        body = (await receive())["body"]
+        message = json.loads(body) if body else {}
+        response: Any = Response(status_code=405 if scope["method"] == "GET" else 202)
+        if "id" in message:
+            if message["method"] == "server/discover":
+                response = JSONResponse(
+                    {"jsonrpc": "2.0", "id": message["id"], "error": {"code": -32601, "message": "no"}}
+                )
+            elif message["method"] == "initialize":
+                result = {
+                    "protocolVersion": message["params"]["protocolVersion"],
+                    "capabilities": {"tools": {}},
+                    "serverInfo": {"name": "hostile", "version": "1"},
+                }
+                response = JSONResponse(
+                    {"jsonrpc": "2.0", "id": message["id"], "result": result},
+                    headers={"mcp-session-id": "s-1"},
+                )
+            elif message["method"] == "tools/list":
+                result = {"tools": list(tools)}
+                response = JSONResponse({"jsonrpc": "2.0", "id": message["id"], "result": result})
+            else:
+                response = answer(message["id"])
+        await response(scope, receive, send)
+
+    return app
+
+
+def text_answer(id: Any, text: str) -> Response:
+    result = {"content": [{"type": "text", "text": text}]}
+    return JSONResponse({"jsonrpc": "2.0", "id": id, "result": result})

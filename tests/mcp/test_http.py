@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +15,7 @@ from starlette.responses import JSONResponse, Response
 from lmos_actors import ActionFailed, open_node
 from lmos_actors.errors import AgentDied, StartFailed
 from lmos_actors.mcp import McpContent, McpProgress, McpResult, McpServer
-from tests.mcp.serving import Door, open_door
+from tests.mcp.serving import Door, by_hand, open_door, text_answer
 from tests.mcp.using import asked, text_of
 from tests.mcp.well_behaved import make_server
 
@@ -163,7 +162,7 @@ async def test_a_call_that_had_begun_on_a_server_that_is_gone_is_not_sent_again(
         waiting.set()
         await trio.sleep_forever()
 
-    async with open_door(hostile(lambda id: app)) as door, open_node() as node:
+    async with open_door(by_hand(lambda id: app)) as door, open_node() as node:
         server = await node.start(McpServer, url=door.url)
         errors: list[Any] = []
 
@@ -181,7 +180,7 @@ async def test_a_call_that_had_begun_on_a_server_that_is_gone_is_not_sent_again(
 
 
 async def test_a_call_waits_for_a_server_that_is_restarted() -> None:
-    app, texts = hostile(lambda id: text_answer(id, "fine")), list[str]()
+    app, texts = by_hand(lambda id: text_answer(id, "fine")), list[str]()
     async with open_node() as node:
         async with open_door(app) as door:
             server = await node.start(McpServer, url=door.url)
@@ -202,47 +201,10 @@ async def test_a_call_waits_for_a_server_that_is_restarted() -> None:
 
 async def test_a_server_that_does_not_come_back_ends_its_agent() -> None:
     async with open_node() as node:
-        async with open_door(hostile(lambda id: text_answer(id, "fine"))) as door:
+        async with open_door(by_hand(lambda id: text_answer(id, "fine"))) as door:
             server = await node.start(McpServer, url=door.url, start_seconds=0.2)
         assert isinstance(await asked(server, "work"), AgentDied)
         assert "cannot be reached" in str(node.crash_reports[0])
-
-
-def hostile(answer: Callable[[str], Any]) -> Any:
-    """A server by hand, of the old handshake; `answer` returns the result of a request by its method."""
-
-    async def app(scope: Any, receive: Any, send: Any) -> None:
-        body = (await receive())["body"]
-        message = json.loads(body) if body else {}
-        response: Any = Response(status_code=405 if scope["method"] == "GET" else 202)
-        if "id" in message:
-            if message["method"] == "server/discover":
-                response = JSONResponse(
-                    {"jsonrpc": "2.0", "id": message["id"], "error": {"code": -32601, "message": "no"}}
-                )
-            elif message["method"] == "initialize":
-                result = {
-                    "protocolVersion": message["params"]["protocolVersion"],
-                    "capabilities": {"tools": {}},
-                    "serverInfo": {"name": "hostile", "version": "1"},
-                }
-                response = JSONResponse(
-                    {"jsonrpc": "2.0", "id": message["id"], "result": result},
-                    headers={"mcp-session-id": "s-1"},
-                )
-            elif message["method"] == "tools/list":
-                tools = [{"name": "work", "inputSchema": {"type": "object"}}]
-                response = JSONResponse({"jsonrpc": "2.0", "id": message["id"], "result": {"tools": tools}})
-            else:
-                response = answer(message["id"])
-        await response(scope, receive, send)
-
-    return app
-
-
-def text_answer(id: Any, text: str) -> Response:
-    result = {"content": [{"type": "text", "text": text}]}
-    return JSONResponse({"jsonrpc": "2.0", "id": id, "result": result})
 
 
 @pytest.mark.parametrize(
@@ -273,7 +235,7 @@ def text_answer(id: Any, text: str) -> Response:
 )
 async def test_a_bad_answer_fails_that_call_alone(answer: Any, code: str, text: str) -> None:
     answers = [answer, lambda id: text_answer(id, "fine")]
-    async with open_door(hostile(lambda id: answers.pop(0)(id))) as door, open_node() as node:
+    async with open_door(by_hand(lambda id: answers.pop(0)(id))) as door, open_node() as node:
         server = await node.start(McpServer, url=door.url)
         error = await asked(server, "work")
         assert error.code == code
@@ -297,7 +259,7 @@ async def test_a_bad_answer_fails_that_call_alone(answer: Any, code: str, text: 
 )
 async def test_a_call_that_is_refused_for_the_sake_of_the_session_is_sent_again(refusal: Any) -> None:
     answers = [refusal, lambda id: text_answer(id, "fine")]
-    async with open_door(hostile(lambda id: answers.pop(0)(id))) as door, open_node() as node:
+    async with open_door(by_hand(lambda id: answers.pop(0)(id))) as door, open_node() as node:
         server = await node.start(McpServer, url=door.url)
         assert await text_of(server, "work") == "fine"
         assert not node.crash_reports
@@ -315,7 +277,7 @@ async def test_sessions_that_end_under_load_cost_no_call() -> None:
         done.append(id)
         return text_answer(id, "fine")
 
-    async with open_door(hostile(answer)) as door, open_node() as node:
+    async with open_door(by_hand(answer)) as door, open_node() as node:
         server = await node.start(McpServer, url=door.url)
         texts: list[str] = []
 
@@ -332,7 +294,7 @@ async def test_sessions_that_end_under_load_cost_no_call() -> None:
 
 async def test_a_server_that_compresses_unasked_ends_its_agent() -> None:
     packed = Response(b"x" * 99, headers={"content-encoding": "gzip"})
-    async with open_door(hostile(lambda id: packed)) as door, open_node() as node:
+    async with open_door(by_hand(lambda id: packed)) as door, open_node() as node:
         server = await node.start(McpServer, url=door.url)
         assert "compresses its answers" in str(await asked(server, "work"))
         assert isinstance(await asked(server, "work"), AgentDied)

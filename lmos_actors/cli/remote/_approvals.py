@@ -157,6 +157,8 @@ def _line(approval: dict[str, Any], process: str | None = None) -> OutputLine:
     words = [str(approval["text"])]
     if approval["data"] is not None:
         words.append(str(approval["data"]))
+    if approval.get("former") is not None:
+        words.append(f"instead of {approval['former']}")
     if approval.get("answer"):
         words.append(f"answer: {approval['answer']}")
     if approval["state"] == "waiting":

@@ -1,0 +1,58 @@
+"""Consent of people to the tools of an MCP server, as these are described when they are called.
+
+A server may change what it says of a tool at any time, and a consent to what it said before is none to what
+it says now. So the question has the whole description, which is part of what makes it the same question; and
+before a call leaves, the tool is compared with what the person has seen.
+"""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+
+import attrs
+import msgspec
+
+from lmos_actors._core import printable
+
+if TYPE_CHECKING:
+    from ._values import McpTool
+
+Consent: TypeAlias = Literal["none", "tools", "calls"]
+"""What people are asked about: nothing, each tool as it is described, or each call."""
+
+MOST_CHANGES: Final = 5
+"""Times that a tool may change while a person is asked about one call of it."""
+
+SHOWN: Final = 100
+"""Characters of the name of a tool in a question, and in its key."""
+
+
+class ToolChanged(Exception):
+    """A tool is not described any more as it was when a person was asked."""
+
+
+@attrs.frozen
+class Question:
+    """What a person is asked; `stands` is whether the answer is for all that ask the same."""
+
+    text: str
+    data: dict[str, Any]
+    key: str
+    stands: bool
+
+
+def question_about(tool: McpTool, arguments: dict[str, Any], consent: Consent) -> Question:
+    """Return the question about a tool, or about one call of it."""
+    schema = msgspec.json.decode(tool.input_schema) if tool.input_schema else {}
+    described = {**msgspec.to_builtins(tool), "input_schema": schema}
+    name = printable(tool.name[:SHOWN])
+    if consent == "tools":
+        key = f"use {name} {_digest(tool.name)}"
+        return Question(f"use the tool {name!r}, as it is described here", {"tool": described}, key, True)
+    data = {"arguments": arguments, "tool": described}
+    return Question(f"call the tool {name!r}", data, f"call {name} {_digest(data)}", False)
+
+
+def _digest(value: Any) -> str:
+    return sha256(msgspec.json.encode(value, order="sorted")).hexdigest()[:16]
