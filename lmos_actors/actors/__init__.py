@@ -51,10 +51,10 @@ from ._remote_requests import (
     Far as Far,
     OneWay as OneWay,
     Peer as Peer,
+    RequestClient as RequestClient,
     Seats as Seats,
 )
 from ._request_clients import (
-    RequestClient as RequestClient,
     ask_client as ask_client,
     client_of as client_of,
 )

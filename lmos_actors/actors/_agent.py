@@ -514,17 +514,16 @@ class Agent:
         (`reworded="new"`: they take the place of those that wait), `QUESTION_INVALID`, `TOO_MANY`. Raises
         ValueError, TypeError, ConfigError; RuntimeError in a `def` turn, and in the lifespan.
         """
-        slot = self._place_to_wait("approve")
-        return slot.rt.approver().ask(slot, text, data, key, expires, reuse=reuse, reworded=reworded)
+        place = self._place_to_wait("approve")
+        return place.rt.approver().ask(place, text, data, key, expires, reuse=reuse, reworded=reworded)
 
     def ask_client(
         self, name: str, arguments: Mapping[str, Any] | None = None, /
     ) -> Coroutine[Any, Any, Any]:
         """Have the client that waits for this carry out something of its own; return the result.
 
-        Clients of MCP have `elicitation/create`, a form for the user, and `sampling/createMessage`, a model:
-        arguments and results are those of the protocol. Other agents may stand between. Raises ToolFailed
-        where the client cannot, refuses or is silent; RuntimeError in a `def` turn.
+        Clients of MCP have `elicitation/create`, a form, and `sampling/createMessage`, a model, as in the
+        protocol. Raises ToolFailed if it cannot, refuses or is silent; RuntimeError in a `def` turn.
         """
         self._place_to_wait("ask_client")
         return ask_client(name, arguments or {})

@@ -22,12 +22,11 @@ from .messages._gates import SERIAL
 from .messages._mailbox import DONE, NEW, PARKED, RUNNING, Ask, FairQueue, Line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable, Iterator
+    from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 
     import trio
 
     from ._edge import Watch
-    from ._request_clients import RequestClient
     from .messages._mailbox import Request
     from .messages._operation import Operation
     from .slot._slot import Slot
@@ -41,6 +40,23 @@ CUT_OFF: Final = "its caller has ended, and asks again"
 
 REFUSING: Final = ("wait", "reject")
 """The policies under which a seat changes hands; under the others a full mailbox drops what it holds."""
+
+
+class RequestClient(Protocol):
+    """The client of one request that can be asked back; see `_request_clients.py`."""
+
+    @property
+    def offer(self) -> Any:
+        """The way of a question to its user, as an `Offer` of approvals; None where it has no way to one."""
+        ...
+
+    async def carry_out(self, name: str, arguments: Mapping[str, Any]) -> Any:
+        """Have it carry out something of its own; return the result. Raises ToolFailed."""
+        ...
+
+    def logged(self, level: str, event: Any, fields: Mapping[str, Any]) -> None:
+        """Take what an agent has logged while it carried out the request. Must not block or raise."""
+        ...
 
 
 class Asker(Protocol):

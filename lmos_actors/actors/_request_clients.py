@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from functools import cache
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from lmos_actors.errors import ToolFailed
 
@@ -21,25 +21,9 @@ from .messages._invocation import CURRENT
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Mapping
 
+    from ._remote_requests import RequestClient
     from .messages._invocation import OwnTask, Run
     from .slot._slot import Slot
-
-
-class RequestClient(Protocol):
-    """The client of one request."""
-
-    @property
-    def offer(self) -> Any:
-        """The way of a question to its user, as an `Offer` of approvals; None where it has no way to one."""
-        ...
-
-    async def carry_out(self, name: str, arguments: Mapping[str, Any]) -> Any:
-        """Have it carry out something of its own; return the result. Raises ToolFailed."""
-        ...
-
-    def logged(self, level: str, event: Any, fields: Mapping[str, Any]) -> None:
-        """Take what an agent has logged while it carried out the request. Must not block or raise."""
-        ...
 
 
 def client_of(*runs: Run | OwnTask | None) -> RequestClient | None:

@@ -29,12 +29,15 @@ def run_scenario(
 ) -> list[Check]:
     """Run a scenario against a client or a server; return its checks. Skip where the suite is not installed.
 
+    Without a `name` all scenarios of the side are run.
+
     `args` are options of the suite: `--command`, `--url`. Where it fails by no check of its own, such as by
     the exit code of a client, a check `run` says so.
     """
     suite = installed() / "node_modules/@modelcontextprotocol/conformance/dist/index.js"
     with TemporaryDirectory() as folder:
-        words = [*commands()["node"], suite, side, "--scenario", name, "-o", folder, *args]
+        which = ["--scenario", name] if name else ["--suite", "all"]
+        words = [*commands()["node"], suite, side, *which, "-o", folder, *args]
         done = subprocess.run(
             words, cwd=folder, env=env, check=False, capture_output=True, text=True, timeout=SECONDS
         )

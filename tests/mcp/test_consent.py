@@ -1,4 +1,7 @@
-"""Consent of people to tools of MCP servers: for the tool as it is described when it is called."""
+"""Consent of people to tools of MCP servers: for the tool as it is described when it is called.
+
+The code of docs/guides/use-mcp-servers.md about it is what these tests do.
+"""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ A client is asked within the request that the agent carries out, so nobody is as
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import mcp_types as types
 import msgspec
@@ -36,6 +36,9 @@ if TYPE_CHECKING:
     from ._exchange import Exchange
     from ._results import Results
     from ._rounds import Round
+
+Context: TypeAlias = "ServerRequestContext[Any, Any]"
+"""A request as the SDK hands it over."""
 
 ELICIT: Final = "elicitation/create"
 SAMPLE: Final = "sampling/createMessage"
@@ -70,7 +73,7 @@ class Caller:
 
     def __init__(
         self,
-        ctx: ServerRequestContext[Any, Any],
+        ctx: Context,
         exchange: Exchange,
         results: Results,
         seconds: float,
@@ -85,7 +88,7 @@ class Caller:
         self._round = made
         self.take_up(ctx, exchange)
 
-    def take_up(self, ctx: ServerRequestContext[Any, Any], exchange: Exchange) -> None:
+    def take_up(self, ctx: Context, exchange: Exchange) -> None:
         """Go on with a request of the client, which gets what there is from now on."""
         self._ctx, self.exchange = ctx, exchange
         self.held = self._results.opened(exchange, str(ctx.request_id))
@@ -201,7 +204,7 @@ class Caller:
             self.on_line()
 
 
-def can_answer(ctx: ServerRequestContext[Any, Any]) -> bool:
+def can_answer(ctx: Context) -> bool:
     """Return whether a client says that it carries out anything."""
     capabilities = ctx.session.client_capabilities
     return capabilities is not None and (

@@ -16,7 +16,7 @@ from collections import Counter
 from contextlib import contextmanager
 from functools import partial, wraps
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import mcp_types as types
 import trio
@@ -47,16 +47,15 @@ from ._watching import Subscriber, Watching
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator
 
-    from mcp.server.context import CallNext, ServerRequestContext
+    from mcp.server.context import CallNext
     from mcp.server.models import InitializationOptions
 
     from lmos_actors.actors import Runtime, Seats
     from lmos_actors.bindings import Exposed, Exposure
 
     from .._options import McpOptions
+    from ._caller import Context
     from ._catalogue import OfferedTool
-
-Context: TypeAlias = "ServerRequestContext[Any, Any]"
 
 P = TypeVar("P")
 R = TypeVar("R")
@@ -357,7 +356,7 @@ class McpOffer:
         """Have a request carried out, and answered by its result or by a question. Raises _Full."""
         known = self._rounds.found(params, exchange)
         if known is not None:
-            known.caller.take_up(ctx, exchange)
+            known.take_up(ctx, exchange)
             return await known.next(self.options.answer_seconds)
         if not _has_room(self._calls, exchange, self.options.calls):
             raise _Full(REFUSED, "too many calls are in progress: try again later")
@@ -373,7 +372,7 @@ class McpOffer:
 
         if made is None or self._nursery is None:
             return await counted()
-        made.caller = caller
+        made.take_up = caller.take_up
         self._nursery.start_soon(self._rounds.run, made, counted, name="a request of an MCP client")
         return await made.next(self.options.answer_seconds)
 

@@ -7,7 +7,7 @@ that are failures.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import mcp_types as types
 from mcp import MCPError
@@ -21,12 +21,13 @@ from ._marked import MOST_VALUES
 from ._names import EVENTS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
-    from lmos_actors.bindings import Exposed
+    from lmos_actors.bindings import AgentRequest, Exposed
 
+    from ._caller import Context
+    from ._catalogue import Catalogue
     from ._exchange import Exchange
-    from ._offer import Context, McpOffer
     from ._watching import Watching
 
 UNKNOWN_RESOURCE: Final = -32002
@@ -36,10 +37,40 @@ REFUSED: Final = -32000
 """The code of requests that are refused now, for reasons of their own."""
 
 
+class Offering(Protocol):
+    """The offer, as these handlers need it: see `McpOffer`."""
+
+    catalogue: Catalogue
+
+    def page(self, listed: Any, exchange: Exchange, params: types.PaginatedRequestParams | None) -> Any:
+        """Return a page of a list of the catalogue, and the cursor of the next. Raises MCPError."""
+        ...
+
+    def ask(self, ctx: Context, exchange: Exchange) -> AgentRequest:
+        """Return a new request to an agent, in the name of a client."""
+        ...
+
+    async def invoked(
+        self,
+        ctx: Context,
+        exchange: Exchange,
+        params: types.InputResponseRequestParams,
+        agent: Exposed,
+        requested: tuple[str, dict[str, Any]],
+        fill: Callable[[Any], Any],
+    ) -> Any:
+        """Return the answer that is made of the result of an action. Raises LmosActorsError, MCPError."""
+        ...
+
+    def hold(self, ctx: Context, exchange: Exchange, size: int) -> None:
+        """Hold the bytes of a result until it has been sent. Raises MCPError, LmosActorsError."""
+        ...
+
+
 class Reading:
     """The handlers of these requests, for an offer."""
 
-    def __init__(self, offer: McpOffer, watching: Watching) -> None:
+    def __init__(self, offer: Offering, watching: Watching) -> None:
         self._offer = offer
         self._catalogue = offer.catalogue
         self._watching = watching

@@ -18,7 +18,6 @@ from mcp import MCPError
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from ._caller import Caller
     from ._exchange import Exchange
 
 BACK_SECONDS: Final = 5.0
@@ -33,7 +32,8 @@ class Round:
         self.owner = owner
         self.about = about
         self.scope = trio.CancelScope()
-        self.caller: Caller
+        self.take_up: Callable[[Any, Exchange], None]
+        """Called with what each further round comes by."""
         self.is_waited_for = False
         self._questions: dict[str, Any] = {}
         self._answers: dict[str, Any] = {}
