@@ -441,7 +441,7 @@ class KeptApprovals:
 
 def completed(form: dict[str, Any] | None, answer: dict[str, Any] | None) -> dict[str, Any]:
     """Return an answer by a form, with the defaults of the fields that it leaves out."""
-    fields = {} if form is None else form.get("properties", {})
+    fields: dict[str, Any] = {} if form is None else form.get("properties", {})
     defaults = {name: each["default"] for name, each in fields.items() if "default" in each}
     return {**defaults, **(answer or {})}
 

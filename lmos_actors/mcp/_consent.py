@@ -44,13 +44,13 @@ class Question:
 
 def question_about(tool: McpTool, arguments: dict[str, Any], consent: Consent) -> Question:
     """Return the question about a tool, or about one call of it."""
-    schema = msgspec.json.decode(tool.input_schema) if tool.input_schema else {}
-    described = {**msgspec.to_builtins(tool), "input_schema": schema}
+    schema: Any = msgspec.json.decode(tool.input_schema) if tool.input_schema else {}
+    described: dict[str, Any] = {**msgspec.to_builtins(tool), "input_schema": schema}
     name = printable(tool.name[:SHOWN])
     if consent == "tools":
         key = f"use {name} {_digest(tool.name)}"
         return Question(f"use the tool {name!r}, as it is described here", {"tool": described}, key, True)
-    data = {"arguments": arguments, "tool": described}
+    data: dict[str, Any] = {"arguments": arguments, "tool": described}
     return Question(f"call the tool {name!r}", data, f"call {name} {_digest(data)}", False)
 
 
