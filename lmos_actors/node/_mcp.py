@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from lmos_actors.errors import ConfigError
+from lmos_actors.errors import ConfigError, nearest
 
 from ._options import argument
 
@@ -54,7 +54,12 @@ async def serve_mcp(
 
     given = McpOptions() if options is None else options
     offering = _offering()
-    offer = offering.McpOffer(rt, Exposure(root), options=given, seats=Seats(), on_failure=on_failure)
+    exposure = Exposure(root)
+    offer = offering.McpOffer(rt, exposure, options=given, seats=Seats(), on_failure=on_failure)
+    if given.agent and offer.catalogue.agent(given.agent) is None:
+        near = nearest(given.agent, [each.name for each in exposure])
+        hint = f", did you mean {near!r}?" if near else ""
+        raise ConfigError(f"there is no agent {given.agent!r} to offer{hint}", "McpOptions.agent")
     await offering.serve_lines(offer, incoming, outgoing)
 
 

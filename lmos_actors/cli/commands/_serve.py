@@ -16,6 +16,7 @@ from ..options._serving import (
     DiscoveryOptions,
     GroupOptions,
     ListenOptions,
+    OfferedOptions,
     OfferOptions,
 )
 
@@ -24,6 +25,7 @@ _NOTHING = PresentOptions()
 _ALONE = DiscoveryOptions()
 _NO_CHAT = ChatOptions()
 _NO_OFFER = OfferOptions()
+_ALL_OFFERED = OfferedOptions()
 _NO_BRIDGE = BridgeOptions()
 _NO_GROUP = GroupOptions()
 
@@ -119,6 +121,7 @@ def mcp(
     store: Annotated[str | None, Parameter(metavar="STORE")] = None,
     lookup: Annotated[Texts, Parameter(metavar="URL", group=FOUND)] = None,
     presented: PresentOptions = _NOTHING,
+    offered: OfferedOptions = _ALL_OFFERED,
 ) -> int:
     """Run agents and offer them to one MCP client, over standard input and output.
 
@@ -160,7 +163,7 @@ if there is none, or memory: until the end.
         discovery=DiscoveryOptions(lookup=lookup),
         store=store,
     )
-    return offer_targets(request)
+    return offer_targets(request, offered.made())
 
 
 directory = App(

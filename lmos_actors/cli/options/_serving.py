@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import Iterable, Iterator, Sequence
 
+    from lmos_actors.mcp import McpOptions
     from lmos_actors.security import Credentials, Security
 
 WHERE = Group("Addresses", sort_key=1)
@@ -218,15 +219,37 @@ class ChatOptions:
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
-class OfferOptions:
+class OfferedOptions:
+    """The options for what MCP clients get."""
+
+    mcp_agent: Annotated[str | None, Parameter(metavar="NAME", group=OFFERED)] = None
+    """Offer this agent alone to them, its tools, prompts and resources under names without its own."""
+    mcp_logs: Annotated[Switch, Parameter(group=OFFERED)] = False
+    """Send a client the lines that agents log while they carry out its requests."""
+
+    def made(self) -> McpOptions:
+        """Return the options of the offer."""
+        from lmos_actors.mcp import McpOptions
+
+        return McpOptions(agent=self.mcp_agent or "", logs=self.mcp_logs)
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class OfferOptions(OfferedOptions):
     """The options for MCP clients."""
 
     mcp: Annotated[Switch, Parameter(group=OFFERED)] = False
     """Offer its agents to MCP clients too, at /mcp of the same addresses. Needs the extra mcp."""
 
     def options(self) -> dict[str, Any]:
-        """Return the arguments of `open_node`."""
-        return {"mcp": True} if self.mcp else {}
+        """Return the arguments of `open_node`. Raises ConfigError."""
+        if not self.mcp:
+            for option, value in (("--mcp-agent", self.mcp_agent), ("--mcp-logs", self.mcp_logs)):
+                if value:
+                    raise ConfigError("goes with --mcp", option)
+            return {}
+        return {"mcp": self.made()}
 
 
 @Parameter(name="*")

@@ -23,6 +23,7 @@ from ._serve import INTERRUPTED, exit_code_of, handling, planned_tree, start_lat
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from lmos_actors.mcp import McpOptions
     from lmos_actors.node import Node
     from lmos_actors.supervision import SupervisorSpec
 
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from ._targets import Planned
 
 
-def offer_targets(request: ServeRequest) -> int:
+def offer_targets(request: ServeRequest, offered: McpOptions) -> int:
     """Offer agents until standard input ends or a signal comes. Returns the exit code. Raises ConfigError."""
     protocol_in, protocol_out = _claimed()
     planned = planned_tree(request)
@@ -39,7 +40,8 @@ def offer_targets(request: ServeRequest) -> int:
     tree, later = planned
     options = request.presented.options(insecure=False)
     options |= {} if request.discovery is None else request.discovery.options()
-    offering = _Offering(tree, later, protocol_in, protocol_out, {**options, "store": request.store})
+    options["store"] = request.store
+    offering = _Offering(tree, later, protocol_in, protocol_out, options, offered)
 
     def run() -> int:
         trio.run(offering.run)
@@ -68,12 +70,14 @@ class _Offering:
         protocol_in: int,
         protocol_out: int,
         options: dict[str, Any],
+        offered: McpOptions,
     ) -> None:
         self.signals = 0
         self._tree = tree
         self._later = later
         self._in, self._out = protocol_in, protocol_out
         self._options = options
+        self._offered = offered
         self._scope = trio.CancelScope()
         self._node: Node | None = None
         self._token: trio.lowlevel.TrioToken | None = None
@@ -85,7 +89,7 @@ class _Offering:
             async with open_node(self._tree, **self._options) as self._node:
                 with self._scope:
                     await start_later(self._later, self._node)
-                    await self._node.serve_mcp(_Input(self._in), _Output(self._out))
+                    await self._node.serve_mcp(_Input(self._in), _Output(self._out), self._offered)
 
     def _signalled(self, number: int, _: object) -> None:
         self.signals += 1
