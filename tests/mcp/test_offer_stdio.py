@@ -95,6 +95,14 @@ async def test_the_client_of_python_uses_agents(mode: str) -> None:
         assert (await error_of(client.call_tool("weather__nothing"))).error.code == -32602
 
 
+async def test_one_agent_alone_has_plain_names() -> None:
+    async with client_of("weather=" + TARGET, "--mcp-agent", "weather", "--mcp-logs") as client:
+        assert [tool.name for tool in (await client.list_tools()).tools] == [
+            "getWeather", "giveFeedback", "set_units",
+        ]  # fmt: skip
+        assert client.server_capabilities.logging is not None
+
+
 async def test_what_agents_print_does_not_reach_the_client(noisy: str) -> None:
     async with client_of(noisy) as client:
         assert text_of(await client.call_tool("noisy__say")) == "said"
@@ -189,6 +197,7 @@ def test_more_signals_end_it_though_a_turn_does_not_end(noisy: str, tmp_path: Pa
         (("agents/weather.py:Nobody",), 2, "Nobody"),
         ((TARGET, "--arg", "x=1"), 2, "x"),
         ((TARGET, "--listen", "ws://127.0.0.1:0"), 2, "--listen"),
+        (("weather=" + TARGET, "--mcp-agent", "wether"), 2, "did you mean 'weather'"),
     ],
 )
 def test_mistakes_are_named(words: tuple[str, ...], code: int, text: str) -> None:
@@ -329,7 +338,7 @@ async def test_the_client_of_javascript_uses_agents(node_client: list[str]) -> N
         assert "weather__forecast" in found["tools"]
         text = "Bonn: sunny for 1 days, 25 degrees celsius"
         assert found["forecast"]["structuredContent"] == {"result": text}
-        assert found["progress"][0] == 0.25  # the SDK drops reports that come together with the result
+        assert found["progress"] == [0.25, 0.5]
         assert found["places"]["structuredContent"] == {"result": [{"name": "Bonn", "height": None}]}
         assert found["refused"]["isError"]
         assert found["updated"] == "lmos://agents/weather/properties/units"
