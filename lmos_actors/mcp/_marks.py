@@ -110,6 +110,9 @@ def _checked(complete: Any, word: str) -> Completions:
     given: Any = {} if complete is None else complete
     if not isinstance(given, Mapping) or not all(isinstance(each, Action | Turn) for each in given.values()):  # pyright: ignore
         raise TypeError(f"{word}() takes complete= as actions of the class by parameter, not {complete!r}")
+    for each in given.values():
+        if not 2 <= len(signature(each.__wrapped__).parameters) <= 3:
+            raise TypeError(f"{word}() completes by an action of one or two parameters, not {each!r}")
     return cast("Completions", given)
 
 

@@ -10,6 +10,7 @@ A client is asked within the request that the agent carries out, so nobody is as
 from __future__ import annotations
 
 from collections import deque
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import mcp_types as types
@@ -86,6 +87,7 @@ class Caller:
         self._seconds = seconds
         self._level = level
         self._round = made
+        self._token = trio.lowlevel.current_trio_token()
         self.take_up(ctx, exchange)
 
     def take_up(self, ctx: Context, exchange: Exchange) -> None:
@@ -195,13 +197,32 @@ class Caller:
         known: LoggingLevel | None = next((each for each in LEVELS if each == wanted), None)
         if known is None or not 0 <= self._level <= LEVELS.index(known):
             return
-        data: Any = str(event)[:LONGEST_LINE]
+        data: Any = _shown(event, LONGEST_LINE)
         if fields:
-            shown = {name: str(value)[:LONGEST_LINE] for name, value in fields.items() if name != "exc_info"}
-            data = {"event": data, **shown}
-        self.lines.append((known, data))
+            data, left = {"event": data}, LONGEST_LINE - len(data)
+            for name, value in fields.items():
+                if name != "exc_info" and left > 0:
+                    data[_shown(name, left)] = text = _shown(value, left)
+                    left -= len(name) + len(text)
+        if trio.lowlevel.in_trio_run():
+            self._keep(known, data)
+        else:  # a thread that works for the agent
+            with suppress(trio.RunFinishedError):
+                self._token.run_sync_soon(self._keep, known, data)
+
+    def _keep(self, level: LoggingLevel, data: Any) -> None:
+        self.lines.append((level, data))
         if self.on_line is not None:
             self.on_line()
+
+
+def _shown(value: Any, most: int) -> str:
+    """Return a value of a line of a log as a text that can be sent, whatever the value is."""
+    try:
+        text = str(value)
+    except Exception:
+        text = f"<{type(value).__name__}>"
+    return text[:most].encode(errors="replace").decode()
 
 
 def can_answer(ctx: Context) -> bool:

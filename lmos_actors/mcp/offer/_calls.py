@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -129,7 +130,7 @@ class Call:
         if isinstance(value, McpProgress):
             value, total, message = value.progress, value.total, value.message[:LONGEST_MESSAGE] or None
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        if is_number and self._sent < value < math.inf:
+        if is_number and self._sent < value <= sys.float_info.max:
             self._sent = float(value)
             return self._sent, total, message
         text = value if isinstance(value, str) else written_value(value).decode()

@@ -86,8 +86,10 @@ class OfferedResource:
 
     @property
     def source(self) -> tuple[str, str] | None:
-        """The kind and the name of what tells that it has changed; None where nothing does."""
+        """The kind and the name of what tells that it has changed; None where nothing does, as of a pool."""
         kind, name = self.kind, self.name
+        if not isinstance(self.agent.link, Slot):
+            return None
         if self.read is not None:
             changes: Any = self.read.mark.changes
             if changes is None:
@@ -165,16 +167,15 @@ class Catalogue:
 
     def resource(self, uri: str, admission: Admission | None) -> OfferedResource | None:
         """Return a resource that the client may read, None where there is none of that URI for it."""
-        parts = resource_parts(uri)
-        if parts is None:
-            return self._read(uri, admission)
-        exposed = self.agent(parts[0])
+        agent, kind, name = resource_parts(uri) or ("", "", "")
+        exposed = self.agent(agent) if agent else None
         if exposed is None or not isinstance(exposed.link, Slot):
-            return None
-        _, kind, name = parts
+            return self._read(uri, admission)
         offer = offer_of(exposed.cls)
         about = (offer.properties if kind == PROPERTIES else offer.events).get(name)
-        if about is None or not _may(admission, exposed.name, verb_of(kind)):
+        if about is None:
+            return self._read(uri, admission)
+        if not _may(admission, exposed.name, verb_of(kind)):
             return None
         return OfferedResource(uri, exposed, kind, name, about)
 
@@ -244,18 +245,21 @@ class Catalogue:
             if isinstance(exposed.link, Slot)
             for each in _resources(exposed, offer_of(exposed.cls), admission)
         }
-        reads = {each.uri: each for each in self._reads(admission) if "{" not in each.uri}
-        return _page(found | reads, after, most)
+        return _page(self._listed(admission, templates=False) | found, after, most)
 
     def templates(
         self, admission: Admission | None, after: str | None, most: int
     ) -> tuple[list[OfferedResource], str | None]:
         """Return a page of the templates of resources that the client may read; see `tools`."""
-        return _page({each.uri: each for each in self._reads(admission) if "{" in each.uri}, after, most)
+        return _page(self._listed(admission, templates=True), after, most)
 
     def template(self, uri: str, admission: Admission | None) -> OfferedResource | None:
         """Return a template, or a resource that is an action, by its URI as it is listed."""
         return next((each for each in self._reads(admission) if each.uri == uri), None)
+
+    def _listed(self, admission: Admission | None, *, templates: bool) -> dict[str, OfferedResource]:
+        found = [each for each in self._reads(admission) if ("{" in each.uri) is templates]
+        return {each.uri: each for each in reversed(found)}  # of two of one URI the first is read
 
     def _reads(self, admission: Admission | None) -> Iterator[OfferedResource]:
         for exposed in self._agents():

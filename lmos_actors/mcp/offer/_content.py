@@ -6,22 +6,24 @@ gets; there is no schema of such a result. Any other result is data, and is text
 
 from __future__ import annotations
 
-from base64 import b64encode
+from base64 import b64decode, b64encode
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, get_args
 
 import mcp_types as types
 
 from lmos_actors.bindings import written_value
-from lmos_actors.files import mapped
+from lmos_actors.errors import ActionFailed
+from lmos_actors.files import is_mapping
 
 from .._values import McpContent, McpMessage, McpResult
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from mcp_types import CallToolResult, ContentBlock
 
 Contents: TypeAlias = "types.TextResourceContents | types.BlobResourceContents"
+
+RESULT: Final = "result"
+"""The member of structure that is a value which is no object."""
 
 OCTETS: Final = "application/octet-stream"
 JSON: Final = "application/json"
@@ -34,25 +36,28 @@ def is_content(tp: Any) -> bool:
 
 def result_of(value: Any) -> CallToolResult:
     """Return what a client gets for a result whose type is content."""
-    if isinstance(value, McpResult):
-        data = mapped(value.structured) or None
-        return types.CallToolResult(content=_blocks(value.content), structured_content=data)
-    return types.CallToolResult(content=_blocks(value))
-
-
-def _blocks(value: Any) -> list[ContentBlock]:
-    return [] if value is None else [block_of(each) for each in _each(value)]
+    if not isinstance(value, McpResult):
+        return types.CallToolResult(content=[block_of(each) for each in _each(value)])
+    data = value.structured
+    structured = None if data is None else data if is_mapping(data) else {RESULT: data}
+    content = [block_of(each) for each in value.content]
+    return types.CallToolResult(content=content, structured_content=structured)
 
 
 def block_of(value: Any) -> ContentBlock:
-    """Return a piece of content as the protocol has it; of what is none, its text or its JSON."""
+    """Return a piece of content as the protocol has it; of what is none, its text or its JSON.
+
+    Raises ActionFailed for what a client could not read, and with it nothing of the answer.
+    """
     if not isinstance(value, McpContent):
         text = value if isinstance(value, str) else written_value(value).decode()
         return types.TextContent(type="text", text=text)
     if value.type == "image":
-        return types.ImageContent(type="image", data=value.data, mime_type=value.mime_type)
+        return types.ImageContent(type="image", data=_data_of(value), mime_type=value.mime_type or OCTETS)
     if value.type == "audio":
-        return types.AudioContent(type="audio", data=value.data, mime_type=value.mime_type)
+        return types.AudioContent(type="audio", data=_data_of(value), mime_type=value.mime_type or OCTETS)
+    if value.type in ("resource", "link") and not value.uri:
+        raise ActionFailed(f"the agent returns a {value.type} without a uri")
     if value.type == "resource":
         return types.EmbeddedResource(type="resource", resource=_contents(value, value.uri, value.mime_type))
     if value.type == "link":
@@ -63,9 +68,17 @@ def block_of(value: Any) -> ContentBlock:
     return types.TextContent(type="text", text=value.text)
 
 
+def _data_of(content: McpContent) -> str:
+    try:
+        b64decode(content.data, validate=True)
+    except ValueError:
+        raise ActionFailed("the agent returns data that is not Base64") from None
+    return content.data
+
+
 def contents_of(value: Any, uri: str, mime_type: str) -> list[Contents]:
     """Return the value of a resource as the protocol has it; `mime_type` is empty where none is declared."""
-    return [_contents(each, uri, mime_type) for each in _each(value)]
+    return [_contents(each, uri, mime_type) for each in (_each(value) or [value])]
 
 
 def _contents(value: Any, uri: str, mime_type: str) -> Contents:
@@ -80,7 +93,8 @@ def _contents(value: Any, uri: str, mime_type: str) -> Contents:
         return types.TextResourceContents(uri=uri, mime_type=kind or JSON, text=written_value(value).decode())
     kind = value.mime_type or kind
     if value.data:
-        return types.BlobResourceContents(uri=value.uri or uri, mime_type=kind or OCTETS, blob=value.data)
+        data = _data_of(value)
+        return types.BlobResourceContents(uri=value.uri or uri, mime_type=kind or OCTETS, blob=data)
     return types.TextResourceContents(uri=value.uri or uri, mime_type=kind, text=value.text)
 
 
@@ -94,9 +108,8 @@ def messages_of(value: Any) -> list[types.PromptMessage]:
     ]
 
 
-def _each(value: Any) -> Iterable[Any]:
-    """Return the pieces of a value: of a list that has content or messages, its entries."""
+def _each(value: Any) -> list[Any]:
+    """Return the pieces of a value: of a list that has content or messages, its entries; none of nothing."""
     several: list[Any] = list(value) if isinstance(value, list | tuple) else []  # pyright: ignore
     has_pieces = any(isinstance(each, McpContent | McpMessage) for each in several)
-    one: list[Any] = [value]
-    return several if has_pieces else one
+    return several if has_pieces or value in (None, [], ()) else [value]

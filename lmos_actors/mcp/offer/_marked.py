@@ -87,15 +87,16 @@ class Marked:
 
     @cached_property
     def _pattern(self) -> re.Pattern[str]:
-        """The end of its URI, from the first part that is filled in."""
+        """The end of its URI, from the first part that is filled in.
+
+        A part ends where what comes behind it begins first, and that is final: a URI cannot have it tried out
+        where all the parts could end.
+        """
         rest = self.mark.uri[self.mark.uri.find("{") :]
-        pieces = _PART.split(rest)  # the names of the parts are the odd ones
-        return re.compile(
-            "".join(
-                f"(?P<{piece}>[^/?#]+)" if number % 2 else re.escape(piece)
-                for number, piece in enumerate(pieces)
-            )
-        )
+        _, *pieces = _PART.split(rest)  # names of parts, each with what comes behind it
+        *ended, (last, end) = zip(pieces[::2], pieces[1::2], strict=True)
+        begin = "".join(f"(?>(?P<{name}>[^/?#]+?){re.escape(behind)})" for name, behind in ended)
+        return re.compile(f"{begin}(?P<{last}>[^/?#]+){re.escape(end)}")
 
     def choices(self, name: str, typed: str) -> list[str]:
         """Return the choices that the type of a parameter has, which begin with a text."""

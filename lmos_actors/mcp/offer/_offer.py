@@ -339,7 +339,12 @@ class McpOffer:
             ask = self.ask(ctx, caller.exchange)
             ask.client = caller
             ask.send(agent.link, (name, (), given))
-            value = await ask.result()
+            try:
+                value = await ask.result()
+            except LmosActorsError:
+                await caller.send_lines()
+                raise
+            await caller.send_lines()
             self._check(size := len(written_value(value)))
             caller.held.add(size)
             return fill(value)

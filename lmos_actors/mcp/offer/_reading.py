@@ -21,7 +21,7 @@ from ._marked import MOST_VALUES
 from ._names import EVENTS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Mapping
 
     from lmos_actors.bindings import AgentRequest, Exposed
 
@@ -213,7 +213,10 @@ class Reading:
             given[more[0].name] = others
         ask = self._offer.ask(ctx, exchange)
         ask.send(agent.link, (action, (), given))
-        found: Iterable[Any] = await ask.result()
+        found: Any = await ask.result()
+        if not isinstance(found, list | tuple | set | frozenset):
+            raise MCPError(types.INTERNAL_ERROR, f"{action!r} completes with a list of texts, and has none")
+        self._offer.hold(ctx, exchange, len(written_value(found)))
         return [each if isinstance(each, str) else written_value(each).decode() for each in found]
 
 

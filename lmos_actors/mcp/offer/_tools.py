@@ -18,7 +18,7 @@ from lmos_actors.actors import MISSING, STREAM, Agent, describe
 from lmos_actors.facades import ChatAgent
 
 from .._marks import mark_of
-from ._content import is_content
+from ._content import RESULT, is_content
 from ._marked import Marked
 
 if TYPE_CHECKING:
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 ToolKind: TypeAlias = Literal["action", "write", "chat"]
 
-RESULT: Final = "result"
 ITEMS: Final = "items"
 CONTENT: Final = "content"
 VALUE: Final = "value"
@@ -125,10 +124,12 @@ def _made(cls: type[Agent]) -> AgentOffer:
         for name, handle in contract.actions.items()
         if (mark := mark_of(handle)) is not None
     }
+    reads = [each for each in marked.values() if each.mark.uri]
+    reads.sort(key=lambda each: "{" in each.mark.uri)  # a template is for what has no URI of its own
     return AgentOffer(
         tools,
         {name: each for name, each in marked.items() if not each.mark.uri},
-        {name: each for name, each in marked.items() if each.mark.uri},
+        {each.name: each for each in reads},
         properties,
         {name: each.description or f"The event {name} of {contract.title}." for name, each in events},
     )
