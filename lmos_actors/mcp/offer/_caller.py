@@ -19,11 +19,13 @@ import trio
 from mcp import MCPError
 from mcp.shared.message import ServerMessageMetadata
 from mcp_types import LoggingLevel
+from mcp_types.methods import parse_server_request
+from mcp_types.version import LATEST_HANDSHAKE_VERSION
 from pydantic import ValidationError
 
 from lmos_actors._core import schema_complaint
 from lmos_actors.errors import ToolFailed, nearest
-from lmos_actors.files import mapped
+from lmos_actors.files import is_mapping, mapped
 
 from .._connection import place_of
 
@@ -44,11 +46,11 @@ Context: TypeAlias = "ServerRequestContext[Any, Any]"
 ELICIT: Final = "elicitation/create"
 SAMPLE: Final = "sampling/createMessage"
 
-_METHODS: Final[dict[str, tuple[Any, Any, str]]] = {
-    ELICIT: (types.ElicitRequest, types.ElicitResult, "elicitation"),
-    SAMPLE: (types.CreateMessageRequest, types.CreateMessageResult, "sampling"),
+_METHODS: Final[dict[str, tuple[Any, str]]] = {
+    ELICIT: (types.ElicitResult, "elicitation"),
+    SAMPLE: (types.CreateMessageResult, "sampling"),
 }
-"""The requests that a client carries out: their types, those of their results, the capability."""
+"""The requests that a client carries out: the types of their results, the capability."""
 
 LEVELS: Final[tuple[LoggingLevel, ...]] = (
     "debug", "info", "notice", "warning", "error", "critical", "alert", "emergency",
@@ -110,11 +112,16 @@ class Caller:
 
     # ---- what it carries out
 
-    def _can(self, capability: str) -> bool:
+    def _can(self, capability: str, mode: str = "form") -> bool:
         session = self._ctx.session
-        capabilities = session.client_capabilities
-        has = capabilities is not None and getattr(capabilities, capability) is not None
-        return has and (session.can_send_request or self._round is not None)
+        has = (
+            None if session.client_capabilities is None else getattr(session.client_capabilities, capability)
+        )
+        if isinstance(has, types.ElicitationCapability) and (has.form, has.url) != (None, None):
+            has = getattr(has, mode)  # without either it has forms
+        elif mode == "url":
+            has = None
+        return has is not None and (session.can_send_request or self._round is not None)
 
     async def carry_out(self, name: str, arguments: Mapping[str, Any]) -> Any:
         """Have the client carry out a request of the protocol; return its result. Raises ToolFailed."""
@@ -122,17 +129,14 @@ class Caller:
             near = nearest(name, _METHODS)
             hint = f": did you mean {near!r}?" if near else f": it has {ELICIT} and {SAMPLE}"
             raise ToolFailed(name, f"a client of MCP does not carry this out{hint}")
-        request_type, result_type, capability = _METHODS[name]
-        if not self._can(capability):
+        result_type, capability = _METHODS[name]
+        is_link = name == ELICIT and arguments.get("mode") == "url"
+        if not self._can(capability, "url" if is_link else "form"):
             raise ToolFailed(name, "the client does not offer it")
-        try:
-            request = request_type.model_validate({"method": name, "params": dict(arguments)}, by_name=False)
-        except ValidationError as error:
-            raise ToolFailed(name, f"its arguments are not right: {place_of(error)}") from None
-        result = await self._asked(name, request, result_type)
+        result = await self._asked(name, _request(name, arguments, is_link=is_link), result_type)
         data: dict[str, Any] = result.model_dump(by_alias=True, mode="json", exclude_none=True)
-        if name == ELICIT and data["action"] == "accept":
-            form = msgspec.json.encode(mapped(arguments.get("requestedSchema"))).decode()
+        if name == ELICIT and not is_link and data["action"] == "accept":
+            form = msgspec.json.encode(arguments["requestedSchema"]).decode()
             wrong = schema_complaint(form, data.setdefault("content", {}))
             if wrong is not None:
                 raise ToolFailed(name, f"the answer does not fit the form: {wrong}")
@@ -231,6 +235,24 @@ def can_answer(ctx: Context) -> bool:
     return capabilities is not None and (
         capabilities.elicitation is not None or capabilities.sampling is not None
     )
+
+
+def _request(name: str, arguments: Mapping[str, Any], *, is_link: bool) -> Any:
+    """Return a request that a client can read, of any version. Raises ToolFailed."""
+    form = mapped(arguments.get("requestedSchema"))
+    if (
+        name == ELICIT
+        and not is_link
+        and (form.get("type") != "object" or not is_mapping(form.get("properties")))
+    ):
+        raise ToolFailed(name, "its arguments are not right: requestedSchema is an object with properties")
+    try:
+        params = msgspec.json.decode(msgspec.json.encode(arguments))
+        return parse_server_request(name, LATEST_HANDSHAKE_VERSION, params)
+    except ValidationError as error:
+        raise ToolFailed(name, f"its arguments are not right: {place_of(error)}") from None
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ToolFailed(name, f"its arguments are not plain data: {error}") from None
 
 
 def _question(approval: Approval) -> dict[str, Any]:
