@@ -85,17 +85,17 @@ class Caller:
     ) -> None:
         self.lines: deque[tuple[LoggingLevel, Any]] = deque(maxlen=MOST_LINES)
         self.on_line: Callable[[], None] | None = None
-        self._results = results
         self._seconds = seconds
         self._level = level
         self._round = made
         self._token = trio.lowlevel.current_trio_token()
+        self.held = results.begun(exchange) if made else results.opened(exchange, str(ctx.request_id))
+        """The bytes of its result; one that comes in rounds waits for the last of them."""
         self.take_up(ctx, exchange)
 
     def take_up(self, ctx: Context, exchange: Exchange) -> None:
         """Go on with a request of the client, which gets what there is from now on."""
         self._ctx, self.exchange = ctx, exchange
-        self.held = self._results.opened(exchange, str(ctx.request_id))
 
     async def report(self, progress: float, total: float | None, message: str | None) -> None:
         """Send progress, if the client wants to know of it."""
@@ -143,18 +143,21 @@ class Caller:
         return data
 
     async def _asked(self, name: str, request: Any, result_type: Any) -> Any:
-        with trio.move_on_after(self._seconds):
+        with trio.move_on_after(self._seconds) as limit:
             try:
                 if self._round is not None:
                     answer = (await self._round.ask(request)).model_dump(by_alias=True, exclude_none=True)
                     return result_type.model_validate(answer, by_name=False)
                 metadata = ServerMessageMetadata(related_request_id=self._ctx.request_id)
-                return await self._ctx.session.send_request(request, result_type, metadata=metadata)
+                with self.exchange.carries():
+                    return await self._ctx.session.send_request(request, result_type, metadata=metadata)
             except MCPError as error:
                 raise ToolFailed(name, f"the client refuses: {str(error)[:LONGEST_LINE]}") from None
             except ValidationError as error:
                 raise ToolFailed(name, f"the answer is not of the protocol: {place_of(error)}") from None
-        raise ToolFailed(name, f"the client did not answer within {self._seconds:g} s")
+        if limit.cancelled_caught:
+            raise ToolFailed(name, f"the client did not answer within {self._seconds:g} s")
+        raise ToolFailed(name, "the client is gone")
 
     # ---- what its user approves
 

@@ -236,7 +236,9 @@ class _Answer:
         self.ended = trio.Event()
 
     async def __call__(self, message: Message) -> None:
-        """Send a message of an ASGI answer."""
+        """Send a message of an ASGI answer; none beyond its end, as the SDK does where a session ends."""
+        if self.is_whole:
+            return
         is_start = message["type"] == "http.response.start"
         self.has_begun |= is_start
         self.is_whole |= message["type"] == "http.response.body" and not message.get("more_body", False)

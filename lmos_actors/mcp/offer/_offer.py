@@ -41,7 +41,7 @@ from ._catalogue import BadCursor, Catalogue
 from ._exchange import Exchange, exchange_of
 from ._reading import REFUSED, Reading
 from ._results import Results
-from ._rounds import Rounds
+from ._rounds import Round, Rounds
 from ._watching import Subscriber, Watching
 
 if TYPE_CHECKING:
@@ -361,25 +361,46 @@ class McpOffer:
         """Have a request carried out, and answered by its result or by a question. Raises _Full."""
         known = self._rounds.found(params, exchange)
         if known is not None:
-            known.take_up(ctx, exchange)
-            return await known.next(self.options.answer_seconds)
+            known.caller.take_up(ctx, exchange)
+            return await self._next(known, ctx, exchange)
         if not _has_room(self._calls, exchange, self.options.calls):
             raise _Full(REFUSED, "too many calls are in progress: try again later")
-        self._calls[exchange.owner] += 1
         made = self._rounds.begun(params, exchange) if _is_modern(ctx) and can_answer(ctx) else None
         caller = Caller(ctx, exchange, self._results, self.options.answer_seconds, self._level(ctx), made)
-
-        async def counted() -> Any:
-            try:
-                return await done(caller)
-            finally:
-                self._calls -= Counter((exchange.owner,))
-
         if made is None or self._nursery is None:
-            return await counted()
-        made.take_up = caller.take_up
-        self._nursery.start_soon(self._rounds.run, made, counted, name="a request of an MCP client")
-        return await made.next(self.options.answer_seconds)
+            with self._counted(exchange):
+                return await done(caller)
+        made.caller = caller
+        self._nursery.start_soon(
+            self._in_rounds, made, exchange, partial(done, caller), name="a request of an MCP client"
+        )
+        return await self._next(made, ctx, exchange)
+
+    @contextmanager
+    def _counted(self, exchange: Exchange) -> Generator[None]:
+        self._calls[exchange.owner] += 1
+        try:
+            yield
+        finally:
+            self._calls -= Counter((exchange.owner,))
+
+    async def _in_rounds(self, made: Round, exchange: Exchange, done: Callable[[], Awaitable[Any]]) -> None:
+        """Have a request carried out until its client has the result, or does not come back for it."""
+        with self._counted(exchange):
+            await self._rounds.run(made, done)
+            if not made.is_taken:
+                made.caller.held.close()
+
+    async def _next(self, made: Round, ctx: Context, exchange: Exchange) -> Any:
+        """Return the next answer to a request in rounds; the bytes of a result are held until it is sent."""
+        try:
+            answer = await made.next(self.options.answer_seconds)
+        except BaseException:
+            made.caller.held.close()
+            raise
+        if made.is_taken:
+            exchange.holds(str(ctx.request_id), made.caller.held.close)
+        return answer
 
     def hold(self, ctx: Context, exchange: Exchange, size: int) -> None:
         """Hold the bytes of a result until it has been sent. Raises MCPError, LmosActorsError."""

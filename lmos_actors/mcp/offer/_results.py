@@ -24,9 +24,13 @@ class Results:
 
     def opened(self, exchange: Exchange, key: str) -> HeldResult:
         """Return an empty result of the request `key` of a client, held until its answer has been sent."""
-        held = HeldResult(self, exchange)
+        held = self.begun(exchange)
         exchange.holds(key, held.close)
         return held
+
+    def begun(self, exchange: Exchange) -> HeldResult:
+        """Return an empty result that is not yet the answer to a request of a client."""
+        return HeldResult(self, exchange)
 
     def has_room(self, exchange: Exchange, size: int) -> bool:
         """Return whether a result of a client may have `size` bytes more."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from secrets import token_urlsafe
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import mcp_types as types
 import trio
@@ -19,9 +19,23 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from ._exchange import Exchange
+    from ._results import HeldResult
 
 BACK_SECONDS: Final = 5.0
 """Seconds in which a client takes the result of what it has answered, beyond those for its answers."""
+
+
+class RoundCaller(Protocol):
+    """The client of a request, as its rounds know it: see `Caller`."""
+
+    @property
+    def held(self) -> HeldResult:
+        """The bytes of its result."""
+        ...
+
+    def take_up(self, ctx: Any, exchange: Exchange) -> None:
+        """Go on with the request by what its next round comes by."""
+        ...
 
 
 class Round:
@@ -32,25 +46,27 @@ class Round:
         self.owner = owner
         self.about = about
         self.scope = trio.CancelScope()
-        self.take_up: Callable[[Any, Exchange], None]
-        """Called with what each further round comes by."""
+        self.caller: RoundCaller
         self.is_waited_for = False
         self._questions: dict[str, Any] = {}
         self._answers: dict[str, Any] = {}
         self._count = 0
+        self._is_over = False
         self._outcome: tuple[Any, BaseException | None] | None = None
         self._news = trio.Event()
         self._answered = trio.Event()
         self._taken = trio.Event()
 
     async def ask(self, request: Any) -> Any:
-        """Have the client carry out a request in between; return the answer."""
+        """Have the client carry out a request in between; return the answer. Raises MCPError: it is gone."""
         self._count += 1
         key = f"q{self._count}"
         self._questions[key] = request
         self._news.set()
         try:
             while key not in self._answers:
+                if self._is_over:
+                    raise MCPError(types.CONNECTION_CLOSED, "it is gone")
                 await self._answered.wait()
             return self._answers.pop(key)
         finally:
@@ -69,7 +85,15 @@ class Round:
                 self._outcome = (await done(), None)
             except Exception as error:
                 self._outcome = (None, error)
+            finally:
+                self._is_over = True
+                self._answered.set()  # an agent may go on without its client
         self._news.set()
+
+    @property
+    def is_taken(self) -> bool:
+        """Whether the client has been answered by the result."""
+        return self._taken.is_set()
 
     async def taken(self) -> None:
         """Wait until the client has the result, if there is one."""
