@@ -20,6 +20,7 @@ from ._marks import (
     prompt as prompt,
     resource as resource,
 )
+from ._oauth import McpOAuth as McpOAuth
 from ._options import McpOptions as McpOptions
 from ._server import McpServer as McpServer
 from ._tools import (

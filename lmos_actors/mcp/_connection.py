@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import trio
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Callable, Generator, Sequence
 
     from pydantic import ValidationError
 
@@ -36,10 +36,10 @@ Report: TypeAlias = "Callable[[float, float | None, str], None]"
 class Connection:
     """One connection to a server: whether it is lost, why, and how much has come.
 
-    `secrets` are texts that are not shown.
+    `secrets` are texts that are not shown; there may be more of them later.
     """
 
-    def __init__(self, name: str, secrets: tuple[str, ...] = ()) -> None:
+    def __init__(self, name: str, secrets: Sequence[str] = ()) -> None:
         self.name = name
         self.lost = trio.Event()
         self.why = ""

@@ -50,6 +50,10 @@ class SessionLost(Exception):
         self.begun = begun
 
 
+class NotSignedIn(Exception):
+    """A person has not signed in; the text says why."""
+
+
 class McpServerLost(Exception):
     """A server does not come back, or has done what no server may do; its agent ends with this."""
 

@@ -79,6 +79,7 @@ class HeldSession:
         self._failure: Exception | None = None
         self._over = trio.Event()
         self._stopped = trio.Event()
+        self._asks = False
 
     async def run(self) -> None:
         """Hold a session, for ever, or until that fails: `begun` and `watch` raise why."""
@@ -91,10 +92,16 @@ class HeldSession:
             self._let_in(None)
 
     async def begun(self) -> bool:
-        """Wait until the first session has begun; return whether it has."""
-        while self._session is None and not self._over.is_set():
+        """Wait until the first session has begun, or a person has to sign in; return False at its end."""
+        while self._session is None and not self._over.is_set() and not self._asks:
             await self._changed.wait()
         return not self._over.is_set()
+
+    def ask_first(self) -> None:
+        """Have `begun` not wait for the first session: a person has to sign in before."""
+        self._asks = True
+        self._changed.set()
+        self._changed = trio.Event()
 
     async def watch(self) -> None:
         """Wait until no session is there and none will be. Raises McpServerLost, or what preparing raises."""

@@ -14,35 +14,50 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 import httpx2
+from mcp.client.auth import OAuthFlowError
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types import INTERNAL_ERROR
 
 from lmos_actors._core import trusted_certificates
+from lmos_actors.errors import LmosActorsError
 
 from ._connection import CountedStream
-from ._failures import BROKEN, NOT_SENT
+from ._failures import BROKEN, NOT_SENT, NotSignedIn
 
 if TYPE_CHECKING:
     from typing import Self
 
     from ._connection import Connection
+    from ._sign_in import SignIn
 
 CONNECT_SECONDS: Final = 5.0
 CONNECTIONS: Final = 100
 
 _SESSION: Final = "mcp-session-id"
 
+_NO_TOKEN: Final = (
+    OAuthFlowError,
+    NotSignedIn,
+    LmosActorsError,
+    ValueError,
+    httpx2.HTTPError,
+    httpx2.StreamError,
+)
+"""What a sign-in raises: for what servers answer, for what people do, and for a file of tokens."""
+
 
 @asynccontextmanager
 async def open_http(
-    url: str, transport: HttpTransport, most: int, connection: Connection
+    url: str, transport: HttpTransport, most: int, connection: Connection, sign_in: SignIn | None = None
 ) -> AsyncGenerator[tuple[Any, Any]]:
     """Connect to a server; yield what the SDK calls its read stream and its write stream.
 
-    A message has at most `most` bytes.
+    A message has at most `most` bytes. `sign_in` gets tokens.
     """
     async with (
-        httpx2.AsyncClient(
+        _Client(
+            connection,
+            sign_in,
             transport=transport,
             headers={"accept-encoding": "identity"},
             # who asks bounds the time of an answer, and the stream of notifications has no end
@@ -51,6 +66,52 @@ async def open_http(
         streamable_http_client(url, http_client=client, max_sse_event_size=most) as (incoming, outgoing),
     ):
         yield CountedStream(incoming, connection), outgoing
+
+
+class _Client(httpx2.AsyncClient):
+    """A client that notes what a server refuses, once there is nothing more that a sign-in could do."""
+
+    def __init__(self, connection: Connection, sign_in: SignIn | None, **options: Any) -> None:
+        super().__init__(auth=sign_in, **options)
+        self._connection = connection
+        self._sign_in = sign_in
+
+    async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
+        """Send a request; what the sign-in raises is an answer that fails it."""
+        if self._sign_in is not None and request.method == "DELETE":  # a session that ends needs no new token
+            self._sign_in.sign(request)
+            options["auth"] = None
+        try:
+            response = await super().send(request, **options)
+        except _NO_TOKEN as error:
+            if self._sign_in is None:
+                raise
+            why = self._connection.shown(str(error).partition("\n")[0])
+            self._connection.lose(f"lets nobody in: {why}", at_fault=isinstance(error, NotSignedIn))
+            return _failed(request, f"{NOT_SENT}{why}")
+        if response.status_code >= 400 and request.method != "DELETE":
+            self._connection.status = response.status_code
+            if why := await self._loss_in(response, has_session=_SESSION in request.headers):
+                await response.aclose()
+                self._connection.lose(why, at_fault=self._sign_in is not None and response.status_code == 401)
+                return _failed(request, f"{NOT_SENT}{why}")
+        return response
+
+    async def _loss_in(self, response: httpx2.Response, *, has_session: bool) -> str:
+        """Return why the session is over by an answer that refuses a request; empty if it is not."""
+        if response.status_code == 401 and self._sign_in is not None:
+            return "does not accept its own token (status 401): see oauth="
+        if response.status_code == 401:  # the token is read again for the next one
+            return "does not accept the credentials (status 401): see bearer= and oauth="
+        if not has_session or response.status_code not in (400, 404):
+            return ""
+        if response.status_code == 404:
+            return "has ended the session"
+        try:
+            text = (await response.aread()).decode("utf-8", "replace")
+        except (httpx2.StreamError, httpx2.TransportError):
+            return ""
+        return "has ended the session" if "session" in text.lower() else ""
 
 
 class HttpTransport(httpx2.AsyncBaseTransport):
@@ -85,27 +146,7 @@ class HttpTransport(httpx2.AsyncBaseTransport):
         if isinstance(response.stream, httpx2.AsyncByteStream):
             is_stream = response.headers.get("content-type", "").startswith("text/event-stream")
             response.stream = _Body(response.stream, None if is_stream else self._most)
-        if response.status_code >= 400 and request.method != "DELETE":
-            self._connection.status = response.status_code
-            if why := await self._loss_in(response, has_session=_SESSION in request.headers):
-                await response.aclose()
-                self._connection.lose(why)
-                return _failed(request, f"{NOT_SENT}{why}")
         return response
-
-    async def _loss_in(self, response: httpx2.Response, *, has_session: bool) -> str:
-        """Return why the session is over by an answer that refuses a request; empty if it is not."""
-        if response.status_code == 401:  # the token is read again for the next one
-            return "does not accept the credentials (status 401): see bearer="
-        if not has_session or response.status_code not in (400, 404):
-            return ""
-        if response.status_code == 404:
-            return "has ended the session"
-        try:
-            text = (await response.aread()).decode("utf-8", "replace")
-        except (httpx2.StreamError, httpx2.TransportError):
-            return ""
-        return "has ended the session" if "session" in text.lower() else ""
 
     async def aclose(self) -> None:
         """Close all connections."""

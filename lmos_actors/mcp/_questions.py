@@ -92,26 +92,53 @@ class Questions:
         self._seconds = seconds
         self._note = note
         self._clocks: dict[Clock, None] = {}
-        """The clocks of the calls in progress."""
+        """The clocks of the calls in progress, and of the start."""
+        self._calls = 0
+        self._stops = 0
         self._open: dict[trio.CancelScope, None] = {}
         self._in_a_row = 0
 
     @contextmanager
     def during_call(self, scope: trio.CancelScope) -> Generator[None]:
         """Have the deadline of a call stand still while people are asked, for the length of a block."""
+        self._calls += 1
+        try:
+            with self.put_off(scope):
+                yield
+        finally:
+            self._calls -= 1
+            self._in_a_row = 0
+            if not self._calls:
+                for each in self._open:
+                    each.cancel("the call that it belongs to has ended")
+
+    @contextmanager
+    def put_off(self, scope: trio.CancelScope) -> Generator[None]:
+        """Have a deadline stand still while people are asked, for the length of a block."""
         clock = Clock(self._seconds)
         clock.add(scope)
         self._clocks[clock] = None
-        if self._open:
+        if self._stops:
             clock.stop()
         try:
             yield
         finally:
             del self._clocks[clock]
-            self._in_a_row = 0
-            if not self._clocks:
-                for each in self._open:
-                    each.cancel("the call that it belongs to has ended")
+
+    @contextmanager
+    def standing_still(self) -> Generator[None]:
+        """Have all deadlines stand still: people are asked for the length of a block."""
+        self._stops += 1
+        if self._stops == 1:
+            for clock in self._clocks:
+                clock.stop()
+        try:
+            yield
+        finally:
+            self._stops -= 1
+            if not self._stops:
+                for clock in self._clocks:
+                    clock.go()
 
     async def answer(self, message: str, schema: Any, mode: str) -> Outcome:
         """Have people answer a question of the server. Raise nothing but Cancelled."""
@@ -123,21 +150,15 @@ class Questions:
         assert self._ask is not None
         self._in_a_row += 1
         scope = trio.CancelScope()
-        if not self._open:
-            for clock in self._clocks:
-                clock.stop()
         self._open[scope] = None
         try:
-            with scope:
+            with self.standing_still(), scope:
                 return await self._ask(printable(message[:TEXT]), form)
         except LmosActorsError as error:
             self._note(message, f"nobody can be asked: {error}")
             return "decline", None
         finally:
             del self._open[scope]
-            if not self._open:
-                for clock in self._clocks:
-                    clock.go()
         return "cancel", None
 
     def _checked(self, message: str, schema: Any, mode: str) -> dict[str, Any]:
@@ -146,7 +167,7 @@ class Questions:
             raise Declined("elicitation is declined here")
         if mode != "form":
             raise Declined("it would send the user to a URL")
-        if not self._clocks:
+        if not self._calls:
             raise Declined("no call is in progress")
         if len(self._open) >= MOST_OPEN or self._in_a_row >= MOST_IN_A_ROW:
             raise Declined("it asks too much")

@@ -24,7 +24,7 @@ import attrs
 import msgspec
 import trio
 
-from lmos_actors._core import WAY_OUT, schema_complaint, time_jumps
+from lmos_actors._core import WAY_OUT, printable, schema_complaint, time_jumps
 from lmos_actors.actors import Agent, Progress, Property, action, current_run, paths_of_request, prop
 from lmos_actors.approvals import QUESTION_CHANGED
 from lmos_actors.errors import ActionFailed, ConfigError, ForbiddenCall, nearest
@@ -42,6 +42,7 @@ from ._failures import (
     mcp_failure,
 )
 from ._held import HeldSession, Opened
+from ._oauth import McpOAuth
 from ._questions import Questions
 from ._values import McpContent, McpInfo, McpMessage, McpProgress, McpPrompt, McpResource, McpResult, McpTool
 
@@ -50,6 +51,8 @@ if TYPE_CHECKING:
 
     from ._questions import Outcome
     from ._session import Session
+    from ._sign_in import SignIn
+    from ._tokens import Tokens
 
 CONCURRENCY: Final = 64
 """Calls of one server at once."""
@@ -72,6 +75,19 @@ QUESTION: Final = 300
 MOST_LEFT_OUT: Final = 100
 """Entries of `left_out`."""
 
+SIGN_IN_FORM: Final[dict[str, Any]] = {
+    "type": "object",
+    "properties": {
+        "last_address": {
+            "type": "string",
+            "maxLength": 8_000,
+            "description": "The address of the last page, if the browser is not on the machine of the agent.",
+        }
+    },
+    "additionalProperties": False,
+}
+"""The form of the question to sign in."""
+
 NO_EXTRA: Final = "MCP servers need the extra mcp: pip install 'lmos-actors[mcp]'"
 
 _REFERENCES: Final = ("env:", "file:")
@@ -83,7 +99,8 @@ class McpServer(Agent):
     `command` is a text, which is split as a shell would, or a list of words; no shell is run. The program
     runs in `cwd` and gets PATH, HOME and a few more variables, and those of `env`. Values of `env` that begin
     with `env:` or `file:` are references to secrets, and so is `bearer`, the token for a URL. References are
-    read when the agent starts.
+    read when the agent starts. With `oauth` tokens for a URL are got from where its server says. If a person
+    signs in for that, the agent starts without waiting for them, and offers nothing until then.
 
     A session has `start_seconds` to begin, a request `call_seconds`; a result may have `result_bytes`, and
     the server `most_tools` tools, resources and prompts each.
@@ -106,6 +123,7 @@ class McpServer(Agent):
     env: dict[str, str] = attrs.field(factory=dict[str, str])
     cwd: str | None = None
     bearer: str | None = None
+    oauth: McpOAuth | None = None
     start_seconds: float = 30.0
     call_seconds: float = 120.0
     result_bytes: int = 1 << 20
@@ -135,9 +153,11 @@ class McpServer(Agent):
             raise ConfigError("give the command of a program, or the url of a server", name)
         self._words = _words_of(self.command, f"{name}.command")
         if self.url:
-            _check_url(self.url, self.bearer, name)
-        elif self.bearer is not None:
-            raise ConfigError("is for servers at a url; a program gets its secrets by env", f"{name}.bearer")
+            _check_url(self.url, self.bearer, self.oauth, name)
+        for field in () if self.url else ("bearer", "oauth"):
+            if getattr(self, field) is not None:
+                text = "is for servers at a url; a program gets its secrets by env"
+                raise ConfigError(text, f"{name}.{field}")
         if self.url and (self.env or self.cwd):
             raise ConfigError("is for programs; a server at a url has its own", f"{name}.env")
         _check_env(self.env, f"{name}.env")
@@ -161,6 +181,7 @@ class McpServer(Agent):
         """Hold the session, and the process if there is one. The SDK is imported here, in a thread."""
         self._refuse_virtual_time()
         self._calls: list[tuple[Any, str | None, str]] = []
+        self._tokens: Tokens | None = None
         self._held = HeldSession(
             partial(self.to_thread, self._prepared),
             self._serve,
@@ -268,12 +289,12 @@ class McpServer(Agent):
 
     async def _serve(self, session: Session, begin: Callable[[], None]) -> None:
         """Read what the server offers, and what changes of it, for as long as a session is there."""
-        self.info = session.info
         self._changed = {"tools", "resources", "prompts"}
         try:
             await self._read_changed(session)
         except ActionFailed as error:
             raise McpServerLost(f"the MCP server {session.name} offers nothing usable: {error}") from None
+        self.info = session.info  # behind the lists: who waits for it finds them
         begin()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(session.listen)
@@ -324,20 +345,34 @@ class McpServer(Agent):
 
     async def _ask_people(self, message: str, form: dict[str, Any]) -> Outcome:
         """Have people answer a question of the server; the user of a chat too, if it is their call alone."""
+        during = list(dict.fromkeys(what for *_, what in self._calls))[:MOST_SHOWN]
+        text, seconds = f"the MCP server asks: {message}", self.elicitation_seconds
+        ended = await self._ask_once(text, {"during": during}, form, seconds)
+        if ended.state == "approved":
+            return "accept", ended.answer
+        return ("decline" if ended.state == "refused" else "cancel"), None
+
+    async def _ask_once(self, text: str, data: Any, form: dict[str, Any], seconds: float) -> Approval:
         place = self._place()
         if place.rt.approvals is None:
             raise ConfigError("this node has nobody to ask: open it by open_node")
         callers = list(dict.fromkeys(caller for _, caller, _ in self._calls))
         caller = callers[0] if len(callers) == 1 else None
         run = self._calls[0][0] if len(self._calls) == 1 else None
-        during = list(dict.fromkeys(what for *_, what in self._calls))[:MOST_SHOWN]
-        text = f"the MCP server asks: {message}"
-        ended: Approval = await place.rt.approvals.ask_once(
-            place, text, {"during": during}, form, self.elicitation_seconds, caller, run
-        )
-        if ended.state == "approved":
-            return "accept", ended.answer
-        return ("decline" if ended.state == "refused" else "cancel"), None
+        found: Approval = await place.rt.approvals.ask_once(place, text, data, form, seconds, caller, run)
+        return found
+
+    async def _ask_to_sign_in(self, url: str) -> str | None:
+        """Have a person open a URL; return the address they end at if they give it, None for a refusal."""
+        assert self.oauth is not None
+        self._held.ask_first()
+        if callable(self.oauth.ask):
+            await self.oauth.ask(url)
+            return ""
+        await self._place().wait_running()  # before, nobody can be asked
+        text = f"open the address, and sign in to the MCP server {_place_shown(self.url)}"
+        ended = await self._ask_once(text, {"address": printable(url)}, SIGN_IN_FORM, self.oauth.seconds)
+        return (ended.answer or {}).get("last_address", "") if ended.state == "approved" else None
 
     def _note_declined(self, question: str, why: str) -> None:
         self.declined += 1
@@ -365,14 +400,16 @@ class McpServer(Agent):
         limits = Limits(self.start_seconds, self.call_seconds, self.result_bytes, self.most_tools)
         most = max(self.result_bytes, MESSAGE_BYTES)
         asks = self._ask_people if self.elicitation == "approve" else None
-        questions = Questions(asks, self.elicitation_seconds, self._note_declined)
+        seconds = max(self.elicitation_seconds, 0.0 if self.oauth is None else self.oauth.seconds)
+        questions = Questions(asks, seconds, self._note_declined)
         if self.url:
             from ._http import HttpTransport, open_http
 
             token = None if self.bearer is None else _token(self.bearer)
-            connection = Connection(_place_shown(self.url), () if token is None else (token,))
+            sign_in, secrets = self._signing_in(questions)
+            connection = Connection(_place_shown(self.url), secrets if token is None else [token])
             http = HttpTransport(token, most, connection)
-            transport = open_http(self.url, http, most, connection)
+            transport = open_http(self.url, http, most, connection, sign_in)
         else:
             from ._stdio import open_process
 
@@ -382,6 +419,26 @@ class McpServer(Agent):
         return Opened(
             connection,
             lambda: open_session(transport, connection, limits, self._note_change, questions),
+        )
+
+    def _signing_in(self, questions: Questions) -> tuple[SignIn | None, list[str]]:
+        """Return what gets tokens, if that is wanted, and the secrets that it has. Raises ConfigError."""
+        options = self.oauth
+        if options is None:
+            return None, []
+        from ._sign_in import Person, SignIn
+        from ._tokens import Tokens
+
+        if self._tokens is None:
+            self._tokens = Tokens(self.url, options.tokens)
+            self._tokens.load()
+        secret = "" if options.secret is None else _secret(options.secret)
+        if secret and secret not in self._tokens.secrets:
+            self._tokens.secrets.append(secret)
+        person = Person(self._ask_to_sign_in, questions.standing_still, options.seconds)
+        return (
+            SignIn(self.url, options, secret, self._tokens, None if options.ask is None else person),
+            self._tokens.secrets,
         )
 
 
@@ -417,7 +474,7 @@ def _words_of(command: Any, path: str) -> list[str]:
         raise ConfigError(f"must be a text or a list of words, not {command!r}", path) from None
 
 
-def _check_url(url: Any, bearer: Any, name: str) -> None:
+def _check_url(url: Any, bearer: Any, oauth: Any, name: str) -> None:
     if not isinstance(url, str) or not url.startswith(("http://", "https://")):
         raise ConfigError(f"must be the http or https URL of a server, not {url!r}", f"{name}.url")
     try:
@@ -426,14 +483,16 @@ def _check_url(url: Any, bearer: Any, name: str) -> None:
         raise ConfigError(
             "must be the URL of a server, with a host and without a user", f"{name}.url"
         ) from None
-    if bearer is None:
-        return
-    try:
-        Reference.parse(bearer)
-    except ConfigError as error:
-        raise ConfigError(str(error), f"{name}.bearer") from None
-    if not is_private(place):
-        raise ConfigError(in_the_clear(url, "no bearer where the server needs none"), f"{name}.bearer")
+    if bearer is not None:
+        try:
+            Reference.parse(bearer)
+        except ConfigError as error:
+            raise ConfigError(str(error), f"{name}.bearer") from None
+    if oauth is not None and (bearer is not None or not isinstance(oauth, McpOAuth)):
+        raise ConfigError("must be a McpOAuth, in place of a bearer", f"{name}.oauth")
+    if not is_private(place) and (bearer is not None or oauth is not None):
+        field = "bearer" if oauth is None else "oauth"
+        raise ConfigError(in_the_clear(url, f"no {field} where the server needs none"), f"{name}.{field}")
 
 
 def _check_env(env: Any, path: str) -> None:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 import re
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import ExitStack, asynccontextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import attrs
@@ -370,8 +370,10 @@ async def open_session(
     )
     scope = trio.CancelScope(deadline=trio.current_time() + limits.start_seconds)
     try:
-        with scope:
+        with scope, ExitStack() as beginning:
+            beginning.enter_context(questions.put_off(scope))
             async with client:
+                beginning.close()
                 scope.deadline = math.inf
                 yield Session(client, connection, limits, questions)
     except BaseException as error:

@@ -1,0 +1,96 @@
+"""The options of OAuth for MCP servers at a URL. Plain, without the SDK."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Awaitable, Callable  # noqa: TC003 -- types of fields are read
+from typing import Any, Final, Literal
+
+import attrs
+
+from lmos_actors.errors import ConfigError
+from lmos_actors.security import Reference, is_private, place_of
+
+NOBODY: Final = (
+    "says nobody who gets the tokens: for a program, give client_id, issuer, and client_secret or "
+    'private_key; for a person who signs in, ask="approve", or a function that opens a URL'
+)
+
+
+@attrs.frozen(kw_only=True)
+class McpOAuth:
+    """How this program gets tokens for an MCP server at a URL (OAuth 2.1).
+
+    As itself: with the `client_id` and the `client_secret`, or the `private_key` that signs with `algorithm`,
+    which the authorization server `issuer` knows, and which go to no other. Both are references to secrets.
+
+    For a person, who signs in with a browser: `ask` has them open a URL, as an approval (`"approve"`) or by a
+    function of yours. Within `seconds` the browser leads them back to the port `redirect_port` of this
+    machine, 0 for any free one. Without a `client_id` the program registers itself; one that is a https URL
+    is that of its metadata document.
+
+    The tokens are kept in memory, or in the file `tokens`, which nobody else may read. Raises ConfigError.
+    """
+
+    client_id: str = ""
+    client_secret: str | None = None
+    private_key: str | None = None
+    algorithm: str = "ES256"
+    issuer: str = ""
+    auth_method: Literal["client_secret_basic", "client_secret_post"] = "client_secret_basic"
+    ask: Literal["approve"] | Callable[[str], Awaitable[object]] | None = None
+    redirect_port: int = 0
+    seconds: float = 600.0
+    tokens: str | None = None
+
+    def __attrs_post_init__(self) -> None:
+        for field in ("client_secret", "private_key"):
+            if getattr(self, field) is not None:
+                _check_reference(getattr(self, field), f"McpOAuth.{field}")
+        self._check_who()
+        if self.issuer:
+            _check_issuer(self.issuer)
+        if self.auth_method not in ("client_secret_basic", "client_secret_post"):
+            raise _wrong('must be "client_secret_basic" or "client_secret_post"', "auth_method")
+        if self.ask is not None and self.ask != "approve" and not callable(self.ask):
+            raise _wrong('must be "approve" or an async function that gets a URL', "ask")
+        if type(self.redirect_port) is not int or not 0 <= self.redirect_port <= 65_535:
+            raise _wrong(f"must be a port, or 0, not {self.redirect_port!r}", "redirect_port")
+        if type(self.seconds) not in (int, float) or not 0 < self.seconds < math.inf:
+            raise _wrong(f"must be a number of seconds above 0, not {self.seconds!r}", "seconds")
+
+    def _check_who(self) -> None:
+        secrets = [each for each in (self.client_secret, self.private_key) if each is not None]
+        if len(secrets) > 1:
+            raise _wrong("is one of the two ways of a client to show who it is", "private_key")
+        if self.ask is None and not (self.client_id and secrets):
+            raise ConfigError(NOBODY, "McpOAuth")
+        if self.ask is not None and self.private_key is not None:
+            raise _wrong("is for a program, and none where a person signs in", "private_key")
+        if secrets and not (self.client_id and self.issuer):
+            raise _wrong("is needed with a secret, which is for this server alone", "issuer")
+
+    @property
+    def secret(self) -> str | None:
+        """The reference to the secret, None where there is none."""
+        return self.client_secret if self.private_key is None else self.private_key
+
+
+def _wrong(text: str, field: str) -> ConfigError:
+    return ConfigError(text, f"McpOAuth.{field}")
+
+
+def _check_reference(value: Any, path: str) -> None:
+    try:
+        Reference.parse(value)
+    except ConfigError as error:
+        raise ConfigError(str(error), path) from None
+
+
+def _check_issuer(url: Any) -> None:
+    try:
+        private = is_private(place_of(url))
+    except ConfigError as error:
+        raise _wrong(str(error), "issuer") from None
+    if not private:
+        raise _wrong(f"must be a https URL, or one of this machine, not {url!r}", "issuer")
