@@ -507,8 +507,7 @@ class Agent:
         asked again, as after a crash, it goes on waiting. It is in the node's store, in memory without one.
         `expires` seconds after it was first asked it is refused. A cancel leaves it waiting. The answer is
         for one run, which is kept before this returns: that run gets it again, and so does the next life of
-        a request with a key; others wait for its end, and ask anew. With `reuse` it is for all that ask,
-        unless it is late: who asks after the deadline asks anew.
+        a request with a key; others wait for its end, and ask anew. With `reuse` it is for all, unless late.
 
         Raises ActionFailed: `QUESTION_CHANGED` for other words under a key that waits or whose run goes on
         (`reworded="new"`: they take the place of those that wait), `QUESTION_INVALID`, `TOO_MANY`. Raises

@@ -175,7 +175,6 @@ class _Browser:
     async def answer(self) -> AuthorizationCodeResult:
         """Have a person open the URL; wait for what the browser comes back with. Raises NotSignedIn."""
         self._came, self._answer = trio.Event(), None
-        seconds = self._person.seconds
         try:
             listener = await TcpNetwork().listen(endpoint_of(f"http://127.0.0.1:{self._port}"))
         except ConfigError as error:
@@ -183,17 +182,20 @@ class _Browser:
         door = FrontDoor(
             listener, route=lambda _: Refuse(404, "no WebSocket"), app=self._take, on_failure=lambda _: None
         )
-        with self._person.standing_still(), trio.move_on_after(seconds):
+        with self._person.standing_still(), trio.move_on_after(self._person.seconds):
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(door.serve)
                 nursery.start_soon(self._ask)
                 await self._came.wait()
                 nursery.cancel_scope.cancel("the browser has come back")
-        if self._answer is None:
-            raise NotSignedIn(f"nobody has signed in within {seconds:g} s")
-        if isinstance(self._answer, NotSignedIn):
-            raise self._answer
-        return self._answer
+        return self._outcome()
+
+    def _outcome(self) -> AuthorizationCodeResult:
+        """Return what the browser has come back with. Raises NotSignedIn."""
+        if isinstance(self._answer, AuthorizationCodeResult):
+            return self._answer
+        late = NotSignedIn(f"nobody has signed in within {self._person.seconds:g} s")
+        raise self._answer or late
 
     async def _ask(self) -> None:
         try:

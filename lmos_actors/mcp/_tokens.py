@@ -83,7 +83,8 @@ class Tokens:
         if self.context is not None:
             self.context.token_expiry_time = self._kept.ends
             self.context.oauth_metadata = _read(OAuthMetadata, self._kept.metadata)
-        return _read(OAuthToken, self._kept.tokens)
+        tokens: OAuthToken | None = _read(OAuthToken, self._kept.tokens)
+        return tokens
 
     async def set_tokens(self, tokens: OAuthToken) -> None:
         """Keep tokens."""
@@ -119,7 +120,8 @@ class Tokens:
 def _free_port() -> int:
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
-        return found.getsockname()[1]
+        port: int = found.getsockname()[1]
+        return port
 
 
 def _replace(path: Path, written: bytes) -> None:

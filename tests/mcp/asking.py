@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from typing import Any
 
@@ -46,6 +47,9 @@ def call(name: str, given: dict[str, Any]) -> Any:
                 ask(given["params"])
                 found += answers(1)
             return found
+        case "die":
+            ask(given["params"])
+            os._exit(3)
         case "leave":
             ask(given["params"])
             return "left"
@@ -66,7 +70,7 @@ def answer(message: dict[str, Any]) -> None:
         case "tools/list":
             if later:
                 ask(later.pop())
-            names = ("ask", "flood", "again", "leave", "later")
+            names = ("ask", "flood", "again", "leave", "later", "die")
             put({"id": id, "result": {"tools": [{"name": name, "inputSchema": OBJECT} for name in names]}})
         case "tools/call":
             found = call(params["name"], params.get("arguments", {}))

@@ -12,7 +12,7 @@ import trio
 from starlette.responses import JSONResponse, Response
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Sequence
+    from collections.abc import AsyncIterator, Callable
 
 LEFT = (trio.BrokenResourceError, trio.ClosedResourceError, h11.RemoteProtocolError, h11.LocalProtocolError)
 
@@ -126,10 +126,12 @@ async def open_door(app: Any, port: int = 0) -> AsyncIterator[Door]:
 WORK = {"name": "work", "inputSchema": {"type": "object"}}
 
 
-def by_hand(answer: Callable[[Any], Any], tools: Sequence[dict[str, Any]] = (WORK,)) -> Any:
+def by_hand(
+    answer: Callable[[Any], Any], listed: Callable[[str | None], Any] = lambda cursor: {"tools": [WORK]}
+) -> Any:
     """A server by hand, of the old handshake; `answer` returns the answer to a call, by its id.
 
-    `tools` are read each time that they are listed.
+    `listed` returns a page of tools, by its cursor: a result, or an application that answers.
     """
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
@@ -152,8 +154,9 @@ def by_hand(answer: Callable[[Any], Any], tools: Sequence[dict[str, Any]] = (WOR
                     headers={"mcp-session-id": "s-1"},
                 )
             elif message["method"] == "tools/list":
-                result = {"tools": list(tools)}
-                response = JSONResponse({"jsonrpc": "2.0", "id": message["id"], "result": result})
+                page = listed((message.get("params") or {}).get("cursor"))
+                said = {"jsonrpc": "2.0", "id": message["id"], "result": page}
+                response = JSONResponse(said) if isinstance(page, dict) else page
             else:
                 response = answer(message["id"])
         await response(scope, receive, send)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Final, Literal
+from typing import Final, Literal, TypeAlias
 
 import msgspec
 
@@ -24,9 +24,26 @@ class Check(msgspec.Struct, frozen=True, rename="camel"):
     error_message: str = ""
 
 
-def run_scenario(
-    side: Literal["client", "server"], name: str, *args: str, env: dict[str, str] | None = None
-) -> list[Check]:
+Side: TypeAlias = Literal["client", "server"]
+
+
+def command() -> list[str]:
+    """Return the command of the suite. Skip where it is not installed."""
+    return [
+        *commands()["node"],
+        str(installed() / "node_modules/@modelcontextprotocol/conformance/dist/index.js"),
+    ]
+
+
+def scenarios(side: Side) -> list[str]:
+    """Return the names of all scenarios."""
+    listed = subprocess.run(
+        [*command(), "list", f"--{side}"], check=True, capture_output=True, text=True, timeout=SECONDS
+    )
+    return [line.split()[1] for line in listed.stdout.splitlines() if line.startswith("  - ")]
+
+
+def run_scenario(side: Side, name: str, *args: str, env: dict[str, str] | None = None) -> list[Check]:
     """Run a scenario against a client or a server; return its checks. Skip where the suite is not installed.
 
     Without a `name` all scenarios of the side are run.
@@ -34,10 +51,9 @@ def run_scenario(
     `args` are options of the suite: `--command`, `--url`. Where it fails by no check of its own, such as by
     the exit code of a client, a check `run` says so.
     """
-    suite = installed() / "node_modules/@modelcontextprotocol/conformance/dist/index.js"
     with TemporaryDirectory() as folder:
         which = ["--scenario", name] if name else ["--suite", "all"]
-        words = [*commands()["node"], suite, side, *which, "-o", folder, *args]
+        words = [*command(), side, *which, "-o", folder, *args]
         done = subprocess.run(
             words, cwd=folder, env=env, check=False, capture_output=True, text=True, timeout=SECONDS
         )

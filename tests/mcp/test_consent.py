@@ -41,7 +41,7 @@ class Shop:
     def __init__(self) -> None:
         self.tools: list[dict[str, Any]] = [PAY, LOOK]
         self.calls = 0
-        self.app = by_hand(self.answer, self.tools)
+        self.app = by_hand(self.answer, lambda cursor: {"tools": self.tools})
 
     def change(self, tool: dict[str, Any]) -> None:
         """Describe the first tool otherwise, and say nothing of it."""

@@ -309,6 +309,16 @@ async def test_questions_go_with_the_call_and_with_the_server() -> None:
         assert await entries(node) == []
 
 
+async def test_the_question_of_a_server_that_dies_meanwhile_goes_with_it() -> None:
+    async with asking() as (node, server):
+        assert (await asked(server, "die", params=QUESTION)).code == "MCP_NO_ANSWER"
+        await waiting(node, 0)
+        assert await entries(node) == []
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(answer_approval, node, False)
+            assert await outcome(server) == {"action": "decline"}
+
+
 async def test_a_question_outside_a_call_is_declined() -> None:
     async with asking() as (node, server):
         assert await outcome(server, "later") == "done"

@@ -114,6 +114,15 @@ async def test_a_server_that_leads_to_a_place_without_tls_is_not_followed(place:
         assert app.asked == []
 
 
+async def test_a_secret_goes_to_no_other_issuer() -> None:
+    app = Authorizing()
+    async with opened(app) as (node, url):
+        oauth = as_program(app, issuer="https://login.example")
+        with pytest.raises(StartFailed, match=r"issuer mismatch: .* != https://login\.example"):
+            await node.start(McpServer, url=url, oauth=oauth)
+        assert app.asked == []
+
+
 async def test_a_person_signs_in_and_a_file_keeps_that(tmp_path: Path) -> None:
     app, kept, opened_urls = Authorizing(), tmp_path / "tokens.json", list[str]()
 
