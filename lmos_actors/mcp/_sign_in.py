@@ -7,6 +7,8 @@ What is done here beside the SDK:
   and the provider gets it only once it is refused.
 - **Nothing secret goes in the clear, or to another machine by a trick.** The server names the places that the
   provider then asks. They are asked by https; by http on this machine only if the server is there, too.
+- **Nobody is asked on and on**: where a token with the scopes that a server wants does not please it, it is
+  not got again.
 - **A person has time**: the limits of calls and of the start stand still. The browser leads back to a port of
   this machine; where that is another machine than that of the browser, the address of its last page may be
   given as the answer to the question.
@@ -27,6 +29,7 @@ from mcp.client.auth.extensions.client_credentials import (
     PrivateKeyJWTOAuthProvider,
     SignedJWTParameters,
 )
+from mcp.client.auth.utils import extract_field_from_www_auth, extract_scope_from_www_auth
 from mcp.shared.auth import AuthorizationCodeResult, OAuthClientInformationFull, OAuthClientMetadata
 from pydantic import AnyUrl
 
@@ -89,7 +92,7 @@ class SignIn(httpx2.Auth):
         sent = self.sign(request)
         refusal: httpx2.Response | None = yield request
         assert refusal is not None
-        if refusal.status_code not in (401, 403):
+        if refusal.status_code != 401 and not self._may_widen(refusal):
             return
         flow = self._provider.async_auth_flow(request)
         try:
@@ -112,6 +115,17 @@ class SignIn(httpx2.Auth):
         if context.current_tokens is not None and context.is_token_valid():
             request.headers[_HEADER] = f"Bearer {context.current_tokens.access_token}"
         return request.headers.get(_HEADER)
+
+    def _may_widen(self, refusal: httpx2.Response) -> bool:
+        """Return whether a token with other scopes might help; not with those that were asked for already."""
+        if (
+            refusal.status_code != 403
+            or extract_field_from_www_auth(refusal, "error") != "insufficient_scope"
+        ):
+            return False
+        wanted = (extract_scope_from_www_auth(refusal) or "").split()
+        asked = self._provider.context.client_metadata.scope
+        return asked is None or not set(wanted) <= set(asked.split())
 
     def _checked(self, outgoing: httpx2.Request, request: httpx2.Request) -> httpx2.Request:
         """Return a request of the provider. Raises OAuthFlowError for a place that is not to be asked."""

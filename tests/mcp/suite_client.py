@@ -8,12 +8,13 @@ from __future__ import annotations
 import json
 import os
 import sys
+from functools import partial
 from typing import Any, Final
 
 import httpx2
 import trio
 
-from lmos_actors import AgentError, Node, Ref, open_node
+from lmos_actors import AgentError, ChildSpec, Node, Ref, open_node
 from lmos_actors.errors import StartFailed
 from lmos_actors.mcp import McpOAuth, McpServer
 from lmos_actors.testing import answer_approval
@@ -87,7 +88,8 @@ async def main(url: str) -> str | None:
         async with open_node(approvals=True) as node, trio.open_nursery() as nursery:
             nursery.start_soon(accept, node)
             try:
-                await use(await node.start(McpServer, url=url, elicitation="approve", **options))
+                factory = partial(McpServer, url=url, elicitation="approve", **options)
+                await use(await node.start_child(ChildSpec("server", factory, restart="temporary")))
             except (AgentError, StartFailed) as error:
                 failure = "\n".join(map(str, (error, *node.crash_reports)))
             nursery.cancel_scope.cancel()

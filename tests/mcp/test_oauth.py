@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import httpx2
 import pytest
 import trio
+from starlette.responses import Response
 
 from lmos_actors import ConfigError, Node, Ref, open_node
 from lmos_actors.approvals import Approvals
@@ -18,7 +19,7 @@ from lmos_actors.mcp import McpOAuth, McpServer
 from lmos_actors.testing import answer_approval
 from tests.mcp.authorizing import SECRET, Authorizing, browse, sign_in
 from tests.mcp.serving import open_door, text_answer
-from tests.mcp.using import text_of
+from tests.mcp.using import asked, text_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -112,6 +113,25 @@ async def test_a_server_that_leads_to_a_place_without_tls_is_not_followed(place:
         with pytest.raises(StartFailed, match=f"it leads to {place}, which is not asked without TLS"):
             await node.start(McpServer, url=url, oauth=as_program(app))
         assert app.asked == []
+
+
+@pytest.mark.parametrize(("pleases", "codes"), [(True, ["fine"] * 3), (False, ["MCP_REQUEST_REFUSED"] * 3)])
+async def test_a_call_that_wants_other_scopes_gets_them_once(pleases: bool, codes: list[str]) -> None:
+    """With them it is sent again; if they do not please the server, they are not got again."""
+
+    def answer(id: Any) -> Any:
+        if pleases and "write" in app.asked[-1].get("scope", ""):
+            return text_answer(id, "fine")
+        challenge = 'Bearer error="insufficient_scope", scope="write"'
+        return Response(status_code=403, headers={"www-authenticate": challenge})
+
+    app = Authorizing(answer)
+    async with opened(app) as (node, url):
+        server = await node.start(McpServer, url=url, oauth=as_program(app))
+        found = [await asked(server, "work") for _ in range(3)]
+        assert [getattr(each, "code", "fine") for each in found] == codes
+        assert [each.get("scope") for each in app.asked] == [None, "write"]
+        assert not node.crash_reports
 
 
 async def test_a_secret_goes_to_no_other_issuer() -> None:
