@@ -372,7 +372,9 @@ class McpServer(Agent):
         await self._place().wait_running()  # before, nobody can be asked
         text = f"open the address, and sign in to the MCP server {_place_shown(self.url)}"
         ended = await self._ask_once(text, {"address": printable(url)}, SIGN_IN_FORM, self.oauth.seconds)
-        return (ended.answer or {}).get("last_address", "") if ended.state == "approved" else None
+        if ended.state == "refused":
+            return None
+        return (ended.answer or {}).get("last_address", "")
 
     def _note_declined(self, question: str, why: str) -> None:
         self.declined += 1

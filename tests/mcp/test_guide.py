@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 PAGE = (ROOT / "docs/guides/use-mcp-servers.md").read_text(encoding="utf-8")
-SHOP, DESK, SECRETS, BY_HAND = (
+SHOP, DESK, SECRETS, PROGRAM, PERSON, BY_HAND, CONSENT = (
     re.findall(r"<!-- not run: [^\n]*\n```python[^\n]*\n(.*?)```", PAGE, re.DOTALL)
 )  # fmt: skip
 
@@ -45,7 +45,7 @@ async def test_the_programs_of_use_mcp_servers_md_run(
         assert capsys.readouterr().out == "Sent.\n"
         assert provider.requests[1].body["messages"][-1]["content"] == '{"result":"sent"}'
     await loaded(BY_HAND)["call"]()  # type: ignore[operator]
-    assert capsys.readouterr().out == PAGE.partition("```text\n")[2].partition("```")[0]
+    assert capsys.readouterr().out == PAGE.partition(BY_HAND)[2].partition("```text\n")[2].partition("```")[0]
 
 
 SCENARIO = """lmos: scenario/v1
@@ -100,9 +100,13 @@ def run(folder: Path, text: str, *options: str) -> None:
 
 
 def test_the_sources_of_use_mcp_servers_md_are_right() -> None:
-    names = loaded(SECRETS)
-    assert [each.name for each in names.values() if isinstance(each, McpSource)] == [
+    names = [name for block in (SECRETS, PROGRAM, PERSON, CONSENT) for name in loaded(block).values()]
+    assert [each.name for each in names if isinstance(each, McpSource)] == [
         "papers",
         "ticket-server",
         "search-example",
+        "orders-example",
+        "notes-example",
+        "shop-server",
+        "bank-example",
     ]
