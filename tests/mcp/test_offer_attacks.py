@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
+import attrs
+import mcp_types as types
 import pytest
 import structlog
 import trio
-from mcp_types import PromptReference
 
 from lmos_actors import Agent, Progress, Property, action, prop
+from lmos_actors.errors import ToolFailed
 from lmos_actors.mcp import McpContent, McpMessage, McpOptions, McpResult, prompt, resource
 from tests.mcp.offering import client_of, error_of, offered, text_of
+from tests.mcp.test_offer_http import HELLO, answer_in, post, request, serving
 
 pytestmark = pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning")
 
@@ -244,7 +248,7 @@ async def test_odd_resources(uri: str, text: str | None) -> None:
 )
 async def test_odd_completion(name: str, text: str) -> None:
     async with offered(Odd) as node, client_of(node, McpOptions(result_bytes=100)) as client:
-        ref = PromptReference(name="odd__completed")
+        ref = types.PromptReference(name="odd__completed")
         call = client.complete(ref, {"name": name, "value": ""})
         assert (await error_of(call)).message == text
         assert node.connection_failures == ()
@@ -257,3 +261,159 @@ async def test_what_completes_takes_what_is_typed() -> None:
 
     with pytest.raises(TypeError, match="completes by an action of one or two parameters, not <action"):
         prompt(complete={"name": nothing})
+
+
+# ---- clients that are asked
+
+FORM: dict[str, Any] = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+ANSWER = types.ElicitResult(action="accept", content={"n": 1})
+
+
+class Notes:
+    """What an agent has found out."""
+
+    def __init__(self) -> None:
+        self.asks = trio.Event()
+        self.asked = 0
+        self.said = ""
+        self.done = trio.Event()
+
+
+class Asking(Agent):
+    """Asks its client."""
+
+    notes: Any = attrs.field(factory=Notes)
+
+    @action(concurrency=10)
+    async def ask(self, form: Any = None, size: int = 0) -> str:
+        said = await self._asked({"message": "n?", "requestedSchema": form or FORM})
+        self.notes.asked += 1
+        if self.notes.asked == 2:
+            self.notes.done.set()
+        return said + "x" * size
+
+    @action
+    async def refer(self) -> str:
+        place = {"url": "https://example.org", "elicitationId": "1"}
+        return await self._asked({"mode": "url", "message": "go there", **place})
+
+    @action
+    async def half(self) -> str:
+        return await self._asked({"message": "\ud800", "requestedSchema": FORM})
+
+    @action(on_disconnect="finish", concurrency=10)
+    async def finish(self) -> str:
+        self.notes.said = await self._asked({"message": "n?", "requestedSchema": FORM})
+        self.notes.done.set()
+        return self.notes.said
+
+    async def _asked(self, params: dict[str, Any]) -> str:
+        self.notes.asks.set()
+        try:
+            return str((await self.ask_client("elicitation/create", params))["action"])
+        except ToolFailed as error:
+            return error.reason
+
+
+async def accept(_: Any, params: Any) -> types.ElicitResult:
+    return ANSWER
+
+
+@MODES
+@pytest.mark.parametrize(
+    ("tool", "arguments", "text"),
+    [
+        ("ask", {}, "accept"),
+        ("ask", {"form": {"type": 5}}, "requestedSchema is an object with properties"),
+        ("ask", {"form": {"type": "object"}}, "requestedSchema is an object with properties"),
+        ("ask", {"form": [1]}, "requestedSchema is an object with properties"),
+        ("half", {}, "its arguments are not plain data"),
+    ],
+)
+async def test_what_is_asked_is_looked_at_first(
+    mode: str, tool: str, arguments: dict[str, Any], text: str
+) -> None:
+    async with offered(Asking) as node, client_of(node, mode=mode, elicitation_callback=accept) as client:
+        with trio.fail_after(5):
+            result = await client.call_tool(f"asking__{tool}", arguments)
+        assert text in text_of(result)
+
+
+def in_rounds(tool: str, arguments: Any = None, who: Any = None, **more: Any) -> tuple[Any, dict[str, str]]:
+    """A call by a client without a session, and its headers."""
+    version, prefix = "2026-07-28", "io.modelcontextprotocol"
+    message = request("tools/call", {"name": f"asking__{tool}", "arguments": arguments or {}, **more})
+    message["params"]["_meta"] = {
+        f"{prefix}/protocolVersion": version,
+        f"{prefix}/clientCapabilities": {"elicitation": {} if who is None else who},
+    }
+    headers = {"mcp-method": "tools/call", "mcp-name": f"asking__{tool}"}
+    return message, {"mcp-protocol-version": version, **headers}
+
+
+async def call(url: str, tool: str, arguments: Any = None, who: Any = None, **more: Any) -> Any:
+    """The result of such a call, or its error."""
+    message, headers = in_rounds(tool, arguments, who, **more)
+    found = answer_in(await post(url, message, **headers))
+    return found.get("result", found.get("error"))
+
+
+@pytest.mark.parametrize(
+    ("can", "tool", "text"),
+    [
+        ({"url": {}}, "ask", "the client does not offer it"),
+        ({"form": {}}, "refer", "the client does not offer it"),
+        ({}, "refer", "the client does not offer it"),
+        ({"form": {}, "url": {}}, "refer", None),
+        ({}, "ask", None),
+    ],
+)
+async def test_a_client_is_asked_in_the_ways_it_has(can: Any, tool: str, text: str | None) -> None:
+    async with serving(Asking) as (_, url):
+        result = await call(url, tool, who=can)
+        if text is None:
+            assert result["requestState"]
+        else:
+            assert result["content"][0]["text"] == text
+
+
+async def test_a_result_that_waits_for_its_client_is_counted() -> None:
+    notes = Notes()
+    options = McpOptions(answer_seconds=0.2, calls=2, waiting_bytes=1_500)
+    async with serving(partial(Asking, notes=notes), mcp=options) as (_, url):
+        states = [(await call(url, "ask", {"size": 1_000}))["requestState"] for _ in range(2)]
+        with trio.fail_after(5):
+            await notes.done.wait()  # nobody has answered
+        assert "too many calls" in (await call(url, "ask"))["content"][0]["text"]
+        texts = [
+            (await call(url, "ask", {"size": 1_000}, requestState=state))["content"][0]["text"]
+            for state in states
+        ]
+        assert sorted(text[:35] for text in texts) == [
+            "Action Cancelled: results that clie", "the client did not answer within 0.",
+        ]  # fmt: skip
+        assert (await call(url, "ask"))["requestState"]
+
+
+async def test_who_asks_a_client_that_has_left_goes_on() -> None:
+    notes = Notes()
+    async with serving(partial(Asking, notes=notes)) as (_, url):
+        begun = await post(url, request("initialize", {**HELLO, "capabilities": {"elicitation": {}}}))
+        headers = {"mcp-session-id": begun.headers["mcp-session-id"]}
+        message = request("tools/call", {"name": "asking__finish", "arguments": {}})
+        with trio.fail_after(5):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(partial(post, url, message, **headers))
+                await notes.asks.wait()
+                nursery.cancel_scope.cancel()
+            await notes.done.wait()
+        assert notes.said == "the client is gone"
+
+
+async def test_a_node_does_not_wait_for_clients_that_cannot_come_back() -> None:
+    notes = Notes()
+    async with serving(partial(Asking, notes=notes)) as (_, url):
+        assert (await call(url, "finish"))["requestState"]
+        began = trio.current_time()
+    assert trio.current_time() < began + 2
+    assert notes.said == "the node is shutting down"

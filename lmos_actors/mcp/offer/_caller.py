@@ -28,6 +28,7 @@ from lmos_actors.errors import ToolFailed, nearest
 from lmos_actors.files import is_mapping, mapped
 
 from .._connection import place_of
+from ._rounds import GONE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -152,12 +153,14 @@ class Caller:
                 with self.exchange.carries():
                     return await self._ctx.session.send_request(request, result_type, metadata=metadata)
             except MCPError as error:
-                raise ToolFailed(name, f"the client refuses: {str(error)[:LONGEST_LINE]}") from None
+                is_gone = error.code == types.CONNECTION_CLOSED
+                text = str(error)[:LONGEST_LINE]
+                raise ToolFailed(name, text if is_gone else f"the client refuses: {text}") from None
             except ValidationError as error:
                 raise ToolFailed(name, f"the answer is not of the protocol: {place_of(error)}") from None
         if limit.cancelled_caught:
             raise ToolFailed(name, f"the client did not answer within {self._seconds:g} s")
-        raise ToolFailed(name, "the client is gone")
+        raise ToolFailed(name, GONE)
 
     # ---- what its user approves
 

@@ -204,7 +204,7 @@ class McpEndpoint:
         """Take no more calls; end the sessions once the node has stopped waiting for those who listen."""
         if not self._context.draining:
             return
-        self._offer.draining = True
+        self._offer.drain()
         if self._context.finishing:
             self._offer.end_listening()
             if not self._asking:

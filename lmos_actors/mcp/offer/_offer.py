@@ -167,6 +167,12 @@ class McpOffer:
         """Return an error as it goes out. Of a crash nothing: models send on what they read."""
         return discreet(error)
 
+    def drain(self) -> None:
+        """Take no more requests; those in hand are answered, without asking anybody."""
+        if not self.draining:
+            self.draining = True
+            self._rounds.end_asking(LEAVING)
+
     def end_listening(self) -> None:
         """End the requests that are notified of changes, in order."""
         for subscriber in tuple(self._listening):

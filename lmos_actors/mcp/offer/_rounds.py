@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from ._exchange import Exchange
     from ._results import HeldResult
 
+GONE: Final = "the client is gone"
+
 BACK_SECONDS: Final = 5.0
 """Seconds in which a client takes the result of what it has answered, beyond those for its answers."""
 
@@ -51,7 +53,7 @@ class Round:
         self._questions: dict[str, Any] = {}
         self._answers: dict[str, Any] = {}
         self._count = 0
-        self._is_over = False
+        self._over = ""
         self._outcome: tuple[Any, BaseException | None] | None = None
         self._news = trio.Event()
         self._answered = trio.Event()
@@ -65,8 +67,8 @@ class Round:
         self._news.set()
         try:
             while key not in self._answers:
-                if self._is_over:
-                    raise MCPError(types.CONNECTION_CLOSED, "it is gone")
+                if self._over:
+                    raise MCPError(types.CONNECTION_CLOSED, self._over)
                 await self._answered.wait()
             return self._answers.pop(key)
         finally:
@@ -78,6 +80,11 @@ class Round:
         self._answered.set()
         self._answered = trio.Event()
 
+    def ask_no_more(self, why: str) -> None:
+        """Refuse what the agent asks from now on, and what it asks now."""
+        self._over = self._over or why
+        self._answered.set()
+
     async def work(self, done: Callable[[], Awaitable[Any]]) -> None:
         """Carry out the request, and keep what comes of it."""
         with self.scope:
@@ -86,8 +93,7 @@ class Round:
             except Exception as error:
                 self._outcome = (None, error)
             finally:
-                self._is_over = True
-                self._answered.set()  # an agent may go on without its client
+                self.ask_no_more(GONE)  # an agent may go on without its client
         self._news.set()
 
     @property
@@ -115,7 +121,7 @@ class Round:
                 self._news = trio.Event()
                 await self._news.wait()
         except BaseException:
-            self.scope.cancel("the client is gone")
+            self.scope.cancel(GONE)
             raise
         finally:
             self.is_waited_for = False
@@ -144,6 +150,11 @@ class Rounds:
             raise MCPError(types.INVALID_PARAMS, "this request state is in use")
         found.give(dict(params.input_responses or {}))
         return found
+
+    def end_asking(self, why: str) -> None:
+        """Refuse what is asked now, and what the requests in hand ask later: no client can come back."""
+        for each in self._open.values():
+            each.ask_no_more(why)
 
     def begun(self, params: types.InputResponseRequestParams, exchange: Exchange) -> Round:
         """Return the first round of a request."""
