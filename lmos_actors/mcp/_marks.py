@@ -108,9 +108,10 @@ def mark_of(handle: Any) -> Mark | None:
 
 def _checked(complete: Any, word: str) -> Completions:
     given: Any = {} if complete is None else complete
-    if not isinstance(given, Mapping) or not all(isinstance(each, Action | Turn) for each in given.values()):  # pyright: ignore
-        raise TypeError(f"{word}() takes complete= as actions of the class by parameter, not {complete!r}")
-    for each in given.values():
+    handles: list[Any] = [*given.values()] if isinstance(given, Mapping) else [given]  # pyright: ignore
+    for each in handles:
+        if not isinstance(each, Action | Turn):
+            raise TypeError(f"{word}() takes complete= as actions of the class by parameter, not {each!r}")
         if not 2 <= len(signature(each.__wrapped__).parameters) <= 3:
             raise TypeError(f"{word}() completes by an action of one or two parameters, not {each!r}")
     return cast("Completions", given)

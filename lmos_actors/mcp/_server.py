@@ -374,7 +374,8 @@ class McpServer(Agent):
         ended = await self._ask_once(text, {"address": printable(url)}, SIGN_IN_FORM, self.oauth.seconds)
         if ended.state == "refused":
             return None
-        return (ended.answer or {}).get("last_address", "")
+        address: str = (ended.answer or {}).get("last_address", "")
+        return address
 
     def _note_declined(self, question: str, why: str) -> None:
         self.declined += 1

@@ -213,9 +213,10 @@ class Reading:
             given[more[0].name] = others
         ask = self._offer.ask(ctx, exchange)
         ask.send(agent.link, (action, (), given))
-        found: Any = await ask.result()
-        if not isinstance(found, list | tuple | set | frozenset):
+        answer: Any = await ask.result()
+        if not isinstance(answer, list | tuple | set | frozenset):
             raise MCPError(types.INTERNAL_ERROR, f"{action!r} completes with a list of texts, and has none")
+        found: list[Any] = [*answer]  # pyright: ignore[reportUnknownArgumentType]
         self._offer.hold(ctx, exchange, len(written_value(found)))
         return [each if isinstance(each, str) else written_value(each).decode() for each in found]
 
