@@ -61,7 +61,7 @@ def log_of(slot: Slot) -> Any:
 
 @cache
 def _shown(cls: Hashable) -> Any:
-    """Return a class of loggers that show each line to the client of the request in hand before."""
+    """Return a class of loggers that show each line to the client of the request in hand, and then log it."""
 
     base: Any = cls
 

@@ -1,4 +1,4 @@
-"""Actions that are prompts or resources to MCP clients, and no tools: they stand below `@action`.
+"""Marks that make an action a prompt or a resource to MCP clients, and no tool. They stand below `@action`.
 
     class Desk(Agent):
         @action(safe=True)
@@ -14,8 +14,8 @@
             "A friendly beginning."
             return f"Greet {name} in a line."
 
-To everybody else they are actions as any other. Clients give texts, which are read as the query parameters of
-an action are. The mark is left at the function, so that what is wrong with it is an error of its own line.
+To everybody else it is an action as any other. Clients give texts, which are read as the query parameters of
+an action are. The mark is left at the function, so that an error in it names its own line.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def _checked(complete: Any, word: str) -> Completions:
 
 
 def _left(fn: Any, mark: Mark, word: str) -> Any:
-    """Leave a mark at a function, once it is looked at whether it fits."""
+    """Check that a mark fits a function, and leave it there. Raise TypeError."""
     if fn is None:
         return lambda later: _left(later, mark, word)  # pyright: ignore
     if not hasattr(fn, "__code__"):

@@ -71,8 +71,9 @@ DATA: Final = 4_000
 class Caller:
     """The client of one request; a `RequestClient`, and an `Offer` of approvals.
 
-    `level` is the lowest of the lines of logs that it wants, -1 for none. `on_line` is called when one waits.
-    `made` has the rounds of a request whose client cannot be sent requests: each of them is `taken_up`.
+    `level` is the place in `LEVELS` of the lowest level of which it wants lines, -1 for no lines; `on_line`
+    is called when a line waits. A client that cannot be sent requests is asked in the rounds of `made`;
+    `take_up` is called with the request of each further one.
     """
 
     def __init__(

@@ -210,9 +210,8 @@ def _answer(text: str, structured: dict[str, Any]) -> CallToolResult:
 
 def failure(text: str) -> CallToolResult:
     """Return a result that is a failure; a text that is too long is cut."""
-    sent = (
-        text[:LONGEST_MESSAGE].encode(errors="replace").decode()
-    )  # half a character could not be sent, and nothing else then
+    # Half a character could not be sent, and nothing else in its place.
+    sent = text[:LONGEST_MESSAGE].encode(errors="replace").decode()
     return CallToolResult(content=[TextContent(type="text", text=sent)], is_error=True)
 
 

@@ -112,7 +112,7 @@ class BadCursor(ValueError):
 class Catalogue:
     """The offer of a node to MCP clients. `None` as an admission may do everything.
 
-    Of one agent, if it is offered `alone`, names are those of its class, and not behind its own.
+    An agent that is offered `alone` has names without its own in front.
     """
 
     def __init__(self, rt: Runtime, exposure: Exposure, alone: str = "") -> None:

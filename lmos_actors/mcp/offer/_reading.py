@@ -1,8 +1,8 @@
-"""Prompts and resources as MCP clients ask for them, and what completes the arguments of both.
+"""Requests of MCP clients for prompts and resources, and for texts that complete the arguments of both.
 
-A property is read at its agent, of an event the last values are there, and a marked action is invoked: its
-arguments come as texts. What goes wrong there is an error of the protocol, as these requests have no results
-that are failures.
+A property is read at its agent, an event is answered by its last values, and a marked action is invoked with
+arguments that come as texts. A failure is an error of the protocol, as results of these requests cannot say
+that they are failures.
 """
 
 from __future__ import annotations

@@ -1,8 +1,16 @@
-"""Requests that their client is asked about in between: from 2026-07-28 on, it is answered in rounds.
+"""Requests in rounds: how a client of 2026-07-28 is asked something while its own request is carried out.
 
-A client without a session cannot be sent a request. It gets the questions as the answer to its own, and
-repeats that with the answers. The run of the agent goes on meanwhile, and is found again by a token, which
-nobody else can guess; a client that does not come back in time is one that has left.
+Such a client has no session, so it cannot be sent a request. Its own request is answered by the questions,
+with a token; it sends the request again, with the token and its answers. The run of the agent goes on:
+
+    client                 Round                               run of the agent
+    request         ->     next() waits, work() begins   ->    ask() waits
+    questions       <-     next() returns them
+    answers         ->     give(), next() waits          ->    ask() returns, and it goes on
+    result          <-     next() returns it             <-    ends
+
+Nobody else can guess the token, and it is good for this request of this client alone. The client has left,
+and the run is cancelled, if a request that waits is cancelled, or if none comes in time after the questions.
 """
 
 from __future__ import annotations
@@ -41,7 +49,7 @@ class RoundCaller(Protocol):
 
 
 class Round:
-    """One request over all its rounds."""
+    """One request over all its rounds: `owner` is the client, `about` what it asks for in each of them."""
 
     def __init__(self, owner: str, about: Any) -> None:
         self.token = token_urlsafe(18)
@@ -102,14 +110,14 @@ class Round:
         return self._taken.is_set()
 
     async def taken(self) -> None:
-        """Wait until the client has the result, if there is one."""
+        """Wait until the client has fetched the result, if there is one."""
         if self._outcome is not None:
             await self._taken.wait()
 
     async def next(self, seconds: float) -> Any:
-        """Wait for the result, or for a question; return what the client is answered. Raise its error.
+        """Wait for the result or a question; return the answer to the client. Raise the request's error.
 
-        Cancelled, the client has left, and with it the request ends.
+        Cancelled: the client has left, and the request is cancelled too.
         """
         self.is_waited_for, self.scope.deadline = True, math.inf
         try:
