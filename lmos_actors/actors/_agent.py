@@ -34,7 +34,7 @@ from lmos_actors.errors import AgentUnavailable, NotFound
 from ._blocking_work import outside_of
 from ._class_contract import contract_of_class
 from ._population import AgentQuery
-from ._request_clients import ask_client, log_of
+from ._request_clients import answer_of_client, log_of
 from .declaration._contract import Contract, outline_of
 from .declaration._declarations import event, prop
 from .declaration._fields import check_defaults, check_members, collect_fields, import_log
@@ -522,10 +522,10 @@ class Agent:
         """Have the client that waits for this carry out something of its own; return the result.
 
         Clients of MCP have `elicitation/create`, a form, and `sampling/createMessage`, a model, as in the
-        protocol. Raises ToolFailed if it cannot, refuses or is silent; RuntimeError in a `def` turn.
+        protocol. Raises ActionFailed (CLIENT_FAILED) if it cannot, or refuses; RuntimeError in a `def` turn.
         """
         self._place_to_wait("ask_client")
-        return ask_client(name, arguments or {})
+        return answer_of_client(name, arguments or {})
 
     def _place_to_wait(self, verb: str) -> Slot:
         slot = self._place()
@@ -589,7 +589,8 @@ class Agent:
     def log(self) -> Any:
         """A structlog logger bound to this agent's path."""
         more = self._place().ensure_extra()
-        more.log = more.log or log_of(self._place())
+        if more.log is None:
+            more.log = log_of(self._place())
         return more.log
 
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from contextlib import suppress
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from lmos_actors.errors import ToolFailed
+from lmos_actors.errors import ActionFailed, ToolFailed
 
 from ._callers import callers_of, requests_of
 from ._remote_requests import Far
@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from ._remote_requests import RequestClient
     from .messages._invocation import OwnTask, Run
     from .slot._slot import Slot
+
+
+CLIENT_FAILED: Final = "CLIENT_FAILED"
+"""The code of a failure: the client cannot do what an agent asks of it, refuses, or is silent."""
 
 
 def client_of(*runs: Run | OwnTask | None) -> RequestClient | None:
@@ -41,8 +45,16 @@ def _none(_: str) -> None:
     return None
 
 
+async def answer_of_client(name: str, arguments: Mapping[str, Any]) -> Any:
+    """Return what the client answers. Raises ActionFailed: it may have caused that, so it ends no agent."""
+    try:
+        return await ask_client(name, arguments)
+    except ToolFailed as error:
+        raise ActionFailed({"code": CLIENT_FAILED, "message": f"{name}: {error.reason}"}) from None
+
+
 async def ask_client(name: str, arguments: Mapping[str, Any]) -> Any:
-    """Have the client of the run whose code runs now carry out something. See `Agent.ask_client`."""
+    """Have the client of the run whose code runs now carry out something. Raises ToolFailed."""
     client = client_of(CURRENT.get())
     if client is None:
         raise ToolFailed(name, "the client carries out no tools")

@@ -90,7 +90,8 @@ def resource(
     Clients that subscribe are told when `changes` does, a property or an event of the agent. For `complete`
     see `prompt`. Raises TypeError.
     """
-    if len(uri) > LONGEST_URI or _URI.fullmatch(uri) is None:
+    given: Any = uri
+    if not isinstance(given, str) or len(uri) > LONGEST_URI or _URI.fullmatch(uri) is None:
         raise TypeError(f"a URI has a scheme, and names in braces, as desk://tickets/{{id}}, not {uri!r}")
     made = Mark(_checked(complete, "resource"), uri, mime_type, changes)
     if len(set(made.variables)) < len(made.variables):
@@ -126,12 +127,14 @@ def _left(fn: Any, mark: Mark, word: str) -> Any:
     if isasyncgenfunction(fn):
         raise TypeError(f"@{word} {fn.__qualname__}: it returns one value, and yields none")
     _, *params = signature(fn).parameters.values()
-    given = [each for each in params if "Progress" not in str(each.annotation)]
+    given = [each for each in params if not re.search(r"\bProgress\b", str(each.annotation))]
     for name in (*mark.variables, *mark.complete):
         if all(name != each.name for each in given):
             raise TypeError(f"@{word} {fn.__qualname__}: there is no parameter {name!r}")
     for each in given if mark.uri else ():
         if each.name not in mark.variables and each.default is Parameter.empty:
             raise TypeError(f"@{word} {fn.__qualname__}: {mark.uri!r} has no part {{{each.name}}}")
+    if _MARK in vars(fn):
+        raise TypeError(f"@{word} {fn.__qualname__}: it is marked already")
     vars(fn)[_MARK] = mark
     return fn

@@ -8,7 +8,6 @@ import trio
 from msgspec import Meta, Struct
 
 from lmos_actors import ActionFailed, Agent, Progress, Property, action, prop
-from lmos_actors.errors import ToolFailed
 from lmos_actors.mcp import McpContent, McpMessage, McpOptions, McpProgress, prompt, resource
 
 PICTURE = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJRU5ErkJggg=="
@@ -146,10 +145,7 @@ class Everything(Agent):
         return f"action={said['action']}, content={said.get('content', {})}"
 
     async def _asked(self, name: str, arguments: dict[str, Any]) -> Any:
-        try:
-            return await self.ask_client(name, arguments)
-        except ToolFailed as error:
-            raise ActionFailed(error.reason) from None
+        return await self.ask_client(name, arguments)
 
     @action
     def json_schema_2020_12_tool(self, data: Annotated[Person, Meta(extra_json_schema=SCHEMA)], /) -> str:

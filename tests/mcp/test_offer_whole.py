@@ -8,8 +8,7 @@ import mcp_types as types
 import pytest
 import trio
 
-from lmos_actors import Agent, Property, action, open_node, prop
-from lmos_actors.errors import ToolFailed
+from lmos_actors import ActionFailed, Agent, Property, action, open_node, prop
 from lmos_actors.facades import ChatAgent, ChatTurn
 from lmos_actors.mcp import McpContent, McpMessage, McpOptions, McpResult, prompt, resource
 from lmos_actors.testing import answer_approval
@@ -120,8 +119,8 @@ class Asker(Agent):
         """Ask the client; return what it says, or why it does not."""
         try:
             answer: dict[str, Any] = await self.ask_client(name, arguments)
-        except ToolFailed as error:
-            return {"failed": error.reason}
+        except ActionFailed as error:
+            return {"failed": error.output["message"]}
         return answer
 
     @action(concurrency=9)
@@ -432,7 +431,9 @@ async def test_prompts_and_turns_of_chats_ask_too(mode: str) -> None:
 async def test_code_without_a_client_is_told_so() -> None:
     async with open_node() as node:
         asker = await node.start(Asker)
-        assert await asker.invoke(Asker.ask, ELICIT, {}) == {"failed": "the client carries out no tools"}
+        assert await asker.invoke(Asker.ask, ELICIT, {}) == {
+            "failed": f"{ELICIT}: the client carries out no tools"
+        }
 
 
 # ---- what people approve

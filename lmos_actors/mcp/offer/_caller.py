@@ -20,7 +20,7 @@ from mcp import MCPError
 from mcp.shared.message import ServerMessageMetadata
 from mcp_types import LoggingLevel
 from mcp_types.methods import parse_server_request
-from mcp_types.version import LATEST_HANDSHAKE_VERSION
+from mcp_types.version import LATEST_HANDSHAKE_VERSION, MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from lmos_actors._core import schema_complaint
@@ -65,7 +65,7 @@ LONGEST_LINE: Final = 16_384
 """Characters of a line of a log; a longer one is cut."""
 
 DATA: Final = 4_000
-"""Characters of the data beside a question that its user sees."""
+"""Characters beside a question, at most; other people decide one that has more."""
 
 
 class Caller:
@@ -183,6 +183,9 @@ class Caller:
     async def ask(self, approval: Approval, over: trio.Event) -> tuple[bool, dict[str, Any] | None] | None:
         """Wait for the user's yes or no, and the answer by the form; None if none comes, or `over` is set."""
         said: dict[str, Any] | None = None
+        question = _question(approval)
+        if question is None:
+            return None
 
         async def end() -> None:
             await over.wait()
@@ -191,7 +194,7 @@ class Caller:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(end)
             try:
-                said = await self.carry_out(ELICIT, _question(approval))
+                said = await self.carry_out(ELICIT, question)
             except ToolFailed:
                 said = None  # other people decide it
             nursery.cancel_scope.cancel("it is answered")
@@ -236,6 +239,11 @@ def _shown(value: Any, most: int) -> str:
     return text[:most].encode(errors="replace").decode()
 
 
+def is_modern(ctx: Context) -> bool:
+    """Return whether a request belongs to no session."""
+    return ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
+
+
 def can_answer(ctx: Context) -> bool:
     """Return whether a client says that it carries out anything."""
     capabilities = ctx.session.client_capabilities
@@ -262,13 +270,15 @@ def _request(name: str, arguments: Mapping[str, Any], *, is_link: bool) -> Any:
         raise ToolFailed(name, f"its arguments are not plain data: {error}") from None
 
 
-def _question(approval: Approval) -> dict[str, Any]:
-    """Return the form by which the user of a client approves something."""
-    text = f"{approval.agent} asks: {approval.text}"
-    if approval.data is not None:
-        text += f"\n\n{msgspec.json.encode(approval.data).decode()[:DATA]}"
+def _question(approval: Approval) -> dict[str, Any] | None:
+    """Return the form by which the user of a client approves something; None if they could not see all."""
+    shown = [("", approval.data), ("before, this was approved: ", approval.former)]
+    told = [f"{words}{msgspec.json.encode(data).decode()}" for words, data in shown if data is not None]
     if approval.earlier:
-        text += f"\n\n({approval.earlier} granted before under this key)"
+        told.append(f"({approval.earlier} granted before under this key)")
+    if sum(map(len, told)) > DATA:
+        return None
     nothing: dict[str, Any] = {"type": "object", "properties": {}}
     form = nothing if approval.form is None else approval.form
+    text = "\n\n".join((f"{approval.agent} asks: {approval.text}", *told))
     return {"message": text, "requestedSchema": form}

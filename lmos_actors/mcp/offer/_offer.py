@@ -30,12 +30,11 @@ from mcp.shared.subscriptions import (
     ToolsListChanged,
     event_to_notification,
 )
-from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from lmos_actors.bindings import AgentRequest, discreet, written_value
 from lmos_actors.errors import InvalidInput, LmosActorsError, RateLimited, Unauthorized
 
-from ._caller import LEVELS, Caller, can_answer
+from ._caller import LEVELS, Caller, can_answer, is_modern
 from ._calls import Call, failure, failure_of
 from ._catalogue import BadCursor, Catalogue
 from ._exchange import Exchange, exchange_of
@@ -186,7 +185,7 @@ class McpOffer:
 
     async def _in_session(self, ctx: Context, call_next: CallNext) -> Any:
         """Make the session of a connection with its first message."""
-        if not _is_modern(ctx):
+        if not is_modern(ctx):
             self._subscriber(ctx)
         return await call_next(ctx)
 
@@ -320,7 +319,7 @@ class McpOffer:
         ask.client, caller.on_line = caller, ask.wake
         ask.tells_progress = "progress_token" in (ctx.meta or {})
         call = Call(found, ask, caller, self.options.result_bytes)
-        call.ends_with_client = ctx.request is not None and _is_modern(ctx)
+        call.ends_with_client = ctx.request is not None and is_modern(ctx)
         try:
             return await call.run(params.arguments or {})
         except LmosActorsError as error:
@@ -371,7 +370,7 @@ class McpOffer:
             return await self._next(known, ctx, exchange)
         if not _has_room(self._calls, exchange, self.options.calls):
             raise _Full(REFUSED, "too many calls are in progress: try again later")
-        made = self._rounds.begun(params, exchange) if _is_modern(ctx) and can_answer(ctx) else None
+        made = self._rounds.begun(params, exchange) if is_modern(ctx) and can_answer(ctx) else None
         caller = Caller(ctx, exchange, self._results, self.options.answer_seconds, self._level(ctx), made)
         if made is None or self._nursery is None:
             with self._counted(exchange):
@@ -423,7 +422,7 @@ class McpOffer:
         """Return the lowest level of the lines of logs that a client wants, -1 for none."""
         if not self.options.logs:
             return -1
-        if _is_modern(ctx):
+        if is_modern(ctx):
             level = (ctx.meta or {}).get(types.LOG_LEVEL_META_KEY)
         else:
             level = self._state(ctx).get(_LEVEL, "info")
@@ -441,7 +440,7 @@ class McpOffer:
         self, ctx: Context, exchange: Exchange, params: types.SubscribeRequestParams
     ) -> types.EmptyResult:
         subscriber = self._subscriber(ctx)
-        found = self._reading.found(params.uri, exchange)
+        found = self._reading.found(ctx, params.uri, exchange)
         if found.source is None:
             raise MCPError(types.INVALID_PARAMS, "changes of this resource are not observable")
         if len(subscriber.uris) >= self.options.subscriptions and found.uri not in subscriber.uris:
@@ -523,11 +522,6 @@ class McpOffer:
 
 class _Full(MCPError):
     """Too many calls are in progress."""
-
-
-def _is_modern(ctx: Context) -> bool:
-    """Return whether a request belongs to no session."""
-    return ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
 
 
 def _has_room(counts: Counter[str], exchange: Exchange, most: int, opening: int = 0) -> bool:

@@ -14,7 +14,10 @@ from mcp import MCPError
 
 from lmos_actors.actors import property_key
 from lmos_actors.bindings import representative, valued, written_value
+from lmos_actors.errors import ActionFailed
+from lmos_actors.protocol.lmos import problem_of
 
+from ._caller import is_modern
 from ._catalogue import OfferedPrompt, OfferedResource
 from ._content import JSON, contents_of, messages_of
 from ._marked import MOST_VALUES
@@ -32,6 +35,9 @@ if TYPE_CHECKING:
 
 UNKNOWN_RESOURCE: Final = -32002
 """The code of the protocol for a resource that does not exist, up to 2025-11-25."""
+
+NOT_FOUND: Final = 404
+"""The status of a failure by which an action says that there is no such resource."""
 
 REFUSED: Final = -32000
 """The code of requests that are refused now, for reasons of their own."""
@@ -121,18 +127,18 @@ class Reading:
             resource_templates=list(map(_template, page)), next_cursor=cursor
         )
 
-    def found(self, uri: str, exchange: Exchange) -> OfferedResource:
+    def found(self, ctx: Context, uri: str, exchange: Exchange) -> OfferedResource:
         """Return a resource that the client may read. Raises MCPError."""
         found = self._catalogue.resource(uri, exchange.admission)
         if found is None:
-            raise MCPError(UNKNOWN_RESOURCE, "Resource not found", {"uri": uri})
+            raise _not_found(ctx, uri)
         return found
 
     async def read(
         self, ctx: Context, exchange: Exchange, params: types.ReadResourceRequestParams
     ) -> types.ReadResourceResult:
         """Return the value of a resource."""
-        found = self.found(params.uri, exchange)
+        found = self.found(ctx, params.uri, exchange)
         if found.read is None:
             return await self._read_value(ctx, exchange, found)
         mime_type = found.read.mark.mime_type
@@ -141,9 +147,14 @@ class Reading:
             return types.ReadResourceResult(contents=contents_of(value, found.uri, mime_type))
 
         given = found.read.arguments(found.texts)
-        answer: types.ReadResourceResult = await self._offer.invoked(
-            ctx, exchange, params, found.agent, (found.name, given), fill
-        )
+        try:
+            answer: types.ReadResourceResult = await self._offer.invoked(
+                ctx, exchange, params, found.agent, (found.name, given), fill
+            )
+        except ActionFailed as error:
+            if problem_of(error).status != NOT_FOUND:
+                raise
+            raise _not_found(ctx, params.uri) from None
         return answer
 
     async def _read_value(
@@ -219,6 +230,11 @@ class Reading:
         found: list[Any] = [*answer]  # pyright: ignore[reportUnknownArgumentType]
         self._offer.hold(ctx, exchange, len(written_value(found)))
         return [each if isinstance(each, str) else written_value(each).decode() for each in found]
+
+
+def _not_found(ctx: Context, uri: str) -> MCPError:
+    code = types.INVALID_PARAMS if is_modern(ctx) else UNKNOWN_RESOURCE
+    return MCPError(code, "Resource not found", {"uri": uri})
 
 
 def _prompt(offered: OfferedPrompt) -> types.Prompt:

@@ -8,7 +8,6 @@ items that only programs understand.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 from weakref import WeakKeyDictionary
 
@@ -19,10 +18,10 @@ from lmos_actors.facades import ChatAgent
 
 from .._marks import mark_of
 from ._content import RESULT, is_content
-from ._marked import Marked
+from ._marked import Marked, plain_schema
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from lmos_actors.actors import Contract, Operation, Property
     from lmos_actors.protocol.td import Description
@@ -35,8 +34,6 @@ CONTENT: Final = "content"
 VALUE: Final = "value"
 
 _OPEN: Final[dict[str, Any]] = {"type": "object"}
-_NOTE: Final = "Sent as it is, also beyond 2^53."
-"""The bounds of integers in schemas, which are for readers with doubles; models would take them for hints."""
 
 _TEXT: Final[dict[str, Any]] = {"type": "string"}
 _CHAT_INPUT: Final[dict[str, Any]] = {
@@ -160,13 +157,13 @@ def _input(op: Operation, described: Mapping[str, Any] | None) -> tuple[dict[str
     if op.untyped:
         return _OPEN, ""
     if op.whole:
-        schema = _schema(op.params[0].shape.schema)
+        schema = plain_schema(op.params[0].shape.schema)
         if schema.get("type") == "object":
             return schema, ""
         name = op.params[0].wire_name
         required = [name] if op.params[0].default is MISSING else []
         return {"type": "object", "properties": {name: schema}, "required": required}, name
-    found = _schema(described or {})  # it has the defaults
+    found = plain_schema(described or {})  # it has the defaults
     return {"type": "object", "properties": {}, **found}, ""
 
 
@@ -176,7 +173,7 @@ def _output(op: Operation) -> tuple[dict[str, Any] | None, str]:
         return None, RESULT
     if op.kind != STREAM and is_content(op.result_shape.type):
         return None, CONTENT
-    schema = _schema(op.result_shape.schema)
+    schema = plain_schema(op.result_shape.schema)
     if op.kind == STREAM:
         return _one(ITEMS, {"type": "array", "items": schema}), ITEMS
     if schema == {"type": "null"}:
@@ -195,25 +192,8 @@ def _writes(contract: Contract) -> Iterator[AgentTool]:
 
 
 def _write(contract: Contract, name: str, made: Property[Any]) -> AgentTool:
-    schema = _schema(contract.table[f"={name}"].params[0].shape.schema)
+    schema = plain_schema(contract.table[f"={name}"].params[0].shape.schema)
     text = f"Set the property {name} of {contract.title}. {made.doc}".strip()
     return AgentTool(
         f"set_{name}", "write", f"={name}", text, _one(VALUE, schema), None, VALUE, idempotent=True
     )
-
-
-def _schema(schema: Any) -> dict[str, Any]:
-    """Return a schema as plain data, without notes to readers with doubles."""
-    found: dict[str, Any] = _without_notes(schema)
-    return found
-
-
-def _without_notes(schema: Any) -> Any:
-    if isinstance(schema, Mapping):
-        members: Mapping[str, Any] = schema  # pyright: ignore[reportUnknownVariableType]
-        return {
-            name: _without_notes(each)
-            for name, each in members.items()
-            if name != "description" or each != _NOTE
-        }
-    return list(map(_without_notes, schema)) if isinstance(schema, list | tuple) else schema  # pyright: ignore
