@@ -66,7 +66,7 @@ def log_of(slot: Slot) -> Any:
     import structlog
 
     made: Any = structlog.get_logger().bind(agent=slot.path, incarnation=slot.incarnation)
-    with suppress(TypeError):  # a class of the user's own whose objects have another layout
+    with suppress(Exception):  # a class of the user's own, which need not have others below it
         made.__class__ = _shown(made.__class__)
     return made
 

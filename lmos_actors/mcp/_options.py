@@ -25,7 +25,7 @@ class McpOptions:
     client gets the lines that an agent logs in its request with `logs`; they may say what was not meant for
     it. A client that is asked something in its request has `answer_seconds` for it.
 
-    Raises ConfigError for a number that is out of range.
+    Raises ConfigError for a number that is out of range, and for what is no name.
     """
 
     name: str = "lmos_actors"
@@ -42,6 +42,9 @@ class McpOptions:
     answer_seconds: float = 600.0
 
     def __attrs_post_init__(self) -> None:
+        agent: object = self.agent
+        if not isinstance(agent, str) or not agent.isprintable():
+            raise ConfigError(f"must be the public name of an agent, not {agent!r}", "McpOptions.agent")
         for field in ("sessions", "calls", "page", "result_bytes", "waiting_bytes", "subscriptions"):
             value = getattr(self, field)
             if type(value) is not int or value < 1:

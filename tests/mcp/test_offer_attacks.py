@@ -7,12 +7,13 @@ from typing import Any
 
 import attrs
 import mcp_types as types
+import msgspec
 import pytest
 import structlog
 import trio
 
-from lmos_actors import Agent, Progress, Property, action, prop
-from lmos_actors.errors import ToolFailed
+from lmos_actors import Agent, Pool, Progress, Property, Secret, action, open_node, prop
+from lmos_actors.errors import ConfigError, ToolFailed
 from lmos_actors.mcp import McpContent, McpMessage, McpOptions, McpResult, prompt, resource
 from tests.mcp.offering import client_of, error_of, offered, text_of
 from tests.mcp.test_offer_http import HELLO, answer_in, post, request, serving
@@ -27,6 +28,20 @@ class NoText:
         raise ValueError("no text")
 
 
+class Credentials(msgspec.Struct):
+    """What a log may not show."""
+
+    user: str
+    password: Secret[str]
+
+
+class NoMore(structlog.BoundLogger):
+    """Loggers of a user's own."""
+
+    def __init_subclass__(cls, **_: Any) -> None:
+        raise RuntimeError("there are no others below")
+
+
 class Logging(Agent):
     """Logs whatever comes."""
 
@@ -35,6 +50,7 @@ class Logging(Agent):
         fields: dict[str, Any] = {
             "surrogates": {"a\ud800": "b\udc00"},
             "no text": {"value": NoText()},
+            "a secret": {"value": Credentials("alice", "4711")},
             "long": {f"field{number}": "x" * 10_000 for number in range(100)},
         }[kind]
         self.log.info(kind, **fields)
@@ -65,6 +81,7 @@ def quiet_log() -> Any:
     [
         ("surrogates", {"event": "surrogates", "a?": "b?"}),
         ("no text", {"event": "no text", "value": "<NoText>"}),
+        ("a secret", {"event": "a secret", "value": "{'user': 'alice', 'password': '***'}"}),
         ("long", {"event": "long", "field0": "x" * 10_000, "field1": "x" * 6_374}),
     ],
 )
@@ -96,6 +113,18 @@ async def test_a_thread_logs_to_the_client(quiet_log: None) -> None:
             assert text_of(await client.call_tool("logging__log_in_a_thread")) == "done"
             await came.wait()
     assert lines == ["in a thread"]
+
+
+async def test_a_logger_of_the_users_own_goes_on_as_it_is(quiet_log: None) -> None:
+    structlog.configure(wrapper_class=NoMore)
+    async with offered(Logging) as node, client_of(node, McpOptions(logs=True)) as client:
+        assert not (await client.call_tool("logging__log_one", {"kind": "a secret"})).is_error
+
+
+@pytest.mark.parametrize("agent", [None, 5, Logging, "\ud800"])
+def test_an_agent_is_offered_by_its_name(agent: Any) -> None:
+    with pytest.raises(ConfigError, match="agent: must be the public name of an agent, not "):
+        McpOptions(agent=agent)
 
 
 async def test_what_is_logged_for_a_prompt_is_sent(quiet_log: None) -> None:
@@ -159,6 +188,11 @@ class Odd(Agent):
     @resource("odd://rooms/blue")
     def blue(self) -> str:
         return "blue"
+
+    @action
+    @resource("odd://units", changes=units)
+    def its_units(self) -> str:
+        return self.units
 
     # ---- completion
 
@@ -252,6 +286,15 @@ async def test_odd_completion(name: str, text: str) -> None:
         call = client.complete(ref, {"name": name, "value": ""})
         assert (await error_of(call)).message == text
         assert node.connection_failures == ()
+
+
+async def test_changes_of_a_pool_are_nothing_to_subscribe_to() -> None:
+    async with open_node() as node, client_of(node) as client:
+        await node.start_pool(Pool(Odd, 2, name="team"))
+        uri = "lmos://agents/team/units"
+        assert (await client.read_resource(uri)).contents[0].text == "celsius"  # type: ignore[union-attr]
+        error = await error_of(client.subscribe_resource(uri))
+        assert error.message == "changes of this resource are not observable"
 
 
 async def test_what_completes_takes_what_is_typed() -> None:

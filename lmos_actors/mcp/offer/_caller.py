@@ -24,6 +24,7 @@ from mcp_types.version import LATEST_HANDSHAKE_VERSION, MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from lmos_actors._core import schema_complaint
+from lmos_actors.actors import PARTS, conceal
 from lmos_actors.errors import ToolFailed, nearest
 from lmos_actors.files import is_mapping, mapped
 
@@ -231,9 +232,9 @@ class Caller:
 
 
 def _shown(value: Any, most: int) -> str:
-    """Return a value of a line of a log as a text that can be sent, whatever the value is."""
+    """Return a value of a line of a log as a text that can be sent, without what is declared as secret."""
     try:
-        text = str(value)
+        text = str(conceal(value, PARTS))
     except Exception:
         text = f"<{type(value).__name__}>"
     return text[:most].encode(errors="replace").decode()
