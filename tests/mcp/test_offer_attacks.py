@@ -47,13 +47,13 @@ class Logging(Agent):
 
     @action
     def log_one(self, kind: str) -> None:
-        fields: dict[str, Any] = {
+        fields: dict[str, dict[str, Any]] = {
             "surrogates": {"a\ud800": "b\udc00"},
             "no text": {"value": NoText()},
             "a secret": {"value": Credentials("alice", "4711")},
             "long": {f"field{number}": "x" * 10_000 for number in range(100)},
-        }[kind]
-        self.log.info(kind, **fields)
+        }
+        self.log.info(kind, **fields[kind])
 
     @action
     async def log_in_a_thread(self) -> str:
@@ -214,8 +214,8 @@ class Odd(Agent):
 async def test_a_number_of_any_size_is_progress(mode: str) -> None:
     reported: list[Any] = []
 
-    async def report(*progress: Any) -> None:
-        reported.append(progress)
+    async def report(progress: float, total: float | None, message: str | None) -> None:
+        reported.append((progress, total, message))
 
     async with offered(Odd) as node, client_of(node, mode=mode) as client:
         number = "1" + "0" * 400
@@ -346,9 +346,23 @@ class Asking(Agent):
 
     @action(on_disconnect="finish", concurrency=10)
     async def finish(self) -> str:
-        self.notes.said = await self._asked({"message": "n?", "requestedSchema": FORM})
+        said = await self._asked({"message": "n?", "requestedSchema": FORM})
+        self.notes.said = said
         self.notes.done.set()
-        return self.notes.said
+        return said
+
+    @action
+    async def work_and_ask(self) -> str:
+        async def work() -> None:
+            await self.notes.asks.wait()
+            self.log.info("meanwhile")
+
+        self.log.info("begin")
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(work)
+            said = await self._asked({"message": "n?", "requestedSchema": FORM})
+        self.log.info("end")
+        return said
 
     async def _asked(self, params: dict[str, Any]) -> str:
         self.notes.asks.set()
@@ -451,6 +465,24 @@ async def test_who_asks_a_client_that_has_left_goes_on() -> None:
                 nursery.cancel_scope.cancel()
             await notes.done.wait()
         assert notes.said == "the client is gone"
+
+
+async def test_lines_of_a_log_wait_for_the_next_round() -> None:
+    lines: list[Any] = []
+
+    async def log(params: Any) -> None:
+        lines.append(params.data)
+
+    async with (
+        offered(Asking) as node,
+        client_of(
+            node, McpOptions(logs=True), mode="auto", elicitation_callback=accept, logging_callback=log
+        ) as client,
+    ):
+        meta: Any = {types.LOG_LEVEL_META_KEY: "info"}
+        result = await client.call_tool("asking__work_and_ask", meta=meta)
+        assert text_of(result) == "accept"
+        assert lines == ["begin", "meanwhile", "end"]
 
 
 async def test_a_node_does_not_wait_for_clients_that_cannot_come_back() -> None:

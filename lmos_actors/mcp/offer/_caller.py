@@ -86,7 +86,7 @@ class Caller:
         level: int = -1,
         made: Round | None = None,
     ) -> None:
-        self.lines: deque[tuple[LoggingLevel, Any]] = deque(maxlen=MOST_LINES)
+        self._lines: deque[tuple[LoggingLevel, Any]] = deque(maxlen=MOST_LINES)
         self.on_line: Callable[[], None] | None = None
         self._seconds = seconds
         self._level = level
@@ -104,10 +104,20 @@ class Caller:
         """Send progress, if the client wants to know of it."""
         await self._ctx.session.report_progress(progress, total, message)
 
+    @property
+    def has_lines(self) -> bool:
+        """Whether lines of logs wait for `send_lines`; each round sends its own, before its answer."""
+        return bool(self._lines) and self._round is None
+
     async def send_lines(self) -> None:
+        """Send the lines of logs that wait, but for those of rounds."""
+        if self.has_lines:
+            await self.flush()
+
+    async def flush(self) -> None:
         """Send the lines of logs that wait."""
-        while self.lines:
-            level, data = self.lines.popleft()
+        while self._lines:
+            level, data = self._lines.popleft()
             params = types.LoggingMessageNotificationParams(level=level, data=data)
             await self._ctx.session.send_notification(
                 types.LoggingMessageNotification(params=params), related_request_id=self._ctx.request_id
@@ -226,8 +236,10 @@ class Caller:
                 self._token.run_sync_soon(self._keep, known, data)
 
     def _keep(self, level: LoggingLevel, data: Any) -> None:
-        self.lines.append((level, data))
-        if self.on_line is not None:
+        self._lines.append((level, data))
+        if self._round is not None:
+            self._round.wake()
+        elif self.on_line is not None:
             self.on_line()
 
 

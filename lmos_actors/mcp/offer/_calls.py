@@ -115,9 +115,9 @@ class Call:
                 await self._report(*self._measured(ask.progress))
             for item in ask.taken() if ask.items else ():
                 await self._take(item)
-            if ask.done and not ask.items and not caller.lines:
+            if ask.done and not ask.items and not caller.has_lines:
                 return
-            if not (ask.done or ask.items or caller.lines) and ask.progress is self._reported:
+            if not (ask.done or ask.items or caller.has_lines) and ask.progress is self._reported:
                 await ask.something()
 
     async def _report(self, progress: float, total: float | None, message: str | None) -> None:

@@ -88,6 +88,10 @@ class Round:
         self._answered.set()
         self._answered = trio.Event()
 
+    def wake(self) -> None:
+        """Have the round that waits look at what there is."""
+        self._news.set()
+
     def ask_no_more(self, why: str) -> None:
         """Refuse what the agent asks from now on, and what it asks now."""
         self._over = self._over or why
@@ -121,7 +125,10 @@ class Round:
         """
         self.is_waited_for, self.scope.deadline = True, math.inf
         try:
-            while self._outcome is None:
+            while True:
+                await self.caller.flush()
+                if self._outcome is not None:
+                    break
                 asked = {key: each for key, each in self._questions.items() if key not in self._answers}
                 if asked:
                     self.scope.deadline = trio.current_time() + seconds + BACK_SECONDS
