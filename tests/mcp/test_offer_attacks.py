@@ -16,7 +16,7 @@ from lmos_actors import Agent, Pool, Progress, Property, Secret, action, open_no
 from lmos_actors.errors import ConfigError, ToolFailed
 from lmos_actors.mcp import McpContent, McpMessage, McpOptions, McpResult, prompt, resource
 from tests.mcp.offering import client_of, error_of, offered, text_of
-from tests.mcp.test_offer_http import HELLO, answer_in, post, request, serving
+from tests.mcp.test_offer_http import BOTH, HELLO, answer_in, http_client, post, request, serving
 
 pytestmark = pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning")
 
@@ -492,3 +492,17 @@ async def test_a_node_does_not_wait_for_clients_that_cannot_come_back() -> None:
         began = trio.current_time()
     assert trio.current_time() < began + 2
     assert notes.said == "the node is shutting down"
+
+
+async def test_answers_that_come_while_a_session_ends() -> None:
+    async with serving(Asking) as (node, url), http_client(timeout=30) as http:
+        for _ in range(5):
+            begun = await post(url, request("initialize", HELLO))
+            session = {"mcp-session-id": begun.headers["mcp-session-id"]}
+            answer = {"jsonrpc": "2.0", "id": 1, "result": {"action": "decline"}}
+            with trio.fail_after(5):
+                async with trio.open_nursery() as nursery:
+                    for _ in range(4):
+                        nursery.start_soon(partial(http.post, url, json=answer, headers={**BOTH, **session}))
+                    nursery.start_soon(partial(http.delete, url, headers=session))
+        assert node.connection_failures == ()

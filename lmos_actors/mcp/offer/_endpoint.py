@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
+import anyio
 import msgspec
 import trio
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
@@ -113,7 +114,8 @@ class McpEndpoint:
         self._begin(scope["method"], exchange.owner, opens=opens)
         answer = _Answer(send, at_once=scope["method"] == "GET")
         try:
-            with self._finished(shielded=opens) as limit:
+            # what comes for a session that ends meanwhile, the SDK has nobody to give to
+            with self._finished(shielded=opens) as limit, suppress(anyio.ClosedResourceError):
                 await self._passed_on(_without_replay(scope), receive, answer, headers, exchange)
             if not answer.has_begun and limit.cancelled_caught:
                 text = f"the request was not received and answered within {OPENING_SECONDS:g} s"
