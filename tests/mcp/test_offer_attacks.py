@@ -12,8 +12,8 @@ import pytest
 import structlog
 import trio
 
-from lmos_actors import Agent, Pool, Progress, Property, Secret, action, open_node, prop
-from lmos_actors.errors import ConfigError, ToolFailed
+from lmos_actors import ActionFailed, Agent, Pool, Progress, Property, Secret, action, open_node, prop
+from lmos_actors.errors import ConfigError
 from lmos_actors.mcp import McpContent, McpMessage, McpOptions, McpResult, prompt, resource
 from tests.mcp.offering import client_of, error_of, offered, text_of
 from tests.mcp.test_offer_http import BOTH, HELLO, answer_in, http_client, post, request, serving
@@ -368,8 +368,8 @@ class Asking(Agent):
         self.notes.asks.set()
         try:
             return str((await self.ask_client("elicitation/create", params))["action"])
-        except ToolFailed as error:
-            return error.reason
+        except ActionFailed as error:
+            return str(error.output["message"]).partition(": ")[2]
 
 
 async def accept(_: Any, params: Any) -> types.ElicitResult:

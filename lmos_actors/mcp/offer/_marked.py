@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, unquote
@@ -17,8 +18,6 @@ from lmos_actors.errors import InvalidInput
 from ._names import OF_AGENTS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from lmos_actors.actors import Operation
 
     from .._marks import Mark

@@ -43,6 +43,10 @@ class RoundCaller(Protocol):
         """The bytes of its result."""
         ...
 
+    async def flush(self) -> None:
+        """Send the lines of logs that wait."""
+        ...
+
     def take_up(self, ctx: Any, exchange: Exchange) -> None:
         """Go on with the request by what its next round comes by."""
         ...
