@@ -46,7 +46,7 @@ def question_about(tool: McpTool, arguments: dict[str, Any], consent: Consent) -
     """Return the question about a tool, or about one call of it."""
     schema: Any = msgspec.json.decode(tool.input_schema) if tool.input_schema else {}
     described: dict[str, Any] = {**msgspec.to_builtins(tool), "input_schema": schema}
-    name = printable(tool.name[:SHOWN])
+    name = printable(tool.name[:SHOWN])[:SHOWN]
     if consent == "tools":
         key = f"use {name} {_digest(tool.name)}"
         return Question(f"use the tool {name!r}, as it is described here", {"tool": described}, key, True)

@@ -84,19 +84,22 @@ class SignIn(httpx2.Auth):
         self._is_here = is_loopback(urlsplit(url).hostname or "")
         self._provider = _provider_of(url, options, secret, tokens, person)
         tokens.context = self._provider.context
+        self._has_begun = False
 
     async def async_auth_flow(
         self, request: httpx2.Request
     ) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
         """Send a request; if it is refused for the sake of the token, get one and send it again."""
+        refusal: httpx2.Response | None = None
         sent = self.sign(request)
-        refusal: httpx2.Response | None = yield request
-        assert refusal is not None
-        if refusal.status_code != 401 and not self._may_widen(refusal):
-            return
+        if self._has_begun and (sent is not None or self._provider.context.current_tokens is None):
+            refusal = yield request
+            if refusal.status_code != 401 and not self._may_widen(refusal):
+                return
         flow = self._provider.async_auth_flow(request)
         try:
             outgoing = await anext(flow)
+            self._has_begun = True  # what is kept has been read
             while True:
                 answer = refusal  # the same request would be refused again
                 if outgoing is not request or answer is None or outgoing.headers.get(_HEADER) != sent:
@@ -237,7 +240,7 @@ class _Browser:
     def _read(self, query: str) -> bool:
         """Read what a browser comes back with; return whether it belongs to this sign-in."""
         said = {name: values[0] for name, values in parse_qs(query).items()}
-        (state,) = parse_qs(urlsplit(self._url).query).get("state", [""])
+        state = parse_qs(urlsplit(self._url).query).get("state", [""])[-1]
         if not state or said.get("state") != state:
             return False
         if "code" in said:

@@ -17,6 +17,7 @@ SECRET = "s3cr3t-4711"
 class Authorizing:
     """Lets in who has a good token; `asked` has the forms that came for tokens.
 
+    `unnamed` is the number of requests that came without a token, which are let in if it `is_public`.
     `leads_to` is the authorization server that is named, by default this application; `ends_in` is the time
     of a token, in seconds.
     """
@@ -25,6 +26,8 @@ class Authorizing:
         self.base = ""
         self.leads_to = ""
         self.ends_in = 3600
+        self.is_public = False
+        self.unnamed = 0
         self.good: set[str] = set()
         self.asked: list[dict[str, str]] = []
         self.headers: list[str] = []
@@ -36,7 +39,9 @@ class Authorizing:
         parts = urlsplit(scope["path"])
         headers = {name.decode(): value.decode() for name, value in scope["headers"]}
         if parts.path == "/mcp":
-            if headers.get("authorization", "").removeprefix("Bearer ") in self.good:
+            given = headers.get("authorization", "")
+            self.unnamed += not given
+            if self.is_public or given.removeprefix("Bearer ") in self.good:
                 await self._mcp(scope, receive, send)
                 return
             answer: Any = Response(status_code=401, headers={"www-authenticate": "Bearer"})

@@ -22,7 +22,7 @@ from lmos_actors.testing import answer_approval
 DOCUMENT: Final = "https://conformance-test.local/client-metadata.json"
 """The id of a client that has a metadata document; the suite takes no other."""
 
-SECONDS: Final = 25.0
+SECONDS: Final = 60.0
 
 
 async def open_url(url: str) -> None:

@@ -91,6 +91,18 @@ async def test_requests_with_a_good_token_do_not_wait_for_one_another() -> None:
             nursery.start_soon(text_of, server, "work")
 
 
+async def test_a_token_that_has_ended_is_renewed_before_a_call_leaves() -> None:
+    """Else a server that lets in everybody would carry the call out for nobody."""
+    app = Authorizing()
+    app.ends_in = -1
+    async with opened(app) as (node, url):
+        server = await node.start(McpServer, url=url, oauth=McpOAuth(ask=sign_in))
+        await begun(server)
+        app.is_public, app.unnamed, app.ends_in = True, 0, 3600
+        assert await text_of(server, "work") == "fine"
+        assert (app.unnamed, app.asked[-1]["grant_type"]) == (0, "refresh_token")
+
+
 async def test_a_secret_that_is_refused_is_named_and_shown_nowhere(
     capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:

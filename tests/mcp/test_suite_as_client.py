@@ -36,7 +36,9 @@ CLIENT = f"{sys.executable} -m tests.mcp.suite_client"
 
 
 def judged(name: str) -> list[str]:
-    checks = run_scenario("client", name, "--command", CLIENT, env={**os.environ, "PYTHONPATH": str(ROOT)})
+    checks = run_scenario(
+        "client", name, "--command", CLIENT, "--timeout", "90000", env={**os.environ, "PYTHONPATH": str(ROOT)}
+    )
     return failed(checks)
 
 
