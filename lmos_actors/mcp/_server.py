@@ -372,10 +372,8 @@ class McpServer(Agent):
         await self._place().wait_running()  # before, nobody can be asked
         text = f"open the address, and sign in to the MCP server {_place_shown(self.url)}"
         ended = await self._ask_once(text, {"address": printable(url)}, SIGN_IN_FORM, self.oauth.seconds)
-        if ended.state == "refused":
-            return None
-        address: str = (ended.answer or {}).get("last_address", "")
-        return address
+        given = (ended.answer or {}).get("last_address", "")
+        return None if ended.state == "refused" else str(given)
 
     def _note_declined(self, question: str, why: str) -> None:
         self.declined += 1
