@@ -44,6 +44,7 @@ class Connection:
         self.lost = trio.Event()
         self.why = ""
         self.is_at_fault = False
+        self.is_final = False
         self.status = 0
         """The last status of a failure over HTTP, 0 for none."""
         self.owed = 0
@@ -54,11 +55,15 @@ class Connection:
         self._left = BURST
         self._counted_at = -math.inf
 
-    def lose(self, why: str, *, at_fault: bool = False) -> None:
-        """Note that nothing more comes; the first reason stays. Who is `at_fault` is not begun with again."""
+    def lose(self, why: str, *, at_fault: bool = False, final: bool = False) -> None:
+        """Note that nothing more comes; the first reason stays.
+
+        Who is `at_fault` is cut off. Neither then, nor where it is `final`, a session is begun again.
+        """
         if not self.lost.is_set():
             self.why = f"the MCP server {self.name} {why}"
             self.is_at_fault = at_fault
+            self.is_final = at_fault or final
             self.lost.set()
 
     def admit(self, *, answer: bool) -> bool:

@@ -124,7 +124,7 @@ class HeldSession:
         while not self._stopped.is_set():
             now = trio.current_time()
             too_often = len(losses) == MOST_LOSSES and now - losses[0] < LOSSES_WITHIN
-            if lost.is_at_fault or too_often:
+            if lost.is_final or too_often:
                 raise McpServerLost(lost.why)
             losses.append(now)
             self._note(lost.why)

@@ -78,6 +78,8 @@ class _Client(httpx2.AsyncClient):
 
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
         """Send a request; what the sign-in raises is an answer that fails it."""
+        if self._connection.is_final:  # else a person would be asked to sign in for the next request
+            return _failed(request, f"{NOT_SENT}{self._connection.why}")
         if self._sign_in is not None and request.method == "DELETE":  # a session that ends needs no new token
             self._sign_in.sign(request)
             options["auth"] = None
@@ -87,13 +89,13 @@ class _Client(httpx2.AsyncClient):
             if self._sign_in is None:
                 raise
             why = self._connection.shown(str(error).partition("\n")[0])
-            self._connection.lose(f"lets nobody in: {why}", at_fault=isinstance(error, NotSignedIn))
+            self._connection.lose(f"lets nobody in: {why}", final=isinstance(error, NotSignedIn))
             return _failed(request, f"{NOT_SENT}{why}")
         if response.status_code >= 400 and request.method != "DELETE":
             self._connection.status = response.status_code
             if why := await self._loss_in(response, has_session=_SESSION in request.headers):
                 await response.aclose()
-                self._connection.lose(why, at_fault=self._sign_in is not None and response.status_code == 401)
+                self._connection.lose(why, final=self._sign_in is not None and response.status_code == 401)
                 return _failed(request, f"{NOT_SENT}{why}")
         return response
 

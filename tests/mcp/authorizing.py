@@ -27,6 +27,7 @@ class Authorizing:
         self.leads_to = ""
         self.ends_in = 3600
         self.is_public = False
+        self.is_contrary = False
         self.unnamed = 0
         self.good: set[str] = set()
         self.asked: list[dict[str, str]] = []
@@ -65,7 +66,7 @@ class Authorizing:
                 said = {name: values[0] for name, values in parse_qs(query).items()}
                 back = urlencode({"code": "c-1", "state": said["state"]})
                 return RedirectResponse(f"{said['redirect_uri']}?{back}")
-            case "/token":
+            case "/oauth/token":
                 return self.token({name: values[0] for name, values in parse_qs(body).items()}, headers)
             case _:
                 return Response(status_code=404)
@@ -76,13 +77,13 @@ class Authorizing:
         if form.get("client_secret") == "wrong":
             return Response(f"not with {form['client_secret']}", status_code=401)
         self._count += 1
-        self.good = {f"t-{self._count}"}
+        self.good = set() if self.is_contrary else {f"t-{self._count}"}
         more = {} if form["grant_type"] == "client_credentials" else {"refresh_token": f"r-{self._count}"}
         given = {"access_token": f"t-{self._count}", "token_type": "Bearer", "expires_in": self.ends_in}
         return JSONResponse({**given, **more})
 
 
-PLACES = {"authorization": "authorize", "token": "token", "registration": "register"}
+PLACES = {"authorization": "authorize", "token": "oauth/token", "registration": "register"}
 
 
 async def browse(url: str) -> str:

@@ -61,8 +61,20 @@ async def test_a_program_gets_tokens_and_a_new_one_when_they_are_no_longer_good(
         assert app.headers[0].startswith("Basic ")
         app.good.clear()
         assert [await text_of(server, "work") for _ in range(2)] == ["fine"] * 2
-        assert len(app.asked) == 2
         assert not node.crash_reports
+        app.good.clear()
+    assert len(app.asked) == 2  # a session that ends needs no new one
+
+
+async def test_a_server_that_refuses_its_own_tokens_ends_the_agent() -> None:
+    app = Authorizing()
+    async with opened(app) as (node, url):
+        server = await node.start(McpServer, url=url, oauth=as_program(app))
+        app.is_contrary = True
+        app.good.clear()
+        assert isinstance(await asked(server, "work"), AgentDied)
+        assert "does not accept its own token (status 401): see oauth=" in str(node.crash_reports[0])
+        assert len(app.asked) == 2
 
 
 async def test_requests_with_a_good_token_do_not_wait_for_one_another() -> None:
@@ -229,11 +241,11 @@ async def test_a_sign_in_amid_a_call_has_time() -> None:
     async def ask(url: str) -> None:
         urls.append(url)
         if len(urls) == 2:
-            await trio.sleep(0.5)  # longer than the call may take
+            await trio.sleep(1.1)  # longer than the call may take
         await sign_in(url)
 
     async with opened(app) as (node, url):
-        server = await node.start(McpServer, url=url, oauth=McpOAuth(ask=ask), call_seconds=5.0)
+        server = await node.start(McpServer, url=url, oauth=McpOAuth(ask=ask), call_seconds=1.0)
         await begun(server)
         app.good.clear()
         assert await text_of(server, "work") == "fine"
