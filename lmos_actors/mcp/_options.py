@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import attrs
 
@@ -42,9 +43,11 @@ class McpOptions:
     answer_seconds: float = 600.0
 
     def __attrs_post_init__(self) -> None:
-        agent: object = self.agent
+        agent: Any = self.agent
         if not isinstance(agent, str) or not agent.isprintable():
             raise ConfigError(f"must be the public name of an agent, not {agent!r}", "McpOptions.agent")
+        if type(self.logs) is not bool:
+            raise ConfigError(f"must be True or False, not {self.logs!r}", "McpOptions.logs")
         for field in ("sessions", "calls", "page", "result_bytes", "waiting_bytes", "subscriptions"):
             value = getattr(self, field)
             if type(value) is not int or value < 1:
