@@ -13,10 +13,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
-import anyio
 import msgspec
 import trio
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
@@ -114,8 +113,7 @@ class McpEndpoint:
         self._begin(scope["method"], exchange.owner, opens=opens)
         answer = _Answer(send, at_once=scope["method"] == "GET")
         try:
-            # what comes for a session that ends meanwhile, the SDK has nobody to give to
-            with self._finished(shielded=opens) as limit, suppress(anyio.ClosedResourceError):
+            with self._finished(shielded=opens) as limit, _unless_ended():
                 await self._passed_on(_without_replay(scope), receive, answer, headers, exchange)
             if not answer.has_begun and limit.cancelled_caught:
                 text = f"the request was not received and answered within {OPENING_SECONDS:g} s"
@@ -215,6 +213,16 @@ class McpEndpoint:
     async def wait_done(self) -> None:
         """Wait until all requests are answered."""
         await self._quiet.wait()
+
+
+@contextmanager
+def _unless_ended() -> Generator[None]:
+    """Pass over an error of the streams of the SDK: the session of a message has ended, and nobody gets it."""
+    try:
+        yield
+    except Exception as error:
+        if not type(error).__module__.startswith("anyio"):
+            raise
 
 
 def _begins_session(method: str, headers: dict[bytes, bytes]) -> bool:
