@@ -217,7 +217,7 @@ class McpEndpoint:
 
 @contextmanager
 def _unless_ended() -> Generator[None]:
-    """Pass over an error of the streams of the SDK: the session of a message has ended, and nobody gets it."""
+    """Pass over an error of the streams of the SDK: the session has ended, and nobody gets its message."""
     try:
         yield
     except Exception as error:
