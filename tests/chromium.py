@@ -219,10 +219,13 @@ class Page:
 
 @asynccontextmanager
 async def of_one_server(address: str, *, but: tuple[str, ...] = ()) -> AsyncIterator[Page]:
-    """Open a tab that has nothing to complain of at the end, `but` this, and has asked one server alone."""
+    """Open a tab that has nothing to complain of at the end, `but` this, and has asked one server alone.
+
+    That its server has ended is none of it: a page asks on until its tab is closed.
+    """
     async with opened(address) as tab:
         yield tab
-        problems = [each for each in tab.problems if not any(one in each for one in but)]
+        problems = [each for each in tab.problems if not any(one in each for one in (ENDED, *but))]
         assert not problems, f"the browser complains: {problems}"
         asked = {url.split("/")[2] for url in tab.requests if not url.startswith(("data:", "blob:"))}
         assert len(asked) == 1, asked

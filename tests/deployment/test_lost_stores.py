@@ -95,11 +95,11 @@ def until(command: RunningCommand, **wanted: Any) -> dict[str, Any]:
 
 
 def added(project: Path, url: str) -> int:
-    """Add one, and return the total; while the lease of a killed process lasts, try again."""
+    """Add one, and return the total; while the lease of a killed process lasts, or it starts, try again."""
     words = ["call", f"{url.replace('ws://', 'http://')}/agents/counter", "add"]
     end = time.monotonic() + WAIT
     while (call := called(words, project, timeout=WAIT)).returncode:
-        assert "holds the lease" in call.stderr, call.stderr
+        assert any(why in call.stderr for why in ("holds the lease", "is unavailable: starting")), call.stderr
         assert time.monotonic() < end
     total: int = json.loads(call.stdout)["output"]
     return total

@@ -18,7 +18,7 @@ from lmos_actors.actors import slot_of
 from lmos_actors.security import Access, Basic, Bearer, Security
 from lmos_actors.supervision import BulkSpec
 from lmos_actors.transport import ConnectionOptions
-from tests.chromium import ENDED, Page, browser as browser, of_one_server, opened
+from tests.chromium import Page, browser as browser, of_one_server, opened
 from tests.live.lively import lively
 from tests.matrix import few_or_all, some
 
@@ -81,7 +81,7 @@ def tree(agents: int) -> SupervisorSpec:
 
 @pytest.fixture
 async def page(browser: str) -> AsyncIterator[Page]:
-    async with of_one_server(browser, but=(ENDED,)) as tab:
+    async with of_one_server(browser) as tab:
         yield tab
 
 
@@ -381,7 +381,6 @@ async def test_a_node_that_is_started_anew(page: Page) -> None:
         url, port = url_of(node), int(node.urls[0].rpartition(":")[2])
     await page.until(f"{LINK} === 'waiting'")
     assert "does not answer" in await page.run("document.querySelector('.notice.offline').textContent")
-    page.problems.clear()  # a browser complains itself of what it cannot reach
     async with served(SOME, port=port) as node:
         assert url_of(node) == url
         await page.run("[...document.querySelectorAll('.offline button')].forEach((each) => each.click())")

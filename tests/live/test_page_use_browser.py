@@ -356,4 +356,3 @@ async def test_a_turn_survives_a_restart_of_the_node(page: Page) -> None:
         await page.until("document.querySelector('.composer .main').disabled === false")
         await say(page, "and again")
         await page.until(f"{BUBBLES}[3] === {json.dumps(f'I say: and again {HOSTILE}')}")
-    page.problems.clear()  # a browser complains itself of what it cannot reach

@@ -11,7 +11,7 @@ import pytest
 from lmos_actors import open_node
 from lmos_actors.security import Basic, Bearer, Security
 from lmos_actors.transport import TcpNetwork
-from tests.chromium import ENDED, Page, browser as browser, of_one_server, violations
+from tests.chromium import Page, browser as browser, of_one_server, violations
 from tests.live.lively import lively, tree
 from tests.live.watching import watching
 from tests.matrix import few_or_all
@@ -31,7 +31,7 @@ WIDTHS = few_or_all(((1280, False), (390, True)), tuple(product((1280, 390), (Fa
 
 @pytest.fixture
 async def page(browser: str) -> AsyncIterator[Page]:
-    async with of_one_server(browser, but=(ENDED,)) as tab:
+    async with of_one_server(browser) as tab:
         yield tab
 
 

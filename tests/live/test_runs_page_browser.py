@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 import trio
 
-from tests.chromium import ENDED, Page, browser as browser, of_one_server, violations
+from tests.chromium import Page, browser as browser, of_one_server, violations
 from tests.live.test_page_browser import CONTRAST, SIZES
 from tests.matrix import some
 
@@ -45,7 +45,7 @@ VISIBLE = (
 
 @pytest.fixture
 async def page(browser: str) -> AsyncIterator[Page]:
-    async with of_one_server(browser, but=(ENDED,)) as tab:
+    async with of_one_server(browser) as tab:
         yield tab
 
 
