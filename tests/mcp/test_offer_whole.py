@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any, Literal
 
 import mcp_types as types
@@ -12,10 +13,10 @@ from lmos_actors import ActionFailed, Agent, Property, action, open_node, prop
 from lmos_actors.facades import ChatAgent, ChatTurn
 from lmos_actors.mcp import McpContent, McpMessage, McpOptions, McpResult, prompt, resource
 from lmos_actors.testing import answer_approval
-from tests.mcp.offering import client_of, error_of, offered, text_of
+from tests.mcp.offering import client_of, error_of, lines_of, offered, text_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncGenerator, Callable
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning"),
@@ -476,3 +477,44 @@ async def test_somebody_else_may_decide_first(mode: str) -> None:
     ):
         nursery.start_soon(decide)
         assert text_of(await client.call_tool("asker__agreed", {"what": "it"})) == "true"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"result": {"action": "accept", "content": {"city": "Bonn"}}},
+        {"result": {"action": "accept", "content": {"town": 5}}},
+        {"result": {"action": "perhaps"}},
+        {"result": 5},
+        {"error": {"code": -1, "message": "no"}},
+    ],
+)
+async def test_a_client_that_answers_twice_is_heard_once(answer: dict[str, Any]) -> None:
+    async with offered(Asker) as node, lines_of(node) as stream:
+        received = messages_of(stream)
+
+        async def say(**message: Any) -> None:
+            await stream.send_all(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
+
+        hello = {"protocolVersion": "2025-06-18", "clientInfo": {"name": "raw", "version": "1"}}
+        await say(id=1, method="initialize", params={**hello, "capabilities": {"elicitation": {}}})
+        assert (await anext(received))["id"] == 1
+        await say(method="notifications/initialized")
+        given = {"name": "asker__ask", "arguments": {"name": ELICIT, "arguments": WHERE}}
+        await say(id=2, method="tools/call", params=given)
+        question = await anext(received)
+        assert question["method"] == ELICIT
+        for _ in range(2):
+            await say(id=question["id"], **answer)
+        await say(id=3, method="ping")
+        heard = [await anext(received) for _ in range(4 if answer == {"result": 5} else 2)]
+        assert sorted(each["id"] for each in heard if each.get("id")) == [2, 3]  # once each
+
+
+async def messages_of(stream: Any) -> AsyncGenerator[dict[str, Any]]:
+    """Yield the messages that a stream brings."""
+    buffer = b""
+    while piece := await stream.receive_some():
+        *lines, buffer = (buffer + bytes(piece)).split(b"\n")
+        for line in lines:
+            yield json.loads(line)

@@ -22,6 +22,8 @@ from mcp_types import (
     jsonrpc_message_adapter,
 )
 
+from lmos_actors.files import mapped
+
 from .._line_buffer import LineBuffer
 from ._exchange import Exchange
 
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
     from mcp_types import JSONRPCMessage
 
     from ._offer import McpOffer
+
+NO_MESSAGE: Final = "the line is no message of JSON-RPC 2.0"
 
 MOST_LINE: Final = 4 << 20
 """Bytes of a message."""
@@ -66,6 +70,15 @@ def _check_id(message: Any) -> None:
         number: Any = message["id"]  # pyright: ignore[reportUnknownVariableType]
         if isinstance(number, bool) or not isinstance(number, str | int):
             raise ValueError("an id is a text or an integer")
+
+
+def _broken_answer(message: Any) -> JSONRPCError | None:
+    """Return the failure of a request of ours, if it is what a message names that cannot be read."""
+    members = mapped(message)
+    number = members.get("id")
+    if "method" in members or isinstance(number, bool) or not isinstance(number, int | str):
+        return None
+    return JSONRPCError(jsonrpc="2.0", id=number, error=ErrorData(code=INVALID_REQUEST, message=NO_MESSAGE))
 
 
 class _Writer:
@@ -189,8 +202,8 @@ class _Reader:
             _check_id(decoded)
             return jsonrpc_message_adapter.validate_python(decoded, by_name=False)
         except (ValueError, RecursionError):
-            await self._writer.complain(INVALID_REQUEST, "the line is no message of JSON-RPC 2.0")
-            return None
+            await self._writer.complain(INVALID_REQUEST, NO_MESSAGE)
+            return _broken_answer(decoded)
 
     async def _next_line(self) -> bytes | None:
         """Return the next line, empty for one that is too long; None at the end."""
