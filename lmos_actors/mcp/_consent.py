@@ -34,7 +34,7 @@ class ToolChanged(Exception):
 
 @attrs.frozen
 class Question:
-    """What a person is asked; `stands` is whether the answer is for all that ask the same."""
+    """A question to a person; where it `stands`, the answer is for all that ask the same."""
 
     text: str
     data: dict[str, Any]

@@ -23,7 +23,7 @@ FIELD: Final = "McpOAuth.tokens"
 
 
 class Kept(msgspec.Struct):
-    """What is kept for the server at a URL. `ends` is Unix time."""
+    """The record of the server at a URL. `ends` is Unix time."""
 
     url: str
     tokens: dict[str, Any] | None = None

@@ -145,9 +145,10 @@ class Catalogue:
         """Return the agent that a name is about, and what of it."""
         if DIGEST_MARK in name:
             parts = self._of_digest(name)
+        elif self._alone:
+            parts = (self._alone, name) if tool_name("", name) == name else None
         else:
-            plain = (self._alone, name) if self._alone and tool_name("", name) == name else None
-            parts = plain if self._alone else parts_of(name)
+            parts = parts_of(name)
         return (None, "") if parts is None else (self.agent(parts[0]), parts[1])
 
     def _of_digest(self, name: str) -> tuple[str, str] | None:

@@ -167,9 +167,7 @@ class Reading:
             ask.send(found.agent.link, (property_key(found.name), (), {}))
             written = written_value(await ask.result())
         self._offer.hold(ctx, exchange, len(written))
-        contents = types.TextResourceContents(
-            uri=found.uri, mime_type="application/json", text=written.decode()
-        )
+        contents = types.TextResourceContents(uri=found.uri, mime_type=JSON, text=written.decode())
         return types.ReadResourceResult(contents=[contents])
 
     # ---- completion
@@ -252,16 +250,15 @@ def _prompt(offered: OfferedPrompt) -> types.Prompt:
 
 
 def _resource(offered: OfferedResource) -> types.Resource:
-    mime_type = JSON if offered.read is None else offered.read.mark.mime_type or None
-    name = f"{offered.agent.name}.{offered.name}"
-    return types.Resource(
-        uri=offered.uri, name=name, description=offered.description or None, mime_type=mime_type
-    )
+    return types.Resource(uri=offered.uri, **_shown(offered))
 
 
 def _template(offered: OfferedResource) -> types.ResourceTemplate:
-    mime_type = None if offered.read is None else offered.read.mark.mime_type or None
+    return types.ResourceTemplate(uri_template=offered.uri, **_shown(offered))
+
+
+def _shown(offered: OfferedResource) -> dict[str, Any]:
+    """Return what lists say of a resource, and of a template, beside its URI."""
+    mime_type = JSON if offered.read is None else offered.read.mark.mime_type or None
     name = f"{offered.agent.name}.{offered.name}"
-    return types.ResourceTemplate(
-        uri_template=offered.uri, name=name, description=offered.description or None, mime_type=mime_type
-    )
+    return {"name": name, "description": offered.description or None, "mime_type": mime_type}
