@@ -236,20 +236,24 @@ class OfferedOptions:
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
-class OfferOptions(OfferedOptions):
+class OfferOptions:
     """The options for MCP clients."""
 
     mcp: Annotated[Switch, Parameter(group=OFFERED)] = False
     """Offer its agents to MCP clients too, at /mcp of the same addresses. Needs the extra mcp."""
+    offered: OfferedOptions = OfferedOptions()
 
     def options(self) -> dict[str, Any]:
         """Return the arguments of `open_node`. Raises ConfigError."""
         if not self.mcp:
-            for option, value in (("--mcp-agent", self.mcp_agent), ("--mcp-logs", self.mcp_logs)):
+            for option, value in (
+                ("--mcp-agent", self.offered.mcp_agent),
+                ("--mcp-logs", self.offered.mcp_logs),
+            ):
                 if value:
                     raise ConfigError("goes with --mcp", option)
             return {}
-        return {"mcp": self.made()}
+        return {"mcp": self.offered.made()}
 
 
 @Parameter(name="*")
