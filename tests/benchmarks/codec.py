@@ -40,8 +40,8 @@ EXTRA: dict[str, dict[str, Any]] = {
     "error": {"status": "500", "correlation_id": ID},
 }
 TYPES = lmos.message_types()
-KINDS = tuple(kind for kind in TYPES if not kind.startswith(("stream", "gap")))
-"""Those that both spellings have: not our own extension."""
+KINDS = tuple(kind for kind in TYPES if not kind.startswith(("stream", "gap", "tell")))
+"""Those that both spellings have: none of our own extensions."""
 
 
 def plain_type(field: msgspec.structs.FieldInfo) -> Any:

@@ -1,4 +1,7 @@
-"""One measurement in a process of its own: `python -m tests.benchmarks.one ours|limit CASE N` prints it."""
+"""One measurement in a process of its own, printed: `python -m tests.benchmarks.one ours|limit|calls CASE N`.
+
+`calls` are those of functions of this package, in this process, for each unit of our side's work.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import gc
 import sys
 
 from tests.benchmarks.cases import CASES
+from tests.benchmarks.counting import Walk
 
 
 def main(side: str, name: str, n: int) -> float:
@@ -18,6 +22,19 @@ def main(side: str, name: str, n: int) -> float:
     return program(n)
 
 
+def calls(name: str, n: int) -> float:
+    """Return the calls for each unit; those of the start, which the least work has too, are left out."""
+    case = CASES[name]
+    walks = []
+    for work in (case.tiny, case.tiny, min(n, 10 * case.tiny)):  # the first one warms up
+        walk = Walk()
+        with walk.counting(threads=True):
+            case.ours(work)
+        walks.append((walk.calls, work))
+    (less, few), (more, many) = walks[1:]
+    return (more - less) / (many - few)
+
+
 if __name__ == "__main__":
     side, name, n = sys.argv[1:]
-    print(repr(main(side, name, int(n))))
+    print(repr(calls(name, int(n)) if side == "calls" else main(side, name, int(n))))

@@ -13,9 +13,9 @@ import trio
 from trio.testing import MockClock
 
 from lmos_actors import Agent, ChildSpec, every, open_node
-from tests.benchmarks import __main__ as command, against, http, limits_wire, wire
+from tests.benchmarks import __main__ as command, against, codec, http, limits_wire, wire
 from tests.benchmarks.cases import CASES, Case
-from tests.benchmarks.one import main as measure_here
+from tests.benchmarks.one import calls, main as measure_here
 from tests.benchmarks.ours import Echo, Passes, idle_passes, passes_in_minutes
 from tests.matrix import some
 from tests.redis_server import PROGRAM
@@ -78,6 +78,16 @@ def test_a_case_runs(name: str, servers: Servers, monkeypatch: pytest.MonkeyPatc
             assert value >= 0
         else:
             assert value > 0
+
+
+@pytest.mark.parametrize("kind", codec.KINDS)
+def test_a_sample_of_the_codec_is_a_message(kind: str) -> None:
+    reader = codec.codec_of("spec")
+    assert reader.decode(reader.encode(codec.sample(kind))) == codec.sample(kind)
+
+
+def test_calls_are_counted_for_each_unit_without_the_start() -> None:
+    assert 5.0 <= calls("ask", 1_000) < 5.2
 
 
 def test_a_limit_is_measured_only_where_there_is_one() -> None:

@@ -88,7 +88,7 @@ class Plain(ChatAgent):
             await trio.lowlevel.checkpoint()
 
 
-async def _talk(agent: Ref[Any], each: int) -> None:
+async def talk(agent: Ref[Any], each: int) -> None:
     """Hold one conversation, and count its chunks."""
     chunks = 0
     async with agent.stream(ChatAgent.chat, str(each)) as items:
@@ -104,7 +104,7 @@ async def _crowd(agent: Ref[Any], gate: Gate, each: int, conversations: int) -> 
     before = resident()
     async with trio.open_nursery() as nursery:
         for _ in range(conversations):
-            nursery.start_soon(_talk, agent, each)
+            nursery.start_soon(talk, agent, each)
         while gate.waiting < conversations:
             await trio.lowlevel.checkpoint()
         gc.collect()
@@ -116,7 +116,7 @@ async def _crowd(agent: Ref[Any], gate: Gate, each: int, conversations: int) -> 
 
 async def _warm(agent: Ref[Any], gate: Gate) -> None:
     gate.open.set()
-    await _talk(agent, 3)
+    await talk(agent, 3)
     gate.open = trio.Event()
     gate.waiting = 0
 
@@ -166,10 +166,10 @@ def rounds(n: int) -> float:
             node = await stack.enter_async_context(open_node())
             await node.start(Scripted, gate=gate)
             agent = await node.start(Thinker)
-            await _talk(agent, 2)
+            await talk(agent, 2)
             began = clock()
             for _ in range(n):
-                await _talk(agent, 2)
+                await talk(agent, 2)
             return n / (clock() - began)
 
     return trio.run(main)

@@ -1,21 +1,17 @@
 """Calls that one request makes inside the package: `python -m tests.benchmarks.walks [NAME...] [--files]`.
 
-A walk is counted, not timed. `sys.setprofile` sees every call of a function of ours between the first line
-of the caller's verb and its answer, at both ends, which here run in one thread; a coroutine that goes on
-counts once more. Bodies of modules are left out, as what is imported late is no part of a request. Each walk
-runs twice before it counts, so that what is made on first need has been made.
-
-Calls into libraries do not count: moving work into a library is no gain by itself, which is why the
-benchmarks decide and this only explains.
+A walk is counted, not timed, as `counting.py` says: from the first line of the caller's verb to its answer,
+at both ends, which here run in one thread. Each walk runs twice before it counts, so that what is made on first
+need has been made; `scenario-cold` alone is the first run of a process.
 """
 
 from __future__ import annotations
 
 import argparse
+import pickle
+import subprocess
 import sys
-from collections import Counter
-from contextlib import asynccontextmanager, contextmanager, redirect_stderr, redirect_stdout, suppress
-from dataclasses import dataclass, field
+from contextlib import asynccontextmanager, redirect_stderr, redirect_stdout, suppress
 from functools import partial
 from io import StringIO
 from pathlib import Path
@@ -23,20 +19,19 @@ from typing import TYPE_CHECKING
 
 import trio
 
-import lmos_actors
 from lmos_actors import Agent, AgentDied, ChildSpec, Property, SupervisorSpec, action, open_node, prop
 from lmos_actors.cli import main as command
 from lmos_actors.transport import endpoint_of
+from tests.benchmarks.counting import Walk
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-    from types import FrameType
+    from collections.abc import AsyncIterator, Awaitable, Callable
 
     from lmos_actors import Ref
 
     Ask = Callable[[Ref["Walked"]], Awaitable[object]]
 
-PACKAGE = str(Path(lmos_actors.__file__).parent) + "/"
+ROOT = Path(__file__).resolve().parents[2]
 HOST = "127.0.0.1"
 SCENARIO = "scenarios/weather.yaml"
 
@@ -63,42 +58,6 @@ class Walked(Agent):
 
 
 NEAR, SLOWLY = Walked.near, Walked.slowly  # looked up once, as a caller in a loop would
-
-
-@dataclass
-class Walk:
-    """The calls of one walk, in order."""
-
-    calls: int = 0
-    functions: set[object] = field(default_factory=set[object])
-    files: Counter[str] = field(default_factory=Counter[str])
-    file_switches: int = 0
-    package_switches: int = 0
-    _at: str = ""
-
-    def see(self, frame: FrameType, event: str, _: object) -> None:
-        """Count one event of `sys.setprofile`."""
-        code = frame.f_code
-        path = code.co_filename
-        if event != "call" or not path.startswith(PACKAGE) or code.co_name == "<module>":
-            return
-        name = path[len(PACKAGE) :]
-        if self._at and name != self._at:
-            self.file_switches += 1
-            self.package_switches += name.partition("/")[0] != self._at.partition("/")[0]
-        self._at = name
-        self.calls += 1
-        self.functions.add(code)
-        self.files[name] += 1
-
-    @contextmanager
-    def counting(self) -> Iterator[None]:
-        """Count what happens inside."""
-        sys.setprofile(self.see)
-        try:
-            yield
-        finally:
-            sys.setprofile(None)
 
 
 # --- the walks
@@ -179,14 +138,51 @@ async def http(request: bytes) -> Walk:
             return await counted(exchange)
 
 
-def scenario() -> Walk:
-    """Run a scenario file as the command does."""
+async def chat() -> Walk:
+    """Say something to a chat agent over Omnia's protocol, and read its answer of one chunk."""
+    from lmos_actors.facades import OmniaOptions, open_chat
+    from tests.benchmarks.chat import Talker
+
+    async with open_node(listen=f"ws://{HOST}:0", omnia=OmniaOptions()) as node:
+        await node.start(Talker)
+        async with open_chat(f"{node.urls[0].rstrip('/')}/?agent=talker") as session:
+
+            async def turn() -> None:
+                assert (await session.say("fast 1")).text
+
+            return await counted(turn)
+
+
+async def thinking() -> Walk:
+    """Have a thinking agent answer near: two requests to a scripted model, and a call of a tool."""
+    from tests.benchmarks.thinking import Gate, Scripted, Thinker, talk
+
+    gate = Gate()
+    gate.open.set()
+    async with open_node() as node:
+        await node.start(Scripted, gate=gate)
+        agent = await node.start(Thinker)
+        return await counted(partial(talk, agent, 2))
+
+
+def scenario(*, cold: bool = False) -> Walk:
+    """Run a scenario file as the command does; `cold`: for the first time in this process."""
     walk = Walk()
-    for _ in range(2):
+    for _ in range(1 if cold else 2):
         walk = Walk()
         with suppress(SystemExit), redirect_stdout(said := StringIO()), walk.counting():
             command(["run", SCENARIO])
         assert "passed" in said.getvalue(), said.getvalue()
+    return walk
+
+
+def scenario_cold() -> Walk:
+    """Run a scenario file in a process of its own, as a user does."""
+    code = "import pickle, sys; from tests.benchmarks.walks import scenario; walk = scenario(cold=True)"
+    code += "; sys.stdout.buffer.write(pickle.dumps(walk))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, stdout=subprocess.PIPE)
+    walk = pickle.loads(done.stdout)
+    assert isinstance(walk, Walk)
     return walk
 
 
@@ -204,7 +200,10 @@ WALKS: dict[str, Callable[[], Walk]] = {
     "restart": partial(trio.run, restart),
     "http-get": partial(trio.run, http, request("GET /agents/walked/properties/level")),
     "http-post": partial(trio.run, http, request("POST /agents/walked/actions/near", b'{"value": 1}')),
+    "chat": partial(trio.run, chat),
+    "thinking": partial(trio.run, thinking),
     "scenario": scenario,
+    "scenario-cold": scenario_cold,
 }
 
 
@@ -218,12 +217,12 @@ def main(arguments: list[str]) -> None:
     if unknown:
         parser.error(f"no such walk: {', '.join(unknown)}")
     print(
-        f"{'walk':<12}{'calls':>8}{'functions':>11}{'files':>7}{'file switches':>15}{'package switches':>18}"
+        f"{'walk':<14}{'calls':>8}{'functions':>11}{'files':>7}{'file switches':>15}{'package switches':>18}"
     )
     for name in options.walks or WALKS:
         walk = WALKS[name]()
         print(
-            f"{name:<12}{walk.calls:>8,}{len(walk.functions):>11,}{len(walk.files):>7}{walk.file_switches:>15,}"
+            f"{name:<14}{walk.calls:>8,}{len(walk.functions):>11,}{len(walk.files):>7}{walk.file_switches:>15,}"
             f"{walk.package_switches:>18,}"
         )
         if options.files:
