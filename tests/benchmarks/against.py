@@ -7,7 +7,7 @@ Cases that measure memory are compared by their own figure.
 
 Both versions run the same programs, those of this checkout: its tests take the place of the other's, else a
 faster program would pass for a faster package. Programs use public names, so they run there unless they need
-what that version does not have yet, which is said. The calls of functions for each unit stand beside the ratio.
+what that version does not have yet, which is said. The calls for each unit stand beside the ratio.
 """
 
 from __future__ import annotations

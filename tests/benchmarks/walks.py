@@ -1,7 +1,7 @@
 """Calls that one request makes inside the package: `python -m tests.benchmarks.walks [NAME...] [--files]`.
 
 A walk is counted, not timed, as `counting.py` says: from the first line of the caller's verb to its answer,
-at both ends, which here run in one thread. Each walk runs twice before it counts, so that what is made on first
+at both ends, here in one thread. Each walk runs twice before it counts, so that what is made on first
 need has been made; `scenario-cold` alone is the first run of a process.
 """
 
