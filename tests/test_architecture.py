@@ -20,6 +20,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("__main__",),
     ("cli",),
     ("conformance",),
+    ("recording",),
     ("scenario",),
     ("reports",),
     ("deployment",),

@@ -120,7 +120,7 @@ def _write(
 
 def _write_scenario(log: Path, out: str, number: int | None, given: dict[str, Any]) -> int:
     """Write the scenario of a log; `given` are options that say how to run it. Raises ConfigError."""
-    from ..record._as_scenario import as_scenario
+    from lmos_actors.recording import as_scenario
 
     _check_alone(given, "--as-scenario")
     return as_scenario(str(log), out, number)

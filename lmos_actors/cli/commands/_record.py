@@ -64,13 +64,16 @@ values are secret. Without one all values are written as ***. May be given sever
     once
         End when the clients that came have left.
     """
-    from ..record._record import RecordRequest, record as run
+    from lmos_actors.recording import RecordRequest
 
-    return run(
+    from .._inputs import address_in
+    from .._record import record_until_signal
+
+    return record_until_signal(
         RecordRequest(
             to=to,
             out=out,
-            listen=listen,
+            listen=address_in(listen, "--listen"),
             speaks=speaks,
             descriptions=description or (),
             once=once,

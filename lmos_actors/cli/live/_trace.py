@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from lmos_actors.live import open_live
+from lmos_actors.recording import RecordingFile
 from lmos_actors.reports import message_text, read_record
 
-from ..record._log import RecordingFile
 from ..remote._relay import run_within
 from ..remote._session import ANSWERED_WITH_ERROR, OK
 from ._watch import headers_of, reason_of

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.cli.test_record_proxy import (
+from tests.recording.test_proxy import (
     AGREED,
     PATIENCE,
     connected,

@@ -1,25 +1,20 @@
-"""`record`: a proxy on this machine that writes what its clients and a server say as a message log."""
+"""A proxy on this machine that writes what its clients and a server say as a message log."""
 
 from __future__ import annotations
 
 import signal
-import sys
 import threading
 from typing import TYPE_CHECKING, Final
 
 import attrs
 import trio
 
-from lmos_actors._core import printable
 from lmos_actors.bindings import fetch
-from lmos_actors.errors import ConfigError, ConnectFailed, TransportError, group_of
+from lmos_actors.errors import ConfigError, ConnectFailed
 from lmos_actors.protocol.td import MAX_BYTES
 from lmos_actors.security import is_loopback
 from lmos_actors.transport import TcpNetwork, endpoint_of, is_here
 
-from .._inputs import address_in
-from .._signals import signals
-from .._texts import explained
 from ._log import RecordingFile
 from ._passage import CREDENTIALS, Headers, Passage
 from ._proxy import Proxy
@@ -27,13 +22,12 @@ from ._transcript import Transcript
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator, Callable, Sequence
 
     from lmos_actors.transport import Endpoint, Listener, Network
 
     from ._conversation import Speech
 
-OK, REFUSED, NOT_REACHED = 0, 1, 3
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 DESCRIBE_SECONDS: Final = 5.0
@@ -50,63 +44,68 @@ NOT_DESCRIBED: Final = ("/arc",)
 
 @attrs.frozen(kw_only=True)
 class RecordRequest:
-    """A request to record."""
+    """A request to record what goes to the server at the URL `to` into a new file `out`.
+
+    Clients connect to `listen`, on this machine. `speaks` is the protocol of the WebSockets; None finds it
+    from their messages. `descriptions` are files and URLs, for a server that serves none: they say which
+    values are secret. `once` ends when the clients that came have left. `insecure` lets credentials go to a
+    server without TLS. Raises ConfigError for addresses that cannot be used.
+    """
 
     to: str
     out: str
-    listen: str = "127.0.0.1:0"
+    listen: Endpoint
     speaks: Speech | None = None
     descriptions: Sequence[str] = ()
     once: bool = False
     tls: ssl.SSLContext | None = None
     insecure: bool = False
+    server: Endpoint = attrs.field(init=False)
 
-    def target(self) -> Endpoint:
-        """Return the server. Raises ConfigError."""
+    def __attrs_post_init__(self) -> None:
         found = endpoint_of(self.to)
         if "token=" in found.target.partition("?")[2].lower():
             raise ConfigError("a token does not belong in it: the client sends its own", "--to")
-        return attrs.evolve(found, elsewhere=not is_here(found.host))
-
-    def place(self) -> Endpoint:
-        """Return where to listen. Raises ConfigError."""
-        found = address_in(self.listen, "--listen")
-        if found.secure:
+        if self.listen.secure:
             raise ConfigError("clients connect without TLS: ws, or HOST:PORT", "--listen")
-        if not is_loopback(found.host):
+        if not is_loopback(self.listen.host):
             raise ConfigError("recordings are made on this machine alone, as at 127.0.0.1", "--listen")
-        return found
+        object.__setattr__(self, "server", attrs.evolve(found, elsewhere=not is_here(found.host)))
 
 
-def record(request: RecordRequest, network: Network | None = None) -> int:
-    """Record until a signal comes. Returns the exit code. Raises ConfigError, OSError."""
-    recording = _Recording(request, TcpNetwork() if network is None else network)
-    failure: Exception | None = None
-    code = NOT_REACHED
-    try:
-        with signals.in_order():
-            code = trio.run(recording.run)
-    except* (ConfigError, TransportError, OSError) as group:
-        failure = _first(group)
-    if isinstance(failure, TransportError):
-        _complain(explained(failure))
-    elif isinstance(failure, ConfigError) and failure.__cause__ is not None:  # an address that is taken
-        _complain(str(failure))
-    elif failure is not None:
-        raise failure
-    return code
+@attrs.frozen
+class Recorded:
+    """The counts of a recording, and its file.
+
+    `refused` are clients that the server refused, `unreachable` connections that it did not take, `lost`
+    those that it cut, and `unread` messages that were not understood; these are in the file as they came.
+    """
+
+    file: str
+    records: int
+    sockets: int
+    http_requests: int
+    requests: int
+    refused: int
+    unreachable: int
+    lost: int
+    unread: int
 
 
-def _first(error: BaseException) -> Exception:
-    group = group_of(error)
-    if group is not None:
-        return _first(group.exceptions[0])
-    assert isinstance(error, Exception)
-    return error
+async def record(
+    request: RecordRequest,
+    *,
+    network: Network | None = None,
+    on_listening: Callable[[str], None] = lambda url: None,
+    on_note: Callable[[str], None] = lambda text: None,
+) -> Recorded:
+    """Record until a SIGINT or SIGTERM, or until the clients have left; then return the counts.
 
-
-def _complain(text: str) -> None:
-    print(f"lmos-actors: {printable(text)}", file=sys.stderr, flush=True)
+    `on_listening` is called with the URL for clients, `on_note` with what goes wrong meanwhile. Raises groups
+    of ConfigError, TransportError and OSError.
+    """
+    using = TcpNetwork() if network is None else network
+    return await _Recording(request, using, on_listening, on_note).run()
 
 
 async def _cancel_at_interrupt(received: AsyncIterator[int], scope: trio.CancelScope) -> None:
@@ -116,25 +115,32 @@ async def _cancel_at_interrupt(received: AsyncIterator[int], scope: trio.CancelS
 
 
 class _Recording:
-    """One run of `record`."""
+    """One recording."""
 
-    def __init__(self, request: RecordRequest, network: Network) -> None:
+    def __init__(
+        self,
+        request: RecordRequest,
+        network: Network,
+        on_listening: Callable[[str], None],
+        on_note: Callable[[str], None],
+    ) -> None:
         self._request = request
         self._network = network
-        self._target = request.target()
-        self._place = request.place()
+        self._on_listening = on_listening
+        self._on_note = on_note
+        self._target = request.server
         self._looked_at: set[str] = set()
         self._stop = trio.CancelScope()
 
-    async def run(self) -> int:
-        """Record, and return the exit code. Raises groups of ConfigError, TransportError and OSError."""
+    async def run(self) -> Recorded:
+        """Record; see `record`."""
         descriptions = [await self._read(source) for source in self._request.descriptions]
         await trio.aclose_forcefully(await self._network.connect(self._target, self._request.tls))
-        listener = await self._network.listen(self._place)
+        listener = await self._network.listen(self._request.listen)
         try:
             file = self._opened()
             try:
-                transcript = Transcript(file, _complain)
+                transcript = Transcript(file, self._on_note)
                 for text, url in descriptions:
                     self._learn(transcript, text, url)
                 passage = await self._serve(listener, transcript)
@@ -193,7 +199,7 @@ class _Recording:
             speaks=self._request.speaks,
             insecure=self._request.insecure,
             describe=describe,
-            on_note=_complain,
+            on_note=self._on_note,
         )
         async with trio.open_nursery() as nursery:
             if threading.current_thread() is threading.main_thread():
@@ -206,9 +212,7 @@ class _Recording:
 
     def _announce(self, authority: str) -> None:
         scheme = "http" if self._request.to.startswith("http") else "ws"
-        ends = "when the clients that came have left" if self._request.once else "at Ctrl-C"
-        here = f"{scheme}://{authority}{self._target.target}".removesuffix("/")
-        print(f"recording {self._request.to}: connect to {here}; ends {ends}", flush=True)
+        self._on_listening(f"{scheme}://{authority}{self._target.target}".removesuffix("/"))
 
     async def _stop_at_signal(
         self, passage: Passage, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
@@ -251,31 +255,16 @@ class _Recording:
 
     # ---- the end
 
-    def _sum_up(self, passage: Passage, transcript: Transcript, file: RecordingFile) -> int:
+    def _sum_up(self, passage: Passage, transcript: Transcript, file: RecordingFile) -> Recorded:
         outcomes = passage.outcomes
-        counts = (
-            (outcomes.sockets, "WebSocket"),
-            (outcomes.requests, "HTTP request"),
-            (transcript.requests, "request to agents"),
+        return Recorded(
+            file=file.path,
+            records=file.records,
+            sockets=outcomes.sockets,
+            http_requests=outcomes.requests,
+            requests=transcript.requests,
+            refused=outcomes.refused,
+            unreachable=outcomes.unreachable,
+            lost=outcomes.lost,
+            unread=transcript.unread,
         )
-        many = ", ".join(f"{count} {_plural(what, count)}" for count, what in counts)
-        print(f"recorded {many}, {file.records} records: {file.path}", flush=True)
-        troubles = (
-            (outcomes.refused, "refused by the server"),
-            (outcomes.unreachable, "not reached"),
-            (outcomes.lost, "cut by the server"),
-            (transcript.unread, "not understood"),
-        )
-        for count, what in troubles:
-            if count:
-                print(f"  {count} {what}", flush=True)
-        if outcomes.unreachable or outcomes.lost:
-            return NOT_REACHED
-        return REFUSED if outcomes.refused and not outcomes.sockets else OK
-
-
-def _plural(what: str, count: int) -> str:
-    if count == 1:
-        return what
-    first, _, rest = what.partition(" to ")
-    return f"{first}s to {rest}" if rest else f"{first}s"

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.cli.test_record import PATIENCE, call, ended, recording, records, serving
+from tests.recording.test_record import PATIENCE, call, ended, recording, records, serving
 
 if TYPE_CHECKING:
     from collections.abc import Generator

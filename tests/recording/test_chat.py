@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.cli.test_record import PATIENCE, call, ended, recording, records, serving
 from tests.commands import script_started
+from tests.recording.test_record import PATIENCE, call, ended, recording, records, serving
 
 if TYPE_CHECKING:
     from pathlib import Path

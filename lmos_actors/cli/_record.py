@@ -1,0 +1,88 @@
+"""Execution of `record`: until a signal comes, and what it prints."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import trio
+
+from lmos_actors._core import printable
+from lmos_actors.errors import ConfigError, TransportError, group_of
+from lmos_actors.recording import record
+
+from ._signals import signals
+from ._texts import explained
+
+if TYPE_CHECKING:
+    from lmos_actors.recording import Recorded, RecordRequest
+    from lmos_actors.transport import Network
+
+OK, REFUSED, NOT_REACHED = 0, 1, 3
+
+
+def record_until_signal(request: RecordRequest, network: Network | None = None) -> int:
+    """Record until a signal comes. Returns the exit code. Raises ConfigError, OSError."""
+
+    def announce(url: str) -> None:
+        ends = "when the clients that came have left" if request.once else "at Ctrl-C"
+        print(f"recording {request.to}: connect to {url}; ends {ends}", flush=True)
+
+    async def recorded() -> Recorded:
+        return await record(request, network=network, on_listening=announce, on_note=_complain)
+
+    failure: Exception | None = None
+    code = NOT_REACHED
+    try:
+        with signals.in_order():
+            code = _sum_up(trio.run(recorded))
+    except* (ConfigError, TransportError, OSError) as group:
+        failure = _first(group)
+    if isinstance(failure, TransportError):
+        _complain(explained(failure))
+    elif isinstance(failure, ConfigError) and failure.__cause__ is not None:  # an address that is taken
+        _complain(str(failure))
+    elif failure is not None:
+        raise failure
+    return code
+
+
+def _first(error: BaseException) -> Exception:
+    group = group_of(error)
+    if group is not None:
+        return _first(group.exceptions[0])
+    assert isinstance(error, Exception)
+    return error
+
+
+def _complain(text: str) -> None:
+    print(f"lmos-actors: {printable(text)}", file=sys.stderr, flush=True)
+
+
+def _sum_up(found: Recorded) -> int:
+    counts = (
+        (found.sockets, "WebSocket"),
+        (found.http_requests, "HTTP request"),
+        (found.requests, "request to agents"),
+    )
+    many = ", ".join(f"{count} {_plural(what, count)}" for count, what in counts)
+    print(f"recorded {many}, {found.records} records: {found.file}", flush=True)
+    troubles = (
+        (found.refused, "refused by the server"),
+        (found.unreachable, "not reached"),
+        (found.lost, "cut by the server"),
+        (found.unread, "not understood"),
+    )
+    for count, what in troubles:
+        if count:
+            print(f"  {count} {what}", flush=True)
+    if found.unreachable or found.lost:
+        return NOT_REACHED
+    return REFUSED if found.refused and not found.sockets else OK
+
+
+def _plural(what: str, count: int) -> str:
+    if count == 1:
+        return what
+    first, _, rest = what.partition(" to ")
+    return f"{first}s to {rest}" if rest else f"{first}s"
