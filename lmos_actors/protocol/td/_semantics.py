@@ -25,7 +25,7 @@ from ._model import (
     Streams,
 )
 from ._reading import DescriptionError, Place, is_array, is_object, kind_of, struct
-from ._uris import is_reference, is_uri, resolve, scheme_of, variables_of
+from ._uris import check_template, is_reference, is_uri, resolve, scheme_of, variables_of
 from ._vocabulary import affordances, as_array, as_object, check_metadata, check_vocabulary, has_any, texts_of
 
 if TYPE_CHECKING:
@@ -225,7 +225,7 @@ def _forms(
         yield from _responses(context, form)
         yield from _duplicates(context, form, seen, number)
         if isinstance(href := form.data.get("href"), str):
-            used |= dict.fromkeys(_variables_in(href))
+            used |= dict.fromkeys(variables_of(href))
             yield from _href(context, form, href)
     for name in variables:
         if name not in used:
@@ -233,23 +233,17 @@ def _forms(
             yield Finding((*place, "uriVariables", name), message, fix, "warning")
 
 
-def _variables_in(href: str) -> tuple[str, ...]:
-    try:
-        return variables_of(href)
-    except DescriptionError:
-        return ()
-
-
 def _href(context: _Context, form: _Form, href: str) -> Iterator[Finding]:
     place = (*form.place, "href")
     try:
-        for name in variables_of(href):
-            if name not in form.variables:
-                message = f"uriVariables has no {name!r}{near(name, form.variables)}"
-                yield Finding(place, message, f'add "uriVariables": {{"{name}": {{"type": "string"}}}}')
+        check_template(href)
     except DescriptionError as exc:
         yield Finding(place, exc.message, "write it as in RFC 6570, such as /items/{id}{?unit}")
         return
+    for name in variables_of(href):
+        if name not in form.variables:
+            message = f"uriVariables has no {name!r}{near(name, form.variables)}"
+            yield Finding(place, message, f'add "uriVariables": {{"{name}": {{"type": "string"}}}}')
     if not is_reference(href):
         yield Finding(place, f"{shown(href)} is not a URI", "percent-encode the characters that URIs forbid")
     elif context.base is not None and not is_uri(context.base):

@@ -21,6 +21,8 @@ _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*\Z")
 _FORBIDDEN: Final = re.compile(r"[\s\x00-\x1f<>\"\\^`|]")
 _EXPRESSION: Final = re.compile(r"\{([^{}]*)\}")
 _VARIABLE: Final = re.compile(r"((?:[A-Za-z0-9_.]|%[0-9A-Fa-f]{2})+)(?::([1-9][0-9]{0,3})|\*)?\Z")
+_ENCODED_TWICE: Final = re.compile(r"%25(?=[0-9A-Fa-f]{2})")
+"""The percent sign of a triplet in a value, encoded; reserved expansion keeps triplets (RFC 6570, 3.2.3)."""
 _RESERVED: Final = ":/?#[]@!$&'()*+,;="
 
 
@@ -136,35 +138,42 @@ class _Expression(NamedTuple):
     variables: tuple[tuple[str, int | None], ...]  # name, and the length of its prefix (RFC 6570, 2.4.1)
 
 
-def _expression(text: str) -> _Expression:
-    """Return the parsed text between braces. Raises DescriptionError."""
+def _expression(text: str) -> _Expression | None:
+    """Return the parsed text between braces, None for one that RFC 6570 does not allow."""
     sign = text[:1] if text[:1] in _OPERATORS else ""
     found = [_VARIABLE.match(each) for each in text.removeprefix(sign).split(",")]
     names = tuple((each[1], int(each[2]) if each[2] else None) for each in found if each)
-    if len(names) != len(found):
-        raise DescriptionError(f"{{{text}}} is not an expression of a URI template")
-    return _Expression(_OPERATORS[sign], names)
+    return _Expression(_OPERATORS[sign], names) if len(names) == len(found) else None
+
+
+def check_template(template: str) -> None:
+    """Raise DescriptionError for a template that RFC 6570 does not allow."""
+    if re.search(r"[{}]", _EXPRESSION.sub("", template)):
+        raise DescriptionError(f"{template!r} has an unmatched brace")
+    for each in _EXPRESSION.finditer(template):
+        if _expression(each.group(1)) is None:
+            raise DescriptionError(f"{each.group()} is not an expression of a URI template")
 
 
 def variables_of(template: str) -> tuple[str, ...]:
-    """Return the names of a template's variables, each once, in order. Raises DescriptionError."""
-    if re.search(r"[{}]", _EXPRESSION.sub("", template)):
-        raise DescriptionError(f"{template!r} has an unmatched brace")
+    """Return the names of a template's variables, each once, in order."""
     found = [_expression(each.group(1)) for each in _EXPRESSION.finditer(template)]
-    return tuple(dict.fromkeys(name for each in found for name, _ in each.variables))
+    return tuple(dict.fromkeys(name for each in found if each is not None for name, _ in each.variables))
 
 
 def expand(template: str, values: Mapping[str, str | float | bool]) -> str:
     """Return an expanded URI template; variables without a value are left out.
 
-    Values are texts, numbers or booleans, written as in JSON. Text outside of braces is unchanged. Raises
-    DescriptionError for a malformed template or a text that is not valid Unicode.
+    Values are texts, numbers or booleans, written as in JSON. Text outside of braces is unchanged, and so is
+    an expression that RFC 6570 does not allow. Raises DescriptionError for a value that is not valid Unicode.
     """
-    variables_of(template)
-    return _EXPRESSION.sub(lambda found: _expanded(_expression(found.group(1)), values), template)
+    return _EXPRESSION.sub(lambda found: _expanded(found, values), template)
 
 
-def _expanded(expression: _Expression, values: Mapping[str, str | float | bool]) -> str:
+def _expanded(found: re.Match[str], values: Mapping[str, str | float | bool]) -> str:
+    expression = _expression(found.group(1))
+    if expression is None:
+        return found.group()
     operator = expression.operator
     parts = [
         _part(operator, name, _shown(values[name])[:length])
@@ -183,6 +192,8 @@ def _part(operator: _Operator, name: str, value: str) -> str:
         content = quote(value, safe=f"{operator.safe}-._~")
     except UnicodeError:
         raise DescriptionError(f"the value of {name!r} has half of a surrogate pair") from None
+    if operator.safe:
+        content = _ENCODED_TWICE.sub("%", content)
     if not operator.named:
         return content
     return f"{name}={content}" if value else f"{name}{operator.empty}"
