@@ -162,7 +162,7 @@ def _describe_url(url: str, options: DescribeOptions) -> int:
     ask = partial(fetch, TcpNetwork(), place, server.tls.context(), headers, headers_for=known)
     try:
         with signals.in_order():
-            text, _ = trio.run(ask)
+            text, source = trio.run(ask)
     except ConnectFailed as error:
         print(printable(f"lmos-actors: {error}"), file=sys.stderr)
         return NOT_REACHED
@@ -170,7 +170,7 @@ def _describe_url(url: str, options: DescribeOptions) -> int:
         data = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"is not JSON: {error}", place) from None
-    return _report(_Subject(url, data), options)
+    return _report(_Subject(url, data, source=source), options)
 
 
 # ---- findings
@@ -178,11 +178,12 @@ def _describe_url(url: str, options: DescribeOptions) -> int:
 
 @attrs.frozen
 class _Subject:
-    """The subject of `describe`: a class without a document, or a file."""
+    """The subject of `describe`: a class without a document, a file, or what is at a URL, `source`."""
 
     name: str
     data: Any
     document: Document | None = None
+    source: str | None = None
 
     def line(self, word: str, remark: Finding | Difference) -> str:
         """Return it as text, with the line of the file."""
@@ -219,7 +220,7 @@ def _report(subject: _Subject, options: DescribeOptions) -> int:
     expected = agent_class(options.against) if options.against is not None else None
     if isinstance(expected, int):
         return expected
-    findings = check(subject.data, strict=options.strict)
+    findings = check(subject.data, strict=options.strict, source=subject.source)
     differing = _differences(subject, expected) if expected is not None else ()
     unread = READERS[options.reader](subject.data) if options.reader is not None else ()
     failed = _fails(findings) or bool(unread) or any(_counts(each, options) for each in differing or ())

@@ -14,18 +14,18 @@ from lmos_actors.protocol.td import (
     MAX_BYTES,
     SUBPROTOCOL,
     Description,
+    DescriptionError,
     Form,
-    check,
     choose,
     effective_forms,
-    load,
+    load_usable,
     pointer,
     resolve,
 )
 from lmos_actors.transport import endpoint_of, leads_astray
 
 from ..exposure._exposure import AGENTS, name_in_url
-from ..http_client._forms import HttpOperations
+from ..http_client._forms import HttpOperations, has_address
 from ..lmos._peer_requests import path_of
 
 if TYPE_CHECKING:
@@ -39,9 +39,6 @@ if TYPE_CHECKING:
     from ._peers import Peers
 
 HeadersFor: TypeAlias = "Callable[[str, Headers], Headers]"
-
-WAYS: Final = (SUBPROTOCOL, "wss", "ws")
-"""The names of LMOS over a WebSocket, best first; see `choose`."""
 
 SOCKETS: Final = ("ws://", "wss://")
 WEB: Final = ("http://", "https://")
@@ -141,7 +138,7 @@ def _places_of(description: Description, source_url: str, url: str | None) -> tu
         *HttpOperations(description, source_url).origins().values(),
         *hrefs_of(description, source_url),
     )
-    return tuple(href for href in all_of_them if href.startswith((*SOCKETS, *WEB)))
+    return tuple(href for href in all_of_them if has_address(href))
 
 
 def _check_leads(places: Iterable[str], source_url: str) -> None:
@@ -178,28 +175,33 @@ async def _read(path: str) -> bytes:
 
 def target_of(text: bytes, url: str | None, place: str, thing: str | None) -> Target:
     """Return the place of the thing in a text with a description, or with a list of several."""
-    description = _described(_chosen(text, place, thing), place)
+    description = _described(_chosen(text, place, thing), url, place)
     if thing is not None and not _is(description.id, description.title, thing):
         why = f"this describes {description.id or description.title!r}, not {thing!r}"
         raise ConfigError(why + _links_of(description), place)
     form = next(sockets_of(description, url), None)
-    if form is None and not _is_on_web(description, url, place, thing):
-        why = f"no form is for LMOS over a WebSocket (subprotocol {SUBPROTOCOL!r}), nor for HTTP"
-        raise ConfigError(why + _links_of(description), place)
+    if form is None and not _is_on_web(description, url, thing):
+        raise ConfigError(_why_nowhere(description) + _links_of(description), place)
     thing_id = description.id or url or (place if form is None else None)  # HTTP needs no id
     if thing_id is None:
         raise ConfigError("the description has no id", place)
     return Target(None if form is None else endpoint_of(form.href).url, thing_id, description, url)
 
 
-def _is_on_web(description: Description, url: str | None, place: str, thing: str | None) -> bool:
-    """Return whether a thing is reached over HTTP. A list of others is none, unless `thing` names it."""
-    if thing is None and any(link.rel == "item" for link in description.links or ()):
-        return False
-    try:
-        return bool(HttpOperations(description, url).origins())
-    except ConfigError as error:
-        raise ConfigError(f"a form has no usable address: {error.message}", place) from None
+def _is_on_web(description: Description, url: str | None, thing: str | None) -> bool:
+    """Return whether a thing is reached over HTTP. A server's list of others is none, unless named."""
+    if thing is None and url is not None and endpoint_of(url).target in ("/", WELL_KNOWN):
+        if any(link.rel == "item" for link in description.links or ()):
+            return False
+    return bool(HttpOperations(description, url).origins())
+
+
+def _why_nowhere(description: Description) -> str:
+    why = f"no form is for LMOS over a WebSocket (subprotocol {SUBPROTOCOL!r}), nor for HTTP"
+    faults = description.faults
+    listed = "; ".join(f"{pointer(each.place) or '/'} {each.message}" for each in faults[:SHOWN])
+    more = f"; and {len(faults) - SHOWN} more" if len(faults) > SHOWN else ""
+    return f"{why}; the description is wrong: {listed}{more}" if faults else why
 
 
 def _links_of(description: Description) -> str:
@@ -232,13 +234,12 @@ def _is(thing_id: Any, title: Any, thing: str) -> bool:
     return isinstance(thing_id, str) and thing in (name_in_url(thing_id), path_of(thing_id))
 
 
-def _described(data: Any, place: str) -> Description:
-    errors = [finding for finding in check(data) if finding.severity == "error"]
-    if errors:
-        listed = "; ".join(f"{pointer(each.place) or '/'} {each.message}" for each in errors[:SHOWN])
-        more = f"; and {len(errors) - SHOWN} more" if len(errors) > SHOWN else ""
-        raise ConfigError(f"the description is wrong: {listed}{more}", place)
-    return load(data)
+def _described(data: Any, url: str | None, place: str) -> Description:
+    try:
+        return load_usable(data, url)
+    except DescriptionError as error:
+        where = pointer(error.place) or "/"
+        raise ConfigError(f"the description is wrong: {where} {error.message}", place) from None
 
 
 def hrefs_of(description: Description, source_url: str) -> Iterator[str]:
@@ -259,16 +260,20 @@ def hrefs_of(description: Description, source_url: str) -> Iterator[str]:
 
 def sockets_of(description: Description, url: str | None) -> Iterator[Form]:
     """Return the forms of a thing for LMOS, the best of each affordance, in their order."""
-    base = description.base or url
-    described = attrs.evolve(description, base=base)
+    ways = HttpOperations(description, url)
+    described = ways.description
     affordances: list[AnyAffordance] = [
         *(described.properties or {}).values(),
         *(described.actions or {}).values(),
         *(described.events or {}).values(),
     ]
     for each in affordances:
-        forms = [form for form in effective_forms(described, each) if "{" not in form.href]
+        forms = [
+            form
+            for form in effective_forms(described, each)
+            if "{" not in form.href and has_address(form.href)
+        ]
         for op in dict.fromkeys(op for form in forms for op in form.ops):
-            found = choose(forms, op, WAYS)
+            found = choose(forms, op, ways.sockets)
             if found is not None:
-                yield attrs.evolve(found, href=resolve(base, found.href))
+                yield found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import attrs
@@ -10,6 +11,7 @@ from lmos_actors.errors import ConfigError, InvalidInput, NotAllowed
 from lmos_actors.protocol.td import (
     SUBPROTOCOL,
     DescriptionError,
+    PropertyAffordance,
     choose,
     effective_forms,
     expand,
@@ -24,7 +26,6 @@ if TYPE_CHECKING:
 
     from lmos_actors.protocol.td import AnyAffordance, Description, Form
 
-SOCKETS: Final = (SUBPROTOCOL, "wss", "ws")
 ASKED: Final = ("https", "http")
 LISTENED: Final = ("https+sse", "http+sse", "https+longpoll", "http+longpoll", "https", "http")
 STREAMED: Final = ("https+sse", "http+sse", "https", "http")
@@ -42,6 +43,7 @@ OPS: Final[Mapping[str, tuple[str, ...]]] = {
 """The operations of a description that carry out a verb, best first."""
 
 _OF_THING: Final = ("read all", "write many", "subscribe to all")
+_KINDS: Final = {"invoke": "actions", "subscribe": "events"}
 _METHODS: Final = {"cancelaction": "DELETE"}
 
 
@@ -50,8 +52,8 @@ class HttpOperation(NamedTuple):
 
     form: Form
     op: str
-    variables: Mapping[str, Mapping[str, Any]]
-    """The variables of its URL, by name."""
+    declared: Mapping[str, Mapping[str, Any]]
+    """The variables of its URL that the description declares, by name."""
 
     @property
     def method(self) -> str:
@@ -67,11 +69,20 @@ class HttpOperation(NamedTuple):
     def _usual(self) -> str:
         return method_of(self.form, self.op)
 
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """The names of the variables of its URL, declared or not."""
+        return tuple(dict.fromkeys((*self.declared, *variables_of(self.form.href))))
+
     def url(self, values: Mapping[str, Any]) -> str:
         """Return the URL, with its variables filled in.
 
-        Raises InvalidInput if a required variable has no value.
+        Raises InvalidInput if a required variable has no value, and for a value without a variable.
         """
+        for name in values:
+            if name not in self.variables:
+                known = f"; there is {', '.join(self.variables)}" if self.variables else ""
+                raise InvalidInput(f"the URL has no variable {name!r}{known}", f"$.{name}")
         href = self.form.href
         if "{" not in href:
             return href
@@ -86,8 +97,8 @@ class HttpOperation(NamedTuple):
         for name in variables_of(self.form.href):
             if values.get(name) is not None:
                 found[name] = values[name]
-            elif "default" in self.variables.get(name, {}):
-                found[name] = self.variables[name]["default"]
+            elif "default" in self.declared.get(name, {}):
+                found[name] = self.declared[name]["default"]
             elif not _is_optional(self.form.href, name):
                 raise InvalidInput(f"the URL needs a value for {name!r}", f"$.{name}")
         return found
@@ -108,6 +119,22 @@ def _is_optional(href: str, name: str) -> bool:
         if name in [each.partition(":")[0].rstrip("*") for each in names]:
             return sign in ("?", "&", "#", ";") or "?" in href.partition("{" + part)[0]
     return True
+
+
+def has_address(href: str) -> bool:
+    """Return whether an absolute URL, or a template of one, can be connected to."""
+    try:
+        endpoint_of(href.partition("{")[0])
+    except ConfigError:
+        return False
+    return True
+
+
+def _contradicts(verb: str, owner: AnyAffordance | None) -> bool:
+    """Return whether a property does not allow what one of its forms may offer."""
+    if not isinstance(owner, PropertyAffordance):
+        return False
+    return bool(owner.read_only if verb == "write" else owner.write_only)
 
 
 class HttpOperations:
@@ -138,9 +165,9 @@ class HttpOperations:
 
     def _chosen(self, verb: str, name: str, preference: Sequence[str]) -> HttpOperation | None:
         owner = self._owner(verb, name)
-        if owner is None and verb not in _OF_THING:
+        if (owner is None and verb not in _OF_THING) or _contradicts(verb, owner):
             return None
-        forms = effective_forms(self.description, owner)
+        forms = [form for form in effective_forms(self.description, owner) if has_address(form.href)]
         variables = {**(self.description.uri_variables or {}), **((owner and owner.uri_variables) or {})}
         for op in OPS[verb]:
             form = choose(forms, op, preference)
@@ -167,7 +194,8 @@ class HttpOperations:
         found = self.way(verb, name)
         if found is None:
             what = verb if name == "*" else f"{verb} {name!r}"
-            raise NotAllowed(f"{path!r} has no form to {what} over HTTP")
+            why = self.description.why_unusable(_KINDS.get(verb, "properties"), name)
+            raise NotAllowed(f"{path!r} has no form to {what} over HTTP" + (f": {why}" if why else ""))
         return found
 
     # ---- all of them
@@ -185,8 +213,18 @@ class HttpOperations:
         return frozenset(
             (verb, name)
             for verb, name in self._verbs()
-            if self._chosen(verb, name, SOCKETS) is None and self.way(verb, name) is not None
+            if self._chosen(verb, name, self.sockets) is None and self.way(verb, name) is not None
         )
+
+    @cached_property
+    def sockets(self) -> tuple[str, ...]:
+        """The names of LMOS over a WebSocket in forms, best first; see `choose`.
+
+        A WebSocket without a subprotocol counts as LMOS for agents, and where nothing else is offered.
+        """
+        described = self.description
+        is_other = not (described.is_agent or described.is_tool) and self.place() is not None
+        return (SUBPROTOCOL,) if is_other else (SUBPROTOCOL, "wss", "ws")
 
     def place(self) -> str | None:
         """Return the URL of the first form for HTTP, None where there is none."""
@@ -194,7 +232,7 @@ class HttpOperations:
         return next((way.form.href.partition("{")[0] for way in found), None)
 
     def origins(self) -> dict[tuple[bool, str], str]:
-        """Return the servers that forms for HTTP lead to, each with its first URL. Raises ConfigError."""
+        """Return the servers that forms for HTTP lead to, each with its first URL."""
         found: dict[tuple[bool, str], str] = {}
         for verb, name in self._verbs():
             way = self.way(verb, name)
@@ -203,11 +241,3 @@ class HttpOperations:
                 endpoint = endpoint_of(url)
                 found.setdefault((endpoint.secure, endpoint.authority), url)
         return found
-
-
-def check_places(ways: HttpOperations, place: str) -> None:
-    """Raise ConfigError, naming the description, if a form for HTTP has no address."""
-    try:
-        ways.origins()
-    except ConfigError as error:
-        raise ConfigError(f"a form has no usable address: {error.message}", place) from None

@@ -200,8 +200,10 @@ class HttpInvocation:
     def _names(self) -> tuple[str, ...]:
         if self.request.verb == "write many":
             return tuple(self.request.payload)
-        described = self.server.ways.description.properties or {}
-        return self.request.names or tuple(name for name, each in described.items() if not each.write_only)
+        ways = self.server.ways
+        described = ways.description.properties or {}
+        named = self.request.names or tuple(described)
+        return tuple(each for each in named if each not in described or ways.way("read", each) is not None)
 
     # ---- the request
 

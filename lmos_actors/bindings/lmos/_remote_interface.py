@@ -22,7 +22,7 @@ from lmos_actors.actors import (
     shape_of,
     wrong_operation,
 )
-from lmos_actors.errors import AgentError, NotFound, RemoteProtocolError
+from lmos_actors.errors import AgentError, NotAllowed, NotFound, RemoteProtocolError
 from lmos_actors.protocol import lmos
 from lmos_actors.protocol.td import OCTETS
 
@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 
     from lmos_actors.actors import Contract, Shape
     from lmos_actors.protocol.td import Description, Streams
+
+KINDS: Final = {"property": "properties", "action": "actions", "event": "events"}
+"""The member of a description that holds the affordances of a kind."""
 
 WRONG: Final = "urn:lmos-actors:errors#wrong-type"
 
@@ -244,6 +247,9 @@ class DescribedInterface:
         kind, verb, name = _parts(key)
         known = self._names(kind)
         if known is not None and name not in (*known, "*"):
+            why = self.description.why_unusable(KINDS[kind], name) if self.description is not None else ""
+            if why:
+                raise NotAllowed(f"the {kind} {name!r} of {path!r} cannot be used: {why}")
             raise NotFound(kind, name, where=path, known=known)
         streams = self._streams(verb, name)
         return Operation(
@@ -259,14 +265,7 @@ class DescribedInterface:
 
     def _names(self, kind: str) -> Iterable[str] | None:
         described = self.description
-        if described is None:
-            return None
-        tables: dict[str, Mapping[str, Any] | None] = {
-            "property": described.properties,
-            "action": described.actions,
-            "event": described.events,
-        }
-        return tables[kind] or {}
+        return None if described is None else getattr(described, KINDS[kind]) or {}
 
     def _streams(self, verb: str, name: str) -> Streams | None:
         described = self.description if verb == "invoke" else None

@@ -86,6 +86,8 @@ class RemoteSession:
         known: Mapping[str, Any] = getattr(description, _MEMBERS[kind]) or {}
         if name in known:
             return known[name]
+        if why := description.why_unusable(_MEMBERS[kind], name):
+            raise ConfigError(f"the {kind} {name!r} cannot be used: {why}")
         error = NotFound(kind, name, where=description.title or self.thing.id, known=known)
         there = "" if error.nearest else f"; there is {', '.join(known)}" if known else "; there is none"
         raise ConfigError(f"{error}{there}")

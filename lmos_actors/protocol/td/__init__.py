@@ -1,6 +1,6 @@
 """Thing, Agent and Tool Descriptions: model, checks, forms, comparison; data schemas of Python types."""
 
-from ._check import check as check
+from ._check import check as check, load_usable as load_usable
 from ._compare import differences as differences
 from ._compatibility import Difference as Difference, Weight as Weight
 from ._findings import Finding as Finding, Severity as Severity

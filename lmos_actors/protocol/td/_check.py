@@ -25,9 +25,9 @@ import msgspec
 
 from ._findings import Finding, faults, finding_of
 from ._model import Description, dump, read
-from ._reading import DescriptionError, Place, plain_data
+from ._reading import DescriptionError, Place, is_lenient, plain_data
 from ._semantics import semantic_findings
-from ._vocabulary import as_object
+from ._vocabulary import as_object, has_any
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -35,15 +35,20 @@ if TYPE_CHECKING:
     from jsonschema_rs import Draft7Validator
 
 MAX_FINDINGS: Final = 1000  # also the limit of security schemes
+THING_MODEL: Final = "tm:ThingModel"
 SCHEMA_FILE: Final = "td-json-schema-validation.json"
 
 
 def check(
-    description: Description | str | bytes | Mapping[str, Any], *, strict: bool = False
+    description: Description | str | bytes | Mapping[str, Any],
+    *,
+    strict: bool = False,
+    source: str | None = None,
 ) -> tuple[Finding, ...]:
     """Return the findings about a description, errors first, then by place. Raises nothing.
 
-    The description is a loaded one, a JSON text or plain data. It is checked against the JSON schema of TD
+    The description is a loaded one, a JSON text or plain data; relative addresses in it are resolved against
+    `source`, the URL that it was fetched from. It is checked against the JSON schema of TD
     1.1 (W3C, 12 March 2025), then against rules beyond it: undefined names, operations that contradict their
     property, relative hrefs without a base, data schemas that no value fits, the vocabulary of LMOS.
     Deviations that consumers of this package accept are warnings: no security, a missing or other
@@ -55,7 +60,7 @@ def check(
         data = plain_data(dump(description) if isinstance(description, Description) else description)
     except DescriptionError as exc:
         return (Finding(exc.place, exc.message, "correct this first: the rest cannot be read"),)
-    found = list(islice(_all_findings(data), MAX_FINDINGS + 1))
+    found = list(islice(_all_findings(data, source), MAX_FINDINGS + 1))
     if len(found) > MAX_FINDINGS:
         found[MAX_FINDINGS] = Finding(
             (), f"more than {MAX_FINDINGS} findings", "correct these first: the rest is not shown"
@@ -79,14 +84,14 @@ def _sort_key(finding: Finding) -> tuple[Any, ...]:
     return finding.severity, parts, finding.message
 
 
-def _all_findings(data: dict[str, Any]) -> Iterator[Finding]:
+def _all_findings(data: dict[str, Any], source: str | None) -> Iterator[Finding]:
     if len(as_object(data.get("securityDefinitions"))) > MAX_FINDINGS:
         fix = "leave some out: the description is not checked further"
         yield Finding(("securityDefinitions",), f"more than {MAX_FINDINGS} security definitions", fix)
         return
     violations = [finding_of(fault) for fault in faults(_validator().iter_errors(data))]
     yield from violations
-    yield from semantic_findings(data)
+    yield from semantic_findings(data, source)
     yield from _load_error(data, [finding.place for finding in violations if not finding.tolerated])
 
 
@@ -97,6 +102,24 @@ def _load_error(data: dict[str, Any], reported: list[Place]) -> Iterator[Finding
     except DescriptionError as exc:
         if not any(exc.place[: len(place)] == place or exc.place == place[:-1] for place in reported):
             yield Finding(exc.place, exc.message, "correct it: a description with this cannot be read")
+
+
+def load_usable(data: str | bytes | Mapping[str, Any], source: str | None = None) -> Description:
+    """Return the description in a JSON text or in plain data, without the parts that cannot be read.
+
+    `source` as for `check`, whose errors are the `faults` of the result. Raises DescriptionError where nothing
+    can be used: for what is no JSON object within the limits of `load`, and for a Thing Model.
+    """
+    plain = plain_data(data)
+    if has_any(plain.get("@type"), (THING_MODEL,)):
+        raise DescriptionError("this is a Thing Model, not a description", ("@type",))
+    token = is_lenient.set(True)
+    try:
+        found = read(plain)
+    finally:
+        is_lenient.reset(token)
+    errors = (each for each in check(plain, source=source) if each.severity == "error")
+    return attrs.evolve(found, faults=tuple(DescriptionError(each.message, each.place) for each in errors))
 
 
 @cache

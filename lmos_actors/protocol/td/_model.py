@@ -14,6 +14,7 @@ import msgspec
 
 from ._reading import (
     MAX_BYTES,
+    DescriptionError,
     Place,
     anything,
     flag,
@@ -22,6 +23,7 @@ from ._reading import (
     member,
     members,
     plain_data,
+    pointer,
     read_struct,
     struct,
     text,
@@ -45,6 +47,8 @@ AGENT_TYPE: Final = "lmos:Agent"
 TOOL_TYPE: Final = "lmos:Tool"
 AGENT_TYPES: Final = (AGENT_TYPE, "Agent")
 TOOL_TYPES: Final = (TOOL_TYPE, "Tool")
+
+MAX_REASONS: Final = 3  # mistakes that one error repeats
 
 OFFERS: Final = (
     "acks", "gaps", "streams", "deadlines", "exited", "retries", "tells", "keys", "waits", "questions",
@@ -326,6 +330,8 @@ class Description:
         default=None, metadata=member("events", map_of(struct(EventAffordance)))
     )
     extra: dict[str, Any] = attrs.field(factory=_none)
+    faults: tuple[DescriptionError, ...] = attrs.field(default=(), eq=False, repr=False)
+    """The mistakes in it, if it was read with `load_usable`."""
 
     @property
     def is_agent(self) -> bool:
@@ -340,6 +346,11 @@ class Description:
     def has_offer(self, feature: str) -> bool:
         """Return whether `lmosx:offers` names a feature of `OFFERS`."""
         return feature in (self.offers or ())
+
+    def why_unusable(self, kind: str, name: str) -> str:
+        """Return the mistakes in an affordance, "" for none; `kind` is the member it stands in."""
+        found = [each for each in self.faults if each.place[:2] == (kind, name)]
+        return "; ".join(f"{pointer(each.place[2:])} {each.message}".lstrip() for each in found[:MAX_REASONS])
 
     def progress_of(self, action: str) -> Schema | None:
         """Return the data schema of an action's progress, from the thing or else from the action."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from codecs import BOM_UTF8
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeGuard, TypeVar, cast
 
 import attrs
@@ -20,16 +21,20 @@ import msgspec
 from lmos_actors.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
 Place: TypeAlias = tuple[str | int, ...]
 Reader: TypeAlias = "Callable[[Any, Place], Any]"
 T = TypeVar("T")
+Key = TypeVar("Key", str, int)
 
 MAX_BYTES: Final = 1 << 20
 MAX_DEPTH: Final = 64
 MAX_VALUES: Final = 100_000
 MAX_BITS: Final = 3322  # of a number of 1,000 digits
+
+is_lenient: Final = ContextVar("is_lenient", default=False)
+"""Whether readers leave out the members and entries that they cannot read, in place of an error."""
 
 _KINDS: Final[dict[type, str]] = {
     dict: "an object",
@@ -216,7 +221,7 @@ def map_of(reader: Callable[[Any, Place], T]) -> Callable[[Any, Place], dict[str
     """Return a reader of objects whose members are all of one kind."""
 
     def read(value: Any, place: Place) -> dict[str, T]:
-        return {name: reader(each, (*place, name)) for name, each in members(value, place).items()}
+        return dict(_entries(reader, members(value, place).items(), place))
 
     return read
 
@@ -227,9 +232,21 @@ def list_of(reader: Callable[[Any, Place], T]) -> Callable[[Any, Place], tuple[T
     def read(value: Any, place: Place) -> tuple[T, ...]:
         if not is_array(value):
             raise fail(value, "an array", place)
-        return tuple(reader(each, (*place, number)) for number, each in enumerate(value))
+        return tuple(each for _, each in _entries(reader, enumerate(value), place))
 
     return read
+
+
+def _entries(
+    reader: Callable[[Any, Place], T], entries: Iterable[tuple[Key, Any]], place: Place
+) -> Iterator[tuple[Key, T]]:
+    """Yield each entry that a reader reads. Raises DescriptionError for any other, unless lenient."""
+    for key, each in entries:
+        try:
+            yield key, reader(each, (*place, key))
+        except DescriptionError:
+            if not is_lenient.get():
+                raise
 
 
 def member(name: str, reader: Reader, *, lax: bool = False) -> dict[str, Any]:
@@ -252,36 +269,22 @@ def struct(cls: type[T]) -> Callable[[Any, Place], T]:
 def read_struct(cls: type[T], data: Mapping[str, Any], place: Place) -> T:
     """Return an instance of a class made from members. Raises DescriptionError.
 
-    Members without a field go into `extra`.
+    Members without a field go into `extra`; null counts as absent, and stays there.
     """
-    left = dict(data)
-    found = {
-        field.name: _field(field.metadata, left, place)
-        for field in attrs.fields(cast("Any", cls))
-        if _is_present(field.metadata, left, place)
-    }
+    left, found = dict(data), dict[str, Any]()
+    for field in attrs.fields(cast("Any", cls)):
+        how, name = field.metadata, field.metadata.get("member")
+        if left.get(name) is None:
+            continue
+        try:
+            found[field.name] = how["reader"](left[name], (*place, name))
+        except DescriptionError:
+            if not (how["lax"] or is_lenient.get()):
+                raise
+        else:
+            del left[name]
     _require(cls, found, place)
     return cast("Callable[..., T]", cls)(**found, extra=left)
-
-
-def _is_present(how: Mapping[str, Any], data: Mapping[str, Any], place: Place) -> bool:
-    """Return whether the field's member is present; null counts as absent, and stays in `extra`."""
-    if "member" not in how or data.get(how["member"]) is None:
-        return False
-    return not how["lax"] or _fits(how, data, place)
-
-
-def _fits(how: Mapping[str, Any], data: Mapping[str, Any], place: Place) -> bool:
-    try:
-        how["reader"](data[how["member"]], place)
-    except DescriptionError:
-        return False
-    return True
-
-
-def _field(how: Mapping[str, Any], data: dict[str, Any], place: Place) -> Any:
-    name = how["member"]
-    return how["reader"](data.pop(name), (*place, name))
 
 
 def _require(cls: type, found: Mapping[str, Any], place: Place) -> None:

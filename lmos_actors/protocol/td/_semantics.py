@@ -64,12 +64,13 @@ class _Form(NamedTuple):
     variables: dict[str, Any]
 
 
-def semantic_findings(data: dict[str, Any]) -> Iterator[Finding]:
-    """Yield the findings about a description beyond its schema, in no particular order."""
+def semantic_findings(data: dict[str, Any], source: str | None) -> Iterator[Finding]:
+    """Yield the findings about a description from a URL beyond its schema, in no particular order."""
     base = data.get("base")
-    base_text = (
-        base if base is None or isinstance(base, str) else ""
-    )  # not a text: there is a base, but none to resolve against
+    if base is None:
+        base_text = source
+    else:  # not a text: there is a base, but none to resolve against
+        base_text = resolve(source, base) if isinstance(base, str) else ""
     context = _Context(data, base_text, has_any(data.get("@type"), TOOL_TYPES))
     yield from check_vocabulary(data)
     yield from _misspelt_members(data, (), _members(Description))

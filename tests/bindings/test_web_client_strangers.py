@@ -1,0 +1,170 @@
+"""Things of strangers: a fault in one part of a description leaves the rest alone; tables in the spirit of the
+descriptions that the W3C collects."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lmos_actors.errors import ConfigError, NotAllowed
+from lmos_actors.protocol import td
+from tests.bindings.web_things import NOTHING, described, form, say, sites
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+    from lmos_actors import Node
+    from lmos_actors.bindings import ConsumedThing
+    from tests.bindings.web_things import Site
+
+AT = "http://lamp/things/td"
+GOOD = {"type": "integer", "forms": [form("/good")]}
+
+
+@asynccontextmanager
+async def stranger(**members: Any) -> AsyncGenerator[tuple[Site, Node, ConsumedThing]]:
+    """Serve a description below a path, and consume it there."""
+    async with sites("http://lamp") as ((site,), node):
+        site.on("GET /things/td", say(described(**members), kind="application/td+json"))
+        site.on("GET /good", say(1))
+        thing = await node.consume_thing(AT)
+        site.asked.clear()
+        yield site, node, thing
+
+
+# ---- the address that a description came from is its base (RFC 3986, 5.1.3)
+
+PLACES = {  # base, href, request
+    "absolute": (None, "http://lamp/x", "/x"),
+    "a path": (None, "/x", "/x"),
+    "a relative path": (None, "x", "/things/x"),
+    "with dots": (None, "./a/../x", "/things/x"),
+    "up": (None, "../x", "/x"),
+    "a query alone": (None, "?x", "/things/td?x"),
+    "nothing": (None, "", "/things/td"),
+    "another authority": (None, "//lamp:80/x", "/x"),
+    "a base": ("http://lamp/b/c", "x", "/b/x"),
+    "a base with a slash": ("http://lamp/b/c/", "x", "/b/c/x"),
+    "a relative base": ("/b/", "x", "/b/x"),
+    "a base below": ("b/", "x", "/things/b/x"),
+    "a literal template": (None, "x{?response-required}", "/things/x{?response-required}"),
+}
+
+
+@pytest.mark.parametrize("row", PLACES)
+async def test_hrefs_are_resolved_as_in_rfc_3986(autojump_clock: object, row: str) -> None:
+    base, href, asked = PLACES[row]
+    members = {} if base is None else {"base": base}
+    async with stranger(properties={"on": {"forms": [form(href)]}}, **members) as (site, _, thing):
+        site.on(f"GET {asked}", say("read"))
+        assert await thing.read("on") == "read"
+
+
+async def test_a_redirect_leads_to_the_base(autojump_clock: object) -> None:
+    async with sites("http://lamp") as ((site,), node):
+        site.on("GET /td", say(None, "302 Found", Location="/deep/er/td"))
+        wanted = described(properties={"on": {"forms": [form("x")]}})
+        site.on("GET /deep/er/td", say(wanted, kind="application/td+json"))
+        site.on("GET /deep/er/x", say(7))
+        assert await (await node.consume_thing("http://lamp/td")).read("on") == 7
+
+
+# ---- faults of one affordance: what is used, and the reason
+
+FAULTS = {  # the affordance, and a part of the reason
+    "no forms": ({"type": "integer"}, "forms is missing"),
+    "empty forms": ({"forms": []}, "forms is empty"),
+    "forms of another kind": ({"forms": "/x"}, "forms must be an array"),
+    "a form without href": ({"forms": [{"op": "readproperty"}]}, "/forms/0 href is missing"),
+    "an href of another kind": ({"forms": [{"href": 7}]}, "/forms/0/href href must be a text"),
+    "an unknown operation": ({"forms": [form("/x", "read")]}, "'read'|\"read\" is not an operation"),
+    "a space": ({"forms": [form("http://la mp/x")]}, "is not a URI"),
+    "write only": (
+        {"writeOnly": True, "forms": [form("/x", "readproperty")]},
+        "reads a property that is wri",
+    ),
+    "an array": (["on"], "must be an object"),
+    "a text": ("on", "must be an object"),
+}
+
+
+@pytest.mark.parametrize("row", FAULTS)
+async def test_a_fault_makes_one_affordance_unusable(autojump_clock: object, row: str) -> None:
+    affordance, why = FAULTS[row]
+    async with stranger(properties={"bad": affordance, "good": GOOD}) as (site, _, thing):
+        assert await thing.read("good") == 1
+        assert await thing.read_all() == {"good": 1}
+        site.asked.clear()
+        with pytest.raises(NotAllowed, match=why):
+            await thing.read("bad")
+        assert site.asked == []
+
+
+async def test_what_is_read_only_is_not_written(autojump_clock: object) -> None:
+    both = {"readOnly": True, "forms": [form("/good", "readproperty", "writeproperty")]}
+    async with stranger(properties={"both": both}) as (_, _, thing):
+        assert await thing.read("both") == 1
+        with pytest.raises(NotAllowed, match="writes a property that is readOnly"):
+            await thing.write("both", 2)
+
+
+HARMLESS = {  # members of the thing, and of the property
+    "no title": ({"title": 5}, {}),
+    "no security": ({"security": None, "securityDefinitions": None}, {}),
+    "an undefined scheme": ({"security": "other"}, {}),
+    "an empty combo": ({"securityDefinitions": {"nosec_sc": {"scheme": "combo"}}}, {}),
+    "another context": ({"@context": "http://example.com/"}, {}),
+    "an unknown type": ({}, {"type": "date-time"}),
+    "titles of another kind": ({}, {"titles": "On"}),
+    "a type of another kind": ({"@type": {"a": 1}}, {"@type": {"b": 2}}),
+    "a response without a type": ({}, {"forms": [form("/good", response={})]}),
+    "an undefined response": ({}, {"forms": [form("/good", additionalResponses=[{"schema": "none"}])]}),
+    "a bad form beside": ({}, {"forms": [{"op": 7}, form("/good")]}),
+    "a WebSocket beside": ({}, {"forms": [form("ws://lamp/ws"), form("/good")]}),
+    "another scheme beside": ({}, {"forms": [form("coap://lamp/x"), form("mqtt:x"), form("/good")]}),
+    "forms of the thing": ({"forms": [{"op": "readallproperties"}, 7]}, {}),
+    "links of another kind": ({"links": [{"rel": "item"}, "x"]}, {}),
+    "items of a composed thing": ({"links": [{"rel": "item", "href": "part"}]}, {}),
+    "events of another kind": ({"events": []}, {}),
+}
+
+
+@pytest.mark.parametrize("row", HARMLESS)
+async def test_other_faults_change_no_request(autojump_clock: object, row: str) -> None:
+    of_thing, of_property = HARMLESS[row]
+    async with stranger(properties={"on": GOOD | of_property}, **of_thing) as (site, _, thing):
+        assert await thing.read("on") == 1
+        site.on("PUT /good", NOTHING)
+        await thing.write("on", 5)
+        assert [(each.line, each.body) for each in site.asked] == [("GET /good", b""), ("PUT /good", b"5")]
+
+
+MEANINGLESS = {
+    "no object": ([1], "there are: none"),
+    "no JSON": (b"{", "not JSON"),
+    "a model": (described(properties={"on": GOOD}) | {"@type": "tm:ThingModel"}, "a Thing Model"),
+    "nothing at all": (described(), "nor for HTTP"),
+    "other schemes": (described(actions={"a": {"forms": [form("coap://lamp/x")]}}), "nor for HTTP"),
+    "no usable form": (described(actions={"a": {"forms": [{"op": "x"}]}}), "a/forms/0 href is missing"),
+}
+
+
+@pytest.mark.parametrize("row", MEANINGLESS)
+async def test_what_has_no_meaning_is_refused(autojump_clock: object, row: str) -> None:
+    data, why = MEANINGLESS[row]
+    async with sites("http://lamp") as ((site,), node):
+        site.on("GET /td", say(data, kind="application/td+json"))
+        with pytest.raises(ConfigError, match=why):
+            await node.consume_thing("http://lamp/td")
+
+
+def test_checks_stay_strict() -> None:
+    """What a consumer tolerates is still an error of `check`, and so for directories and `describe`."""
+    for affordance, why in FAULTS.values():
+        found = td.check(described(base="http://lamp/", properties={"bad": affordance}))
+        assert any(each.severity == "error" for each in found), why
+    relative = described(properties={"on": GOOD})
+    assert "relative" in str(td.check(relative)[0])
+    assert td.check(relative, source=AT) == ()
