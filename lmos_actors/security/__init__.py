@@ -12,6 +12,7 @@ from ._access import (
 )
 from ._attempts import Attempts as Attempts
 from ._credentials import (
+    ApiKey as ApiKey,
     BasicAuth as BasicAuth,
     BearerToken as BearerToken,
     Credential as Credential,

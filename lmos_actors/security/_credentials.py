@@ -41,7 +41,7 @@ class BearerToken:
     def __str__(self) -> str:
         return f"bearer:{self.reference}"
 
-    def header(self, secret: SecretBytes) -> SecretBytes | None:
+    def value(self, secret: SecretBytes) -> SecretBytes | None:
         """Return the value of the Authorization header, None where the secret is not a valid token."""
         return SecretBytes(b"Bearer " + secret) if is_token(secret) else None
 
@@ -61,22 +61,41 @@ class BasicAuth:
     def __str__(self) -> str:
         return f"basic:{self.user}:{self.reference}"
 
-    def header(self, secret: SecretBytes) -> SecretBytes | None:
+    def value(self, secret: SecretBytes) -> SecretBytes | None:
         """Return the value of the Authorization header."""
         return SecretBytes(b"Basic " + binascii.b2a_base64(self.user.encode() + b":" + secret, newline=False))
 
 
-Credential: TypeAlias = "BearerToken | BasicAuth"
+@attrs.frozen
+class ApiKey:
+    """API key, by reference, for things whose descriptions ask for one (`apikey`), where they ask for it.
+
+    In a header, the query, a variable of the URL or a cookie. Of several lines in a file the first counts.
+    """
+
+    reference: Reference = attrs.field(converter=reference_of)
+    scheme = "apikey"
+
+    def __str__(self) -> str:
+        return f"apikey:{self.reference}"
+
+    def value(self, secret: SecretBytes) -> SecretBytes | None:
+        """Return the key, None where the secret has characters that no header can hold."""
+        return secret if all(0x21 <= each <= 0x7E for each in secret) else None
+
+
+Credential: TypeAlias = "BearerToken | BasicAuth | ApiKey"
 
 
 def credential_of(kind: str, text: object, folder: Path | None = None) -> Credential:
-    """Read a credential as options and files spell it: `bearer` with REF, or `basic` with USER:REF.
+    """Read a credential as options and files spell it: `bearer` or `apikey` with REF, `basic` with USER:REF.
 
     A relative path is one in `folder`, else where the program runs. Nothing is read from where the reference
     leads. Raises ConfigError, which does not repeat the text: it may be a secret.
     """
-    if kind == "bearer":
-        return BearerToken(Reference.parse(text, folder))
+    if kind in ("bearer", "apikey"):
+        reference = Reference.parse(text, folder)
+        return BearerToken(reference) if kind == "bearer" else ApiKey(reference)
     user, _, reference = text.partition(":") if isinstance(text, str) else ("", "", "")
     try:
         return BasicAuth(user, Reference.parse(reference, folder))
@@ -120,8 +139,8 @@ class Credentials:
             raise ConfigError(f"credentials are for a whole host: {parts.scheme}://{parts.netloc}")
         if not self._may_send(place):
             raise ConfigError(in_the_clear(url, "allow_insecure=True"))
-        if not is_a(credential, BearerToken, BasicAuth):
-            raise ConfigError(f"credentials for {url} are BearerToken(...) or BasicAuth(...)")
+        if not is_a(credential, BearerToken, BasicAuth, ApiKey):
+            raise ConfigError(f"credentials for {url} are BearerToken(...), BasicAuth(...) or ApiKey(...)")
         if place in self._by_place:
             raise ConfigError(f"there are two credentials for {parts.netloc}")
         kept = self._by_place[place] = _LoadedCredential(credential)
@@ -137,16 +156,24 @@ class Credentials:
         return None if kept is None else kept.credential
 
     def headers_for(self, url: str, now: float) -> Headers:
-        """Return the headers for a request to a URL, or for a handshake; () for none.
+        """Return the headers for a request to a URL, or for a handshake; () for none, and for an API key.
 
         Call it for each request and each (re)connect, as secrets change. `repr` does not show the values.
         `now` is monotonic time in seconds. Raises ConfigError where the secret can no longer be read.
         """
-        place = place_of(url)
-        kept = self._by_place.get(place)
-        if kept is None or not self._may_send(place):
+        kept = self._sendable(url)
+        if kept is None or isinstance(kept.credential, ApiKey):
             return ()
         return ((b"authorization", kept.value(now)),)
+
+    def key_for(self, url: str, now: float) -> SecretBytes | None:
+        """Return the API key for a URL, None without one; see `headers_for`."""
+        kept = self._sendable(url)
+        return kept.value(now) if kept is not None and isinstance(kept.credential, ApiKey) else None
+
+    def _sendable(self, url: str) -> _LoadedCredential | None:
+        place = place_of(url)
+        return self._by_place.get(place) if self._may_send(place) else None
 
     def _may_send(self, place: Place) -> bool:
         return self.allow_insecure or is_private(place)
@@ -168,7 +195,7 @@ class _LoadedCredential:
     def _read(self) -> SecretBytes | None:
         read = self._source.read()
         lines = () if read is None else lines_of(read)
-        return self.credential.header(lines[0]) if lines else None
+        return self.credential.value(lines[0]) if lines else None
 
 
 def is_private(place: Place) -> bool:

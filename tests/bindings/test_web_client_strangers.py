@@ -1,5 +1,7 @@
-"""Things of strangers: a fault in one part of a description leaves the rest alone; tables in the spirit of the
-descriptions that the W3C collects."""
+"""Things of strangers: a fault in one part of a description leaves the rest alone.
+
+The tables are in the spirit of the descriptions that the W3C collects.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lmos_actors.errors import ConfigError, NotAllowed
+from lmos_actors.errors import ConfigError, InvalidInput, NotAllowed, Unauthorized
 from lmos_actors.protocol import td
-from tests.bindings.web_things import NOTHING, described, form, say, sites
+from lmos_actors.security import ApiKey, Credentials
+from tests.bindings.web_things import NOTHING, described, events, form, say, sent, sites
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -24,9 +27,11 @@ GOOD = {"type": "integer", "forms": [form("/good")]}
 
 
 @asynccontextmanager
-async def stranger(**members: Any) -> AsyncGenerator[tuple[Site, Node, ConsumedThing]]:
+async def stranger(
+    credentials: Credentials | None = None, **members: Any
+) -> AsyncGenerator[tuple[Site, Node, ConsumedThing]]:
     """Serve a description below a path, and consume it there."""
-    async with sites("http://lamp") as ((site,), node):
+    async with sites("http://lamp", credentials=credentials) as ((site,), node):
         site.on("GET /things/td", say(described(**members), kind="application/td+json"))
         site.on("GET /good", say(1))
         thing = await node.consume_thing(AT)
@@ -168,3 +173,171 @@ def test_checks_stay_strict() -> None:
     relative = described(properties={"on": GOOD})
     assert "relative" in str(td.check(relative)[0])
     assert td.check(relative, source=AT) == ()
+
+
+# ---- variables of URLs
+
+UNITS = {"unit": {"type": "string"}}
+METER = {
+    "properties": {
+        "heat": {
+            "observable": True,
+            "uriVariables": UNITS | {"digits": {"type": "integer"}},
+            "forms": [
+                form("/heat{?unit,digits}"),
+                form("/heat/watch{?unit}", "observeproperty", subprotocol="sse"),
+            ],
+        },
+        "room": {"forms": [form("/rooms/{id}")]},
+    },
+    "actions": {"log": {"uriVariables": UNITS, "input": {"type": "string"}, "forms": [form("/log{?unit}")]}},
+    "events": {
+        "hot": {
+            "uriVariables": UNITS,
+            "forms": [form("/hot{?unit}", "subscribeevent", subprotocol="sse")],
+        }
+    },
+}
+
+
+async def until(last: Any, feed: Any) -> AsyncGenerator[Any]:
+    """Yield the values of a feed up to a last one."""
+    async for value in feed:
+        yield value
+        if value == last:
+            return
+
+
+async def test_every_kind_of_affordance_takes_variables(autojump_clock: object) -> None:
+    async with stranger(**METER) as (site, _, thing):
+        site.on("GET /heat?unit=f&digits=2", say(1))
+        site.on("GET /heat?unit=f", say(2))
+        site.on("GET /heat", say(3))
+        site.on("PUT /heat?unit=f", NOTHING)
+        site.on("POST /log?unit=f", say("logged"))
+        site.on("GET /heat/watch?unit=f", events(sent(5)))
+        site.on("GET /heat/watch", events(sent(6)))
+        site.on("GET /hot?unit=f", events(sent("hot")))
+        warm = thing.with_variables(unit="f")
+        assert await warm.with_variables({"digits": 2}).read("heat") == 1
+        assert await warm.read("heat") == 2
+        assert await thing.read("heat") == 3
+        await warm.within(5).write("heat", 4)
+        assert await warm.invoke("log", "x") == "logged"
+        async with warm.observe("heat") as feed, thing.observe("heat") as other:
+            assert [each async for each in until(5, feed)][-1] == 5
+            assert [each async for each in until(6, other)][-1] == 6
+        assert {"GET /heat", "GET /heat?unit=f"} <= {each.line for each in site.asked[-4:]}  # the values now
+        async with warm.subscribe("hot") as feed:
+            assert await anext(aiter(feed)) == "hot"
+        assert warm == thing.with_variables(unit="f") != thing
+
+
+async def test_variables_that_do_not_fit_are_refused_before_anything_is_sent(autojump_clock: object) -> None:
+    async with stranger(**METER) as (site, _, thing):
+        with pytest.raises(InvalidInput, match="no variable 'units'; there is unit, digits"):
+            await thing.with_variables(units="f").read("heat")
+        with pytest.raises(InvalidInput, match="no variable 'units'"):
+            async with thing.with_variables(units="f").subscribe("hot"):
+                pass
+        with pytest.raises(InvalidInput, match="goes into the URL"):
+            thing.with_variables(unit={"a": 1})
+        with pytest.raises(InvalidInput, match="needs a value for 'id'"):
+            await thing.read("room")  # not declared, and needed all the same
+        assert site.asked == []
+        site.on("GET /rooms/a%2Fb", say(1))
+        assert await thing.with_variables(id="a/b").read("room") == 1
+        with pytest.raises(NotAllowed, match="before retrying"):
+            thing.retrying().with_variables(unit="f")
+
+
+# ---- API keys
+
+KEYED = {  # the scheme, and what is sent: request, header
+    "a header": ({"in": "header", "name": "X-Key"}, "/x", ("x-key", "k/1")),
+    "the query": ({"in": "query", "name": "key"}, "/x?key=k%2F1", None),
+    "by default the query": ({"name": "a b"}, "/x?a%20b=k%2F1", None),
+    "a cookie": ({"in": "cookie", "name": "sid"}, "/x", ("cookie", "sid=k/1")),
+}
+
+
+def keyed(scheme: dict[str, Any], href: str = "/x", **more: Any) -> dict[str, Any]:
+    """Return the members of a thing that asks for a key."""
+    return {
+        "properties": {"on": {"forms": [form(href)]}},
+        "securityDefinitions": {"k": {"scheme": "apikey", **scheme}, "open": {"scheme": "nosec"}, **more},
+        "security": "k",
+    }
+
+
+@pytest.fixture
+def key(monkeypatch: pytest.MonkeyPatch) -> Credentials:
+    monkeypatch.setenv("LAMP_KEY", "k/1")
+    return Credentials({"http://lamp": ApiKey("env:LAMP_KEY")}, allow_insecure=True)
+
+
+@pytest.mark.parametrize("row", KEYED)
+async def test_an_api_key_goes_where_the_description_wants_it(
+    autojump_clock: object, row: str, key: Credentials
+) -> None:
+    scheme, asked, header = KEYED[row]
+    async with stranger(key, **keyed(scheme)) as (site, _, thing):
+        site.on(f"GET {asked}", say(1))
+        assert await thing.read("on") == 1
+        found = site.asked[-1].headers
+        assert header is None or found.get(header[0]) == header[1]
+        assert "authorization" not in found
+    async with stranger(**keyed(scheme)) as (site, _, thing):
+        with pytest.raises(Unauthorized, match="asks for an API key"):
+            await thing.read("on")
+        assert site.asked == []
+
+
+async def test_a_key_in_the_url_and_combinations(autojump_clock: object, key: Credentials) -> None:
+    in_url = keyed({"in": "uri", "name": "key"}, "/{key}/x")
+    async with stranger(key, **in_url) as (site, _, thing):
+        site.on("GET /k%2F1/x", say(1))
+        assert await thing.read("on") == 1
+    either = {"c": {"scheme": "combo", "oneOf": ["open", "k", "c"]}}
+    async with stranger(**keyed({"name": "key"}, **either) | {"security": ["c"]}) as (site, _, thing):
+        site.on("GET /x", say(1))
+        assert await thing.read("on") == 1
+    async with stranger(key, **keyed({"name": "key"}, **either) | {"security": "c"}) as (site, _, thing):
+        site.on("GET /x?key=k%2F1", say(1))
+        assert await thing.read("on") == 1
+    both = {"c": {"scheme": "combo", "allOf": ["open", "k"]}}
+    async with stranger(**keyed({"name": "key"}, **both) | {"security": "c"}) as (site, _, thing):
+        with pytest.raises(Unauthorized):
+            await thing.read("on")
+
+
+@pytest.mark.parametrize("scheme", [{"in": "body", "name": "/key"}, {"in": "header"}, {"in": "auto"}])
+async def test_a_key_that_cannot_be_placed_is_not_sent(
+    autojump_clock: object, scheme: dict[str, Any], key: Credentials
+) -> None:
+    async with stranger(key, **keyed(scheme)) as (site, _, thing):
+        with pytest.raises(NotAllowed, match="asks for an API key"):
+            await thing.read("on")
+        assert site.asked == []
+
+
+async def test_a_form_may_ask_for_no_key(autojump_clock: object) -> None:
+    members = keyed({"name": "key"})
+    members["properties"]["good"] = {"forms": [form("/good", security=["open"])]}
+    async with stranger(**members) as (_, _, thing):
+        assert await thing.read("good") == 1
+
+
+@pytest.mark.parametrize("scheme", [{"in": "header", "name": "X-Key"}, {"in": "cookie", "name": "sid"}])
+async def test_a_redirect_takes_no_key_to_another_server(
+    autojump_clock: object, scheme: dict[str, Any], key: Credentials
+) -> None:
+    members = described(**keyed(scheme))
+    async with sites("http://lamp", "http://other", credentials=key) as ((site, other), node):
+        site.on("GET /td", say(members, kind="application/td+json"))
+        site.on("GET /x", say(None, "307 Temporary Redirect", Location="http://other/x"))
+        other.on("GET /x", say(1))
+        thing = await node.consume_thing("http://lamp/td")
+        assert await thing.read("on") == 1
+        assert not {"x-key", "cookie"}.intersection(other.asked[-1].headers)
+        assert "k/1" not in repr(site.asked[0])  # nor is it sent for the description

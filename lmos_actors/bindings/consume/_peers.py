@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import Awaitable, Callable, Iterable
 
+    from lmos_actors._core import SecretBytes
     from lmos_actors.actors import Runtime
     from lmos_actors.security import Credentials
     from lmos_actors.transport import Connection, ConnectionOptions, Network
@@ -168,7 +169,12 @@ class Peers:
 
     def heeds(self, url: str) -> bool:
         """Return whether the node has credentials for an address."""
-        return bool(self.headers_for(url))
+        return bool(self.headers_for(url)) or self.key_for(url) is not None
+
+    def key_for(self, url: str) -> SecretBytes | None:
+        """Return the API key for a URL, None without one. Raises ConfigError if it cannot be read."""
+        known = self.credentials
+        return None if known is None else known.key_for(url, trio.current_time())
 
     @property
     def known(self) -> Iterable[RemotePeer]:

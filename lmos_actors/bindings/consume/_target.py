@@ -190,9 +190,9 @@ def target_of(text: bytes, url: str | None, place: str, thing: str | None) -> Ta
 
 def _is_on_web(description: Description, url: str | None, thing: str | None) -> bool:
     """Return whether a thing is reached over HTTP. A server's list of others is none, unless named."""
-    if thing is None and url is not None and endpoint_of(url).target in ("/", WELL_KNOWN):
-        if any(link.rel == "item" for link in description.links or ()):
-            return False
+    is_at_root = url is not None and endpoint_of(url).target in ("/", WELL_KNOWN)
+    if thing is None and is_at_root and any(link.rel == "item" for link in description.links or ()):
+        return False
     return bool(HttpOperations(description, url).origins())
 
 

@@ -16,6 +16,9 @@ from lmos_actors.actors import (
     property_key,
     tell_within,
 )
+from lmos_actors.errors import NotAllowed
+
+from ..http_client._forms import in_url
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterable, AsyncIterator, Coroutine, Mapping
@@ -179,6 +182,24 @@ class ConsumedThing:
     def within(self, seconds: float, /) -> ConsumedThing:
         """Return a view whose calls raise `DeadlineExceeded` after so many seconds."""
         return ConsumedThing(self._far, self._ref.within(seconds), self._described)
+
+    def with_variables(self, values: Mapping[str, Any] | None = None, /, **more: Any) -> ConsumedThing:
+        """Return a view whose requests have values for the variables of their URLs (`uriVariables`).
+
+        `await thing.with_variables(unit="celsius").read("temperature")`; for all verbs alike. A value is a
+        text, a number or a boolean. Variables of an action may be given in its input as well. Requests raise
+        InvalidInput for a name that is not in their URL. Raises NotAllowed for a thing that is not used over
+        HTTP by its description, and for a view of `retrying`: call that one after this.
+        """
+        with_variables = getattr(self._link, "with_variables", None)
+        if with_variables is None:
+            raise NotAllowed(
+                f"{self.path!r} has no URLs with variables: a thing that is consumed over HTTP by its "
+                "description has some, and with_variables goes before retrying"
+            )
+        given = {**dict(self._far.variables), **(values or {}), **more}
+        link = with_variables(tuple((name, in_url(name, value)) for name, value in sorted(given.items())))
+        return ConsumedThing(link.far, Ref(link, self._seconds), self._described)
 
     def retrying(
         self, *, attempts: int | None = 10, seconds: float | None = 45.0, key: str | None = None

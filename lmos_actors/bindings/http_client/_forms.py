@@ -83,12 +83,12 @@ class HttpOperation(NamedTuple):
             if name not in self.variables:
                 known = f"; there is {', '.join(self.variables)}" if self.variables else ""
                 raise InvalidInput(f"the URL has no variable {name!r}{known}", f"$.{name}")
-        href = self.form.href
+        href = self.form.href.partition("#")[0]
         if "{" not in href:
             return href
         try:
-            given = {name: _shown(name, value) for name, value in self._filled(values).items()}
-            return expand(href, given).partition("#")[0]
+            given = {name: in_url(name, value) for name, value in self._filled(values).items()}
+            return expand(self.form.href, given).partition("#")[0]
         except DescriptionError as error:
             raise InvalidInput(f"the URL cannot be filled in: {error.message}") from None
 
@@ -104,7 +104,8 @@ class HttpOperation(NamedTuple):
         return found
 
 
-def _shown(name: str, value: Any) -> str | float | bool:
+def in_url(name: str, value: Any) -> str | float | bool:
+    """Return the value of a variable as a URL holds it. Raises InvalidInput for an object."""
     if isinstance(value, list | tuple) and all(isinstance(each, str | int | float) for each in value):  # pyright: ignore[reportUnknownVariableType]
         return ",".join(str(each) for each in value)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
     if not isinstance(value, str | int | float):

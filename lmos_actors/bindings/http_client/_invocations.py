@@ -43,6 +43,7 @@ from lmos_actors.protocol.td import LINES
 from ..lmos._peer_requests import refuses_whole
 from ..lmos._remote_calls import RemoteRun
 from ._answers import ended_as, error_from, refusal, retry_after, run_at, standing_in, wrong
+from ._api_keys import with_keys
 from ._bodies import essence, from_json, taken, written
 from ._grace import with_grace
 from ._pool import LISTENING, TooManyListeners, whole_answer
@@ -53,6 +54,7 @@ from ._stream import BadAnswer, Unanswered, Unsendable, WebAnswer, WebRequest
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from lmos_actors._core import SecretBytes
     from lmos_actors.actors import TraceMembers
 
     from ..lmos._peer_requests import PendingRequest
@@ -119,7 +121,17 @@ class InvocationContext:
     """Ends an abandoned run in the background; never blocks."""
     is_ending: Callable[[], bool]
     """Whether the peer is closing, so that no run can be ended there any more."""
+    key_for: Callable[[str], SecretBytes | None]
+    """Returns the API key for a URL, None without one."""
     singly: SingleReads = attrs.Factory(SingleReads)
+
+    def addressed(self, way: HttpOperation, values: Mapping[str, Any], path: str) -> tuple[str, Headers]:
+        """Return the URL of a request, and the headers for its server alone, with the API key that it needs.
+
+        Raises InvalidInput, Unauthorized where the node has no key, NotAllowed where none can be sent.
+        """
+        key = self.key_for(way.form.href.partition("{")[0])
+        return with_keys(way, values, self.ways.description, key, path)
 
 
 class InvocationObserver(Protocol):
@@ -212,7 +224,8 @@ class HttpInvocation:
         values: dict[str, Any] = {}
         if self.request.verb == "invoke" and isinstance(payload, dict) and way.variables:
             given = cast("dict[str, Any]", payload)
-            values = {name: value for name, value in given.items() if name in way.variables}
+            taken_out = set(way.variables).difference(dict(self.far.variables))
+            values = {name: value for name, value in given.items() if name in taken_out}
             payload = {name: value for name, value in given.items() if name not in values} or UNSET
         if self._stream is not None:
             return _beside(payload), values
@@ -238,7 +251,8 @@ class HttpInvocation:
         if key is not None:
             headers.append((b"Idempotency-Key", quoted_key(key)))
         again = method != "POST" or key is not None or self._is_repeatable()
-        return WebRequest(method, way.url(values), tuple(headers), body, again)
+        url, private = self.server.addressed(way, {**dict(self.far.variables), **values}, self.far.path)
+        return WebRequest(method, url, tuple(headers), body, again, private)
 
     def _is_repeatable(self) -> bool:
         action = (self.server.ways.description.actions or {}).get(self.request.name)

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from lmos_actors.protocol.td import Description
 
     from ..lmos._peer import Headers
-    from ..lmos._peer_listening import RemoteListener, SharedListening, Sink
+    from ..lmos._peer_listening import RemoteListener, SharedListening, Sink, Variables
     from ..lmos._peer_requests import RemotePeer, RemoteThing
     from ..lmos._remote_interface import RemoteInterface
     from ._forms import HttpOperations
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 class HttpLink:
     """The link to one thing: `socket` for operations with a form for LMOS, `web` for those with only HTTP."""
 
-    __slots__ = ("_only_web", "_sinks", "_socket", "_web", "far", "rt", "table", "turns")
+    __slots__ = ("_only_web", "_sinks", "_socket", "_ways", "_web", "far", "rt", "table", "turns")
 
     def __init__(self, web: RemoteLink, ways: HttpOperations, socket: RemoteLink | None) -> None:
         self.far: RemoteThing = web.far
@@ -53,6 +53,7 @@ class HttpLink:
         self.turns: Turns = web.turns
         self.table = web.table
         self._web = web
+        self._ways = ways
         self._socket = socket
         self._only_web = frozenset[tuple[str, str]]() if socket is None else ways.only_web()
         self._sinks: RemoteSinks | None = None
@@ -62,7 +63,18 @@ class HttpLink:
         if self._socket is None:
             return self._web
         op = self._web.operation(key)
-        return self._web if (op.verb, op.name) in self._only_web else self._socket
+        if (op.verb, op.name) in self._only_web:
+            return self._web
+        if self.far.variables:
+            raise NotAllowed(f"{op.label} is used over LMOS, where no URL has variables: leave them out")
+        return self._socket
+
+    def with_variables(self, variables: Variables) -> HttpLink:
+        """Return a link whose requests have these values in their URLs."""
+        peer = self.far.peer
+        assert isinstance(peer, WebPeer)
+        web = self._web.to(peer.thing(self.far.thing_id, variables))
+        return HttpLink(web, self._ways, self._socket)
 
     @property
     def path(self) -> str:
@@ -92,7 +104,9 @@ class HttpLink:
     @property
     def identity(self) -> tuple[object, int]:
         """The equality key of refs: the thing, its server and the credentials, not the way to it."""
-        return self.far.identity if self._socket is None else self._socket.identity
+        if self._socket is None or self.far.variables:
+            return self.far.identity
+        return self._socket.identity
 
     def operation(self, key: str) -> Operation:
         """Return the operation of that key. Raises NotFound, NotAllowed."""

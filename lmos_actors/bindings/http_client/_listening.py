@@ -30,7 +30,7 @@ from ._sse import EventReader
 from ._stream import BadAnswer, Unanswered, WebAnswer, WebRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from ..lmos._peer_backoff import Backoff
     from ..lmos._peer_listening import SharedListening
@@ -75,14 +75,12 @@ class HttpSubscription:
         server: InvocationContext,
         listening: SharedListening,
         way: HttpOperation,
-        url: str,
         backoff: Backoff,
     ) -> None:
         self._server = server
         self._listening = listening
         self._far = listening.far
         self._way = way
-        self._url = url
         self._backoff = backoff
         self._reader = EventReader()
         self._tag = ""
@@ -233,7 +231,8 @@ class HttpSubscription:
         way = self._server.ways.way("read", self._listening.name)
         if way is None:
             return
-        request = WebRequest(way.method, way.url({}), self._headers(self._accepted), None, again=True)
+        values = {name: value for name, value in self._far.variables if name in way.variables}
+        request = self._asked(way, values, self._headers(self._accepted))
         answer = None
         with trio.move_on_after(FIRST_VALUE):
             answer = await self._server.pool.exchange(request, self._server.own)
@@ -244,8 +243,11 @@ class HttpSubscription:
         self._listening.value(self._last, answer.body)
 
     def _request(self, accept: str, more: Headers = ()) -> WebRequest:
-        headers = (*self._headers(accept), *more)
-        return WebRequest(self._way.method, self._url, headers, None, again=True)
+        return self._asked(self._way, dict(self._far.variables), (*self._headers(accept), *more))
+
+    def _asked(self, way: HttpOperation, values: Mapping[str, Any], headers: Headers) -> WebRequest:
+        url, private = self._server.addressed(way, values, self._far.path)
+        return WebRequest(way.method, url, headers, None, True, private)
 
     def _headers(self, accept: str) -> Headers:
         asked = (b"Accept", accept.encode("latin-1", "replace")), (b"Accept-Encoding", b"identity")

@@ -43,11 +43,11 @@ from ._tells import OutgoingTells
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
 
-    from lmos_actors._core import Budget
+    from lmos_actors._core import Budget, SecretBytes
     from lmos_actors.actors import ItemTarget, Runtime, TraceMembers, UnsentKind, UnsentMessage
 
     from ..lmos._peer import Headers
-    from ..lmos._peer_listening import SharedListening
+    from ..lmos._peer_listening import SharedListening, Variables
     from ..lmos._peer_requests import PendingRequest, RemotePeer, SentTell
     from ._forms import HttpOperations
     from ._pool import WebPool
@@ -89,6 +89,10 @@ class PeerRegistry(Protocol):
 
     def heeds(self, url: str) -> bool:
         """Return whether the node has credentials for an address."""
+        ...
+
+    def key_for(self, url: str) -> SecretBytes | None:
+        """Return the API key of the node for a URL, None without one."""
         ...
 
     def hold(self, peer: RemotePeer) -> None:
@@ -226,7 +230,7 @@ class WebPeer:
         self.tried = False
         self.named = False
         """Whether code of this node has named the server, and no directory alone."""
-        self.things: WeakValueDictionary[str, RemoteThing] = WeakValueDictionary()
+        self.things: WeakValueDictionary[tuple[str, Variables], RemoteThing] = WeakValueDictionary()
         self._node = node
         self._released = False
         self._scope = trio.CancelScope()
@@ -248,11 +252,12 @@ class WebPeer:
         """Whether clocks stand still while an agent there says that it asks a person."""
         return self.named or bool(self.headers) or self._node.heeds(self.url)
 
-    def thing(self, thing_id: str) -> RemoteThing:
-        """Return the thing of that id, the same for the same id."""
-        found = self.things.get(thing_id)
+    def thing(self, thing_id: str, variables: Variables = ()) -> RemoteThing:
+        """Return the thing of that id, the same for the same id and the same variables of URLs."""
+        found = self.things.get((thing_id, variables))
         if found is None:
-            found = self.things[thing_id] = RemoteThing(self, thing_id)
+            found = RemoteThing(self, thing_id, variables=variables)
+            self.things[thing_id, variables] = found
         return found
 
     def new_backoff(self) -> Backoff:
@@ -266,7 +271,9 @@ class WebPeer:
 
     def describe(self, ways: HttpOperations) -> None:
         """Replace the description by a newer one of the same thing."""
-        self._server = InvocationContext(self._pool, ways, self._own, self._end_run, self._is_ending)
+        self._server = InvocationContext(
+            self._pool, ways, self._own, self._end_run, self._is_ending, self._node.key_for
+        )
 
     def _own(self, url: str) -> Headers:
         return self.headers if self.headers and origin_of(url) == self._owner else ()
@@ -476,7 +483,8 @@ class WebPeer:
         what = target_of_listening(listening)
         try:
             way = self.ways.needed(what.verb, what.name, listening.far.path)
-            return HttpSubscription(self._server, listening, way, way.url({}), self.new_backoff())
+            way.url(dict(listening.far.variables))  # what cannot be asked is refused here
+            return HttpSubscription(self._server, listening, way, self.new_backoff())
         except AgentError:
             listening.far.listenings.pop((listening.kind, listening.name), None)
             listening.taps.clear()

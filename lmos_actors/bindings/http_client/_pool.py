@@ -306,7 +306,9 @@ class _Route:
     def headers(self) -> Headers:
         """Return the headers for the current server: credentials; none after a redirect to another server."""
         url = self.request.url
-        return self._pool.headers_for(url, self._own(url)) if self._at_home else ()
+        if not self._at_home:
+            return ()
+        return self._pool.headers_for(url, (*self._own(url), *self.request.private))
 
     def goes_on(self, head: Head) -> bool:
         """Return whether an answer is a redirect, which is then the current target.

@@ -66,13 +66,17 @@ class Unsendable(Exception):
 
 @attrs.frozen
 class WebRequest:
-    """A request to send: `headers` without credentials. `again`: sending it twice does no harm."""
+    """A request to send: `headers` without credentials. `again`: sending it twice does no harm.
+
+    `private` are headers for the server of `url` alone, which no redirect takes elsewhere.
+    """
 
     method: str
     url: str
     headers: Headers = ()
     body: bytes | None = None
     again: bool = False
+    private: Headers = attrs.field(default=(), repr=False)
 
 
 @attrs.frozen

@@ -12,7 +12,7 @@ would not send the value again for them.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, cast
 
 import trio
 from msgspec import UNSET
@@ -39,6 +39,9 @@ if TYPE_CHECKING:
     from lmos_actors.protocol import lmos
 
     from ._peer_backoff import Backoff
+
+Variables: TypeAlias = "tuple[tuple[str, str | float | bool], ...]"
+"""Values for the variables of URLs, by name."""
 
 LOST: Final[Any] = object()
 """Stands in for the data of an exit event: the connection is lost, and with it knowledge of the agent."""
@@ -81,6 +84,8 @@ class ListenedThing(Protocol):
     def path(self) -> str: ...
     @property
     def listenings(self) -> dict[tuple[str, str], SharedListening]: ...
+    @property
+    def variables(self) -> Variables: ...
 
 
 class FeedMemory:

@@ -66,7 +66,7 @@ if TYPE_CHECKING:
     from lmos_actors.protocol.td import Description
 
     from ._peer_backoff import Backoff
-    from ._peer_listening import SharedListening
+    from ._peer_listening import SharedListening, Variables
 
 STREAM: Final = lmos.Credit(items=16, bytes=262_144)
 """The credit for a stream: how far an agent may be ahead of its consumer, in items and in bytes."""
@@ -252,17 +252,22 @@ def path_of(thing_id: str) -> str:
 class RemoteThing:
     """One thing behind a peer: refs to it are equal, share what is listened to, and name it by one path.
 
-    `path` is that of the agent, where it is known; else it is made of the id.
+    `path` is that of the agent, where it is known; else it is made of the id. `variables` are values for the
+    URLs of requests to it over HTTP.
     """
 
     __slots__ = (
         "__weakref__", "description", "listenings", "number", "path", "peer", "rt", "thing_id", "unwell",
+        "variables",
     )  # fmt: skip
 
-    def __init__(self, peer: RemotePeer, thing_id: str, path: str | None = None) -> None:
+    def __init__(
+        self, peer: RemotePeer, thing_id: str, path: str | None = None, variables: Variables = ()
+    ) -> None:
         self.peer = peer
         self.rt: Runtime = peer.rt
         self.thing_id = thing_id
+        self.variables = variables
         self.path = path_of(thing_id) if path is None else path
         self.description: Description | None = None
         self.listenings: dict[tuple[str, str], SharedListening] = {}
@@ -277,7 +282,7 @@ class RemoteThing:
 
         The peer itself is not part of it: a thing may be reached by more than one path of an address.
         """
-        return (self.rt, self.peer.origin, self.peer.headers, self.thing_id), self.number
+        return (self.rt, self.peer.origin, self.peer.headers, self.thing_id, self.variables), self.number
 
     def withdraw(self, request: PendingRequest) -> bool:
         """Withdraw a request; return whether it was still open. A run is cancelled without waiting for it."""

@@ -151,6 +151,10 @@ class RemoteLink:
         self._sinks: RemoteSinks | None = None
         self._released = False
 
+    def to(self, far: RemoteThing) -> RemoteLink:
+        """Return a link to another thing that has the same interface."""
+        return RemoteLink(far, self._interface, self._outgoing)
+
     @property
     def path(self) -> str:
         """The agent's path on its node, or the id of the thing where the path is unknown."""

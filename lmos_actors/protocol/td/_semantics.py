@@ -66,12 +66,10 @@ class _Form(NamedTuple):
 
 def semantic_findings(data: dict[str, Any], source: str | None) -> Iterator[Finding]:
     """Yield the findings about a description from a URL beyond its schema, in no particular order."""
-    base = data.get("base")
-    if base is None:
-        base_text = source
-    else:  # not a text: there is a base, but none to resolve against
-        base_text = resolve(source, base) if isinstance(base, str) else ""
-    context = _Context(data, base_text, has_any(data.get("@type"), TOOL_TYPES))
+    base = source
+    if (written := data.get("base")) is not None:  # not a text: there is a base, but none to resolve against
+        base = resolve(source, written) if isinstance(written, str) else ""
+    context = _Context(data, base, has_any(data.get("@type"), TOOL_TYPES))
     yield from check_vocabulary(data)
     yield from _misspelt_members(data, (), _members(Description))
     yield from check_metadata(data)
