@@ -25,6 +25,9 @@ def spelling(credentials: str, cert: str = "--cert") -> Spelling:
 ONE_SERVER: Final = spelling("--bearer env:NAME or --basic USER:env:NAME")
 """The options of commands that reach one server."""
 
+ONE_THING: Final = spelling("--bearer env:NAME, --basic USER:env:NAME or --apikey env:NAME")
+"""The options of commands that use one thing."""
+
 SEVERAL_SERVERS: Final = spelling("--credential URL=bearer:env:NAME")
 """The options of commands that reach several servers, where one asks for credentials."""
 

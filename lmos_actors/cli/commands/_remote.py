@@ -12,7 +12,7 @@ from cyclopts import Group, Parameter
 from lmos_actors.errors import ConfigError
 
 from .._app import ELSEWHERE, PRINTED, REACHED, File, JsonLines, Switch, Texts, Url, Within, app, at_least
-from ..options._connection import OutwardOptions, ServerOptions, options_in
+from ..options._connection import OutwardOptions, ServerOptions, ThingServerOptions, options_in
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ..remote._session import RemoteAgent, Work
 
 _NO_SERVER = ServerOptions()
+_NO_THING_SERVER = ThingServerOptions()
 
 
 @Parameter(name="*")
@@ -29,7 +30,7 @@ _NO_SERVER = ServerOptions()
 class RemoteOptions:
     """The options of all commands that talk to one running agent."""
 
-    server: ServerOptions = _NO_SERVER
+    server: ThingServerOptions = _NO_THING_SERVER
     thing: Annotated[str | None, Parameter(metavar="ID", group=REACHED)] = None
     """The id of the agent, if the URL is that of a WebSocket and not of an agent."""
     habits: Annotated[Literal["auto", "spec", "kotlin-wot"], Parameter(group=REACHED)] = "auto"
@@ -41,11 +42,11 @@ class RemoteOptions:
     quiet: Annotated[Switch, Parameter(name=["-q", "--quiet"], group=PRINTED)] = False
     """Print only answers and errors, no progress and no remarks."""
 
-    def run_session(self, url: str, work: Work) -> int:
+    def run_session(self, url: str, work: Work, variables: Texts = None) -> int:
         """Reach the agent and do the work. Raises ConfigError."""
         from ..remote._session import run_session
 
-        return run_session(self._target(url), self._answers(), work)
+        return run_session(self._target(url, variables), self._answers(), work)
 
     def run_in_deployment(self, addresses: Mapping[str, str], what: ApprovalList | ApprovalDecision) -> int:
         """Ask the agents `approvals` of the processes of a deployment. Raises ConfigError."""
@@ -57,7 +58,7 @@ class RemoteOptions:
         )
         return run_work(DeploymentApprovals(processes, what), self._answers(), self.within)
 
-    def _target(self, url: str) -> RemoteAgent:
+    def _target(self, url: str, variables: Texts = None) -> RemoteAgent:
         from ..remote._session import RemoteAgent
 
         return RemoteAgent(
@@ -68,6 +69,7 @@ class RemoteOptions:
             within=self.within,
             credentials=self.server.credentials(url),
             tls=self.server.tls.context(),
+            variables=dict(map(_variable, variables or ())),
         )
 
     def _answers(self) -> AnswerPrinter:
@@ -78,10 +80,25 @@ class RemoteOptions:
         return AnswerPrinter(json=self.json, raw=self.raw, quiet=self.quiet)
 
 
+def _variable(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise ConfigError("must be NAME=VALUE", "--variable")
+    return name, value
+
+
 _ALONE = RemoteOptions()
 _NAMES = tuple(options_in(_ALONE))
 
 Count: TypeAlias = Annotated[int | None, Parameter(metavar="N", group=PRINTED)]
+Variable: TypeAlias = Annotated[
+    Texts,
+    Parameter(
+        metavar="NAME=VALUE",
+        group=REACHED,
+        help="Fill in a variable of the URL of the request, over HTTP. May be given several times.",
+    ),
+]
 Property: TypeAlias = Annotated[str, Parameter(name="PROPERTY", help="The name of the property.")]
 
 
@@ -94,6 +111,7 @@ def call(
     stream: Annotated[File, Parameter(allow_leading_hyphen=True)] = None,
     many: Switch = False,
     request_key: Annotated[str | None, Parameter(metavar="KEY")] = None,
+    variable: Variable = None,
     options: RemoteOptions = _ALONE,
 ) -> int:
     """Invoke an action of an agent, and print its answer, or its answers as they come.
@@ -141,11 +159,11 @@ command asks again.
         _check_key(request_key, "--stream" if stream is not None else "--many" if many else None)
     if stream == "-" and input_ == ("-",):
         raise ConfigError("the standard input is read once: for INPUT, or for the stream", "--stream")
-    given = input_of(input_, ("--stream", "--many", "--request-key", *_NAMES))
+    given = input_of(input_, ("--stream", "--many", "--request-key", "--variable", *_NAMES))
     if stream is None:
-        return options.run_session(url, ActionCall(action, given, many, key=request_key))
+        return options.run_session(url, ActionCall(action, given, many, key=request_key), variable)
     with closing(FileSource(stream)) as source:
-        return options.run_session(url, ActionCall(action, given, many, source))
+        return options.run_session(url, ActionCall(action, given, many, source), variable)
 
 
 def _check_key(key: str, beside: str | None) -> None:
@@ -165,6 +183,7 @@ def read(
     url: Url,
     /,
     *property_: Annotated[str, Parameter(name="PROPERTY")],
+    variable: Variable = None,
     options: RemoteOptions = _ALONE,
 ) -> int:
     """Print the values of properties of an agent: the named ones, or all.
@@ -172,6 +191,8 @@ def read(
     lmos-actors read http://127.0.0.1:8080/agents/weather
 
     lmos-actors read http://127.0.0.1:8080/agents/weather units --raw
+
+    lmos-actors read http://meter.example/td temperature --variable unit=celsius
 
     Exit codes: 0 read, 1 answered with an error, 2 the usage is wrong, 3 not reached, \
 124 time limit, 130 interrupted.
@@ -183,7 +204,7 @@ def read(
     """
     from ..remote._requests import PropertyRead
 
-    return options.run_session(url, PropertyRead(property_))
+    return options.run_session(url, PropertyRead(property_), variable)
 
 
 @app.command(sort_key=3, group=ELSEWHERE)
@@ -193,6 +214,7 @@ def write(
     value: Annotated[str, Parameter(name="VALUE", allow_leading_hyphen=True)],
     /,
     *,
+    variable: Variable = None,
     options: RemoteOptions = _ALONE,
 ) -> int:
     """Set a property of an agent.
@@ -212,7 +234,8 @@ def write(
     from .._inputs import written_in
     from ..remote._requests import PropertyWrite
 
-    return options.run_session(url, PropertyWrite(property_, written_in(value, "VALUE", _NAMES)))
+    given = written_in(value, "VALUE", ("--variable", *_NAMES))
+    return options.run_session(url, PropertyWrite(property_, given), variable)
 
 
 @app.command(sort_key=4, group=ELSEWHERE)
@@ -222,6 +245,7 @@ def observe(
     /,
     *,
     count: Count = None,
+    variable: Variable = None,
     options: RemoteOptions = _ALONE,
 ) -> int:
     """Print the value of a property of an agent, and each change of it, until Ctrl-C.
@@ -242,7 +266,7 @@ def observe(
     """
     from ..remote._subscriptions import property_observation
 
-    return options.run_session(url, property_observation(property_, at_least(count, 1, "--count")))
+    return options.run_session(url, property_observation(property_, at_least(count, 1, "--count")), variable)
 
 
 @app.command(sort_key=5, group=ELSEWHERE)
@@ -252,6 +276,7 @@ def listen(
     /,
     *,
     count: Count = None,
+    variable: Variable = None,
     options: RemoteOptions = _ALONE,
 ) -> int:
     """Print the events of an agent, all or those of one name, until Ctrl-C.
@@ -274,7 +299,7 @@ def listen(
     """
     from ..remote._subscriptions import event_subscription
 
-    return options.run_session(url, event_subscription(event, at_least(count, 1, "--count")))
+    return options.run_session(url, event_subscription(event, at_least(count, 1, "--count")), variable)
 
 
 @app.command(sort_key=6, group=ELSEWHERE)

@@ -132,13 +132,11 @@ class ServerOptions:
 
     def credentials(self, url: str) -> Credentials | None:
         """Return the credentials for the server of a URL. Blocks on the disk. Raises ConfigError."""
-        given = {"bearer": self.bearer, "basic": self.basic}
+        given = {kind: text for kind, text in self._credentials().items() if text is not None}
         for kind, text in given.items():
-            if text is None:
-                continue
             option = f"--{kind}"
-            if all(given.values()):
-                raise ConfigError("give --bearer or --basic, not both", option)
+            if len(given) > 1:
+                raise ConfigError(f"give one of {', '.join(f'--{each}' for each in given)}", option)
             if "://" not in url:
                 raise ConfigError("goes with a URL: a file may lead anywhere", option)
             from lmos_actors.transport import endpoint_of
@@ -149,9 +147,26 @@ class ServerOptions:
             return _credentials_at(known, insecure=self.tls.insecure, option=option)
         return None
 
+    def _credentials(self) -> dict[str, str | None]:
+        """Return the credentials by the options that give them, of which one may be given."""
+        return {"bearer": self.bearer, "basic": self.basic}
+
     def first_given(self) -> str | None:
         """Return the first of these options that was given, None for none."""
         return next((option for option, value in options_in(self).items() if value), None)
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class ThingServerOptions(ServerOptions):
+    """As `ServerOptions`, for commands that use what a server describes."""
+
+    apikey: Annotated[str | None, Parameter(metavar="REF", group=REACHED)] = None
+    """Present the API key that env:NAME or file:PATH leads to, where the description asks for it."""
+
+    def _credentials(self) -> dict[str, str | None]:
+        """See `ServerOptions`."""
+        return {**super()._credentials(), "apikey": self.apikey}
 
 
 # --- several servers
@@ -163,8 +178,8 @@ class CredentialOptions:
     """The credentials for several servers."""
 
     credential: Annotated[Texts, Parameter(metavar="URL=CREDENTIAL", group=PRESENTED)] = None
-    """The credential for a server: bearer:REF or basic:USER:REF, where REF is env:NAME or file:PATH. \
-May be given several times."""
+    """The credential for a server: bearer:REF, basic:USER:REF or apikey:REF, where REF is env:NAME or \
+file:PATH. May be given several times."""
 
     def by_url(self) -> dict[str, Credential]:
         """Return the credentials by the URLs of their servers; reads no secret. Raises ConfigError."""
@@ -172,8 +187,10 @@ May be given several times."""
         for text in self.credential or ():
             url, equals, rest = text.partition("=")
             kind, _, reference = rest.partition(":")
-            if not equals or "://" not in url or kind not in ("bearer", "basic"):
-                raise ConfigError("must be URL=bearer:REF or URL=basic:USER:REF", "--credential")
+            if not equals or "://" not in url or kind not in ("bearer", "basic", "apikey"):
+                raise ConfigError(
+                    "must be URL=bearer:REF, URL=basic:USER:REF or URL=apikey:REF", "--credential"
+                )
             if url in known:
                 raise ConfigError(f"{url} is given twice", "--credential")
             known[url] = _credential_in(kind, reference, "--credential")

@@ -29,7 +29,7 @@ from lmos_actors.transport import ConnectionOptions, endpoint_of
 from .._answers import OutputLine, error_members
 from .._signals import signals
 from .._start_up import code_of as code_of_signal
-from .._texts import explained
+from .._texts import ONE_THING, explained
 from ..options._connection import in_shell
 
 if TYPE_CHECKING:
@@ -63,6 +63,8 @@ class RemoteAgent:
     within: float | None = None
     credentials: Credentials | None = None
     tls: ssl.SSLContext | None = None
+    variables: Mapping[str, str] = attrs.Factory(dict[str, str])
+    """Values for the variables of URLs of requests."""
 
 
 @attrs.define(eq=False)
@@ -107,7 +109,7 @@ class RemoteSession:
         if isinstance(error, LocalProtocolError):
             raise ConfigError(str(error)) from None
         await self.answers.print(OutputLine({**members, "error": error_members(error)}, None, aside=True))
-        self.answers.wrong(explained(error))
+        self.answers.wrong(explained(error, ONE_THING))
         return code_of(error)
 
 
@@ -221,9 +223,10 @@ async def open_thing(target: RemoteAgent) -> AsyncGenerator[ConsumedThing]:
     async with open_node(
         connection=connection, credentials=target.credentials, client_tls=target.tls
     ) as node:
-        yield await node.consume_thing(
+        thing = await node.consume_thing(
             target.url, thing=target.thing, headers=target.headers, habits=target.habits
         )
+        yield thing.with_variables(target.variables) if target.variables else thing
 
 
 def code_of(error: LmosActorsError) -> int:
