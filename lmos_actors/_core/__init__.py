@@ -46,6 +46,11 @@ from ._instrument import (
     encode_plain as encode_plain,
     plain as plain,
 )
+from ._json_texts import (
+    check_members as check_members,
+    outside_strings as outside_strings,
+    read_json as read_json,
+)
 from ._lines import LineReader as LineReader
 from ._offspring import (
     MARK as MARK,

@@ -337,7 +337,7 @@ BAD_LINES = {
     ),
     b'1\n"' + b"x" * (5 << 20): "line 2: longer than 4194304 bytes - at $.rows[1]",
     b'7\n"\xff"\n': "line 2: not JSON: it is not UTF-8 - at $.rows[1]",
-    b'{"a": 1, "a": 2}\n': "line 1: an object has a member twice - at $.rows[0]",
+    b'{"a": 1, "a": 2}\n': "line 1: not JSON: an object has the member 'a' twice - at $.rows[0]",
     b'1\n!"the disk is full"\n2\n': "the disk is full",
     b"1\n!no\n": "line 2: a stream is broken off by ! and a text - at $.rows[1]",
 }

@@ -8,9 +8,10 @@ from urllib.parse import unquote_plus
 
 import msgspec
 
+from lmos_actors._core import read_json as read_text
 from lmos_actors.actors import MISSING
 from lmos_actors.errors import InvalidInput
-from lmos_actors.protocol.lmos import Limits, beyond, outside_strings, written
+from lmos_actors.protocol.lmos import Limits, beyond, written
 
 from ..exposure._values import plain, plain_members
 
@@ -26,8 +27,6 @@ SHORT: Final = 64  # bytes in which no nesting and no number can do harm
 MOST_PARAMETERS: Final = 100
 
 _UNREAD: Final = (msgspec.MsgspecError, ValueError, RecursionError, OverflowError)
-_WITH_MEMBERS: Final = frozenset({dict, list})
-_decode: Final = msgspec.json.Decoder().decode
 
 
 def read_json(body: bytes) -> Any:
@@ -37,14 +36,9 @@ def read_json(body: bytes) -> Any:
         if problem is not None:
             raise InvalidInput(problem.detail)
     try:
-        value = _decode(body)
+        return read_text(body)
     except _UNREAD as error:
         raise InvalidInput(f"the body is not JSON: {_plainly(error)}") from None
-    # the decoder keeps the last of repeated members; as many colons as members means that none is repeated
-    members = _members(value)
-    if body.count(b":") != members and outside_strings(body).count(b":") != members:
-        raise InvalidInput("an object has a member twice")
-    return value
 
 
 def _plainly(error: Exception) -> str:
@@ -52,18 +46,6 @@ def _plainly(error: Exception) -> str:
     if isinstance(error, UnicodeError):
         return "it is not UTF-8"
     return str(error) if isinstance(error, msgspec.MsgspecError) else "it cannot be read"
-
-
-def _members(value: Any) -> int:
-    """Count the members of all objects in a value."""
-    if isinstance(value, dict):
-        members = cast("dict[str, Any]", value)
-        return len(members) + _members_of(members.values())
-    return _members_of(cast("Iterable[Any]", value)) if isinstance(value, list) else 0
-
-
-def _members_of(values: Iterable[Any]) -> int:
-    return sum([_members(each) for each in values if type(each) in _WITH_MEMBERS])
 
 
 def with_integers(value: Any) -> Any:

@@ -14,7 +14,6 @@ from ._frames import Binary as Binary
 from ._limits import (
     Limits as Limits,
     beyond as beyond,
-    outside_strings as outside_strings,
     written as written,
 )
 from ._messages import (

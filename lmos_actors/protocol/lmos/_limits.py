@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import attrs
 import msgspec
 
+from lmos_actors._core import outside_strings
 from lmos_actors.errors import LocalProtocolError
 
 from ._dialects import message_type
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from ._messages import Message
 
 
-_ESCAPES: Final = (b"\\\\", b'\\"')
 _BRACKETS: Final = bytes.maketrans(b"{}", b"[]")
 _OTHERS: Final = bytes(byte for byte in range(256) if byte not in b"[]{}")
 _DIGITS: Final = bytes(0x30 if chr(byte) in "0123456789.eE+-" else 0x20 for byte in range(256))
@@ -66,13 +66,6 @@ def _oversize(limits: Limits) -> Problem:
 def _may_have_long(data: bytes, digits: int) -> bool:
     """Return whether there may be so long a number: it would stand at two of these places in a row."""
     return len(data) > digits and b"00" in data[:: max(1, digits // 2)].translate(_DIGITS)
-
-
-def outside_strings(data: bytes) -> bytes:
-    """Return what of a JSON text stands outside of strings, in time that grows with the length."""
-    for escape in _ESCAPES:
-        data = data.replace(escape, b"")
-    return b"".join(data.split(b'"')[::2])
 
 
 def _deeper(outside: bytes, depth: int) -> bool:
