@@ -12,7 +12,7 @@ from uuid import NAMESPACE_URL, uuid5
 import attrs
 import trio
 
-from lmos_actors._core import printable
+from lmos_actors._core import printable, read_json
 from lmos_actors.actors import describe
 from lmos_actors.errors import ConfigError, ConnectFailed
 from lmos_actors.files import FileError, listed, mapped, read
@@ -167,7 +167,7 @@ def _describe_url(url: str, options: DescribeOptions) -> int:
         print(printable(f"lmos-actors: {error}"), file=sys.stderr)
         return NOT_REACHED
     try:
-        data = json.loads(text)
+        data = read_json(text)
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"is not JSON: {error}", place) from None
     return _report(_Subject(url, data, source=source), options)

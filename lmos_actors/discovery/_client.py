@@ -16,6 +16,7 @@ import attrs
 import msgspec
 import trio
 
+from lmos_actors._core import read_json
 from lmos_actors.bindings.http_client import (
     BadAnswer,
     HttpStream,
@@ -172,8 +173,8 @@ class HttpDirectory:
     def _parsed_list(self, answer: WebAnswer) -> list[Any]:
         body = self._checked(answer, 200).body
         try:
-            listed: list[Any] = msgspec.json.decode(body, type=list[Any])
-        except (msgspec.MsgspecError, RecursionError, ValueError) as error:
+            listed: list[Any] = read_json(body, list[Any])
+        except (RecursionError, ValueError) as error:
             raise DirectoryRefused(self.url, 200, f"its answer is not a JSON array: {error}") from None
         return listed
 
@@ -248,8 +249,8 @@ def _entry(thing_id: str) -> str:
 def _reason_in(answer: WebAnswer) -> str:
     """Return the reason in problem details (RFC 9457) as one printable line, "" without one."""
     try:
-        problem = msgspec.convert(msgspec.json.decode(answer.body), dict[str, Any])
-    except (msgspec.MsgspecError, RecursionError, ValueError):
+        problem = read_json(answer.body, dict[str, Any])
+    except (RecursionError, ValueError):
         return ""
     line = problem.get("detail") or problem.get("title")
     line = line.strip() if isinstance(line, str) else ""

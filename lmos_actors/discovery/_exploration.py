@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import attrs
-import msgspec
 import trio
 
+from lmos_actors._core import read_json
 from lmos_actors.bindings import fetch
 from lmos_actors.errors import ConfigError, ConnectFailed, TransportError
 from lmos_actors.protocol.td import resolve
@@ -155,8 +155,8 @@ class _Explorer:
         text, source_url = await fetch(peers.network, url, peers.tls, headers_for=peers.headers_for)
         self._check_leads(url, source_url)
         try:
-            return msgspec.json.decode(text), source_url
-        except (msgspec.MsgspecError, RecursionError, ValueError) as error:
+            return read_json(text), source_url
+        except (RecursionError, ValueError) as error:
             raise ConnectFailed(url, f"its answer is not JSON: {error}") from None
 
     def _check_leads(self, source_url: str, url: str) -> None:

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 from urllib.parse import quote
 
 import attrs
-import msgspec
 import trio
 
+from lmos_actors._core import read_json
 from lmos_actors.errors import ConfigError, ConnectFailed
 from lmos_actors.protocol.td import (
     MAX_BYTES,
@@ -216,8 +216,8 @@ def _chosen(text: bytes, place: str, thing: str | None) -> Any:
     if not text.lstrip().startswith(b"["):
         return text
     try:
-        listed: list[Any] = msgspec.json.decode(text, type=list[Any])
-    except (msgspec.DecodeError, RecursionError) as error:
+        listed: list[Any] = read_json(text, list[Any])
+    except (ValueError, RecursionError) as error:
         raise ConfigError(f"no descriptions: {error}", place) from None
     things = [cast("dict[str, Any]", each) for each in listed if isinstance(each, dict)]
     found = [each for each in things if thing is None or _is(each.get("id"), each.get("title"), thing)]

@@ -16,6 +16,7 @@ from zlib import crc32
 import attrs
 import msgspec
 
+from lmos_actors._core import read_json
 from lmos_actors.protocol.td import check
 
 from ._merge_patch import MAX_DEPTH, TooDeep, check_depth, is_array, is_object
@@ -183,7 +184,7 @@ def decoded(text: str | bytes | dict[str, Any], options: DirectoryOptions) -> di
     if len(text) > options.max_text:
         raise too_large(options)
     try:
-        data = msgspec.json.decode(text)
+        data = read_json(text)
     except RecursionError:
         raise _root(f"nested deeper than {MAX_DEPTH}") from None
     except (msgspec.DecodeError, ValueError) as error:

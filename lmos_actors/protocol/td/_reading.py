@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeGuard, TypeVar, cas
 import attrs
 import msgspec
 
+from lmos_actors._core import read_json
 from lmos_actors.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ def _parsed(text: str | bytes, max_bytes: int) -> object:
         raise DescriptionError(f"longer than {max_bytes} bytes")
     raw = raw.removeprefix(BOM_UTF8)  # RFC 8259, 8.1 allows readers to ignore it
     try:
-        return msgspec.json.decode(raw)
+        return read_json(raw)
     except msgspec.DecodeError as exc:
         raise DescriptionError(_with_line(str(exc), raw)) from None
     except UnicodeError:
