@@ -38,7 +38,7 @@ _SUFFIXES: Final[dict[str, Format]] = {
     ".jsonld": "json",
     ".toml": "toml",
 }
-_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ufeff\ufffe\uffff]")
+_NO_YAML = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ufeff\ufffe\uffff]")
 
 
 class Document:
@@ -172,7 +172,7 @@ def read_source(path: str | os.PathLike[str]) -> Source:
 def parse(text: str, *, name: str, format: Format = "yaml", path: Path | None = None) -> Document:
     """Return the document of a text in memory; `name` is its name in messages. Raises FileError."""
     source = Source(name, text.removeprefix("\ufeff"))
-    if strange := _CONTROL.search(source.text):
+    if format == "yaml" and (strange := _NO_YAML.search(source.text)):
         raise FileError(
             [source.mistake(strange.start(), f"the character {strange[0]!a} is not allowed", "syntax")]
         )

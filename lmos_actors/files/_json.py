@@ -65,7 +65,7 @@ class _Reader:
     def _string(self) -> str:
         found = _STRING.match(self.all, self.at)
         if found is None:
-            raise Unreadable(self.at, "this text is not closed, or holds a line end or an unknown escape")
+            raise Unreadable(self.at, "this text is not closed, or has a control character or unknown escape")
         start, self.at = self.at, found.end()
         return self.tree.text(str(json.loads(found[0])), start)
 

@@ -69,7 +69,8 @@ BAD_JSON = [
     ("[" * 100_000, "1:66", "nested more than 64 deep"),
     ('{"a":', "1:6", "the file ends"),
     ("[" + "1" * 1001 + "]", "1:2", "more than 1000 digits"),
-    ("\x00", "1:1", "is not allowed"),
+    ("\x00", "1:1", "is not a JSON value"),
+    ('["\x07"]', "1:2", "has a control character"),
 ]
 
 BAD_TOML = [
