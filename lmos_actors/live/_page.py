@@ -19,12 +19,12 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
-import msgspec
 import trio
 from msgspec import Struct
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
+from lmos_actors._core import read_json
 from lmos_actors.bindings import presented_by
 from lmos_actors.bindings.http import HttpError, best_of, has_tag, problem_response
 from lmos_actors.errors import InvalidInput
@@ -222,8 +222,8 @@ class Page:
         if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
             raise HttpError(415, "send application/json")
         try:
-            said = msgspec.json.decode(await _body(request), type=LogIn)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+            said = read_json(await _body(request), LogIn)
+        except (ValueError, RecursionError):
             raise InvalidInput("a log-in is an object with a token, or with name and password") from None
         found = self._guard.log_in(presented_by(request.scope), said.header(), trio.current_time())
         if isinstance(found, Refusal):

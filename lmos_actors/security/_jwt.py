@@ -38,7 +38,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import attrs
 
-from lmos_actors._core import SecretBytes
+from lmos_actors._core import SecretBytes, read_json
 from lmos_actors.errors import ConfigError
 
 from ._request import Principal
@@ -285,6 +285,7 @@ def _is_current(wall: float, until: float | None) -> bool:
 
 def _json_object(text: bytes) -> dict[str, Any] | None:
     try:
+        read_json(text)  # refuses what has two meanings
         found = json.loads(text, object_pairs_hook=_HiddenObject)
     except (ValueError, RecursionError):
         return None

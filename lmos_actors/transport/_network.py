@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import urlsplit
 
 import attrs
-import msgspec
 import trio
 
+from lmos_actors._core import read_json
 from lmos_actors.errors import ConfigError, ConnectFailed, nearest
 
 from ._tls import send_alert, whose_certificate, why_failed
@@ -188,8 +188,8 @@ def detail_of(content_type: str, body: bytes) -> str:
         said = body.decode("utf-8", "replace")
     elif _kind(content_type) == _PROBLEM:
         try:
-            said = msgspec.convert(msgspec.json.decode(body), dict[str, Any]).get("detail")
-        except (msgspec.MsgspecError, RecursionError):
+            said = read_json(body, dict[str, Any]).get("detail")
+        except (ValueError, RecursionError):
             return ""
     line = said.strip() if isinstance(said, str) else ""
     return line if len(line) <= _LONGEST_DETAIL and line.isprintable() else ""

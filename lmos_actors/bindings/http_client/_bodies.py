@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from lmos_actors._core import read_json
 from lmos_actors.errors import InvalidInput, LocalProtocolError, NotAllowed
 from lmos_actors.protocol import lmos
 from lmos_actors.protocol.td import JSON
@@ -83,6 +84,6 @@ def from_json(data: bytes | str) -> Any:
     if far is not None:
         raise BadAnswer(f"it is {far.detail}")
     try:
-        return msgspec.json.decode(data)
-    except (msgspec.DecodeError, RecursionError, ValueError) as error:
+        return read_json(data)
+    except (RecursionError, ValueError) as error:
         raise BadAnswer(f"it is not JSON: {str(error)[:200]}") from None

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import msgspec
 import trio
 
+from lmos_actors._core import read_json
 from lmos_actors.bindings.http_client import WebRequest
 from lmos_actors.errors import ActionFailed, ConnectFailed
 from lmos_actors.persistence import NewIdentity
@@ -125,7 +126,7 @@ async def _answer(
 
 def _object_in(body: bytes) -> dict[str, Any]:
     try:
-        found = msgspec.json.decode(body)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        found = read_json(body)
+    except (ValueError, RecursionError):
         return {}
     return cast("dict[str, Any]", found) if isinstance(found, dict) else {}

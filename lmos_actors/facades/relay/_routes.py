@@ -6,11 +6,11 @@ from contextlib import aclosing
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final, cast
 
-import msgspec
 import trio
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from lmos_actors._core import read_json
 from lmos_actors.bindings import presented_by
 from lmos_actors.errors import StoreFailed
 from lmos_actors.persistence import NewIdentity
@@ -199,8 +199,8 @@ async def _body_of(request: Request) -> dict[str, Any]:
     if not body.strip():
         return {}
     try:
-        found: Any = msgspec.json.decode(body)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        found: Any = read_json(body)
+    except (ValueError, RecursionError):
         raise _Fault(400, "invalid_json", "the body is no JSON") from None
     if not isinstance(found, dict):
         raise _Fault(400, "invalid_json", "the body is no object")
