@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import msgspec
 from msgspec import UNSET, Struct
 
+from lmos_actors._core import check_members
 from lmos_actors.errors import nearest
 
 from ._messages import (
@@ -52,6 +53,7 @@ def read_client_frame(text: str | bytes) -> ClientMessage | Unreadable:
     """Return the message of a client's text frame."""
     try:
         message = _read_client(text)
+        check_members(text, _read_plain(text))
     except _UNREADABLE as error:
         return _why(text, error, CLIENT_TYPES)
     if type(message) is UserMessage:
@@ -64,7 +66,9 @@ def read_client_frame(text: str | bytes) -> ClientMessage | Unreadable:
 def read_server_frame(text: str | bytes) -> ServerMessage | UnknownFrame | Unreadable:
     """Return the message of a server's text frame."""
     try:
-        return _read_server(text)
+        message = _read_server(text)
+        check_members(text, _read_plain(text))
+        return message
     except _UNREADABLE as error:
         found = _why(text, error, SERVER_TYPES)
     if found.type is not None and found.type not in SERVER_TYPES:

@@ -25,6 +25,8 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 from msgspec import Struct
 
+from lmos_actors._core import read_json
+
 from ._messages import PROTOCOL_VERSION
 
 if TYPE_CHECKING:
@@ -91,7 +93,6 @@ class UnreadableMedia(Struct, kw_only=True, frozen=True):
     reason: str
 
 
-_read_info: Final = msgspec.json.Decoder(MediaInfo).decode
 _write_info: Final = msgspec.json.Encoder().encode
 
 
@@ -108,9 +109,9 @@ def read_media_frame(data: bytes) -> MediaFrame | UnreadableMedia:
     if HEADER_BYTES + meta + size != len(data):
         return UnreadableMedia(reason=f"its payload has not the {size} bytes that the header says")
     try:
-        info = _read_info(data[HEADER_BYTES : HEADER_BYTES + meta]) if meta else MediaInfo()
+        info = read_json(data[HEADER_BYTES : HEADER_BYTES + meta], MediaInfo) if meta else MediaInfo()
         name = media_id.rstrip(b"\0").decode()
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         return UnreadableMedia(reason=f"its metadata cannot be read: {error}")
     return MediaFrame(
         media_id=name,

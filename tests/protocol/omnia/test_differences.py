@@ -22,6 +22,7 @@ EMPTY = "a message without content is a mistake"
 TYPE = "a frame of no known type is a mistake"
 RACE = "a place is free once its turn has ended"
 ANY = "metadata is any object"
+TWICE = "a frame with a member twice has two meanings"
 PART = "a part of no known type is a mistake"
 
 DIFFERENT: dict[str, dict[str, str]] = {
@@ -35,6 +36,7 @@ DIFFERENT: dict[str, dict[str, str]] = {
         '{"type": "message", "content": ""}': EMPTY,
         '{"type": "message", "content": "unknown member", "x": {"y": 1}}': RACE,
         '{"TYPE": "message", "Content": "other case"}': TYPE,
+        '{"type":"message","content":"first","content":"second"}': TWICE,
     },
     "binary_not_understood": {},
     "json_in_a_binary_frame": {},
