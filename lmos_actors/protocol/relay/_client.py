@@ -20,14 +20,14 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 import attrs
 
+from lmos_actors._core import read_json
+
 from ._frames import (
     EVERYBODY,
     OWN,
     RELAY,
-    Members,
     Unreadable,
     read_members,
-    value_of,
     write_members,
     write_value,
 )
@@ -161,11 +161,11 @@ class RelayClient:
             self.unread += 1
             return None
         try:
-            found = {name: value_of(members, name) for name in members}
-        except ValueError:
+            found: dict[str, Any] = read_json(data)
+        except (ValueError, RecursionError):
             self.unread += 1
             return None
-        if _is_flat(members, found):
+        if _is_flat(found):
             return self._of_relay(found)
         sender, to = found.get("from"), found.get("to")
         if not isinstance(sender, str) or sender == EVERYBODY or not isinstance(to, list):
@@ -225,10 +225,10 @@ class RelayClient:
         )
 
 
-def _is_flat(members: Members, found: dict[str, Any]) -> bool:
+def _is_flat(found: dict[str, Any]) -> bool:
     """Return whether a frame is one of a relay of the first days: its own members beside the type."""
     is_own = found.get("type") == "welcome" or "error" in found
-    return "from" not in members and is_own
+    return "from" not in found and is_own
 
 
 def _text(value: Any) -> str:

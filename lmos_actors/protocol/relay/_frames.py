@@ -2,8 +2,9 @@
 
 A relay has no business with what agents tell each other. So of a frame only the members of the protocol are
 read; the payload and all private members are checked as JSON, and are sent on byte for byte: a number of
-twenty digits stays what it is. Of a member that is there twice the last one counts, as in all relays that
-were recorded.
+twenty digits stays what it is. Of a frame's own member that stands twice the last one counts, as in all
+relays that were recorded; it is sent on once. What is read of the others is refused where a member in it
+stands twice.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 from msgspec import Raw, Struct
+
+from lmos_actors._core import read_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -67,8 +70,8 @@ def value_of(members: Mapping[str, Raw], name: str) -> Any:
     if raw is None:
         return None
     try:
-        return msgspec.json.decode(raw)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        return read_json(bytes(raw))
+    except (ValueError, RecursionError) as error:
         raise ValueError(str(error)) from None
 
 
