@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, Union, cast
 import msgspec
 from msgspec import Struct
 
+from lmos_actors._core import check_members
 from lmos_actors.errors import LocalProtocolError, nearest
 
 from ._dialects import (
@@ -81,7 +82,8 @@ def lenient_reader(*, named: bool) -> Callable[[str | bytes], Message]:
 
 # --- text to message and back: a strict fast path, a tolerant second one, and limits on what is read
 #
-# Of a member that stands in a frame twice in one spelling the last counts, on both paths.
+# Of a member that stands twice in one spelling the last counts for the quick readers: to look for it costs as
+# much as to read. `_read_tolerantly` refuses it.
 
 SHORT: Final = 512  # characters in which no nesting and no number can do harm: nothing is counted
 MAX_REFUSALS: Final = 8  # messages refused by the strict decoder, until it is tried no more
@@ -300,6 +302,8 @@ def _read(text: str | bytes, codec: Codec, *, tried: bool) -> Message | Unreadab
 def _read_strictly(text: str | bytes, codec: Codec) -> Message | None:
     try:
         message = _strict(text)
+        if codec.limits.strict:
+            check_members(text, _plain(text))
     except _UNREADABLE:
         return None
     codec.learn("ID", "name" if type(message) in NAMED else None, message_type(message))
@@ -310,6 +314,7 @@ def _read_tolerantly(text: str | bytes, codec: Codec, *, tried: bool) -> Message
     """Read a frame in either spelling. In one function, for speed: for some peers all frames come here."""
     try:
         raw: dict[str, Any] = _plain(text)
+        check_members(text, raw)
         kind: Any = raw.get("messageType")
         shape = SHAPES.get(kind)
     except _UNREADABLE as error:
