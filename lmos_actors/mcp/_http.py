@@ -1,10 +1,10 @@
 """An MCP server at a URL: streamable HTTP, by the transport of the SDK over a client of ours.
 
 That client bounds what the SDK does not: the bytes of an answer that is no stream of events, and what an
-encoding would unfold to. It puts the token into a request as it leaves, so that no object of the SDK has it.
-And it sees when the server, or the session, is gone. The SDK would let such an error out through its task
-group, past requests that wait; here it is an answer, with an error that says whether the request was sent,
-and the connection is noted as lost.
+encoding would unfold to. It refuses messages without a single meaning. It puts the token into a request as it
+leaves, so that no object of the SDK has it. And it sees when the server, or the session, is gone. The SDK
+would let such an error out through its task group, past requests that wait; here it is an answer, with an
+error that says whether the request was sent, and the connection is noted as lost.
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ from mcp.client.auth import OAuthFlowError
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types import INTERNAL_ERROR
 
-from lmos_actors._core import trusted_certificates
+from lmos_actors._core import read_json, trusted_certificates
+from lmos_actors.bindings.http_client import EventReader
 from lmos_actors.errors import LmosActorsError
 
 from ._connection import CountedStream
-from ._failures import BROKEN, NOT_SENT, NotSignedIn
+from ._failures import BROKEN, NOT_SENT, UNREADABLE, NotSignedIn
 
 if TYPE_CHECKING:
     from typing import Self
@@ -146,8 +147,8 @@ class HttpTransport(httpx2.AsyncBaseTransport):
             self._connection.lose("compresses its answers, unasked", at_fault=True)
             return _failed(request, BROKEN)
         if isinstance(response.stream, httpx2.AsyncByteStream):
-            is_stream = response.headers.get("content-type", "").startswith("text/event-stream")
-            response.stream = _Body(response.stream, None if is_stream else self._most)
+            kind = response.headers.get("content-type", "").lower()
+            response.stream = _Body(response.stream, kind, self._most)
         return response
 
     async def aclose(self) -> None:
@@ -161,16 +162,27 @@ def _failed(request: httpx2.Request, text: str) -> httpx2.Response:
     return httpx2.Response(503, json=said, request=request)
 
 
+def _check(text: str | bytearray, refusal: type[Exception]) -> None:
+    """Raise a refusal of a message that is no JSON, or has no single meaning."""
+    try:
+        read_json(text)
+    except (ValueError, RecursionError) as error:
+        raise refusal(f"{UNREADABLE}{error}") from None
+
+
 class _Broken(httpx2.StreamError):
     """A body that does not come to its end: the kind of error that the SDK turns into a failed request."""
 
 
 class _Body(httpx2.AsyncByteStream):
-    """The body of an answer, with at most `most` bytes."""
+    """The body of an answer: messages with a single meaning, in at most `most` bytes if it is no stream."""
 
-    def __init__(self, inner: httpx2.AsyncByteStream, most: int | None) -> None:
+    def __init__(self, inner: httpx2.AsyncByteStream, kind: str, most: int) -> None:
         self._inner = inner
         self._pieces: AsyncIterator[bytes] | None = None
+        # the SDK bounds events: it is to find one that is too long first
+        self._events = EventReader(longest=2 * most) if kind.startswith("text/event-stream") else None
+        self._json = bytearray() if kind.startswith("application/json") else None
         self._left = most
 
     def __aiter__(self) -> Self:
@@ -183,10 +195,20 @@ class _Body(httpx2.AsyncByteStream):
             piece = await anext(self._pieces)
         except httpx2.TransportError as error:
             raise _Broken(str(error)) from None
-        if self._left is not None:
-            self._left -= len(piece)
-            if self._left < 0:
-                raise _Broken("the answer has more bytes than are taken")
+        except StopAsyncIteration:
+            if self._json:
+                _check(self._json, _Broken)
+            raise
+        if self._events is not None:
+            for event in self._events.feed(piece):
+                if event.data:
+                    _check(event.data, httpx2.SSEError)
+            return piece
+        self._left -= len(piece)
+        if self._left < 0:
+            raise _Broken("the answer has more bytes than are taken")
+        if self._json is not None:
+            self._json += piece
         return piece
 
     async def aclose(self) -> None:

@@ -80,9 +80,7 @@ TEXT: Final = 4_096
 LISTEN_AGAIN: Final = 5.0
 """Seconds after which a stream of changes that broke off is asked for again."""
 
-_UNREADABLE: Final = re.compile(
-    rf"{UNREADABLE}(.+)|Failed to parse .*: \d+ validation error(?s:.*?(Invalid JSON: [^\[\n]+))?"
-)
+_UNREADABLE: Final = re.compile(rf"(?:[\w ]+: )?{UNREADABLE}(.+)|Failed to parse .*: \d+ validation error")
 """The texts of failures that stand for answers which cannot be read: of ours, and of the SDK over HTTP."""
 
 CLIENT: Final = types.Implementation(name="lmos-actors", version="0")
@@ -311,7 +309,7 @@ class Session:
         if "more bytes than are taken" in text:
             return mcp_failure(RESULT_TOO_LARGE, f"{what}: the answer has more bytes than are taken")
         if unreadable := _UNREADABLE.match(text):
-            why = self._connection.shown(unreadable[1] or unreadable[2] or "it is not of the protocol")
+            why = self._connection.shown(unreadable[1] or "it is not of the protocol")
             return mcp_failure(RESULT_INVALID, f"the answer about {what} cannot be read: {why}")
         if text.startswith(("SSE stream", "Failed to parse")):
             return mcp_failure(
@@ -420,6 +418,8 @@ def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterable[BaseException]
 
 def _is_end(text: str) -> bool:
     """Return whether an error is that of a request whose connection has ended, and none of the server."""
+    if UNREADABLE in text:
+        return False
     return text in ("Connection closed", BROKEN) or text.startswith((NOT_SENT, "SSE stream"))
 
 

@@ -32,6 +32,8 @@ from mcp.shared.message import SessionMessage
 from mcp_types import INTERNAL_ERROR, ErrorData, JSONRPCError, jsonrpc_message_adapter
 from pydantic import ValidationError
 
+from lmos_actors._core import read_json
+
 from ._connection import is_answer, place_of
 from ._failures import UNREADABLE, McpServerLost
 from ._line_buffer import LineBuffer
@@ -267,8 +269,7 @@ class _Lines:
 def _messages_in(line: bytes) -> list[SessionMessage]:
     """Return the message in a line; in place of what is none, the failure of each request that it answers."""
     try:
-        # first by a decoder that knows no NaN and no endless nesting
-        said = msgspec.json.decode(line)
+        said = read_json(line)  # which knows no NaN, no endless nesting and no member twice
         return [SessionMessage(jsonrpc_message_adapter.validate_python(said, by_name=False))]
     except ValidationError as error:
         why = f"it is not of the protocol: {place_of(error)}"

@@ -20,6 +20,8 @@ UNREADABLE: dict[str, Callable[[bytes], bytes]] = {
     "no UTF-8": lambda line: line.replace(b"[]", b'[{"type": "text", "text": "\xff"}]'),
     "half a character": lambda line: line.replace(b"[]", b'[{"type": "text", "text": "\\ud83d"}]'),
     "NaN": lambda line: line.replace(b"[]", b'[], "structuredContent": NaN'),
+    "a member twice": lambda line: line.replace(b"[]", b'[], "content": []'),
+    "a number out of range": lambda line: line.replace(b"[]", b'[], "structuredContent": {"n": 1e400}'),
     "an error without a message": lambda line: line.replace(
         b'"result": {"content": []}', b'"error": {"code": 7}'
     ),

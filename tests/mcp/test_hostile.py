@@ -135,6 +135,8 @@ async def test_an_answer_that_is_not_of_the_protocol_says_where() -> None:
         ("no UTF-8", "can't decode byte 0xff"),
         ("half a character", "Input data was truncated"),
         ("NaN", "JSON is malformed: "),
+        ("a member twice", "an object has the member 'content' twice"),
+        ("a number out of range", "Number out of range"),
         ("an error without a message", "it is not of the protocol: "),
         ("an error that is a text", "it is not of the protocol: "),
         ("a batch", "it is not of the protocol: "),

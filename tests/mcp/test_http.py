@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+TWICE = '{"jsonrpc": "2.0", "id": %d, "result": {"content": [], "content": []}}'
+
+
 @asynccontextmanager
 async def application(note: Callable[[str], None] = print) -> AsyncIterator[Any]:
     server = make_server(note)
@@ -214,13 +217,24 @@ async def test_a_server_that_does_not_come_back_ends_its_agent() -> None:
         (
             lambda id: Response("{", media_type="application/json"),
             "MCP_RESULT_INVALID",
-            "cannot be read: Invalid JSON: EOF while parsing",
+            "cannot be read: Input data was truncated",
         ),
         pytest.param(
             lambda id: Response("data: {,\n\n", media_type="text/event-stream"),
             "MCP_RESULT_INVALID",
-            "cannot be read: Invalid JSON: ",
+            "cannot be read: JSON is malformed: ",
             marks=pytest.mark.filterwarnings("ignore:Exception ignored in"),  # generators that the SDK leaves
+        ),
+        (
+            lambda id: Response(TWICE % id, media_type="application/json"),
+            "MCP_RESULT_INVALID",
+            "cannot be read: an object has the member 'content' twice",
+        ),
+        pytest.param(
+            lambda id: Response(f"data: {TWICE % id}\n\n", media_type="text/event-stream"),
+            "MCP_RESULT_INVALID",
+            "cannot be read: an object has the member 'content' twice",
+            marks=pytest.mark.filterwarnings("ignore:Exception ignored in"),
         ),
         (
             lambda id: JSONResponse({"jsonrpc": "2.0", "id": id, "error": {"code": 7}}),

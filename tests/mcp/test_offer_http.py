@@ -359,6 +359,8 @@ async def test_pages_that_are_allowed_may_begin_sessions() -> None:
         (b"[]", {}, 400),
         (b"[" * 100_000, {}, 400),
         (b'{"a":' * 100_000, {}, 400),
+        (b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{"a":1,"a":1}}', {"mcp-session-id": "x"}, 400),
+        (b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{"a":1e400}}', {"mcp-session-id": "x"}, 400),
         (b'{"jsonrpc":"1.0","id":1,"method":"ping"}', {}, 400),
         (b'{"jsonrpc":"2.0","id":{},"method":"ping"}', {}, 400),
         (b'{"jsonrpc":"2.0","id":1,"method":5}', {}, 400),

@@ -52,6 +52,7 @@ async def begun(stream: Any) -> Answers:
         (b"[" * 100_000, -32700),
         (b'{"a":' * 100_000 + b"1" + b"}" * 100_000, -32700),
         (b'{"jsonrpc":"2.0","id":1,"method":"ping"', -32700),
+        (b'{"jsonrpc":"2.0","id":1,"method":"ping","method":"ping"}', -32700),
         (b"[]", -32600),
         (b"5", -32600),
         (b"{}", -32600),

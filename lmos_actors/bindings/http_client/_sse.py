@@ -27,10 +27,12 @@ class EventReader:
     """An incremental parser of server-sent events.
 
     `last_id` is the id of the last event that has one; `retry` the seconds to wait before connecting again,
-    None if the server names none; `beats` counts comments, which servers send as heartbeats.
+    None if the server names none; `beats` counts comments, which servers send as heartbeats. An event, or a
+    line, has at most `longest` characters.
     """
 
-    def __init__(self, last_id: str = "") -> None:
+    def __init__(self, last_id: str = "", longest: int = LONGEST) -> None:
+        self._longest = longest
         self.last_id = last_id
         self.retry: float | None = None
         self.beats = 0
@@ -61,8 +63,8 @@ class EventReader:
         rest = lines.pop()
         self._rest.append(rest)
         self._waiting += len(rest)
-        if self._waiting > LONGEST:
-            raise BadAnswer(f"a line of more than {LONGEST} characters")
+        if self._waiting > self._longest:
+            raise BadAnswer(f"a line of more than {self._longest} characters")
         return [event for line in lines if (event := self._line(line)) is not None]
 
     def _line(self, line: str) -> SentEvent | None:
@@ -84,8 +86,8 @@ class EventReader:
 
     def _add(self, value: str) -> None:
         self._size += len(value) + 1
-        if self._size > LONGEST:
-            raise BadAnswer(f"an event of more than {LONGEST} characters")
+        if self._size > self._longest:
+            raise BadAnswer(f"an event of more than {self._longest} characters")
         self._data.append(value)
 
     def _dispatch(self) -> SentEvent | None:

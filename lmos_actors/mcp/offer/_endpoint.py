@@ -25,6 +25,9 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from starlette.responses import Response
 from starlette.routing import Route
 
+from lmos_actors._core import read_json
+from lmos_actors.files import mapped
+
 from ._exchange import KEY, Exchange
 
 if TYPE_CHECKING:
@@ -49,6 +52,7 @@ OPENING_SECONDS: Final = 30.0
 """Seconds in which a request that begins a session is received and answered."""
 
 INVALID_REQUEST: Final = -32600
+PARSE_ERROR: Final = -32700
 
 _SESSION: Final = b"mcp-session-id"
 _VERSION: Final = b"mcp-protocol-version"
@@ -127,16 +131,22 @@ class McpEndpoint:
     async def _passed_on(
         self, scope: Scope, receive: Receive, answer: _Answer, headers: dict[bytes, bytes], exchange: Exchange
     ) -> None:
-        """Have the SDK answer a request, but for one with the id of another in progress in its session.
+        """Have the SDK answer a request that can be read, unless it has the id of another in its session.
 
         The SDK knows the stream of an answer by the id, as text, and would never end that of the first.
         """
-        if scope["method"] != "POST" or _SESSION not in headers:
+        if scope["method"] != "POST":
             await self._manager.handle_request(scope, receive, answer)
             return
-        body = await _body(receive)
-        number = None if body is None else _id_in(body["body"])
-        if number is None:
+        body, number = await _body(receive), None
+        if body is not None and not body["more_body"]:
+            try:
+                number = _id_in(read_json(body["body"]))
+            except (ValueError, RecursionError) as error:
+                refused = _refused(400, f"the body is not JSON: {error}", PARSE_ERROR)
+                await refused(scope, receive, answer)
+                return
+        if number is None or _SESSION not in headers:
             await self._manager.handle_request(scope, _again(body, receive), answer)
             return
         key = (exchange.principal, headers[_SESSION], number)
@@ -259,21 +269,10 @@ class _Answer:
             )
 
 
-class _Asked(msgspec.Struct):
-    """The members that tell a request from other messages."""
-
-    id: Any = None
-    method: Any = None
-
-
-def _id_in(body: bytes) -> str | None:
-    """Return the id of the request in a body, as text; None for what is no request."""
-    try:
-        found = msgspec.json.decode(body, type=_Asked)
-    except (msgspec.MsgspecError, ValueError, RecursionError):
-        return None
-    is_request = isinstance(found.id, int | str) and isinstance(found.method, str)
-    return str(found.id) if is_request else None
+def _id_in(said: Any) -> str | None:
+    """Return the id of a request, as text; None for what is no request."""
+    id, method = (mapped(said).get(name) for name in ("id", "method"))
+    return str(id) if isinstance(id, int | str) and isinstance(method, str) else None
 
 
 async def _body(receive: Receive) -> Message | None:
@@ -322,6 +321,6 @@ def _user(exchange: Exchange) -> AuthenticatedUser | None:
     return AuthenticatedUser(AccessToken(token="", client_id=exchange.principal, scopes=[]))
 
 
-def _refused(status: int, message: str, **headers: str) -> Response:
-    error = {"jsonrpc": "2.0", "id": None, "error": {"code": INVALID_REQUEST, "message": message}}
+def _refused(status: int, message: str, code: int = INVALID_REQUEST, **headers: str) -> Response:
+    error = {"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": message}}
     return Response(msgspec.json.encode(error), status, headers, "application/json")

@@ -9,7 +9,6 @@ from __future__ import annotations
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
-import msgspec
 import trio
 from mcp.shared.message import ServerMessageMetadata, SessionMessage
 from mcp_types import (
@@ -22,6 +21,7 @@ from mcp_types import (
     jsonrpc_message_adapter,
 )
 
+from lmos_actors._core import read_json
 from lmos_actors.files import mapped
 
 from .._line_buffer import LineBuffer
@@ -194,9 +194,9 @@ class _Reader:
 
     async def _message_in(self, line: bytes) -> JSONRPCMessage | None:
         try:
-            decoded = msgspec.json.decode(line)
-        except (msgspec.MsgspecError, ValueError, RecursionError):
-            await self._writer.complain(PARSE_ERROR, "the line is not JSON")
+            decoded = read_json(line)
+        except (ValueError, RecursionError) as error:
+            await self._writer.complain(PARSE_ERROR, f"the line is not JSON: {error}")
             return None
         try:
             _check_id(decoded)
