@@ -17,9 +17,9 @@ from lmos_actors.conformance.scripted import (
     Problem,
     is_deep,
     is_object,
-    no_number,
 )
 from lmos_actors.conformance.session import UUID4
+from lmos_actors.conformance.wire import read_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -72,8 +72,8 @@ class MessageRules:
             return dict(pairs)
 
         try:
-            found = json.loads(text, object_pairs_hook=keep, parse_constant=no_number)
-        except (ValueError, RecursionError) as error:
+            found = read_json(text, keep)
+        except ValueError as error:
             self._wrong("json", f"not JSON: {error}: {text[:100]!r}")
             return None
         if not is_object(found):

@@ -6,7 +6,8 @@ import json
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeGuard
 from urllib.parse import parse_qs, urlsplit
 
-from lmos_actors.conformance.scripted import is_object, no_number
+from lmos_actors.conformance.scripted import is_object
+from lmos_actors.conformance.wire import read_json
 
 if TYPE_CHECKING:
     from lmos_actors.conformance.clients import ClientNotes, ConnectionLog
@@ -87,8 +88,8 @@ class FrameRules:
     def _read(self, text: str) -> Frame:
         self._notes.tried("json")
         try:
-            found = json.loads(text, parse_constant=no_number)
-        except (ValueError, RecursionError) as error:
+            found = read_json(text)
+        except ValueError as error:
             self._wrong("json", f"not JSON: {error}: {text[:100]!r}")
             raise Invalid("no JSON") from None
         if not is_object(found):
@@ -154,8 +155,8 @@ class FrameRules:
 def wrong_in_binary(data: bytes) -> tuple[str, str]:
     """Return what is wrong with a binary message, and the key of its deviation: relays take JSON in it."""
     try:
-        found = json.loads(data)
-    except (ValueError, RecursionError):
+        found = read_json(data)
+    except ValueError:
         return f"a binary message {data[:40].hex()}", ""
     if is_object(found):
         return "a message in a binary frame", "relay-client-binary"
@@ -183,8 +184,8 @@ def judge_registration(body: bytes, notes: ClientNotes, log: ConnectionLog) -> s
     """Judge the body of a registration, and return the id that is wanted. Raises Invalid."""
     notes.tried("register")
     try:
-        found = json.loads(body or b"{}")
-    except (ValueError, RecursionError):
+        found = read_json(body or b"{}")
+    except ValueError:
         notes.wrong("register", f"the body is no JSON: {body[:100]!r}", log)
         raise Invalid("no JSON") from None
     wanted = found.get("agent_id") if is_object(found) else None

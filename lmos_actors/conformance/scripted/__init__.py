@@ -27,7 +27,6 @@ from ._messages import (
     dumped as dumped,
     is_deep as is_deep,
     is_object as is_object,
-    no_number as no_number,
 )
 from ._runs import (
     Final_ as Final_,

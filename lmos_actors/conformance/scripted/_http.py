@@ -9,7 +9,9 @@ from urllib.parse import unquote
 
 import attrs
 
-from ._messages import LMOS_ERRORS, is_object, no_number
+from lmos_actors.conformance.wire import read_json
+
+from ._messages import LMOS_ERRORS, is_object
 from ._thing import (
     ABSENT,
     Done,
@@ -199,6 +201,6 @@ def brought(request: HttpRequest) -> Any:
     if kind != _JSON:
         raise Problem("about:blank", "Unsupported Media Type", 415, f"{_JSON} is needed")
     try:
-        return json.loads(request.body, parse_constant=no_number)
-    except (ValueError, RecursionError) as error:
+        return read_json(request.body)
+    except ValueError as error:
         raise invalid(f"not JSON: {error}"[:500]) from None

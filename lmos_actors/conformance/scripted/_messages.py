@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeGuard, cast
 
 import attrs
 
+from lmos_actors.conformance.wire import read_json
+
 from ._thing import (
     ABSENT,
     Json,
@@ -143,8 +145,8 @@ def unified(message: Json, kind: str) -> Json:
 def parsed(text: str) -> Json:
     """Read a JSON object. Raises Problem."""
     try:
-        found = json.loads(text, parse_constant=no_number)
-    except (ValueError, RecursionError) as error:
+        found = read_json(text)
+    except ValueError as error:
         raise invalid(f"not JSON: {error}"[:500]) from None
     if not is_object(found):
         raise invalid("a message is a JSON object")
@@ -171,11 +173,6 @@ def is_object(value: object) -> TypeGuard[Json]:
 def is_texts(value: object) -> TypeGuard[list[str]]:
     """Return whether a JSON value is an array of texts."""
     return isinstance(value, list) and all(isinstance(each, str) for each in cast("list[object]", value))
-
-
-def no_number(word: str) -> Any:
-    """Refuse what JSON has no word for."""
-    raise ValueError(f"{word} is not a JSON number")
 
 
 def is_deep(value: Json) -> bool:

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import attrs
 
-from lmos_actors.conformance.inputs import DEEPEST, depth_of
-from lmos_actors.conformance.wire import finite_number
+from lmos_actors.conformance.wire import read_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -175,21 +174,12 @@ def parse_message(text: str | bytes, at: float, number: int) -> ReceivedMessage:
     if isinstance(text, bytes):
         return ReceivedMessage(text[:1000].hex(), {}, "a binary message", (), at, number)
     try:
-        data: Any = json.loads(
-            text, object_pairs_hook=keep, parse_constant=_refuse, parse_float=finite_number
-        )
-        if depth_of(data) > DEEPEST:
-            raise RecursionError
-    except (ValueError, RecursionError) as error:
-        why = str(error) if isinstance(error, ValueError) else f"more than {DEEPEST} levels are not read"
-        return ReceivedMessage(text, {}, f"a message that is not JSON ({why})", (), at, number)
+        data: Any = read_json(text, keep)
+    except ValueError as error:
+        return ReceivedMessage(text, {}, f"a message that is not JSON ({error})", (), at, number)
     if not isinstance(data, dict):
         return ReceivedMessage(text, {}, "a message that is not a JSON object", (), at, number)
     return ReceivedMessage(text, cast("dict[str, Any]", data), "", tuple(twice), at, number)
-
-
-def _refuse(word: str) -> Any:
-    raise ValueError(f"{word} is not JSON")
 
 
 def faults(received: ReceivedMessage) -> tuple[Fault, ...]:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from lmos_actors.conformance.inputs import DEEPEST, depth_of, is_array, is_object
-from lmos_actors.conformance.wire import finite_number
+from lmos_actors.conformance.inputs import is_array, is_object
+from lmos_actors.conformance.wire import read_json
 from lmos_actors.errors import ConfigError
 from lmos_actors.protocol.td import SUBPROTOCOL, Description, effective_forms, load, resolve
 from lmos_actors.transport import endpoint_of
@@ -61,13 +61,10 @@ class Thing:
 def things_in(document: Document) -> tuple[Thing, ...]:
     """Return the things that a document describes: one, several in an array, or one that cannot be read."""
     try:
-        data: object = json.loads(document.text, parse_float=finite_number)
-        if depth_of(data) > DEEPEST:
-            raise RecursionError
+        data: object = read_json(document.text, dict)  # the case `description.readable` finds a name twice
         problem = document.problem
-    except (ValueError, RecursionError) as error:
-        reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
-        return (_unreadable(document, document.problem or f"not JSON: {reason}"),)
+    except ValueError as error:
+        return (_unreadable(document, document.problem or f"not JSON: {error}"),)
     if is_array(data):
         listed = [each for each in data if is_object(each)]
         return tuple(_thing(document, each, json.dumps(each, ensure_ascii=False), problem) for each in listed)

@@ -21,7 +21,6 @@ from ._http import (
     Record as Record,
     Unreachable as Unreachable,
     exchange as exchange,
-    finite_number as finite_number,
     read_json as read_json,
 )
 from ._items import LAST as LAST, ItemFrame as ItemFrame, read_item as read_item

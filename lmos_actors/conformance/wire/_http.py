@@ -77,12 +77,15 @@ class HttpAnswer:
         return read_json(self.body)
 
 
-def read_json(text: str | bytes) -> Any:
-    """Read JSON strictly: UTF-8, no NaN, no name twice in one object. Raises ValueError."""
+def read_json(text: str | bytes, pairs: Callable[[list[tuple[str, Any]]], Any] | None = None) -> Any:
+    """Read JSON strictly: UTF-8, no NaN, no infinite number, no name twice in one object. Raises ValueError.
+
+    `pairs` makes an object of its members instead, and may take a name twice.
+    """
     try:
         plain = text if isinstance(text, str) else text.decode("utf-8")
         found = json.loads(
-            plain, parse_constant=_no_constant, object_pairs_hook=_object, parse_float=finite_number
+            plain, parse_constant=_no_constant, object_pairs_hook=pairs or _object, parse_float=_finite_number
         )
         if depth_of(found) > DEEPEST:
             raise RecursionError
@@ -93,7 +96,7 @@ def read_json(text: str | bytes) -> Any:
         raise ValueError("not a text in UTF-8") from None
 
 
-def finite_number(text: str) -> float:
+def _finite_number(text: str) -> float:
     """Read a number as one of 64 bits. Raises ValueError for one that is beyond them."""
     found = float(text)
     if math.isinf(found):
