@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import attrs
 
-from lmos_actors._core import json_error
+from lmos_actors._core import json_error, read_json as read_text
 from lmos_actors.errors import ConfigError, nearest
 
 if TYPE_CHECKING:
@@ -144,9 +144,10 @@ def check_word(word: str, options: Sequence[str]) -> None:
 
 
 def read_json(text: str) -> Any:
-    """Read JSON as RFC 8259 has it. Raises ValueError."""
+    """Read JSON as RFC 8259 has it, with one meaning. Raises ValueError."""
     try:
-        return json.loads(text, parse_constant=_no_number)
+        json.loads(text, parse_constant=_no_number)  # whose errors have a place
+        return read_text(text)
     except json.JSONDecodeError as error:
         raise json_error(error) from None
     except RecursionError:

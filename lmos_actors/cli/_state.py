@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import attrs
 import msgspec
 
+from lmos_actors._core import read_json
 from lmos_actors.errors import (
     ConfigError,
     StoreDamaged,
@@ -340,7 +341,7 @@ def _exported(lines: Iterable[str]) -> Iterator[tuple[int, Put]]:
 
 def _line(number: int, line: str) -> dict[str, Any]:
     try:
-        data: Any = json.loads(line)
+        data: Any = read_json(line)
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"is not JSON: {error}", f"line {number}") from None
     if not isinstance(data, dict):

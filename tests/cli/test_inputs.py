@@ -85,6 +85,8 @@ def test_a_value(words: list[str], schema: dict[str, Any] | None, expected: Any)
         (["city=Bonn", "Rome"], None, 'INPUT: "Rome" is not NAME=VALUE; JSON is one word: quote it'),
         (['{"city":', '"Bonn"}'], None, 'INPUT: "{"city":" is not NAME=VALUE; JSON is one word: quote it'),
         (["city=Bonn", "city=Rome"], None, "city: is given twice"),
+        (['{"a": 1, "a": 2}'], None, "INPUT: not JSON, an object has the member 'a' twice"),
+        (["1e400"], NUMBER, "INPUT: not JSON, Number out of range; it takes integer"),
         (["citty=Bonn"], CITY, 'no parameter "citty", did you mean "city"?'),
         (["x=Bonn"], CITY, 'no parameter "x", there is city, days, zip, any'),
         (["days=some"], CITY, "days: not JSON, column 1: expecting value; it takes integer"),

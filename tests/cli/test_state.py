@@ -167,7 +167,7 @@ def test_an_import_is_whole_or_nothing(call: Call, tmp_path: Path) -> None:
         (["new.db"], text.replace('"text"', '"txt"'), 2, "line 2: must have space, key, and text or base64"),
         (["new.db"], text.replace('"/wAB"', '"?"'), 2, "line 5: must have space"),
         (["new.db"], text.replace('"state"', "3"), 2, "line 4: must have space"),
-        (["new.db"], text.replace('"bank/2"', '"\\ud800"'), 2, "surrogates not allowed"),
+        (["new.db"], text.replace('"bank/2"', '"\\ud800"'), 2, "line 3: is not JSON"),
         (["new.db", "missing.jsonl"], "", 2, "missing.jsonl: cannot be read: No such file"),
         (["missing/new.db"], text, 3, "it cannot be made: No such file or directory"),
         (["node.db"], text, 2, "node.db: there is such a file already, name a new one"),

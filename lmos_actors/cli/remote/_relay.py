@@ -9,10 +9,9 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
-import msgspec
 import trio
 
-from lmos_actors._core import printable
+from lmos_actors._core import printable, read_json
 from lmos_actors.errors import (
     ActionFailed,
     ConfigError,
@@ -224,7 +223,7 @@ def payload_of(text: str, *, is_json: bool) -> Any:
     if not is_json:
         return text
     try:
-        return msgspec.json.decode(text)
+        return read_json(text)
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"is no JSON: {error}", "--json-payload") from None
 

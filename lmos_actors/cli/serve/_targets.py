@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +13,7 @@ from lmos_actors.supervision import ChildSpec, name_of
 
 from .._describe import agent_class, from_here
 from .._importing import importing
+from .._inputs import read_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -144,7 +144,7 @@ def _value(cls: type[Agent], name: str, text: str) -> Any:
     if field.shape is None:
         raise ConfigError(f'"{name}" of {cls.__name__} is no plain data, and cannot be given here', "--arg")
     try:
-        return field.shape.take(json.loads(text))
+        return field.shape.take(read_json(text))
     except (ValueError, InvalidInput) as error:
         try:
             return field.shape.take(text)

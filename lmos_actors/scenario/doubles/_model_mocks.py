@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Final
 import trio
 from msgspec import UNSET
 
+from lmos_actors._core import read_json
 from lmos_actors.actors import answered, double_of
 from lmos_actors.errors import ActionFailed, nearest
 from lmos_actors.files import is_mapping, mapped
@@ -203,8 +204,8 @@ def _read(arguments: Any) -> dict[str, Any] | None:
     if not isinstance(arguments, str):
         return dict(arguments)
     try:
-        read = json.loads(arguments)
-    except ValueError:
+        read = read_json(arguments)
+    except (ValueError, RecursionError):
         return None
     return read if is_mapping(read) else None
 

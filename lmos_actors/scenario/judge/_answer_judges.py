@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import UNSET
 
+from lmos_actors._core import read_json
 from lmos_actors.files import is_list, mapped
 
 from ..values import schema_misfits, show
@@ -86,8 +87,8 @@ class AnswerJudge(Judge):
         read, written = value, _text_in(value)
         if written is not None and (check.schema is not UNSET or check.match):
             try:
-                read = json.loads(written)
-            except ValueError:
+                read = read_json(written)
+            except (ValueError, RecursionError):
                 yield f"it is no JSON: {show(written)}"
                 return
         if check.schema is not UNSET:
