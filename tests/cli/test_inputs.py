@@ -13,6 +13,7 @@ from hypothesis import given, strategies as st
 
 from lmos_actors import ConfigError
 from lmos_actors.cli._inputs import Pairs, Written, input_of, kinds_of, read_json, written_in
+from tests.json_texts import READ, REFUSED
 from tests.rows import each_row
 
 if TYPE_CHECKING:
@@ -101,6 +102,15 @@ def test_a_value(words: list[str], schema: dict[str, Any] | None, expected: Any)
 def test_what_is_wrong(words: list[str], schema: dict[str, Any] | None, said: str) -> None:
     with pytest.raises(ConfigError, match=f"^{re.escape(said)}$"):
         value(*words, schema=schema)
+
+
+def test_a_word_is_read_as_every_door_reads_it() -> None:
+    assert {row: repr(read_json(text)) for row, text in READ.items()} == {
+        row: repr(json.loads(text)) for row, text in READ.items()
+    }
+    for text in REFUSED.values():
+        with pytest.raises(ValueError, match="."):
+            read_json(text)
 
 
 @pytest.mark.parametrize("words", [['{"city": "Bonn"'], ["[1,"], [" {"]])
