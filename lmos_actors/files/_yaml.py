@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Final
 import yaml
 
 from ._tree import MAX_DEPTH, Tree, Unreadable, too_deep
+from ._yaml_checks import checked
 from ._yaml_errors import syntax_error_of
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class PythonLoader(yaml.SafeLoader):
-    """PyYAML's own parser, which by itself ends plain text in flow style at a `?`; libyaml does not."""
+    """PyYAML's own parser; it takes a `?` in plain text of flow style, and tabs, where libyaml takes them."""
 
     _in_plain = False
 
@@ -44,11 +45,21 @@ class PythonLoader(yaml.SafeLoader):
             self._in_plain = False
 
     def peek(self, index: int = 0) -> str:
-        """Return a character ahead; within plain text a letter for `?`: it is looked at, not kept."""
+        """Return a character ahead; within plain text a like one for `?` and tab: it is not kept."""
         scanner: Any = super()  # its methods have no types
         ahead: str = scanner.peek(index)
-        return "x" if ahead == "?" and self._in_plain else ahead
+        return _LIKE.get(ahead, ahead) if self._in_plain else ahead
 
+    def scan_to_next_token(self) -> None:
+        """Skip blanks and comments, and tabs where they do not indent."""
+        scanner: Any = super()
+        scanner.scan_to_next_token()
+        while self.peek() == "\t" and (self.flow_level or not self.allow_simple_key):
+            self.forward()
+            scanner.scan_to_next_token()
+
+
+_LIKE: Final = {"?": "x", "\t": " "}
 
 LOADER: Final[Any] = getattr(yaml, "CSafeLoader", PythonLoader)
 """Parser of files: libyaml's where it is built in. A file that both take has the same events in both."""
@@ -77,8 +88,9 @@ def read_yaml(source: Source, loader: Any = None) -> Tree:
     """Return the tree of one YAML document, with mistakes that do not stop reading. Raises Unreadable."""
     tree = Tree(source)
     parse: Any = yaml.parse  # untyped in the stubs
+    text = source.text if source.text.endswith("\n") else f"{source.text}\n"  # as editors end a file
     try:
-        _Reader(tree, parse(source.text, Loader=loader or LOADER)).document()
+        _Reader(tree, checked(text, parse(text, Loader=loader or LOADER))).document()
     except yaml.MarkedYAMLError as error:
         raise syntax_error_of(source.text, error) from None
     except (yaml.YAMLError, ValueError, OverflowError) as error:
@@ -102,18 +114,11 @@ class _Reader:
     def document(self) -> None:
         for event in self.events:
             if isinstance(event, yaml.DocumentStartEvent):
-                self._directives(event)
                 self.tree.data = self._node(next(self.events), ())
             elif isinstance(event, yaml.DocumentEndEvent):
                 self._only_one()
                 return
         raise Unreadable(0, "the file is empty")
-
-    def _directives(self, event: Any) -> None:
-        if event.version not in (None, (1, 2)) or event.tags:
-            self.tree.add_mistake(
-                event.start_mark.index, "YAML directives other than %YAML 1.2 are not supported"
-            )
 
     def _only_one(self) -> None:
         for event in self.events:

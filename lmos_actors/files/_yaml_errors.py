@@ -13,11 +13,12 @@ from typing import Any, Final
 from ._tree import Unreadable
 
 _CANNOT_START: Final = {
-    "\t": "a tab cannot indent YAML, use spaces",
     "@": "put text that begins with @ in quotes",
     "`": "put text that begins with ` in quotes",
     "%": "put text that begins with % in quotes",
 }
+
+_UNEXPECTED: Final = ("did not find expected", "expected <", "expected '", "expected the node")
 
 
 def syntax_error_of(text: str, error: Any) -> Unreadable:
@@ -28,17 +29,36 @@ def syntax_error_of(text: str, error: Any) -> Unreadable:
     first = text[start : start + 1]
     if "cannot start any token" in problem and first in _CANNOT_START:
         return Unreadable(start, _CANNOT_START[first])
-    if "tab character that violates" in problem:
-        return Unreadable(start, _CANNOT_START["\t"])
+    if problem.startswith("expected") and "block scalar" in (error.context or ""):
+        return line_goes_on(text, int(begun.index))
+    if first == "\t":
+        return tab_indents(start)
+    if problem == "found unexpected ':'":
+        return space_missing(":", start)
     if "mapping values are not allowed" in problem:
         return _second_colon(text, start)
     if "could not find expected ':'" in problem:
         return _no_colon(text, int(begun.index))
     if "quoted scalar" in (error.context or "") and "end of stream" in problem:
         return Unreadable(int(begun.index), "this quote is not closed", int(begun.index) + 1)
-    if problem.startswith("did not find expected"):
-        return _unexpected(text, start, problem, begun.line + 1)
+    if problem.startswith(_UNEXPECTED):
+        return _unexpected(text, start, f"{problem} {error.context}", begun.line + 1)
     return Unreadable(start, f"{problem}, {error.context}" if error.context else problem)
+
+
+def tab_indents(start: int) -> Unreadable:
+    """Return the error for a tab in indentation."""
+    return Unreadable(start, "a tab cannot indent YAML, use spaces", start + 1)
+
+
+def space_missing(sign: str, start: int) -> Unreadable:
+    """Return the error for a sign in brackets that text follows."""
+    return Unreadable(start, f'write a space after "{sign}", or quotes around text that holds it', start + 1)
+
+
+def line_goes_on(text: str, start: int) -> Unreadable:
+    """Return the error for more than a comment after the `|` or `>` of a text."""
+    return Unreadable(start, f'end the line after "{text[start]}", or write " #" before a comment', start + 1)
 
 
 def _before(text: str, start: int) -> str:
@@ -80,10 +100,13 @@ def _unexpected(text: str, start: int, problem: str, line: int) -> Unreadable:
         return Unreadable(
             start, f'"," or "{bracket}" is missing before this; the bracket was opened on line {line}'
         )
-    if _before(text, start):
+    before = _before(text, start)
+    if before.isspace():
+        return tab_indents(start - 1)
+    if before:
         return Unreadable(start, "the value ends before this; put text that holds quotes in other quotes")
     if rest.startswith("-") and not rest.startswith("- "):
         return Unreadable(start, 'a space is missing after "-"', start + 1)
-    kind = "list" if "'-'" in problem else "mapping"
+    kind = "list" if "block collection" in problem else "mapping"
     why = f"this line does not continue the {kind} that begins on line {line}: check its indentation"
     return Unreadable(start, why, start + len(rest.rstrip()))

@@ -106,7 +106,6 @@ def test_bad_yaml(text: str, place: str, part: str, loader: object, monkeypatch:
     assert where == place or text.startswith("a: [1")
 
 
-# what only libyaml tells apart
 INDENTED = [
     ("a:\n  - b: 1\n   c: 2\n", "3:4", "does not continue the list that begins on line 2"),
     ("a:\n  - b: 1\n  -c: 2\n", "3:3", 'a space is missing after "-"'),
@@ -119,9 +118,12 @@ INDENTED = [
 ]
 
 
-@pytest.mark.skipif(len(LOADERS) == 1, reason="PyYAML was built without libyaml")
 @pytest.mark.parametrize(("text", "place", "part"), INDENTED)
-def test_bad_indentation(text: str, place: str, part: str) -> None:
+@pytest.mark.parametrize("loader", LOADERS)
+def test_bad_indentation(
+    text: str, place: str, part: str, loader: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lmos_actors.files._yaml.LOADER", loader)
     where, message = first(text, "yaml")
     assert (where, part in message) == (place, True), message
 

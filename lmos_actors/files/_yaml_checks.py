@@ -1,0 +1,142 @@
+"""Refusal of YAML that the parsers read otherwise than YAML 1.2 says, or otherwise than one another.
+
+Both parsers follow YAML 1.1, and take some texts that are not YAML. This file compares their events with the
+text: what stands between two scalars (`_between`), how a scalar is written, and how far lines are indented.
+Lines that begin with a closing bracket may stand further left than YAML 1.2 says: everybody reads them alike.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+import yaml
+
+from ._tree import Unreadable
+from ._yaml_errors import line_goes_on, space_missing, tab_indents
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_LINE_ENDS: Final = re.compile("[\x85\u2028\u2029]")
+"""Line ends of YAML 1.1, which are characters as others in YAML 1.2."""
+_DIRECTIVE: Final = re.compile(r"(?:[ \t]*(?:#.*)?[\r\n]|%YAML +1\.2 *(?: #.*)?[\r\n])*+(?=%)")
+_SIGN: Final = re.compile(r"#[^\r\n]*|(?<![^\r\n]) *\t|[&!][^\s,\[\]{}]*|[?:,\[\]{}]")
+_CLOSED: Final = ('"', "]", "}")
+"""Signs after which a ":" needs no space below."""
+_HEADER: Final = re.compile(r"[|>]([-+0-9]*)(?: +#[^\r\n]*| *)(?=[\r\n]|\Z)")
+_BLANK_LINES: Final = re.compile(r"[^\r\n]*(?:[\r\n] *(?=[\r\n]|\Z))*[\r\n]( *)(?=([^ \r\n]))")
+"""The first line of a block scalar and blank lines below, then the indentation of the next line."""
+_NEXT_LINE: Final = re.compile(r"[\r\n]( *)(?=([^ \r\n]))")
+
+
+def checked(text: str, events: Iterator[Any]) -> Iterator[Any]:
+    """Return the events of a text. Raise Unreadable where YAML 1.2 gives it another meaning, or none."""
+    if strange := _LINE_ENDS.search(text):
+        at, name = strange.start(), {"\x85": "N", "\u2028": "L", "\u2029": "P"}[strange[0]]
+        raise Unreadable(
+            at, f'{strange[0]!a} ends a line for some YAML tools: write "\\{name}", in double quotes'
+        )
+    if directive := _DIRECTIVE.match(text):
+        raise Unreadable(directive.end(), "YAML directives other than %YAML 1.2 are not supported")
+    return _Checks(text).of(events)
+
+
+class _Checks:
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.at = 0
+        """End of what is checked."""
+        self.flow = 0
+        self.columns = [-1]
+        """Columns of the block lists and mappings around."""
+        self.root = 0
+        """Start of the outermost list or mapping in brackets."""
+        self.last = ""
+        """The last sign, `"` for a quoted text, nothing for other text."""
+
+    def of(self, events: Iterator[Any]) -> Iterator[Any]:
+        for event in events:
+            self._check(event, event.start_mark.index, event.end_mark.index)
+            yield event
+
+    def _check(self, event: Any, start: int, end: int) -> None:
+        if isinstance(event, yaml.DocumentStartEvent):
+            self.at = end
+        elif isinstance(event, yaml.DocumentEndEvent):
+            self._between(start)
+        elif isinstance(event, yaml.CollectionStartEvent):
+            if event.flow_style:
+                self.root = self.root if self.flow else start
+                self.flow += 1
+            else:
+                self.columns.append(event.start_mark.column)
+        elif isinstance(event, yaml.CollectionEndEvent):
+            self._end(end)
+        else:
+            self._between(start)
+            self.at = max(self.at, end)
+            if isinstance(event, yaml.ScalarEvent) and start < end:
+                self._scalar(event, start, end)
+
+    def _end(self, end: int) -> None:
+        if not self.flow:
+            self.columns.pop()
+            return
+        self._between(end)
+        self.flow -= 1
+        if not self.flow:
+            self._lines(self.root, end, "#]}")
+
+    def _between(self, end: int) -> None:
+        """Check comments and signs up to a scalar or the end of a bracket."""
+        for found in _SIGN.finditer(self.text, self.at, end):
+            at, sign = found.start(), found[0][0]
+            if sign == "#" and self.text[at - 1 : at].strip():
+                raise Unreadable(at, "a space is missing before the # of a comment")
+            if sign in " \t" and not self.flow:
+                raise tab_indents(found.end() - 1)
+            close = self.flow and self.text[at + 1 : at + 2].strip()
+            if sign in ",]}" and self.last == "?":
+                raise Unreadable(at, 'a key is missing after "?"; put "?" in quotes if text is meant')
+            if close and (sign == "?" or (sign == ":" and self.last not in _CLOSED)):
+                raise space_missing(sign, at)
+            self.last = self.last if sign in "# \t" else sign
+        self.at = max(self.at, end)
+
+    def _scalar(self, event: Any, start: int, end: int) -> None:
+        self.last = '"' if event.style in ("'", '"') else ""
+        if event.style in ("|", ">"):
+            if self.text[start] == event.style:  # not an anchor or tag, which are refused
+                self._block(event, start)
+            return
+        if self.last or not self.flow:
+            self._lines(start, end)
+        elif event.value == "-":
+            raise Unreadable(start, 'put "-" in quotes', end)
+        elif (colon := self.text.find(":?", start, end)) >= 0:
+            raise space_missing(":", colon)
+
+    def _block(self, event: Any, start: int) -> None:
+        if event.start_mark.column <= self.columns[-1]:
+            raise Unreadable(start, f'indent "{event.style}" more than the key or dash of this text')
+        header = _HEADER.match(self.text, start)
+        if header is None:
+            raise line_goes_on(self.text, start)
+        first = _BLANK_LINES.match(self.text, start)
+        if first is None or header[1].strip("-+"):
+            return
+        if first[2] == "\t":
+            raise tab_indents(first.start(2))
+        if not event.value.strip() and len(first[1]) > self.columns[-1] and first[2] == "#":
+            raise Unreadable(first.start(2), "this comment would be part of the text: begin it below the key")
+
+    def _lines(self, start: int, end: int, anywhere: str = "") -> None:
+        """Check that lines which continue a value are indented, except before some characters."""
+        least = self.columns[-1] + 1
+        for found in _NEXT_LINE.finditer(self.text, start, end):
+            if len(found[1]) < least and found[2] not in anywhere:
+                if found[2] == "\t":
+                    raise tab_indents(found.end(1))
+                why = f"begin this line with {least} or more spaces: it continues the value above"
+                raise Unreadable(found.end(1), why)
