@@ -61,6 +61,7 @@ from ._offspring import (
     end_strangers as end_strangers,
     end_tree as end_tree,
 )
+from ._patterns import i_regexp as i_regexp, use_i_regexps as use_i_regexps
 from ._python_texts import (
     json_error as json_error,
     unhashable as unhashable,

@@ -477,6 +477,8 @@ def searched(query: str) -> str:
         ("$[*].title", ["Lamp", "Heater", "Lamp"]),
         ("$[?match(@.title, 'H.*r')].id", ["urn:b"]),
         ("$[?search(@.title, 'a')].id", ["urn:a", "urn:b", "urn:c"]),
+        (r"$[?match(@.title, '\\p{Lu}.m[.p]')].id", ["urn:a", "urn:c"]),
+        ("$[?match(@.title, '(?=L).*')].id", []),
         ("$[?count(@.properties.*) == 1].id", ["urn:b"]),
         ("$[-1].id", ["urn:c"]),
         ("$[0:2].id", ["urn:a", "urn:b"]),

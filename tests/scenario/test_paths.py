@@ -10,6 +10,7 @@ from jsonpath import JSONPathEnvironment
 
 from lmos_actors.scenario import pick
 from lmos_actors.scenario.values import path_problem, select
+from tests.rows import each_row
 
 LIBRARY = JSONPathEnvironment(strict=True)
 NAMES = ("a", "b", "_c", "d1", "0")
@@ -43,6 +44,37 @@ def test_what_is_no_path_is_none_for_both(text: str) -> None:
 def test_a_text_has_no_parts(path: str, text: str) -> None:
     assert select(path, text) == []
     assert select("$", text) == [text]
+
+
+PATTERNS = [
+    (".", ["a", "\u2028", "\x85", "é", "\U00010101"], ["\n", "\r", "", "ab"]),
+    (r"a[.b]\.\[.", ["a..[x", "ab.[x"], ["ax.[x", "a.x[x", "a..[\r"]),
+    (r"\\.", ["\\x"], ["\\", "\\\n"]),
+    (r"\p{Lu}+", ["AÄ"], ["a", "A1"]),
+    (r"[\P{Lu}\-]", ["a", "-"], ["A"]),
+    ("[0-9]{2,}|x", ["12", "123", "x"], ["1", "12x", "1x"]),
+    (r"\d", ["1"], ["\u0663"]),
+    ("^ab$", ["ab"], ["xab", "abx"]),
+]
+"""Regular expressions of RFC 9485, what each matches as a whole, and what not."""
+
+
+@each_row(("pattern", "those", "others"), PATTERNS)
+def test_match_and_search_take_regular_expressions_of_rfc_9485(
+    pattern: str, those: list[str], others: list[str]
+) -> None:
+    literal = pattern.replace("\\", "\\\\")
+    assert select(f"$[?match(@, '{literal}')]", [*those, *others, 1, None]) == those
+    found = select("$.values[?search(@, $.pattern)]", {"values": those, "pattern": pattern})
+    assert found == those
+
+
+@each_row("pattern", ["(", "(?=a)a", "(?!a)b", r"(a)\\1", "a)|(?:b", "[", "a" * 2_000])
+def test_a_pattern_that_is_none_is_refused_or_matches_nothing(pattern: str) -> None:
+    problem = path_problem(f"$[?match(@, '{pattern}')]") or ""
+    assert "is not a regular expression of RFC 9485" in problem
+    data = {"values": ["a", "b", "aa"], "pattern": pattern}
+    assert select("$.values[?match(@, $.pattern)]", data) == []
 
 
 def test_null_is_a_value_and_nothing_is_not() -> None:

@@ -5,15 +5,13 @@ visits every pair of nested values. A time limit alone would let two such search
 and differ from machine to machine; so nodes are counted (`SearchBudget.spend`), and the clock is checked
 every `CHECK_EVERY` nodes. Descriptions are decoded when they are visited and dropped afterwards
 (`LazyDescriptions`), so that memory does not grow with the directory; decoding is counted by size. Regular
-expressions of a query use the linear-time engine of jsonschema_rs, as `re` would allow exponential
-backtracking.
+expressions of a query take linear time (`use_i_regexps`).
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakValueDictionary
 
@@ -27,8 +25,6 @@ if TYPE_CHECKING:
 
 BYTES_PER_NODE: Final = 64  # decoding this much text costs about as much as visiting a node
 CHECK_EVERY: Final = 1_024  # nodes between two checks of the clock
-MAX_PATTERNS: Final = 64  # compiled regular expressions that are remembered
-MAX_PATTERN: Final = 1_000  # characters
 
 
 class BudgetExceeded(Exception):
@@ -100,18 +96,3 @@ class LazyDescriptions(Sequence[Any]):
 
     def __eq__(self, other: object) -> bool:
         return self is other
-
-
-@lru_cache(maxsize=MAX_PATTERNS)
-def pattern_of(pattern: str, whole: bool) -> Any:
-    """Return a linear-time matcher of a regular expression, None for an invalid or too large one."""
-    from jsonschema_rs import Draft202012Validator, RegexOptions
-
-    if len(pattern) > MAX_PATTERN:
-        return None
-    schema = {"pattern": f"^(?:{pattern})$" if whole else pattern}
-    limits = RegexOptions(size_limit=1 << 20, dfa_size_limit=1 << 20)
-    try:
-        return Draft202012Validator(schema, pattern_options=limits).is_valid
-    except ValueError:
-        return None

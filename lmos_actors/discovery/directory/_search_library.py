@@ -11,16 +11,17 @@ from typing import TYPE_CHECKING, Any
 
 from jsonpath import CompoundJSONPath, JSONPath, JSONPathEnvironment, JSONPathMatch
 from jsonpath.filter import BaseExpression, RelativeFilterQuery, RootFilterQuery
-from jsonpath.function_extensions import ExpressionType, FilterFunction
 from jsonpath.parse import Parser
 
-from ._search_budget import LazyDescriptions, pattern_of
+from lmos_actors._core import use_i_regexps
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from jsonpath.selectors import FilterContext
     from jsonpath.stream import TokenStream
+
+    from ._search_budget import LazyDescriptions
 
 
 class Node(JSONPathMatch):
@@ -85,27 +86,6 @@ class FilterParser(Parser):
         return Relative(Path(env=self.env, segments=found.path.segments))
 
 
-class _Matches(FilterFunction):
-    """Functions `match` and `search` in linear time; false for anything but a text and a valid pattern."""
-
-    @property
-    def arg_types(self) -> list[ExpressionType]:
-        return [ExpressionType.VALUE, ExpressionType.VALUE]
-
-    @property
-    def return_type(self) -> ExpressionType:
-        return ExpressionType.LOGICAL
-
-    def __init__(self, *, whole: bool) -> None:
-        self._whole = whole
-
-    def __call__(self, value: object, pattern: object) -> bool:
-        if not isinstance(value, str) or not isinstance(pattern, str):
-            return False
-        fits = pattern_of(pattern, self._whole)
-        return fits is not None and bool(fits(value))
-
-
 class Environment(JSONPathEnvironment):
     """Environment with counted expressions and linear-time patterns."""
 
@@ -113,8 +93,7 @@ class Environment(JSONPathEnvironment):
 
     def setup_function_extensions(self) -> None:
         super().setup_function_extensions()
-        self.function_extensions["match"] = _Matches(whole=True)
-        self.function_extensions["search"] = _Matches(whole=False)
+        use_i_regexps(self)
 
     def compile(self, path: str) -> Path:
         found = super().compile(path)

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from functools import cache, lru_cache
 from typing import Any, Final
 
+from lmos_actors._core import i_regexp, use_i_regexps
+
 _PLAIN: Final = re.compile(r"\$(?:\.[A-Za-z_][A-Za-z0-9_]*|\[(?:0|[1-9][0-9]{0,8})\])*")
 """Paths of names and places only, which we follow ourselves: the library takes long to import."""
 _PART: Final = re.compile(r"[A-Za-z_]\w*|\d+")
@@ -16,9 +18,25 @@ _SHOWN: Final = 60
 
 @cache
 def _environment() -> Any:
-    from jsonpath import JSONPathEnvironment  # late: it takes long, and many files need none
+    from jsonpath import (
+        JSONPathEnvironment,
+        JSONPathTypeError,
+    )  # late: it takes long, and many files need none
+    from jsonpath.filter import StringLiteral
 
-    return JSONPathEnvironment(strict=True)
+    class Environment(JSONPathEnvironment):
+        def setup_function_extensions(self) -> None:
+            super().setup_function_extensions()
+            use_i_regexps(self)
+
+        def check_well_typedness(self, token: Any, func: Any, args: list[Any]) -> None:
+            super().check_well_typedness(token, func, args)
+            pattern = args[-1] if token.value in ("match", "search") else None
+            if isinstance(pattern, StringLiteral) and i_regexp(pattern.value, whole=True) is None:
+                why = f'"{pattern.value[:_SHOWN]}" is not a regular expression of RFC 9485'
+                raise JSONPathTypeError(why, token=token)
+
+    return Environment(strict=True)
 
 
 @lru_cache(maxsize=1_000)
