@@ -52,6 +52,11 @@ from ._json_texts import (
     read_json as read_json,
 )
 from ._lines import LineReader as LineReader
+from ._numbers import (
+    is_number as is_number,
+    number_of as number_of,
+    whole_number_of as whole_number_of,
+)
 from ._offspring import (
     MARK as MARK,
     Adopted as Adopted,

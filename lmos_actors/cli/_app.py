@@ -5,6 +5,7 @@ A type that several commands have is documented here, once: with its metavariabl
 
 from __future__ import annotations
 
+from contextlib import suppress
 from json import dumps
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeAlias
@@ -66,14 +67,27 @@ def _positive_duration(kind: Any, tokens: Any) -> float:
     return seconds
 
 
+def whole(_: Any, tokens: Any) -> int:
+    """Return the whole number that an option is given. Raise ValueError."""
+    from lmos_actors._core import whole_number_of
+
+    return whole_number_of(tokens[0].value)
+
+
+def decimal(_: Any, tokens: Any) -> float:
+    """Return the number that an option is given. Raise ValueError."""
+    from lmos_actors._core import number_of
+
+    return number_of(tokens[0].value)
+
+
 def _workers(_: Any, tokens: Any) -> int:
     text = tokens[0].value
     if text == "auto":
         return 0
-    number = int(text) if text.isdecimal() and len(text) < 10 else -1
-    if not 0 <= number <= MOST_WORKERS:
+    if not text.isascii() or not text.isdecimal() or not len(text) < 10 or int(text) > MOST_WORKERS:
         raise ValueError(f'"{text}" is not a number up to {MOST_WORKERS}, nor auto')
-    return number
+    return int(text)
 
 
 def _shown_duration(value: float) -> str:
@@ -149,7 +163,8 @@ TimeLimit: TypeAlias = Annotated[
     ),
 ]
 RunNumber: TypeAlias = Annotated[
-    int | None, Parameter(name="--run", metavar="N", group=WHICH, help="Which run, counted from 1.")
+    int | None,
+    Parameter(converter=whole, name="--run", metavar="N", group=WHICH, help="Which run, counted from 1."),
 ]
 Workers: TypeAlias = Annotated[int, Parameter(name=["-j", "--workers"], converter=_workers, metavar="N")]
 
@@ -174,18 +189,22 @@ def settings_of(pairs: list[str] | None, option: str = "--set") -> dict[str, str
 
 def seeds_of(text: str) -> list[int]:
     """Read `7`, `1,7,42` or `1..500`. Raises ConfigError."""
-    try:
+    from lmos_actors._core import whole_number_of
+
+    numbers: range | list[int] = []
+    with suppress(ValueError):
         first, dots, last = text.partition("..")
-        whole = range(int(first), int(last) + 1) if dots else [int(part) for part in text.split(",")]
-    except ValueError:
-        whole = []
-    if not whole[:1]:
+        if dots:
+            numbers = range(whole_number_of(first), whole_number_of(last) + 1)
+        else:
+            numbers = [whole_number_of(part) for part in text.split(",")]
+    if not numbers[:1]:
         raise ConfigError(f'"{text}" is not 7, nor 1,7,42, nor 1..500', "--seeds")
-    if whole[MOST_SEEDS:]:
+    if numbers[MOST_SEEDS:]:
         raise ConfigError(f'"{text}" has more than {MOST_SEEDS} seeds', "--seeds")
-    if len(set(whole)) < len(whole):
+    if len(set(numbers)) < len(numbers):
         raise ConfigError(f'"{text}" has a seed twice', "--seeds")
-    return list(whole)
+    return list(numbers)
 
 
 def json_text(data: Any) -> str:

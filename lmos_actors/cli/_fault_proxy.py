@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 import trio
 
+from lmos_actors._core import number_of
 from lmos_actors.deployment import FaultProxy, links_with
 from lmos_actors.errors import ConfigError, nearest
 from lmos_actors.files import Duration, Size
@@ -119,7 +120,7 @@ def _delay(word: str) -> Draw:
 
 def _share(given: str | float) -> float:
     try:
-        share = float(given)
+        share = number_of(str(given))
     except ValueError:
         share = -1.0
     if not 0 <= share < 1:

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, Union, cast, get_args, 
 
 import msgspec
 
+from lmos_actors._core import number_of
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -107,7 +109,7 @@ def _text(value: Any) -> Any:
 def _number(value: object) -> Any:
     if isinstance(value, str):
         try:
-            value = float(value)
+            value = number_of(value)
         except ValueError:
             return _NOTHING
     if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):

@@ -28,6 +28,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
+from lmos_actors._core import number_of
+
 from ._failures import KEY_REFUSED, MODEL_BUSY, MODEL_MALFORMED, MODEL_UNAVAILABLE, REQUEST_REFUSED
 from ._fitting import paired
 from ._messages import ModelEnd
@@ -249,7 +251,7 @@ def _wait(
         *((text, 1.0) for text in (asked, *delays)),
     ):
         with suppress(ValueError):
-            if 0 <= (seconds := float(text) * unit) < inf:
+            if 0 <= (seconds := number_of(text) * unit) < inf:
                 return seconds
     with suppress(ValueError, TypeError, OverflowError):
         return max(0.0, (parsedate_to_datetime(asked) - now()).total_seconds())

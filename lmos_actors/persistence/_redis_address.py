@@ -143,7 +143,7 @@ def _id(value: str) -> str:
 
 
 def _count(value: str) -> int:
-    if not value.isdecimal() or not 0 < int(value) < 100:
+    if not value.isascii() or not value.isdecimal() or not 0 < int(value) < 100:
         _refuse("replicas must be a number from 1 to 99")
     return int(value)
 

@@ -6,6 +6,7 @@ import os
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
+from lmos_actors._core import whole_number_of
 from lmos_actors.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ def seed_of_run() -> int:
     """Return the seed that the environment names, 0 if it names none. Raises ConfigError."""
     text = os.environ.get(SEED_VARIABLE, "0")
     try:
-        seed = int(text)
+        seed = whole_number_of(text)
     except ValueError:
         raise ConfigError(f"must be a whole number, not {text!r}", SEED_VARIABLE) from None
     used_seeds[seed] = None

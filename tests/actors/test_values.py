@@ -526,6 +526,10 @@ class Forecast(msgspec.Struct, rename="camel"):
         (float, float("inf"), "Number is not finite", "$"),
         (float, 10**400, "Number out of range", "$"),
         (Decimal, Decimal("-Infinity"), "Number is not finite", "$"),
+        (Decimal, "1_0", "Expected a number in decimal digits, got '1_0'", "$"),
+        (Decimal, " 1", "Expected a number in decimal digits, got ' 1'", "$"),
+        (Decimal, "\u0663", "Expected a number in decimal digits, got '\\u0663'", "$"),
+        (Decimal, "NaN", "Expected a number in decimal digits, got 'NaN'", "$"),
         (Decimal, Decimal("1" * 1001), "Number of more than 1,000 digits", "$"),
         (str, None, "Expected `str`, got `null`", "$"),
         (str, "a\ud800", "Text with a lone surrogate", "$"),
@@ -682,6 +686,7 @@ def test_no_recursion_error_escapes_where_the_stack_is_short() -> None:
         (frozenset[float], {1}, frozenset({1.0})),
         (bytes, bytearray(b"a"), b"a"),
         (Decimal, 1.5, Decimal("1.5")),
+        (Decimal, "-1.50E+3", Decimal("-1.50E+3")),
         (dt.time, dt.time(1, fold=1), dt.time(1)),
     ],
 )

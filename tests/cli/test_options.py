@@ -6,11 +6,12 @@ import ast
 import inspect
 import re
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 import pytest
 
 from lmos_actors import open_node
+from lmos_actors.cli import main
 from lmos_actors.cli.commands import app
 from lmos_actors.cli.options._connection import in_shell
 from lmos_actors.cli.serve._serve import OPTIONS, as_option
@@ -105,3 +106,36 @@ def test_errors_of_node_arguments_name_the_options_of_serve() -> None:
     assert as_option("open_node(tls=...)") == "--cert"
     assert as_option("open_node(threads=...)") == "open_node(threads=...)"
     assert as_option("rules.yaml:3:5") == "rules.yaml:3:5"
+
+
+def test_numbers_of_options_are_decimal_digits() -> None:
+    """A converter of Cyclopts takes `1_0` and `0x10`, and rounds 1.6 for a whole number."""
+    numbers = [
+        each
+        for command in commands(app)
+        if command.default_command is not None
+        for each in command.assemble_argument_collection()
+        if {int, float} & {each.hint, *get_args(each.hint)}
+    ]
+    assert len(numbers) > 20
+    assert [each.name for each in numbers if each.parameter.converter is None] == []
+
+
+@pytest.mark.parametrize(
+    ("words", "refusal"),
+    [
+        (["--seed", "1_0"], '--seed: "1_0" is not a whole number such as 10'),
+        (["--seed", "1.6"], '--seed: "1.6" is not a whole number'),
+        (["--trials", "0x10"], '--trials: "0x10" is not a whole number'),
+        (["--seeds", "1_0..2_0"], '"1_0..2_0" is not 7, nor 1,7,42, nor 1..500'),
+        (["--speed", "1_0"], '"1_0" is neither a number nor max'),
+        (["-j", "\u0663"], "is not a number up to 1000, nor auto"),
+    ],
+)
+def test_other_numbers_are_refused(
+    words: list[str], refusal: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["run", *words, "nothing.yaml"])
+    assert ended.value.code == 2
+    assert refusal in capsys.readouterr().err

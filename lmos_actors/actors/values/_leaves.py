@@ -16,6 +16,7 @@ import attrs
 import msgspec
 from msgspec import inspect as types
 
+from lmos_actors._core import is_number
 from lmos_actors.errors import InvalidInput, is_interrupt, text_of
 
 if TYPE_CHECKING:
@@ -239,6 +240,8 @@ def _text(tree: types.Type) -> Part:
 def _take_decimal(value: object, path: str = "$", /) -> Decimal:
     if not isinstance(value, Decimal | str | int | float) or isinstance(value, bool):
         raise wrong("decimal", value, path)
+    if isinstance(value, str) and not is_number(value):
+        raise InvalidInput(f"Expected a number in decimal digits, got {shown(value)}", path)
     number: Decimal = convert(_as_number(value, path), Decimal, path)
     if not number.is_finite():
         raise InvalidInput("Number is not finite", path)

@@ -14,6 +14,7 @@ from urllib.parse import unquote
 from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect, Request
 
+from lmos_actors._core import number_of
 from lmos_actors.errors import InvalidInput
 
 from ..exposure._access_middleware import principal_of
@@ -227,7 +228,7 @@ def _range(part: str) -> tuple[str, float]:
 
 def _number(text: str) -> float:
     try:
-        return min(max(float(text), 0.0), 1.0)
+        return min(max(number_of(text), 0.0), 1.0)
     except ValueError:
         return 0.0
 

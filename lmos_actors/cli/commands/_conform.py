@@ -9,7 +9,7 @@ from cyclopts import Group, Parameter
 
 from lmos_actors.errors import ConfigError
 
-from .._app import ELSEWHERE, REACHED, File, Force, Limit, Switch, Texts, Within, app
+from .._app import ELSEWHERE, REACHED, File, Force, Limit, Switch, Texts, Within, app, whole
 from ..options._connection import ServerOptions, options_in, secret_lines
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ relay what has ended relays, and more than it allows."""
     """A YAML, TOML or JSON file with facts that the description lacks: inputs, and triggers of events; \
 with --omnia what to say to the agent: say, slow, fails, tool, client_tool; for a relay which agents \
 the kit may be, and where their tokens are, as in agents: {kit-1: env:TOKEN_1, kit-2: env:TOKEN_2}."""
-    seed: Annotated[int, Parameter(metavar="N", group=JUDGED)] = 0
+    seed: Annotated[int, Parameter(converter=whole, metavar="N", group=JUDGED)] = 0
     """The seed of invented inputs and ids: the same seed, the same inputs."""
     omnia: Annotated[Switch, Parameter(group=JUDGED)] = False
     """Judge an agent facade of Omnia's chat protocol, in place of a server of LMOS."""

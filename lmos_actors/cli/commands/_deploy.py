@@ -11,7 +11,7 @@ from cyclopts import Group, Parameter
 
 from lmos_actors.errors import ConfigError
 
-from .._app import Force, Json, JsonLines, Switch, Variables, app, settings_of
+from .._app import Force, Json, JsonLines, Switch, Variables, app, settings_of, whole
 
 DEPLOYED = Group("Deployments", sort_key=1.5)
 
@@ -165,7 +165,7 @@ def logs(
     /,
     *,
     follow: Annotated[Switch, Parameter(name=["--follow", "-f"])] = False,
-    last: Annotated[int, Parameter(name=["--last", "-n"], metavar="N")] = 20,
+    last: Annotated[int, Parameter(converter=whole, name=["--last", "-n"], metavar="N")] = 20,
     file: DeploymentOrNone = None,
     state: State = None,
 ) -> int:
@@ -316,7 +316,7 @@ def export(
     command: Annotated[str | None, Parameter(metavar="PATH")] = None,
     user: Annotated[str | None, Parameter(metavar="USER")] = None,
     image: Annotated[str | None, Parameter(metavar="NAME")] = None,
-    port: Annotated[int, Parameter(metavar="N")] = 8080,
+    port: Annotated[int, Parameter(converter=whole, metavar="N")] = 8080,
     storage: Annotated[str, Parameter(metavar="SIZE")] = "1Gi",
     set_: Variables = None,
 ) -> int:

@@ -20,7 +20,9 @@ from .._app import (
     Workers,
     app,
     at_least,
+    decimal,
     settings_of,
+    whole,
 )
 
 MOST_RUNS: Final = 10_000_000
@@ -32,10 +34,10 @@ def explore(
     file: Path,
     /,
     *,
-    runs: Annotated[int | None, Parameter(metavar="N", group=HOW)] = None,
-    minutes: Annotated[float | None, Parameter(metavar="N", group=HOW)] = None,
+    runs: Annotated[int | None, Parameter(converter=whole, metavar="N", group=HOW)] = None,
+    minutes: Annotated[float | None, Parameter(converter=decimal, metavar="N", group=HOW)] = None,
     workers: Annotated[Workers, Parameter(group=HOW)] = 1,
-    seed: Annotated[int, Parameter(metavar="N", group=HOW)] = 1,
+    seed: Annotated[int, Parameter(converter=whole, metavar="N", group=HOW)] = 1,
     all_: Annotated[Switch, Parameter(name="--all", group=HOW)] = False,
     fresh: Annotated[Switch, Parameter(group=HOW)] = False,
     time_limit: TimeLimit = None,

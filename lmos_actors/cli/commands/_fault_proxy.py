@@ -6,7 +6,7 @@ from typing import Annotated
 
 from cyclopts import Group, Parameter
 
-from .._app import ELSEWHERE, REACHED, JsonLines, Switch, app
+from .._app import ELSEWHERE, REACHED, JsonLines, Switch, app, decimal, whole
 
 LINKS = Group("Links", sort_key=1.5)
 
@@ -24,10 +24,10 @@ def fault_proxy(
     insecure: Annotated[Switch, Parameter(group=REACHED)] = False,
     latency: Annotated[str | None, Parameter(metavar="DELAY", group=LINKS)] = None,
     jitter: Annotated[str | None, Parameter(metavar="DELAY", group=LINKS)] = None,
-    loss: Annotated[float, Parameter(metavar="SHARE", group=LINKS)] = 0.0,
-    corrupt: Annotated[float, Parameter(metavar="SHARE", group=LINKS)] = 0.0,
+    loss: Annotated[float, Parameter(converter=decimal, metavar="SHARE", group=LINKS)] = 0.0,
+    corrupt: Annotated[float, Parameter(converter=decimal, metavar="SHARE", group=LINKS)] = 0.0,
     bandwidth: Annotated[str | None, Parameter(metavar="SIZE", group=LINKS)] = None,
-    seed: Annotated[int, Parameter(metavar="N", group=LINKS)] = 1,
+    seed: Annotated[int, Parameter(converter=whole, metavar="N", group=LINKS)] = 1,
     json: JsonLines = False,
 ) -> int:
     """Be a bad network between clients and a server: a TCP proxy with the faults of simulated networks.

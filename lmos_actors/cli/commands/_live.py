@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 from cyclopts import Parameter
 
-from .._app import ELSEWHERE, PRINTED, JsonLines, Switch, Within, app, at_least
+from .._app import ELSEWHERE, PRINTED, JsonLines, Switch, Within, app, at_least, whole
 from ..options._connection import ServerOptions
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def top(
     /,
     *,
     by: Literal["waiting", "handled", "restarts"] = "waiting",
-    rows: Annotated[int, Parameter(metavar="N")] = 20,
+    rows: Annotated[int, Parameter(converter=whole, metavar="N")] = 20,
     options: WatchOptions = _ALONE,
 ) -> int:
     """Show the busiest agents of a node, until Ctrl-C.
@@ -95,7 +95,7 @@ def tree(
     path: Annotated[str, Parameter(name="PATH")] = "",
     /,
     *,
-    depth: Annotated[int, Parameter(metavar="N")] = 3,
+    depth: Annotated[int, Parameter(converter=whole, metavar="N")] = 3,
     options: WatchOptions = _ALONE,
 ) -> int:
     """Show the supervisor tree of a node with the state of each agent, until Ctrl-C.
@@ -160,7 +160,7 @@ def trace(
     /,
     *,
     agent: Annotated[list[str] | None, Parameter(metavar="PATH", negative=())] = None,
-    number: Annotated[int | None, Parameter(name="--trace", metavar="N")] = None,
+    number: Annotated[int | None, Parameter(converter=whole, name="--trace", metavar="N")] = None,
     action: Annotated[str | None, Parameter(metavar="NAME")] = None,
     log: Annotated[str | None, Parameter(metavar="FILE")] = None,
     options: WatchOptions = _ALONE,
@@ -208,7 +208,7 @@ def deadletters(
     url: NodeUrl,
     /,
     *,
-    rows: Annotated[int, Parameter(metavar="N")] = 50,
+    rows: Annotated[int, Parameter(converter=whole, metavar="N")] = 50,
     options: WatchOptions = _ALONE,
 ) -> int:
     """Show the last messages that no agent of a node handled, and why; until Ctrl-C.

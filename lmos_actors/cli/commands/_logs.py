@@ -9,7 +9,7 @@ from cyclopts import Parameter
 
 from lmos_actors.errors import ConfigError
 
-from .._app import HOW, STORIES, WHICH, WRITTEN, Force, Json, RunNumber, Time, TimeLimit, app, at_least
+from .._app import HOW, STORIES, WHICH, WRITTEN, Force, Json, RunNumber, Time, TimeLimit, app, at_least, whole
 
 if TYPE_CHECKING:
     from lmos_actors.scenario.run import StopPoint
@@ -147,7 +147,7 @@ def diff(
     /,
     *,
     run_: RunNumber = None,
-    context: Annotated[int, Parameter(metavar="N", group=WRITTEN)] = 3,
+    context: Annotated[int, Parameter(converter=whole, metavar="N", group=WRITTEN)] = 3,
     json: Annotated[Json, Parameter(group=WRITTEN)] = False,
 ) -> int:
     """Compare two message logs and show where they part, side by side.

@@ -11,7 +11,7 @@ from cyclopts import Parameter
 
 from lmos_actors.errors import ConfigError
 
-from .._app import MACHINE, Json, Switch, Variables, app, settings_of
+from .._app import MACHINE, Json, Switch, Variables, app, settings_of, whole
 
 _ZSH_END = """
 (( $+functions[compdef] )) || { autoload -Uz compinit && compinit }
@@ -29,7 +29,7 @@ def doctor(
     file: Annotated[str | None, Parameter(name="FILE")] = None,
     /,
     *,
-    port: Annotated[int | None, Parameter(metavar="N")] = None,
+    port: Annotated[int | None, Parameter(converter=whole, metavar="N")] = None,
     set_: Variables = None,
     json: Json = False,
 ) -> int:

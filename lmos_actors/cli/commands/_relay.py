@@ -12,7 +12,7 @@ from cyclopts import App, Group, Parameter
 
 from lmos_actors.errors import ConfigError
 
-from .._app import ELSEWHERE, PRINTED, File, JsonLines, Switch, Texts, Time, Within, app, at_least
+from .._app import ELSEWHERE, PRINTED, File, JsonLines, Switch, Texts, Time, Within, app, at_least, whole
 from ..options._connection import ServerOptions, secret_lines
 from ..options._serving import ListenOptions
 
@@ -335,7 +335,7 @@ def relay_listen(
     /,
     *,
     follow: Annotated[Texts, Parameter(metavar="ID")] = None,
-    count: Annotated[int | None, Parameter(metavar="N", group=PRINTED)] = None,
+    count: Annotated[int | None, Parameter(converter=whole, metavar="N", group=PRINTED)] = None,
     options: AgentOptions = _ALONE,
 ) -> int:
     """Print the messages that an agent hears, until Ctrl-C. A connection that breaks is made again.

@@ -11,7 +11,20 @@ from cyclopts import Group, Parameter
 
 from lmos_actors.errors import ConfigError
 
-from .._app import ELSEWHERE, PRINTED, REACHED, File, JsonLines, Switch, Texts, Url, Within, app, at_least
+from .._app import (
+    ELSEWHERE,
+    PRINTED,
+    REACHED,
+    File,
+    JsonLines,
+    Switch,
+    Texts,
+    Url,
+    Within,
+    app,
+    at_least,
+    whole,
+)
 from ..options._connection import OutwardOptions, ServerOptions, ThingServerOptions, options_in
 
 if TYPE_CHECKING:
@@ -90,7 +103,7 @@ def _variable(text: str) -> tuple[str, str]:
 _ALONE = RemoteOptions()
 _NAMES = tuple(options_in(_ALONE))
 
-Count: TypeAlias = Annotated[int | None, Parameter(metavar="N", group=PRINTED)]
+Count: TypeAlias = Annotated[int | None, Parameter(converter=whole, metavar="N", group=PRINTED)]
 Variable: TypeAlias = Annotated[
     Texts,
     Parameter(

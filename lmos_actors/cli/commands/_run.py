@@ -28,6 +28,7 @@ from .._app import (
     at_least,
     seeds_of,
     settings_of,
+    whole,
 )
 from ..options._connection import OutwardOptions
 
@@ -54,11 +55,11 @@ class RunOptionGroup:
         Parameter(name=["-l", "--label"], negative=(), metavar="NAME=VALUE", group=WHICH),
     ] = None
     """Only files with this label: team=travel, team!=travel, or just team. Several: all of them."""
-    seed: Annotated[int | None, Parameter(metavar="N", group=WHICH)] = None
+    seed: Annotated[int | None, Parameter(converter=whole, metavar="N", group=WHICH)] = None
     """Run with this seed alone."""
     seeds: Annotated[str | None, Parameter(metavar="SEEDS", group=WHICH)] = None
     """Run with these seeds instead of the file's: 7 or 1,7,42 or 1..500."""
-    trials: Annotated[int | None, Parameter(metavar="N", group=WHICH)] = None
+    trials: Annotated[int | None, Parameter(converter=whole, metavar="N", group=WHICH)] = None
     """Run each cell this many times."""
     workers: Annotated[Workers, Parameter(group=HOW)] = 1
     """How many runs at once, each in its own process; auto: one for each processor."""
@@ -69,7 +70,7 @@ class RunOptionGroup:
     time_limit: TimeLimit = None
     watch: Annotated[Switch, Parameter(group=HOW)] = False
     """Serve a page on this machine that shows the runs while they go on, and stay until Ctrl-C."""
-    port: Annotated[int | None, Parameter(metavar="N", group=HOW)] = None
+    port: Annotated[int | None, Parameter(converter=whole, metavar="N", group=HOW)] = None
     """The port of that page, instead of one that is free."""
     log: Written = None
     """The messages of all runs, as JSON lines; lmos-actors replay and diff read them."""
@@ -148,8 +149,10 @@ def _pace(text: str | None) -> float | None:
         return 1.0
     if text == "max":
         return None
+    from lmos_actors._core import number_of
+
     try:
-        speed = float(text.removesuffix("x"))
+        speed = number_of(text.removesuffix("x"))
     except ValueError:
         raise ConfigError(f'"{text}" is neither a number nor max', "--speed") from None
     if not 0 < speed <= MOST_SPEED:

@@ -7,7 +7,7 @@ from typing import Annotated
 import attrs
 from cyclopts import App, Parameter
 
-from .._app import ELSEWHERE, File, Texts, Time, app
+from .._app import ELSEWHERE, File, Texts, Time, app, whole
 from ..options._connection import PresentOptions
 from ..options._serving import (
     FOUND,
@@ -183,7 +183,7 @@ app.command(directory)
 def directory_serve(
     *,
     database: File = None,
-    max_entries: Annotated[int | None, Parameter(metavar="N")] = None,
+    max_entries: Annotated[int | None, Parameter(converter=whole, metavar="N")] = None,
     max_ttl: Annotated[Time | None, Parameter(show_default=False)] = None,
     listening: ListenOptions = _USUAL,
 ) -> int:

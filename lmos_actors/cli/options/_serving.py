@@ -10,7 +10,7 @@ from cyclopts import Group, Parameter
 
 from lmos_actors.errors import ConfigError
 
-from .._app import File, JsonLines, Switch, Texts, Variables, settings_of
+from .._app import File, JsonLines, Switch, Texts, Variables, settings_of, whole
 
 if TYPE_CHECKING:
     import ssl
@@ -151,7 +151,7 @@ class GroupOptions:
 
     group: Annotated[str | None, Parameter(metavar="GROUP", group=DEPLOYED)] = None
     """Run one process of this group of a deployment file, as `up` does; all else stands in the file."""
-    replica: Annotated[int, Parameter(metavar="N", group=DEPLOYED)] = 1
+    replica: Annotated[int, Parameter(converter=whole, metavar="N", group=DEPLOYED)] = 1
     """The number of the process, from 1 on: $(replica) in the file."""
     at: Annotated[Texts, Parameter(metavar="GROUP=URL", group=DEPLOYED)] = None
     """The URL of another group of the file that hosts a directory, if it listens at a free port. \

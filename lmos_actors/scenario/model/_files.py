@@ -85,7 +85,9 @@ class RateText(str):
     def parse(cls, text: str) -> Self:
         """Read it. Raises ValueError."""
         count, slash, span = text.partition("/")
-        if not slash or not count.isdecimal() or len(count) > LONGEST_COUNT or not int(count):
+        if not (
+            slash and count.isascii() and count.isdecimal() and len(count) <= LONGEST_COUNT and int(count)
+        ):
             raise ValueError(f'"{text}" is not {cls.described}')
         if not Duration.parse(span) > 0:
             raise ValueError(f'"{text}" is not {cls.described}')

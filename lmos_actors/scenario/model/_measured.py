@@ -9,6 +9,7 @@ import csv
 import math
 from typing import TYPE_CHECKING, Any, Final
 
+from lmos_actors._core import number_of
 from lmos_actors.files import (
     Duration,
     FileError,
@@ -183,7 +184,7 @@ class _Reader:
     def _value(self, text: str) -> Any:
         """Return a value as a file has it. Raises ValueError."""
         try:
-            number = float(text)
+            number = number_of(text)
         except ValueError:
             self._check_sort(Duration)
             return str(Duration.parse(text))
