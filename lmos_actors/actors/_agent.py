@@ -349,9 +349,9 @@ class Agent:
     def after(self, seconds: float, turn: Callable[..., None], /, *args: Any, **kwargs: Any) -> Any:
         """Have a turn run `seconds` from now; it ends with the incarnation, or by `cancel()` of the timer.
 
-        With `durable=True`, in a durable class, it is kept, and so is its `cancel()`: it runs in this or a
-        later incarnation, once, late rather than never. The turn is then a method of self, and its arguments
-        are kept by the types of its parameters: TypeError. RuntimeError past 256 of them.
+        At 0 it comes before all messages not taken yet. With `durable=True`, in a durable class, it is kept,
+        and so is its `cancel()`: it runs in this or a later incarnation, once, late rather than never. The
+        turn is then a method of self, with arguments that can be kept: TypeError. RuntimeError past 256.
         """
         if not callable(turn):
             raise TypeError(f"after() takes a turn and its arguments, not {turn!r}")
@@ -442,7 +442,7 @@ class Agent:
     def state_timeout(
         self, seconds: float, turn: Callable[P, None], /, *args: P.args, **kwargs: P.kwargs
     ) -> Timer:
-        """Have a turn run `seconds` from now unless the behaviour changes before; one at a time."""
+        """Have a turn run as `after` does, unless the behaviour changes before; one at a time."""
         if not seconds >= 0:
             raise ValueError(f"state_timeout() needs a number of seconds of at least 0, not {seconds!r}")
         return state_timeout(self._place(), seconds, partial(turn, *args, **kwargs))

@@ -27,7 +27,7 @@ from lmos_actors import (
 )
 from lmos_actors.simulation import VirtualClock
 from lmos_actors.testing import open_test_node, settle
-from tests.actors.otp_statem.programs import imagine, recorded
+from tests.actors.otp_statem.programs import NEXT, PROGRAMS, TIMEOUTS, imagine, recorded
 from tests.matrix import examples
 
 
@@ -656,12 +656,27 @@ class Machine(Agent, behaviours=("s0", "s1", "s2")):
     rules: dict[str, Any]
     seen: tuple[tuple[str, str], ...] = ()
 
+    def started(self) -> None:
+        self.timeouts: dict[str, Any] = {}
+
     def step(self, event: str) -> None:
         self.seen = (*self.seen, (self.behaviour, event))
-        goes, aside = self.rules[self.behaviour][event]
+        goes, aside, *acts = self.rules[self.behaviour][event]
+        self.cancel("event")  # any event ends a timeout of events
         self.become(goes)
+        for act in acts:
+            self.cancel(act.removeprefix("-"))
+            if act in TIMEOUTS:
+                wait = self.state_timeout if act == "state" else self.after
+                self.timeouts[act] = wait(0, self.step, act)
+        if NEXT in acts:
+            self.step(NEXT)
         if aside:
             self.stash()
+
+    def cancel(self, timeout: str) -> None:
+        if timeout in self.timeouts:
+            self.timeouts.pop(timeout).cancel()
 
     @action
     def take(self, event: str) -> None:
@@ -701,7 +716,7 @@ def play(cls: type[Machine], program: dict[str, Any], mixed: bool = False) -> li
 @pytest.mark.parametrize("cls", [Machine, Slowly])
 def test_m6_otp_the_same_order_as_gen_statem(cls: type[Machine]) -> None:
     programs = recorded()
-    assert len(programs) == 300
+    assert len(programs) == 2 * PROGRAMS
     for program in programs:
         assert play(cls, program) == program["seen"], program
 

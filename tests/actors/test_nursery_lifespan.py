@@ -343,7 +343,7 @@ async def test_r3_started_is_the_first_turn(virtual_clock) -> None:
     async with open_test_node() as node:
         await node.start(Early)
         await settle()
-        assert story == ["started", "own", "tick"]
+        assert story == ["started", "tick", "own"], "a time of 0 comes before what waits"
         brief = await node.start_child(ChildSpec("brief", Brief, restart="transient"))
         await settle()
         assert brief.statistics().state == "down"

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import permutations
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 import trio
 
-from lmos_actors import Agent, AgentDied, action, current_request, every
+from lmos_actors import Agent, AgentDied, ChildSpec, action, current_request, every
+from lmos_actors.actors import set_service_time
+from lmos_actors.persistence import MemoryStore
 from lmos_actors.testing import open_test_node, settle
 
 
@@ -91,10 +94,98 @@ async def test_r6_after(virtual_clock) -> None:
         for seconds, text in ((2.0, "b"), (1.5, "a"), (2.0, "c"), (0.0, "now")):
             await clock.invoke(Clock.set, seconds, text)
         await clock.invoke(Clock.set_and_cancel, 1.0)
-        assert await clock.invoke(Clock.all_rings) == (), "not in the turn that set it"
+        await clock.invoke(Clock.set_and_cancel, 0.0)
+        assert await clock.invoke(Clock.all_rings) == ((0.0, "now"),), "before the next message"
         await trio.sleep(3)
         rings = await clock.invoke(Clock.all_rings)
         assert rings == ((0.0, "now"), (1.5, "a"), (2.0, "b"), (2.0, "c"))
+
+
+class Prompt(Agent, behaviours=("shut", "open")):
+    """An agent whose requests set timers of no time."""
+
+    seen: list[str]
+
+    def note(self, text: str) -> None:
+        self.seen.append(text)
+
+    def again(self, left: int) -> None:
+        self.seen.append("again")
+        if left:
+            self.after(0, self.again, left - 1)
+
+    @action
+    def soon(self, text: str) -> None:
+        self.seen.append(f"to {text}")
+        self.after(0, self.note, text)
+
+    @action
+    def repeat(self, count: int) -> None:
+        self.again(count)
+
+    @action
+    def lift(self) -> None:
+        self.after(0, self.note, "lifted")
+        self.become("open")
+        self.state_timeout(0, self.note, "still open")
+
+    @action
+    def wait(self, text: str) -> None:
+        self.seen.append(text)
+
+    @action(when="open", postpone=True)
+    def enter(self, text: str) -> None:
+        self.seen.append(text)
+        self.after(0, self.note, f"{text} is in")
+
+
+class PromptRuns(Prompt, serial=True):
+    @action
+    async def soon(self, text: str) -> None:
+        self.seen.append(f"to {text}")
+        self.after(0, self.note, text)
+
+
+class Kept(Prompt, durable=True):
+    pass
+
+
+IN_ORDER: list[tuple[list[tuple[str, Any]], list[str]]] = [
+    ([("soon", "a"), ("soon", "b"), ("wait", "c")], ["to a", "a", "to b", "b", "c"]),
+    (
+        [("enter", "a"), ("enter", "b"), ("lift", None), ("wait", "c")],
+        ["a", "b", "lifted", "still open", "a is in", "b is in", "c"],
+    ),
+    ([("repeat", 3), ("wait", "c")], [*["again"] * 4, "c"]),
+    ([("repeat", 99), ("wait", "c"), ("wait", "d")], [*["again"] * 65, "c", "d", *["again"] * 35]),
+]
+
+
+@pytest.mark.parametrize(("messages", "expected"), IN_ORDER)
+@pytest.mark.parametrize("service", [0.0, 1.0])
+@pytest.mark.parametrize("cls", [Prompt, PromptRuns, Kept])
+async def test_a_time_of_0_comes_before_messages_that_were_not_taken(
+    virtual_clock, cls: type[Prompt], service: float, messages: list[tuple[str, Any]], expected: list[str]
+) -> None:
+    async with open_test_node(store=MemoryStore()) as node:
+        seen: list[str] = []
+        agent = await node.start_child(ChildSpec("agent", partial(cls, seen=seen)))
+        if service:
+            set_service_time(agent, service)
+        for name, value in messages:
+            await agent.tell(getattr(cls, name), *(() if value is None else (value,)))
+        await trio.sleep(200)
+        assert seen == expected
+
+
+async def test_an_agent_that_stops_takes_no_turn_of_a_timer_after_its_last_message(virtual_clock) -> None:
+    async with open_test_node() as node:
+        seen: list[str] = []
+        agent = await node.start(Prompt, seen=seen)
+        for _ in range(2):
+            await agent.tell(Prompt.repeat, 1)
+        await node.root.terminate_child("prompt")
+        assert seen == ["again", "again", "again"]
 
 
 async def test_r6_timers_end_with_the_incarnation(virtual_clock) -> None:

@@ -48,6 +48,7 @@ WHEN_FULL: Final = ("wait", "reject", "drop_oldest", "drop_newest")
 OWN_SEATS: Final = 64  # reserved for messages of an agent to itself, which never wait
 OUT_SEATS: Final = 1024  # messages of an agent's turns that wait for seats elsewhere, at most
 MAX_SIZE: Final = 1 << 40
+PROMPT: Final = 64  # turns of timers of no time in a row, after which messages come that wait
 ORDERED: Final = 1024  # messages among which peers take turns: a longer queue costs a batch no more than that
 
 NEW, PARKED, QUEUED, PENDING, RUNNING, DONE, STASHED, WORKED_ON, HELD_BACK, ATTACHED = range(10)
@@ -492,6 +493,58 @@ class PeriodicTurn(InternalTurn):
         """Return the turn that is to run once it was worked on; the next firing needs a seat again."""
         self.waiting = False
         return InternalTurn(self.fn, self.args)
+
+
+class PromptTurn(InternalTurn):
+    """The turn of a timer of an agent; `timer` is cancelled where it has no callback any more."""
+
+    __slots__ = ("slot", "timer")
+
+    slot: Any
+    timer: Timer
+
+
+class PromptTurns(InternalTurn):
+    """The turns of an agent's timers of no time at all, in order, as one item of its queue.
+
+    It marks a place: behind the messages that were brought back, before those that were not taken yet. Each
+    time it is taken it is the first of its turns; the agent puts it back while there are more.
+    """
+
+    __slots__ = ("in_row", "is_queued", "turns")
+
+    def __init__(self) -> None:
+        super().__init__(_nothing)
+        self.turns: list[PromptTurn] = []
+        self.is_queued = False
+        self.in_row = 0
+        """Turns of it since the agent has handled anything else."""
+
+    def first(self) -> PromptTurn | None:
+        """Take the first turn that was not cancelled, None if there is none."""
+        self.is_queued = False
+        while self.turns:
+            turn = self.turns.pop(0)
+            if turn.timer.callback is not None:
+                turn.timer.callback = None
+                turn.timer.leave()
+                self.in_row += 1
+                return turn
+        return None
+
+    def take(self) -> tuple[Any, tuple[Any, ...]]:
+        """Be the first turn, or one that does nothing."""
+        turn = self.first()
+        if turn is None:
+            self.fn, self.args, self.trace = _nothing, (), None
+        else:
+            self.fn, self.args, self.trace = turn.fn, turn.args, turn.trace
+            turn.slot.turns.leave = True  # what it brings back comes next, and then those that are left
+        return self.fn, self.args
+
+
+def _nothing() -> None:
+    """Be the turn that is left of timers that were cancelled."""
 
 
 class Stashed(BaseException):

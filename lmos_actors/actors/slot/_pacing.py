@@ -15,7 +15,17 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from .._runtime import BATCH, BUDGET
 from ..messages._gates import BUSY, HELD, PAUSED, WORKED, WORKING
-from ..messages._mailbox import DONE, QUEUED, WORKED_ON, Envelope, FairQueue, InternalTurn, PeriodicTurn, Tell
+from ..messages._mailbox import (
+    DONE,
+    QUEUED,
+    WORKED_ON,
+    Envelope,
+    FairQueue,
+    InternalTurn,
+    PeriodicTurn,
+    PromptTurns,
+    Tell,
+)
 
 if TYPE_CHECKING:
     from collections import deque
@@ -132,9 +142,14 @@ class Pacing:
         while queue:
             item = queue[0]
             del queue[0]
-            if not (isinstance(item, Envelope) and item.phase == DONE):
+            if isinstance(item, PromptTurns):
+                item = item.first()
+                if item is not None:
+                    return item
+            elif not (isinstance(item, Envelope) and item.phase == DONE):
                 return item
-            slot.ensure_extra().withdrawn -= 1
+            else:
+                slot.ensure_extra().withdrawn -= 1
         return None
 
     def _work_done(self) -> None:

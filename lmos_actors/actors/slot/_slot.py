@@ -114,6 +114,7 @@ from ..messages._mailbox import (
     OWN_SEATS,
     PARKED,
     PENDING,
+    PROMPT,
     QUEUED,
     RUNNING as RUN_BEGUN,
     STASHED,
@@ -126,6 +127,7 @@ from ..messages._mailbox import (
     Line,
     MailboxStatistics,
     OutgoingTell,
+    PromptTurns,
     RunLine,
     SelfEnvelope,
     SelfMessage,
@@ -184,9 +186,11 @@ NOT_NEEDED_YET: Final = _FrozenDict()
 
 
 class Stash:
-    """The messages that one incarnation has put aside, in order, and the timer of its present behaviour."""
+    """The messages that one incarnation has put aside, in order, the timer of its present behaviour, and the
+    turns of its timers of no time.
+    """
 
-    __slots__ = ("by_run", "changed", "items", "timer", "up_next")
+    __slots__ = ("by_run", "changed", "items", "prompt", "timer", "up_next")
 
     def __init__(self) -> None:
         self.items: dict[int, Any] = {}
@@ -195,8 +199,9 @@ class Stash:
         self.changed = False
         """The turn that runs now has changed the behaviour: what it puts aside is tried again at once."""
         self.by_run: tuple[Run | OwnTask | None, int] = (None, 0)
-        """The run that has last changed the behaviour, and how many messages that brought back."""
+        """The run that has last changed the behaviour, and how many messages its changes brought back."""
         self.timer: Timer | None = None
+        self.prompt = PromptTurns()
 
     def all_messages(self) -> list[Any]:
         """Return all messages that are put aside."""
@@ -1547,9 +1552,27 @@ class Slot:
         if extra is not None and extra.stash is not None:
             stash = extra.stash
             stash.changed = False
-            if stash.up_next:
+            prompt = stash.prompt
+            if not isinstance(self.turns.current, InternalTurn):
+                prompt.in_row = 0
+            if stash.up_next or (prompt.turns and not prompt.is_queued):
                 items, stash.up_next = stash.up_next, []
-                self.put_back(items)
+                self.bring_back(stash, items)
+
+    def bring_back(self, stash: Stash, items: list[Any]) -> None:
+        """Put items before all others that wait, and the turns of timers of no time right behind them.
+
+        An agent that stops takes those turns only before messages: at its end they would have no effect.
+        """
+        prompt = stash.prompt
+        if not prompt.is_queued and (items or self.queue or self.state != DRAINING):
+            prompt.is_queued = True
+            if prompt.in_row < PROMPT:
+                items = [*items, prompt]
+            else:
+                prompt.in_row = 0
+                self.long_queue().append(prompt)
+        self.put_back(items)
 
     # ---- listeners and timers
 

@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import trio
 from trio.lowlevel import enable_ki_protection
 
-from lmos_actors._core import timers_of
+from lmos_actors._core import Timer, TimerHeap, timers_of
 
 from .._trace_context import current_mark
 from ..declaration._history import kept_turn, unwrapped
 from ..messages._gates import ENDING, QUIET
-from ..messages._mailbox import InternalTurn, PeriodicTurn
+from ..messages._mailbox import PeriodicTurn, PromptTurn
 from ._departure import Departure
 from ._skewed_clock import world_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from lmos_actors._core import Timer
-
     from ._slot import Slot
+
+_NO_TIME: Final = TimerHeap()
+"""In place of the heap of a timer that is due at once: it stays empty."""
 
 
 @enable_ki_protection
@@ -32,6 +33,8 @@ def turn_after(slot: Slot, seconds: float, fn: Callable[..., None], args: tuple[
     if agent is not None and agent.__contract__.options.history:
         fn = kept_turn(agent, fn)
     due = _Due(slot, fn, args)
+    if not seconds and slot.state < ENDING:
+        return _turn_promptly(slot, due)
     extra = slot.extra
     if extra is not None and extra.clock is not None:
         seconds = world_seconds(slot, seconds)
@@ -41,6 +44,22 @@ def turn_after(slot: Slot, seconds: float, fn: Callable[..., None], args: tuple[
     else:  # most agents have one timer: no call for it
         extra.timers = timer
         timer.owner = extra
+    return timer
+
+
+def _turn_promptly(slot: Slot, due: _Due) -> Timer:
+    """Have a turn run before all messages that were not taken yet, as `gen_statem` does at a time of 0."""
+    due.timer = timer = Timer(trio.current_time(), due.fire, _NO_TIME)
+    stash = slot.ensure_stash()
+    slot.keep_timer(timer)
+    stash.prompt.turns.append(due)
+    if slot.turns.slot is slot:
+        slot.turns.leave = True  # it is queued when this turn ends: see `Slot.restore_stashed`
+    elif not stash.prompt.is_queued:
+        slot.leave_tally()
+        stash.prompt.in_row = 0
+        slot.bring_back(stash, [])
+        slot.resume_if_idle()
     return timer
 
 
@@ -96,12 +115,12 @@ def _title(callback: Any) -> str:
     return "" if fn is None else str(getattr(unwrapped(fn, ())[0], "__qualname__", ""))
 
 
-class _Due(InternalTurn):
+class _Due(PromptTurn):
     """A turn of a timer that has its time; it stands in the queue from then on."""
 
-    __slots__ = ("slot", "timer")
+    __slots__ = ()
 
-    timer: Timer
+    slot: Slot
 
     def __init__(self, slot: Slot, fn: Callable[..., None], args: tuple[Any, ...]) -> None:
         self.fn, self.args = fn, args

@@ -57,7 +57,7 @@ def unstash(slot: Slot) -> int:
         stash.up_next += items
         slot.turns.leave = True
     else:
-        slot.put_back(items)
+        slot.bring_back(stash, items)
         slot.resume_if_idle()
     return len(items)
 
@@ -72,7 +72,8 @@ def behaviour_changed(slot: Slot) -> None:
         slot.turns.leave = True
         unstash(slot)
     else:
-        stash.by_run = CURRENT.get(), unstash(slot)
+        run, (last, count) = CURRENT.get(), stash.by_run
+        stash.by_run = run, unstash(slot) + (count if last is run else 0)
 
 
 def stash_turn(slot: Slot, item: Any) -> None:

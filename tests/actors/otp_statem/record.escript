@@ -25,7 +25,16 @@ init(Table) -> {ok, s0, {Table, []}}.
 
 handle_event({call, From}, log, _State, {_, Log}) ->
     {keep_state_and_data, [{reply, From, lists:reverse(Log)}]};
-handle_event(cast, Event, State, {Table, Log}) ->
-    {Next, Postpone} = proplists:get_value({State, Event}, Table),
+handle_event(_, Event, State, {Table, Log}) ->
+    {Next, Postpone, Acts} = proplists:get_value({State, Event}, Table),
     Data = {Table, [{State, Event} | Log]},
-    {next_state, Next, Data, [{postpone, Postpone}]}.
+    {next_state, Next, Data, [{postpone, Postpone} | lists:map(fun action/1, Acts)]}.
+
+%% The content of a timeout is the name that it has in the table.
+action({start, Name}) -> {kind(Name), 0, Name};
+action({cancel, Name}) -> {kind(Name), cancel};
+action({next, Event}) -> {next_event, internal, Event}.
+
+kind(state) -> state_timeout;
+kind(event) -> timeout;
+kind(Name) -> {timeout, Name}.
