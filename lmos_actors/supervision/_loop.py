@@ -21,7 +21,8 @@ What this file keeps true:
 - The end of a child that the supervisor itself is stopping is dropped (`exited`). Any other waits in the
   inbox, which is never full: there is at most one end for each incarnation.
 - A message about a child names its incarnation, so that a late one never hits the next incarnation.
-- Stopping is in reverse start order and shielded; `kill` only shortens it and never skips a child.
+- Stopping is in reverse start order, of a crowd at once (`_stopping.py`), and shielded; `kill` only shortens
+  it and never skips a child.
 - `kill` of a deep tree needs no depth of the stack: the supervisors to be killed are worked off in a list.
 - An exception that a child raises while it is being stopped restarts nothing, but it is kept (`raised`) and
   arrives at the caller of the stop, or in the supervisor's own end.
@@ -59,6 +60,7 @@ from ._children import Ids, Names, check_beside, check_top, mailbox_of, read_sta
 from ._inbox import Delays, Inbox, Request, merged_error, with_raised
 from ._plan import Decision, Plan
 from ._spec import ChildSpec, Pool, SupervisorSpec
+from ._stopping import stop_in_order, stop_together
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Sequence
@@ -102,8 +104,8 @@ class SupervisorLoop:
     """
 
     __slots__ = (  # CPython finds attributes quickly in slots, or in objects that have fewer than 30
-        "__weakref__", "_brutal", "_delays", "_members_of", "_prefix", "_work", "above", "agent",
-        "alive", "at_once", "away", "ended", "failed_starts", "failure", "ids", "inbox", "incarnation",
+        "__weakref__", "_delays", "_members_of", "_prefix", "_work", "above", "agent", "alive", "at_once",
+        "away", "brutal", "ended", "failed_starts", "failure", "ids", "inbox", "incarnation",
         "label", "lives", "lives_lost", "made_from", "members", "names", "nursery", "on_end", "parent",
         "path", "plan", "raised", "reason", "restarts", "rt", "runners", "spec", "specs_of_unnamed",
         "started", "status",
@@ -142,7 +144,7 @@ class SupervisorLoop:
         self.restarts = self.failed_starts = self.lives_lost = 0
         self.specs_of_unnamed: dict[type, tuple[ChildSpec[Any], MailboxOptions]] = {}
         self._work = trio.CancelScope()
-        self._brutal = False
+        self.brutal = False
         self._delays = Delays(rt.timers, self.inbox)
         self.away: dict[Child, None] = {}  # lost with their machine, in simulations
         self.at_once = 0  # requests carried out in the asker's step since the last checkpoint
@@ -266,7 +268,7 @@ class SupervisorLoop:
         self.ids.check(self.spec.children, self)
         self.incarnation += 1
         self.reason = None
-        self._brutal = False
+        self.brutal = False
         self.alive = True
         self.inbox.clear()
         self.started = trio.Event()
@@ -408,8 +410,7 @@ class SupervisorLoop:
     async def carry_out(self, decision: Decision[Child]) -> None:
         """Do what the plan has decided, in the loop's own task."""
         while True:
-            for child in (each for each in decision.stop if not self.is_away(each)):
-                await self.stop_one(child)
+            await stop_in_order(self, (child for child in decision.stop if not self.is_away(child)))
             for child in decision.forget:
                 self.forget(child)
             failed = await self._start_all(decision.start) if decision.start else None
@@ -495,7 +496,7 @@ class SupervisorLoop:
             being_killed.clear()
 
     def _kill(self) -> None:
-        self._brutal = True
+        self.brutal = True
         if self.reason is None:
             self.reason = SHUTDOWN
         self._work.cancel("the supervisor was killed")
@@ -506,10 +507,7 @@ class SupervisorLoop:
                 child.kill()
 
     async def _stop_children(self) -> None:
-        for count, child in enumerate(self.plan.stop_order(), start=1):
-            await self.stop_one(child)
-            if not count % BUDGET:
-                await checkpoint()
+        await stop_in_order(self, self.plan.stop_order())
         self.plan.all_stopped()
         self.alive = False
         self._delays.clear()
@@ -520,14 +518,7 @@ class SupervisorLoop:
 
     async def stop_one(self, child: Child) -> None:
         """Stop a child and wait until all of it has ended; a temporary one is forgotten."""
-        child.status = "stopping"
-        shutdown = "brutal" if self._brutal else child.spec.shutdown
-        if not isinstance(child, Slot):
-            await child.stop(shutdown)
-        elif not child.stop(SHUTDOWN, shutdown):
-            await child.wait_down()
-        if self.plan.stopped(child):
-            self.forget(child)
+        await stop_together(self, (child,))
 
     def _report(self) -> None:
         reason = self.reason or NORMAL

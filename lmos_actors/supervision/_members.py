@@ -18,6 +18,7 @@ from lmos_actors.errors import NameTaken, StartFailed, StopFailed, WrongState
 
 from ._children import mailbox_of, needs_waiting
 from ._spec import BulkSpec, Pool
+from ._stopping import stop_in_order
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -317,7 +318,7 @@ async def start_new(loop: SupervisorLoop, child: Child) -> None:
 async def take_back(loop: SupervisorLoop, children: Sequence[Child]) -> None:
     """Stop and forget children that were just started, as one that belongs to them could not start."""
     with trio.CancelScope(shield=True):
-        for started in reversed(children):
-            await loop.stop_one(started)
+        await stop_in_order(loop, reversed(children))
+        for started in children:
             loop.plan.remove(started)
             loop.forget(started)

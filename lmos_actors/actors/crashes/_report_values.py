@@ -129,7 +129,7 @@ def message_of(item: Any) -> Message | None:
     """Return what a mailbox held as a message, None for what is none."""
     if isinstance(item, Envelope):
         return Message(item.op, None, item.args, item.sender)
-    if isinstance(item, InternalTurn):
+    if isinstance(item, InternalTurn) and item.fn is not None:
         return Message(None, *unwrapped(item.fn, item.args), None)
     if isinstance(item, tuple):
         op, args, sender = item  # pyright: ignore[reportUnknownVariableType]

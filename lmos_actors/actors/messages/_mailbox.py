@@ -514,7 +514,7 @@ class PromptTurns(InternalTurn):
     __slots__ = ("in_row", "is_queued", "turns")
 
     def __init__(self) -> None:
-        super().__init__(_nothing)
+        super().__init__(None)
         self.turns: list[PromptTurn] = []
         self.is_queued = False
         self.in_row = 0
@@ -536,10 +536,10 @@ class PromptTurns(InternalTurn):
         """Be the first turn, or one that does nothing."""
         turn = self.first()
         if turn is None:
-            self.fn, self.args, self.trace = _nothing, (), None
-        else:
-            self.fn, self.args, self.trace = turn.fn, turn.args, turn.trace
-            turn.slot.turns.leave = True  # what it brings back comes next, and then those that are left
+            self.fn = self.trace = None
+            return _nothing, ()
+        self.fn, self.args, self.trace = turn.fn, turn.args, turn.trace
+        turn.slot.turns.leave = True  # what it brings back comes next, and then those that are left
         return self.fn, self.args
 
 

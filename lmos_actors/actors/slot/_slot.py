@@ -1566,7 +1566,7 @@ class Slot:
         """
         prompt = stash.prompt
         if not prompt.is_queued and (items or self.queue or self.state != DRAINING):
-            prompt.is_queued = True
+            prompt.is_queued, prompt.fn = True, None  # reports name the turn that it was last
             if prompt.in_row < PROMPT:
                 items = [*items, prompt]
             else:
