@@ -49,6 +49,24 @@ def test_a_connection_has_a_session_at_once_and_messages_belong_to_it() -> None:
     told(main)
 
 
+def test_the_session_is_announced_once_more_to_the_first_message_without_one() -> None:
+    async def main(raw: Raw) -> None:
+        session = (await raw.next())["session_id"]
+        order = {"filename": "a.txt", "mime_type": "text/plain", "size_bytes": 3}
+        for frame, kinds in (
+            ({"type": "upload_request", "upload_request": order}, ["error"]),
+            ({"type": "message", "content": "named", "session_id": session}, ["chunk", "done"]),
+            ({"type": "message", "content": "first"}, ["connected", "chunk", "done"]),
+            ({"type": "message", "content": "second", "session_id": ""}, ["chunk", "done"]),
+        ):
+            raw.say(frame)
+            frames = [await raw.next() for _ in kinds]
+            assert [each["type"] for each in frames] == kinds
+            assert {each["session_id"] for each in frames} == {session}
+
+    told(main)
+
+
 @pytest.mark.parametrize(
     ("text", "reason"),
     [

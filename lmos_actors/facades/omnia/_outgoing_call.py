@@ -101,7 +101,6 @@ class OutgoingCall:
         self._order = FrameOrder()
         self._is_over = False  # hung up
         self._may_end = False  # an exchange has ended since: not every server announces the end of a call
-        self._is_announced = False  # the session of this connection
         self._scope = trio.CancelScope()
         self._patience = trio.CancelScope()  # of the wait for a frame
         self._done = trio.Event()
@@ -242,9 +241,8 @@ class OutgoingCall:
         elif isinstance(message, omnia.Done):
             await self._put.send(TurnDone(message.content or ""))
             self._may_end = self._is_over
-        elif isinstance(message, omnia.Connected):
-            is_first, self._is_announced = not self._is_announced, True
-            return is_first  # once more in a call: the agent has ended it
+        elif isinstance(message, omnia.CallEnded):
+            return False
         else:
             event = event_of(said)
             if event is not None and not isinstance(event, MediaPiece):
@@ -280,7 +278,7 @@ class OutgoingCall:
                 if isinstance(first, MediaPiece) or not _is_resumed(first):
                     line.connection.close()
                     break
-                self._line, self._is_announced = line, True
+                self._line = line
                 self._order.resume()
                 self._resumed += 1
                 self._flush()

@@ -50,6 +50,7 @@ from ._messages import (
     Announcement as Announcement,
     AudioFormat as AudioFormat,
     Call as Call,
+    CallEnded as CallEnded,
     CallId as CallId,
     Capabilities as Capabilities,
     Chunk as Chunk,

@@ -278,6 +278,10 @@ class Interrupt(ServerFrame, tag="interrupt", frozen=True):
     """The user has begun to speak: what waits to be played is to be dropped."""
 
 
+class CallEnded(ServerFrame, tag="hangup", frozen=True):
+    """The agent has ended the call. Of our own: other facades end calls without a word."""
+
+
 class AudioFormat(_Value, frozen=True):
     """The coding of sound. `sample_rate` in Hz."""
 
@@ -303,6 +307,7 @@ ServerMessage: TypeAlias = (
     | UploadComplete
     | MediaChunk
     | Interrupt
+    | CallEnded
     | SessionConfig
 )
 

@@ -1,7 +1,8 @@
 """The server's end of one connection: frames in to events, turns out to frames. No socket, no clock.
 
-A connection has a session from its first moment on, whose id its first frame names. A message that names no
-session belongs to it. What is asked of the agent is the host's work; here stand the rules of the wire:
+A connection has a session from its first moment on, whose id its first frame names. A frame that names no
+session belongs to it; the first message that names none is answered by that announcement once more, as older
+facades do. What is asked of the agent is the host's work; here stand the rules of the wire:
 
 - **A turn has one end.** `ServerTurn` writes chunks and calls until `done` or `fail`; afterwards it refuses.
 - **Turns of a connection come one after the other.** The host is handed all of them at once, and carries
@@ -44,6 +45,7 @@ from ._messages import (
     Announcement,
     AudioFormat,
     Call,
+    CallEnded,
     Capabilities,
     Chunk,
     ClientToolResult,
@@ -289,6 +291,7 @@ class ServerConnection:
         self.waiting_bytes = 0
         """Bytes of the frames that wait to be sent."""
         self._is_used = False  # a message has come for the session of the connection
+        self._has_told = False  # which session a message without one belongs to
         self._new_id = new_id
         self._now = now
         self._wake = wake
@@ -358,6 +361,9 @@ class ServerConnection:
 
     def _take_message(self, message: UserMessage) -> MessageReceived | None:
         session_id = self._session_of(message.session_id)
+        if not message.session_id and not self._has_told:
+            self._has_told = True
+            self.begin()
         if len(self._turns) > MAX_WAITING:
             fault = Fault(code=RATE_LIMITED, message="too many in-flight requests")
             self.send(ErrorFrame(error=fault), session_id)
@@ -368,11 +374,8 @@ class ServerConnection:
         return MessageReceived(turn, message, session_id, is_new)
 
     def _session_of(self, named: str | None) -> str:
-        """Return the session that a frame is about; where it names none, announce which that is."""
-        if named:
-            return named
-        self.begin()
-        return self.session_id
+        """Return the session that a frame is about."""
+        return named or self.session_id
 
     def _take_answer(
         self, message: ClientToolResult | ToolCallAck | ToolCallNack
@@ -435,6 +438,10 @@ class ServerConnection:
         kept = deque(frame for frame in self._waiting if not isinstance(frame, SoundFrame))
         self._waiting, self.waiting_bytes = kept, sum(map(len, kept))
         self.send(Interrupt(), session_id)
+
+    def end_call(self, session_id: str) -> None:
+        """Tell the client that the agent has ended the call."""
+        self.send(CallEnded(), session_id)
 
     def configure(self, format: AudioFormat, session_id: str) -> None:
         """Send the format that was agreed on for the sound of a call."""
