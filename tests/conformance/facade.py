@@ -186,7 +186,7 @@ class FacadeConnection:
         elif said == "tool":
             self.use_tool(session)
             self.finish("used", session)
-        elif said == "client" and self.query.get("client_tools") == "true":
+        elif said == "client":
             self.open_call = ("call-1", session)
             self.send("tool_call", session, tool_call={"id": "call-1", "name": "position", "arguments": {}})
         else:

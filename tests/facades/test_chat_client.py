@@ -352,6 +352,12 @@ async def answers(facade: Facade, call: dict[str, Any]) -> list[dict[str, Any]]:
 TAKEN = {"type": "tool_call_ack", "tool_call_ack": {"call_id": "c-1"}}
 
 
+REFUSED = {
+    "type": "tool_call_nack",
+    "tool_call_nack": {"call_id": "c-1", "reason": "there is no tool 'weather' here"},
+}
+
+
 def result(**members: Any) -> dict[str, Any]:
     return {"type": "tool_result", "tool_result": {"call_id": "c-1", **members}}
 
@@ -366,7 +372,8 @@ def result(**members: Any) -> dict[str, Any]:
             [TAKEN, result(error="its arguments are not right: Object contains unknown field `precision`")],
         ),
         ({**CALL, "arguments": None}, 2),
-        ({**CALL, "name": "weather"}, []),
+        ({**CALL, "name": "weather"}, [REFUSED]),
+        ({**CALL, "shown": True}, []),
     ],
 )
 def test_calls_of_its_tools_are_carried_out(call: dict[str, Any], wanted: Any) -> None:
@@ -492,7 +499,7 @@ def test_a_server_that_floods_a_slow_reader_is_left(monkeypatch: pytest.MonkeyPa
     assert 50 < count < 200
 
 
-def test_the_query_says_that_it_has_tools() -> None:
+def test_the_query_says_nothing_of_tools() -> None:
     async def main() -> list[str]:
         async def script(facade: Facade, _: int) -> None:
             facade.announce("s-1")
@@ -507,7 +514,7 @@ def test_the_query_says_that_it_has_tools() -> None:
             assert all((b"x-a", b"b") in upgrade.headers for upgrade in upgrades)
             return [upgrade.query for upgrade in upgrades]
 
-    assert simulate(main) == ["agent=desk", "agent=desk&client_tools=true"]
+    assert simulate(main) == ["agent=desk"] * 2
 
 
 @pytest.mark.parametrize(

@@ -279,7 +279,7 @@ def test_tools_are_shown_and_answers_to_what_is_shown_are_passed_over() -> None:
     async def main(raw: Raw) -> None:
         raw.ask("add 4")
         call = await raw.next("tool_call")
-        assert call["tool_call"]["arguments"] == {"a": 1, "b": 4}
+        assert (call["tool_call"]["arguments"], call["tool_call"]["shown"]) == ({"a": 1, "b": 4}, True)
         call_id = call["tool_call"]["id"]
         raw.say({"type": "tool_result", "tool_result": {"call_id": call_id, "result": 7}})
         raw.say({"type": "tool_call_nack", "tool_call_nack": {"call_id": call_id}})
@@ -312,13 +312,14 @@ def test_tools_can_be_hidden() -> None:
         ([("tool_call_ack", {})], None, 60),
     ],
 )
+@pytest.mark.parametrize("query", ["agent=desk", "agent=desk&client_tools=true"])
 def test_a_tool_of_the_client(
-    answers: list[tuple[str, dict[str, Any]]], outcome: str | None, seconds: float
+    answers: list[tuple[str, dict[str, Any]]], outcome: str | None, seconds: float, query: str
 ) -> None:
     async def main(raw: Raw) -> None:
         raw.ask("ask high")
         call = (await raw.next("tool_call"))["tool_call"]
-        assert (call["name"], call["arguments"]) == ("position", {"accuracy": "high"})
+        assert call == {"id": call["id"], "name": "position", "arguments": {"accuracy": "high"}}
         began = trio.current_time()
         for kind, members in answers:
             raw.say({"type": kind, kind: {"call_id": call["id"], **members}})
@@ -333,7 +334,7 @@ def test_a_tool_of_the_client(
         assert error["error"]["message"] == f"no pending tool call {call['id'][:32]!r}"
         assert "session_id" not in error
 
-    told(main, "agent=desk&client_tools=true")
+    told(main, query)
 
 
 def test_a_client_that_leaves_cancels_the_turn_and_keeps_the_session() -> None:

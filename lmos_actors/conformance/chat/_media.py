@@ -53,7 +53,7 @@ async def tool_shown(context: ChatContext) -> None:
     "omniatool.asked",
     "A client carries out its tool",
     section=facade("tool_call"),
-    expected="tool_call to a client with client_tools=true, and `done` after its ack and result",
+    expected="tool_call, and `done` after the ack and the result of the client",
     needs="what makes the agent ask the client for a tool, --hints",
 )
 async def tool_asked(context: ChatContext) -> None:
@@ -78,7 +78,7 @@ async def tool_refused(context: ChatContext) -> None:
 
 
 async def _asked(context: ChatContext) -> tuple[Talk, Frame]:
-    talk = await context.talk(client_tools="true")
+    talk = await context.talk()
     await talk.say(context.hint("client_tool"))
     frame = await talk.of_type("tool_call", "done", "error", within=ANSWER)
     call = inside(frame, "tool_call")

@@ -69,18 +69,20 @@ PIECE_BYTES: Final = 1 << 20
 class _OpenCall:
     """A call of a client's tool that has not been answered."""
 
-    __slots__ = ("answer", "changed", "is_accepted", "why")
+    __slots__ = ("_accepted", "answer", "changed", "is_accepted", "why")
 
-    def __init__(self) -> None:
+    def __init__(self, accepted: Callable[[], object]) -> None:
         self.answer: ClientAnswer | None = None
         self.why: str | None = None
         """Why there is no result."""
         self.is_accepted = False
         self.changed = trio.Event()
+        self._accepted = accepted
 
     def take(self, answer: ClientAnswer) -> None:
         if answer.kind == "accepted":
             self.is_accepted = True
+            self._accepted()
         else:
             self.answer = answer
         self.changed.set()
@@ -143,7 +145,7 @@ class ChatTurn:
         self._memory_bytes = memory_bytes
         self.is_new = is_new
         self.has_client_tools = has_client_tools
-        """Whether the caller carries out calls of tools of its own (`ask_client`)."""
+        """Whether the caller can be asked to carry out tools of its own (`ask_client`)."""
         self.is_cut = False
         """Whether the answer is not whole, as it was too long; `reply` may set it, for `TurnDone`."""
         self.is_resumed, self.steps = is_resumed, tuple(steps)
@@ -274,28 +276,37 @@ class ChatTurn:
         """Have the caller carry out a tool of its own; return the result.
 
         The caller has 5 s to accept the call and 60 s to answer it; a client of MCP has what
-        `Agent.ask_client` says. Raises ToolFailed: it has no tools, it refuses, it fails, it is silent.
+        `Agent.ask_client` says. Raises ToolFailed: it has no such tool, it refuses, it fails, it is silent.
         """
         if not self.has_client_tools:  # but it may be one of another kind: see `Agent.ask_client`
             return await ask_client(name, arguments or {})
-        async with self._client_call(name, arguments or {}, consent_message, categories) as call:
+        asked = ToolCalled(self._new_id(), name, dict(arguments or {}), True, consent_message, [*categories])
+        answer = await self.answer_of_client(asked)
+        if answer.kind != "result":
+            raise ToolFailed(name, answer.error)
+        return answer.result
+
+    async def answer_of_client(
+        self, asked: ToolCalled, accepted: Callable[[], object] = lambda: None
+    ) -> ClientAnswer:
+        """Return the caller's answer to a call of a tool of its own; for `ask_client`, and for bridges.
+
+        `accepted` is called when the caller has accepted the call. One that does not is as one that refuses.
+        """
+        async with self._client_call(asked, accepted) as call:
             call.why = await call.wait()
-        if call.answer is None or call.why is not None:
-            raise ToolFailed(name, call.why or "no answer")
-        return call.answer.result
+        if call.why is None and call.answer is not None:
+            return call.answer
+        is_refused = not call.is_accepted if call.answer is None else call.answer.kind == "refused"
+        return ClientAnswer(asked.id, "refused" if is_refused else "error", error=call.why or "no answer")
 
     @asynccontextmanager
     async def _client_call(
-        self,
-        name: str,
-        arguments: Mapping[str, Any],
-        consent_message: str | None,
-        categories: Sequence[str],
+        self, asked: ToolCalled, accepted: Callable[[], object] = lambda: None
     ) -> AsyncGenerator[_OpenCall]:
         """Call a tool of the caller, for a block in which it is answered."""
-        call_id = self._new_id()
-        call = self._calls[call_id] = _OpenCall()
-        asked = ToolCalled(call_id, name, dict(arguments), True, consent_message, list(categories))
+        call_id = asked.id
+        call = self._calls[call_id] = _OpenCall(accepted)
         await self._put(asked)
         try:
             yield call
@@ -382,9 +393,11 @@ class TurnOffer:
         more = {"data": approval.data, "form": approval.form}
         arguments |= {name: value for name, value in more.items() if value is not None}
         try:
-            calling = self._turn._client_call  # pyright: ignore[reportPrivateUsage] -- of one file
+            turn = self._turn
             before = f" ({approval.earlier} granted before under this key)" if approval.earlier else ""
-            async with calling(APPROVE_TOOL, arguments, approval.text + before, CATEGORIES) as call:
+            text, id = approval.text + before, turn._new_id()  # pyright: ignore[reportPrivateUsage] -- of one file
+            asked = ToolCalled(id, APPROVE_TOOL, arguments, True, text, [*CATEGORIES])
+            async with turn._client_call(asked) as call:  # pyright: ignore[reportPrivateUsage]
                 seconds = approval.expires - approval.asked
                 why = await _until(over, partial(call.wait, result_seconds=seconds))
                 call.why = DECIDED_ELSEWHERE if over.is_set() else why

@@ -350,9 +350,8 @@ class Call:
 
     def _show(self, wire: ServerConnection, item: Any) -> None:
         if isinstance(item, ToolCalled):
-            wire.remember_shown(item.id)
             call = omnia.Call(id=item.id, name=item.name, arguments=item.arguments)
-            wire.send_of_turn(omnia.ToolCall(tool_call=call), self.key[2])
+            wire.send_of_turn(wire.shown(call), self.key[2])
         elif isinstance(item, ToolReturned):
             outcome = omnia.Outcome(id=item.id, result=item.result)
             if item.error is not None:

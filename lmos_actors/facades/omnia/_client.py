@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import quote, urlsplit, urlunsplit
 
@@ -25,6 +26,7 @@ from lmos_actors.transport import ConnectionOptions, connect, default_network
 from ..chat import (
     ChatMedia,
     ChatPart,
+    ClientAnswer,
     MediaPiece,
     SoundFormat,
     TextChunk,
@@ -56,6 +58,7 @@ if TYPE_CHECKING:
     from ..chat import PartType
 
     Headers = tuple[tuple[bytes, bytes], ...]
+    HandOn = Callable[[ToolCalled, Callable[[], object]], Awaitable[ClientAnswer]]
 
 SILENCE: Final = 120.0
 """Seconds without a frame after which a turn is given up, as Omnia's own runtime does."""
@@ -80,7 +83,7 @@ async def _always(_: ToolCalled) -> bool:
     return True
 
 
-def chat_url(url: str, *, client_tools: bool = False, binary: bool = False, resume: str | None = None) -> str:
+def chat_url(url: str, *, binary: bool = False, resume: str | None = None) -> str:
     """Return the address of the facade for what a user names: that of an agent will do.
 
     `http://HOST/agents/NAME` becomes `ws://HOST/api/agents/NAME/ws`; other paths stay as they are.
@@ -89,9 +92,9 @@ def chat_url(url: str, *, client_tools: bool = False, binary: bool = False, resu
     scheme = {"http": "ws", "https": "wss"}.get(parts.scheme, parts.scheme)
     named = None if "/api/agents/" in parts.path else _AGENT_PATH.fullmatch(parts.path)
     path = parts.path if named is None else f"{named[1]}/api/agents/{named[2]}/ws"
-    more = [name for name, value in (("client_tools", client_tools), ("binary", binary)) if value]
+    more = ["binary=true"] if binary else []
     resumed = [] if resume is None else [f"resume={quote(resume, safe='')}"]
-    query = "&".join([*filter(None, [parts.query]), *(f"{name}=true" for name in more), *resumed])
+    query = "&".join([*filter(None, [parts.query]), *more, *resumed])
     return urlunsplit((scheme, parts.netloc, path, query, ""))
 
 
@@ -125,12 +128,14 @@ class Chat:
         self.url = url
         self.session = session
         """The id of the conversation; None before the agent has named one."""
-        self._target = chat_url(url, client_tools=bool(tools), binary=binary)
+        self._target = chat_url(url, binary=binary)
         self._nursery = nursery
         self._network = network
         self._tls = tls
         self._credentials = credentials
         self._headers = tuple((name.encode(), value.encode()) for name, value in headers.items())
+        self.hand_on: HandOn | None = None
+        """Has somebody else answer the calls of tools that are not here; for `RemoteChat`."""
         self._tools = {tool.name: tool for tool in tools}
         self._consent = consent
         self._silence = silence
@@ -284,7 +289,7 @@ class Chat:
             return line
         line = self._line = await self._line_to(self._target, self.session)
         self._nursery.start_soon(line.run)
-        if self._tools:  # calls of tools are answered only where an announcement came first
+        if self._tools or self.hand_on is not None:  # calls are answered only where one came unasked
             with trio.move_on_after(ANNOUNCEMENT):
                 await line.announced.wait()
         return line
@@ -298,7 +303,7 @@ class Chat:
             tls=self._tls,
             options=ConnectionOptions(max_message_bytes=MAX_MESSAGE),
         )
-        return Line(connection, session, self._tools, self._on_frame)
+        return Line(connection, session, self._on_frame)
 
     async def _items(self, line: Line) -> AsyncGenerator[ChatEvent]:
         """Yield the items of a turn until its end."""
@@ -321,19 +326,34 @@ class Chat:
     def _item(self, said: ServerSaid, line: Line) -> ChatEvent | None:
         item = event_of(said)
         if said.asks and isinstance(item, ToolCalled):
-            self._nursery.start_soon(self._carry_out, line, item)
+            answer = self._carried_out if item.name in self._tools else self.hand_on
+            if answer is None:
+                line.wire.refuse_call(item.id, f"there is no tool {item.name!r} here")
+            else:
+                item = msgspec.structs.replace(item, by_client=True)
+                self._nursery.start_soon(_answer, line, item, answer)
         return None if isinstance(item, TextChunk) and item.role == "user" else item
 
-    async def _carry_out(self, line: Line, call: ToolCalled) -> None:
-        """Carry out a call of one of our tools, if that is consented to, and send the outcome."""
-        line.wire.accept_call(call.id)
+    async def _carried_out(self, call: ToolCalled, accept: Callable[[], object]) -> ClientAnswer:
+        """Carry out a call of one of our tools, if that is consented to."""
+        accept()
         try:
             if not await self._consent(call):
-                line.wire.refuse_call(call.id, "the user does not consent")
-                return
-            line.wire.answer_call(call.id, await self._tools[call.name].call(call.arguments))
+                return ClientAnswer(call.id, "refused", error="the user does not consent")
+            return ClientAnswer(call.id, "result", await self._tools[call.name].call(call.arguments))
         except ToolFailed as error:
-            line.wire.answer_call(call.id, error=shown_reason(error))
+            return ClientAnswer(call.id, "error", error=shown_reason(error))
+
+
+async def _answer(line: Line, call: ToolCalled, answer: HandOn) -> None:
+    """Send the answer to a call."""
+    given = await answer(call, partial(line.wire.accept_call, call.id))
+    if given.kind == "refused":
+        line.wire.refuse_call(call.id, given.error)
+    elif given.kind == "error":
+        line.wire.answer_call(call.id, error=given.error)
+    else:
+        line.wire.answer_call(call.id, given.result)
 
 
 def _trace() -> Mapping[str, Any]:

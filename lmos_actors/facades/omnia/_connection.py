@@ -1,8 +1,8 @@
 """One connection of an Omnia client: its messages become turns of a chat agent, what comes of them frames.
 
-Messages are taken one after the other, by one task. A turn is a stream of the agent's action `chat`, or of
-`converse` where the client carries out tools; leaving the connection leaves the stream, which cancels the
-turn at its await; a call by sound goes on for a while (`_calls.py`). A client that reads slowly slows its
+Messages are taken one after the other, by one task. A turn is a stream of the agent's action `converse`, as
+any client may carry out tools; leaving the connection leaves the stream, which cancels the turn at its await;
+a call by sound goes on for a while (`_calls.py`). A client that reads slowly slows its
 agent: no more than `ROOM` bytes wait for it.
 """
 
@@ -331,22 +331,14 @@ class OmniaConnection:
         message, turn = event.message, event.turn
         metadata = dict(message.metadata or {})
         trace = _text(metadata.pop("traceparent", None)), _text(metadata.pop("tracestate", None))
-        args: tuple[Any, ...] = (
-            message.content or "",
-            session_id,
-            None
-            if message.parts is None
-            else msgspec.convert(msgspec.to_builtins(message.parts), list[ChatPart]),
-            metadata,
-            is_new,
-        )
-        key = "chat"
-        if self.wire.options.client_tools:
-            self._answers, answers = trio.open_memory_channel[ClientAnswer](64)
-            key, args = "converse", (answers, *args)
+        parts = None
+        if message.parts is not None:
+            parts = msgspec.convert(msgspec.to_builtins(message.parts), list[ChatPart])
+        self._answers, answers = trio.open_memory_channel[ClientAnswer](64)
+        args = answers, message.content or "", session_id, parts, metadata, is_new
         self._watch(session_id)
         asked = Invocation(
-            key, args, {}, stream=True, principal=self.principal, trace=trace, allows=self._allows
+            "converse", args, {}, stream=True, principal=self.principal, trace=trace, allows=self._allows
         )
         try:
             async with self._link.open(asked) as items:

@@ -18,7 +18,7 @@ from lmos_actors.protocol.omnia import ClientConnection, MediaFrame
 from ..chat import ChatPart, MediaPiece, TextChunk, ToolCalled, ToolReturned, TurnDone
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from lmos_actors.protocol.omnia import ServerSaid
     from lmos_actors.transport import Connection
@@ -45,17 +45,16 @@ class Line:
         self,
         connection: Connection,
         session: str | None,
-        tools: Iterable[str],
         frame: Callable[[str], object],
     ) -> None:
         self.connection = connection
-        self.wire = ClientConnection(session_id=session, tools=tuple(tools), wake=connection.wake)
+        self.wire = ClientConnection(session_id=session, wake=connection.wake)
         self.said: deque[ServerSaid | MediaPiece] = deque()
         self._sizes: deque[int] = deque()  # of the frames of `said`
         self._bytes = 0
         self.came = trio.Event()
         self.announced = trio.Event()
-        """It has been, or the connection has ended."""
+        """A session has been, unasked, or the connection has ended."""
         self.why: str | None = None
         """Why the connection has ended; None while it stands."""
         self._frame = frame
@@ -128,9 +127,7 @@ def event_of(said: ServerSaid) -> ChatEvent | None:
         call = message.tool_call
         is_object = isinstance(call.arguments, dict)
         arguments = cast("dict[str, Any]", call.arguments) if is_object else {}
-        return ToolCalled(
-            call.id, call.name, arguments, said.asks, call.consent_message, call.categories or []
-        )
+        return ToolCalled(call.id, call.name, arguments, False, call.consent_message, call.categories or [])
     if isinstance(message, omnia.ToolResult):
         outcome = message.tool_result
         result = None if outcome.result is UNSET else outcome.result

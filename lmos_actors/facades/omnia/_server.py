@@ -200,9 +200,7 @@ class OmniaServer:
         query: Mapping[str, list[str]],
     ) -> None:
         options = ServerOptions(
-            max_payload=self.options.max_payload,
-            binary=_is_set(query, "binary"),
-            client_tools=_is_set(query, "client_tools"),
+            max_payload=self.options.max_payload, binary=_is_set(query, "binary")
         )
         served = OmniaConnection(self._context, self._calls, connection, found, admission, options)
         served.watches = _is_set(query, "watch")

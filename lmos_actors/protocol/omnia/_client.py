@@ -6,8 +6,9 @@ Facades differ, and a client has to talk to all of them (`docs/explanation/omnia
   waited for before the first message, and **the newest `session_id` of any frame is the session**; but an
   announcement does not take the place of a session that is to go on, as the newest announces one anyway.
 - The newest asks clients to carry out calls of tools; for the oldest any frame of a client is a message, an
-  answer to a call too. So **calls are answered only where an announcement came before the first message**,
-  and only calls of tools that this client has.
+  answer to a call too. So **calls are answered only where a session was announced that nobody had asked
+  for**: the oldest announces one in answer to each message without a session, and no other. Calls that are
+  marked as shown, as ours are, need no answer.
 - The newest refuses a message that is sent in the instant in which the turn before ends. Such a refusal is
   no failure: **that turn has never begun**, and may be asked for again.
 """
@@ -47,7 +48,7 @@ from ._messages import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from ._messages import AudioFormat, ClientMessage, ServerMessage
 
@@ -65,7 +66,7 @@ _REFUSALS: Final = (RATE_LIMITED, INVALID_MESSAGE)
 
 @attrs.frozen
 class ServerSaid:
-    """A frame of the server. `ends`: the turn has ended so. `asks`: it is a call to be carried out here."""
+    """A frame of the server. `ends`: the turn has ended so. `asks`: it is a call that is to be answered."""
 
     message: ServerMessage | UnknownFrame | Unreadable
     ends: End | None = None
@@ -73,7 +74,7 @@ class ServerSaid:
 
 
 class ClientConnection:
-    """One connection to an agent. `tools` are the names of those that are carried out here.
+    """One connection to an agent.
 
     `session_id` is the session that is to go on. `wake` is called when there are frames to send where there
     were none.
@@ -83,7 +84,6 @@ class ClientConnection:
         self,
         *,
         session_id: str | None = None,
-        tools: Collection[str] = (),
         wake: Callable[[], object] = lambda: None,
     ) -> None:
         self.session_id = session_id
@@ -92,11 +92,10 @@ class ClientConnection:
         """The progress of the turn."""
         self.unread = 0
         """Frames that could not be read, or whose type is not known."""
-        self._tools = frozenset(tools)
         self._wake = wake
+        self._unasked = 0  # announcements, without those that messages ask for
         self.is_announced = False
-        """The server has announced a session before anything was said to it."""
-        self._has_spoken = False
+        """The server has announced a session that nobody had asked for."""
         self._resumes = session_id is not None  # until a frame of a turn shows what has become of it
         self._waiting: deque[tuple[bytes, bool]] = deque()
 
@@ -118,6 +117,7 @@ class ClientConnection:
         if not content and not parts:
             raise ValueError("a message has content or parts")
         self.stage = "unsent"
+        self._unasked -= self.session_id is None
         self._put(
             UserMessage(
                 session_id=self.session_id,
@@ -183,7 +183,6 @@ class ClientConnection:
         while self._waiting and room > 0:
             frame, is_message = self._waiting.popleft()
             if is_message:
-                self._has_spoken = True
                 self.stage = "sent"
             room -= len(frame)
             taken.append(frame)
@@ -197,9 +196,9 @@ class ClientConnection:
         if isinstance(message, Unreadable | UnknownFrame):
             self.unread += 1
             return ServerSaid(message)
-        if isinstance(message, Connected):
-            self.is_announced = self.is_announced or not self._has_spoken
         is_announcement = isinstance(message, Connected)
+        self._unasked += is_announcement
+        self.is_announced = self.is_announced or self._unasked > 0
         if message.session_id and not (is_announcement and self._resumes):
             self.session_id = message.session_id
         self._resumes = self._resumes and is_announcement
@@ -209,7 +208,7 @@ class ClientConnection:
             return self._failed(message)
         if self.stage == "sent" and not isinstance(message, OF_NO_TURN):
             self.stage = "begun"
-        asks = isinstance(message, ToolCall) and self.is_announced and message.tool_call.name in self._tools
+        asks = isinstance(message, ToolCall) and self.is_announced and not message.tool_call.shown
         return ServerSaid(message, asks=asks)
 
     def receive_binary(self, data: bytes) -> MediaFrame | UnreadableMedia:

@@ -186,13 +186,17 @@ class Done(ServerFrame, tag="done", frozen=True):
 
 
 class Call(_Value, frozen=True):
-    """A call of a tool. `arguments` are an object in all that was recorded; any JSON is taken."""
+    """A call of a tool. `arguments` are an object in all that was recorded; any JSON is taken.
+
+    `shown` is of our own: the call is not to be answered. In other facades it depends on the version.
+    """
 
     id: str
     name: str = ""
     arguments: Any | UnsetType = UNSET
     consent_message: str | None = None
     categories: list[str] | None = None
+    shown: bool = False
 
 
 class ToolCall(ServerFrame, tag="tool_call", frozen=True):

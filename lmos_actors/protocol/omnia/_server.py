@@ -94,12 +94,11 @@ class ServerOptions:
     """The limits of a connection. Rates are per second; a burst is how much may come at once.
 
     `max_payload` is the bytes of a frame that are read, as they are announced. `binary`: the client takes
-    binary frames. `client_tools`: the client carries out calls of tools.
+    binary frames.
     """
 
     max_payload: int = 4 << 20
     binary: bool = False
-    client_tools: bool = False
     texts: float = 50.0
     texts_burst: float = 100.0
     media_bytes: float = 2 << 20
@@ -208,17 +207,14 @@ class ServerTurn:
 
     def show_call(self, call: Call) -> None:
         """Show that the agent calls a tool."""
-        self._connection.remember_shown(call.id)
-        self._send(ToolCall(tool_call=call))
+        self._send(self._connection.shown(call))
 
     def show_result(self, outcome: Outcome) -> None:
         """Show what a tool has returned."""
         self._send(ToolResult(tool_result=outcome))
 
     def ask(self, call: Call) -> None:
-        """Ask the client to carry out a call. Raise LocalProtocolError if it has not offered to."""
-        if not self._connection.options.client_tools:
-            raise LocalProtocolError("the client carries out no calls of tools")
+        """Ask the client to carry out a call."""
         self._connection.open_calls[call.id] = self
         self._send(ToolCall(tool_call=call))
 
@@ -474,11 +470,12 @@ class ServerConnection:
             taken.append(frame)
         return taken
 
-    def remember_shown(self, call_id: str) -> None:
-        """Remember a call that was shown; for `ServerTurn`."""
-        self._shown[call_id] = None
+    def shown(self, call: Call) -> ToolCall:
+        """Return the frame that only shows a call, and remember it: an answer to it is passed over."""
+        self._shown[call.id] = None
         if len(self._shown) > SHOWN_KEPT:
             del self._shown[next(iter(self._shown))]
+        return ToolCall(tool_call=replace(call, shown=True))
 
     def turn_ended(self, turn: ServerTurn) -> None:
         """Make room for another turn, and drop its open calls; for `ServerTurn`."""

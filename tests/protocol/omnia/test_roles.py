@@ -118,7 +118,7 @@ def test_rates_are_of_each_connection() -> None:
 
 
 def test_answers_to_calls() -> None:
-    end = server(client_tools=True)
+    end = server()
     turn = message(end).turn
     for call in ("a", "b", "c", "d"):
         turn.ask(Call(id=call, name="tool"))
@@ -158,11 +158,6 @@ def test_shown_calls_are_remembered_up_to_a_bound() -> None:
         "no pending tool call '0'",
         "no pending tool call '43'",
     ]
-
-
-def test_a_client_without_tools_is_asked_for_none() -> None:
-    with pytest.raises(LocalProtocolError, match="carries out no calls"):
-        message(server()).turn.ask(Call(id="a", name="tool"))
 
 
 def test_uploads_are_asked_for_in_a_session() -> None:
@@ -288,17 +283,28 @@ def test_what_an_error_is_about(frames: list[dict[str, Any]], ends: str | None) 
     assert [hears(end, **frame).ends for frame in frames] == [None] * (len(frames) - 1) + [ends]
 
 
-def test_calls_are_answered_where_an_announcement_came_first() -> None:
-    call = {"type": "tool_call", "tool_call": {"id": "1", "name": "tool"}}
-    for announced in (True, False):
-        end = ClientConnection(tools=["tool"])
-        if announced:
-            hears(end, type="connected", session_id="s")
-        end.send_message("hello")
-        sent(end)
+@pytest.mark.parametrize(
+    ("session", "before", "after", "asks"),
+    [
+        (None, 1, 1, True),  # ours, and the newest
+        (None, 0, 2, True),  # the same, where the message was quicker
+        ("s", 0, 1, True),
+        (None, 0, 1, False),  # an old one, which announces what a message begins
+        ("s", 0, 0, False),
+    ],
+)
+def test_calls_are_answered_where_an_announcement_came_unasked(
+    session: str | None, before: int, after: int, asks: bool
+) -> None:
+    end = ClientConnection(session_id=session)
+    for _ in range(before):
         hears(end, type="connected", session_id="s")
-        assert hears(end, **call).asks is announced
-        assert not hears(end, type="tool_call", tool_call={"id": "2", "name": "other"}).asks
+    end.send_message("hello")
+    sent(end)
+    for _ in range(after):
+        hears(end, type="connected", session_id="s")
+    assert hears(end, type="tool_call", tool_call={"id": "1", "name": "tool"}).asks is asks
+    assert not hears(end, type="tool_call", tool_call={"id": "2", "name": "tool", "shown": True}).asks
 
 
 def test_what_a_client_may_send() -> None:
