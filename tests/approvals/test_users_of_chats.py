@@ -160,7 +160,7 @@ def test_the_first_answer_counts(secrets: Secrets) -> None:
 
     async def body(node: Any) -> None:
         approvals = node.find(Approvals)
-        async with opened_raw(shop.network, "agent=desk&client_tools=true", headers=token) as raw:
+        async with opened_raw(shop.network, "agent=desk", headers=token) as raw:
             raw.ask("refund o-1")
             call = (await raw.next("tool_call"))["tool_call"]
             raw.say(type="tool_call_ack", tool_call_ack={"call_id": call["id"]})
@@ -198,7 +198,7 @@ def test_an_answer_that_decides_nothing_leaves_it_to_others(secrets: Secrets, an
     token = ((b"authorization", b"Bearer token-alice"),)
 
     async def body(node: Any) -> None:
-        async with opened_raw(shop.network, "agent=desk&client_tools=true", headers=token) as raw:
+        async with opened_raw(shop.network, "agent=desk", headers=token) as raw:
             raw.ask("refund o-1")
             call = (await raw.next("tool_call"))["tool_call"]
             if answer is not None:
@@ -210,6 +210,38 @@ def test_an_answer_that_decides_nothing_leaves_it_to_others(secrets: Secrets, an
             assert (found.state, found.awaited) == ("waiting", True)
             await node.find(Approvals).invoke(Approvals.accept, found.id)
             assert (await raw.end())["content"] == "True"
+
+    simulate(lambda: shop.run(body))
+
+
+@pytest.mark.parametrize("refuses", [True, False])
+def test_a_client_that_does_not_acknowledge_is_not_asked_again_in_that_session(
+    secrets: Secrets, refuses: bool
+) -> None:
+    shop = Shop(secrets)
+    token = ((b"authorization", b"Bearer token-alice"),)
+
+    async def calls(node: Any, order: str, session: str | None) -> tuple[int, str]:
+        """Have people decide about a refund after a while; return the calls that came, and the session."""
+        async with opened_raw(shop.network, "agent=desk", headers=token) as raw:
+            raw.ask(f"refund {order}", session_id=session)
+            count = 0
+            with trio.move_on_after(10):
+                while True:
+                    call = (await raw.next("tool_call"))["tool_call"]
+                    count += 1
+                    if refuses:
+                        raw.say(type="tool_call_nack", tool_call_nack={"call_id": call["id"]})
+            await answer_approval(node, True)
+            end = await raw.end()
+            assert end["content"] == "True"
+            return count, end["session_id"]
+
+    async def body(node: Any) -> None:
+        first, session = await calls(node, "o-1", None)
+        again, _ = await calls(node, "o-2", session)
+        other, _ = await calls(node, "o-3", None)
+        assert (first, again, other) == (1, 0, 1)
 
     simulate(lambda: shop.run(body))
 
@@ -242,7 +274,7 @@ def test_a_user_who_leaves_decides_nothing(secrets: Secrets) -> None:
     token = ((b"authorization", b"Bearer token-alice"),)
 
     async def body(node: Any) -> None:
-        async with opened_raw(shop.network, "agent=desk&client_tools=true", headers=token) as raw:
+        async with opened_raw(shop.network, "agent=desk", headers=token) as raw:
             raw.ask("refund o-1")
             await raw.next("tool_call")
         await trio.sleep(1)
@@ -259,7 +291,7 @@ def test_a_right_that_is_taken_away_meanwhile_counts_no_more(secrets: Secrets) -
     token = ((b"authorization", b"Bearer token-alice"),)
 
     async def body(node: Any) -> None:
-        async with opened_raw(shop.network, "agent=desk&client_tools=true", headers=token) as raw:
+        async with opened_raw(shop.network, "agent=desk", headers=token) as raw:
             raw.ask("refund o-1")
             call = (await raw.next("tool_call"))["tool_call"]
             secrets.put("alice", "another token")

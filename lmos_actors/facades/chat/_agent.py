@@ -130,7 +130,7 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
     session_options: ClassVar[SessionOptions] = SessionOptions()
     memory_options: ClassVar[MemoryOptions] = MemoryOptions()
     resumes: ClassVar[bool] = True
-    _ephemeral: ClassVar[tuple[str, ...]] = ("_kept", "_lines", "_number", "_sessions")
+    _ephemeral: ClassVar[tuple[str, ...]] = ("_deaf", "_kept", "_lines", "_number", "_sessions")
     sound_format: ClassVar[SoundFormat | None] = None
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -174,6 +174,7 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
         """Read what sessions there are. A subclass that has a lifespan of its own enters this one in it."""
         slot = self._place()
         self._lines = Lines()
+        self._deaf = dict[tuple[str | None, str], None]()  # sessions whose clients know no tool `approve`
         self._number = 0
         async with AsyncExitStack() as stack:
             if slot.rt.keeping is not None:
@@ -439,7 +440,7 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
         if approvals is None:
             return None
         if request.allows is not None:
-            return TurnOffer(turn, request.allows) if turn.has_client_tools else None
+            return TurnOffer(turn, request.allows, self._deaf) if turn.has_client_tools else None
         found: Offer | None = approvals.offers.of(request.consumer)
         return found
 

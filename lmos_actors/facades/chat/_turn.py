@@ -57,6 +57,9 @@ APPROVE_TOOL: Final = "approve"
 
 CATEGORIES: Final = ("approval",)
 
+MOST_DEAF: Final = 4_096
+"""Sessions of an agent that are known to be deaf; the oldest of more is asked again."""
+
 DECIDED_ELSEWHERE: Final = "it was decided elsewhere"
 
 LONGEST_MEDIA_ID: Final = 12
@@ -375,13 +378,17 @@ class TurnOffer:
     """The way to the user of a turn whose client carries out tools, for what is to be approved (`Offer`).
 
     The question is a call of the client's tool `approve`, with consent. The user decides by consenting to it,
-    or not; a client that does not know the tool decides nothing.
+    or not. A client that does not know the tool decides nothing: its session is `deaf`, and is not asked again.
     """
 
-    def __init__(self, turn: ChatTurn, allows: Callable[[str, Any], bool]) -> None:
+    def __init__(
+        self, turn: ChatTurn, allows: Callable[[str, Any], bool], deaf: dict[tuple[str | None, str], None]
+    ) -> None:
         self.principal = turn.principal
         self._turn = turn
         self._allows = allows
+        self._session = turn.principal, turn.session
+        self._deaf = deaf
 
     def allows(self, agent: str) -> bool:
         """Return whether the user may now decide what the agent at a path asks."""
@@ -389,6 +396,8 @@ class TurnOffer:
 
     async def ask(self, approval: Approval, over: trio.Event) -> tuple[bool, dict[str, Any] | None] | None:
         """Wait for the user's yes or no, and the answer by the form; None if none comes, or `over` is set."""
+        if self._session in self._deaf:
+            return None
         arguments = {"agent": approval.agent, "text": approval.text, "expires": approval.expires}
         more = {"data": approval.data, "form": approval.form}
         arguments |= {name: value for name, value in more.items() if value is not None}
@@ -401,7 +410,13 @@ class TurnOffer:
                 seconds = approval.expires - approval.asked
                 why = await _until(over, partial(call.wait, result_seconds=seconds))
                 call.why = DECIDED_ELSEWHERE if over.is_set() else why
-            return None if over.is_set() else _decision_in(call)
+            if over.is_set():
+                return None
+            if not call.is_accepted and (call.answer is None or call.answer.kind == "refused"):
+                self._deaf[self._session] = None
+                if len(self._deaf) > MOST_DEAF:
+                    del self._deaf[next(iter(self._deaf))]
+            return _decision_in(call)
         except (trio.BrokenResourceError, trio.ClosedResourceError, NotInProgress):
             return None  # the turn is over, or has not begun
         except TypeError:
