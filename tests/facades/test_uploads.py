@@ -258,6 +258,41 @@ def test_a_file_that_comes_after_its_connection_has_ended(tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("strict", [True, False])
+def test_a_file_that_comes_before_the_first_message_is_kept_with_its_session(
+    tmp_path: Path, strict: bool
+) -> None:
+    async def main(network: MemoryNetwork) -> None:
+        async with raw_at(network) as raw:
+            session = (await raw.next("connected"))["session_id"]
+            ticket = (await announced(raw))["upload_ready"]
+            await http(network, "PUT", ticket["upload_url"], b"abc")
+        async with raw_at(network) as raw:  # the connection has ended meanwhile
+            await raw.next("connected")
+            media = {"mime_type": "text/plain", "storage_ref": ticket["storage_ref"]}
+            for content, parts, answer in (("hi", None, ""), ("", [{"type": "file", "media": media}], "abc")):
+                raw.say(type="message", session_id=session, content=content, parts=parts)
+                end = await raw.next()
+                while end["type"] == "chunk":
+                    end = await raw.next()
+                assert (end["type"], end["session_id"]) == ("done", session)
+                assert answer in end.get("content", "")
+            raw.ask("hi", session_id="never heard of")
+            kinds = [(await raw.next())["type"]] if strict else [(await raw.next())["type"] for _ in range(2)]
+            assert kinds == (["error"] if strict else ["connected", "done"])
+
+    told(main, tmp_path, strict_sessions=strict)
+
+
+def test_a_file_for_a_session_that_is_gone_is_in_the_one_that_begins(tmp_path: Path) -> None:
+    async def main(network: MemoryNetwork) -> str:
+        async with chat_at(network, session="long gone") as chat:
+            part = await chat.upload(b"abc", "text/plain")
+            return (await chat.say(parts=[part])).text
+
+    assert told(main, tmp_path) == "file:abc "
+
+
 def test_files_are_removed_in_time(tmp_path: Path) -> None:
     async def main(network: MemoryNetwork) -> None:
         async with chat_at(network) as chat:

@@ -203,7 +203,10 @@ class OmniaConnection:
                 order = event.request.upload_request
                 stored = partial(self._confirm, session)
                 owner = self.principal or ""
-                ticket = uploads.announce(self._link.path, owner, session, order, self._context.url, stored)
+                ticket = uploads.announce(
+                    self._link.path, owner, session, order, self._context.url, stored,
+                    is_first=self.wire.is_unused(session),
+                )  # fmt: skip
                 self.wire.offer_upload(ticket, session)
                 return
             except UploadRefused as error:
@@ -217,8 +220,7 @@ class OmniaConnection:
 
     def _reference_fault(self, event: MessageReceived) -> str | None:
         """Return what is wrong with the files that a message refers to, None if nothing is."""
-        for number, part in enumerate(event.message.parts or ()):
-            reference = None if part.media is None else part.media.storage_ref
+        for number, reference in enumerate(_references(event)):
             if reference is None:
                 continue
             uploads, owner = self._context.uploads, self.principal or ""
@@ -316,10 +318,21 @@ class OmniaConnection:
                 turn.done()
         except AgentError as error:
             is_gone = isinstance(error, ActionFailed) and error.code == omnia.SESSION_EXPIRED
-            if is_gone and not is_new and not self._context.options.strict_sessions:
+            if is_gone and not is_new and self._begins_with_file(event):
+                await self._turn(event, session_id, is_new=True)
+            elif is_gone and not is_new and not self._context.options.strict_sessions:
                 await self._in_new_session(event)
-                return
-            turn.fail(*fault_of(error))
+            else:
+                turn.fail(*fault_of(error))
+
+    def _begins_with_file(self, event: MessageReceived) -> bool:
+        """Return whether a session that the agent does not know begins under its id, as it has a file."""
+        uploads = self._context.uploads
+        if uploads is None:
+            return False
+        if uploads.begins(self._link.path, self.principal or "", event.session_id):
+            return True
+        return not self._context.options.strict_sessions and any(_references(event))
 
     async def _in_new_session(self, event: MessageReceived) -> None:
         """Have the turn in a new session, and announce that."""
@@ -423,6 +436,12 @@ class OmniaConnection:
         """Close the connection if the node drains and nothing is open on it."""
         if self._context.draining and not self.wire.turns and self._call is None:
             self._connection.close(*SHUTDOWN)
+
+
+def _references(event: MessageReceived) -> list[str | None]:
+    """Return the files that the parts of a message refer to, None for a part that refers to none."""
+    parts = event.message.parts or ()
+    return [None if part.media is None else part.media.storage_ref for part in parts]
 
 
 def _client_answer(event: CallAnswered) -> ClientAnswer:

@@ -53,7 +53,10 @@ class UploadRefused(LmosActorsError):
 
 
 class StoredFile(msgspec.Struct, frozen=True):
-    """A file that has been uploaded. Times are Unix time."""
+    """A file that has been uploaded. Times are Unix time.
+
+    `is_first`: it was announced before its session had a message, so the session begins with it.
+    """
 
     id: str
     agent: str
@@ -64,6 +67,7 @@ class StoredFile(msgspec.Struct, frozen=True):
     size: int
     began: float
     until: float
+    is_first: bool = False
 
     @property
     def reference(self) -> str:
@@ -108,6 +112,8 @@ class Uploads:
         order: UploadOrder,
         url: str,
         stored: Callable[[StoredUpload], object],
+        *,
+        is_first: bool = False,
     ) -> UploadTicket:
         """Reserve a place for a file; `stored` is called once it is there. Raises UploadRefused."""
         self._expire()
@@ -124,6 +130,7 @@ class Uploads:
             order.size_bytes,
             now.timestamp(),
             now.timestamp() + options.upload_seconds,
+            is_first,
         )
         until = now.timestamp() + options.ticket_seconds
         self._announced[file.id] = Announced(file, until, stored)
@@ -208,6 +215,14 @@ class Uploads:
         session_named, _, id = reference.removeprefix(SCHEME).rpartition("/media/")
         file = self.find(owner, session, id) if session_named == session else None
         return file if file is not None and file.agent == agent and file.reference == reference else None
+
+    def begins(self, agent: str, owner: str, session: str) -> bool:
+        """Return whether a session of a caller has begun with a file: it is there before its first message."""
+        self._expire()
+        place = agent, owner, session
+        return any(
+            each.is_first and (each.agent, each.owner, each.session) == place for each in self._files.values()
+        )
 
     async def read(self, file: StoredFile) -> bytes:
         """Return the content of a file. Raises OSError."""

@@ -309,6 +309,10 @@ class ServerConnection:
         self.session_id, self._is_used = session_id, True
         self.begin(resumed=resumed)
 
+    def is_unused(self, session_id: str) -> bool:
+        """Return whether a session is that of the connection, and has had no message."""
+        return session_id == self.session_id and not self._is_used
+
     def use(self) -> bool:
         """Use the session of the connection; return whether that is for the first time."""
         is_new, self._is_used = not self._is_used, True
