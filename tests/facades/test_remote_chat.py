@@ -23,12 +23,14 @@ from lmos_actors.facades import (
     TurnDone,
     open_chat,
 )
+from lmos_actors.security import Bearer, BearerToken, Credentials, Security
 from lmos_actors.transport import MemoryNetwork
 from tests.facades.desk import Desk, opened_desk
 from tests.facades.test_calls import Leaver, Parrot
 from tests.facades.test_chat_client import Facade, opened_facade
 from tests.facades.test_outgoing_calls import HEARD, STORY, plain
 from tests.facades.test_uploads import Clerk
+from tests.security.nodes.guarded import Secrets
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -250,6 +252,71 @@ def test_a_caller_that_leaves_ends_the_turn_there() -> None:
     left = talked(endless, main)
     assert ended
     assert ended[0] - left < 10
+
+
+def position(accuracy: str) -> str:
+    """Return where this is."""
+    return f"Bonn, {accuracy}"
+
+
+def add(a: int, b: int) -> int:
+    """Return anything but the sum."""
+    return -1
+
+
+async def consent(call: ToolCalled) -> bool:
+    await trio.lowlevel.checkpoint()
+    return call.arguments != {"accuracy": "none"}
+
+
+@pytest.mark.parametrize(
+    ("text", "tools", "wanted"),
+    [
+        ("ask high", [position], "found Bonn, high"),
+        ("ask none", [position], "TOOL_ERROR: the tool 'position' failed"),
+        ("ask high", [], "TOOL_ERROR: the tool 'position' failed"),
+        ("add 2", [add], "sum 3"),  # what the other server only shows
+    ],
+)
+def test_tools_of_clients_pass_through(text: str, tools: list[Any], wanted: str) -> None:
+    async def main() -> str:
+        async with (
+            opened_desk() as (_, network),
+            open_node(listen="ws://here:80", omnia=True, network=network) as node,
+        ):
+            await node.start_child(ChildSpec("far", partial(RemoteChat, url=FAR)))
+            chat = open_chat("ws://here:80/?agent=far", network=network, tools=tools, consent=consent)
+            async with chat as opened:
+                began = trio.current_time()
+                try:
+                    return (await opened.say(text)).text
+                except ActionFailed as error:
+                    return str(error)
+                finally:
+                    assert trio.current_time() - began < 1, "nobody waits for a client in vain"
+
+    assert simulate(main) == wanted
+
+
+@pytest.mark.parametrize("has_credentials", [True, False])
+def test_it_presents_credentials_of_its_own(tmp_path: Path, has_credentials: bool) -> None:
+    secrets = Secrets(tmp_path)
+    own = Credentials({"http://desk": BearerToken(secrets.put("out", "token-alice"))}, allow_insecure=True)
+
+    async def main() -> str:
+        security = Security(schemes=(Bearer({"alice": secrets.put("alice", "token-alice")}),))
+        async with (
+            opened_desk(security=security, insecure=True) as (_, network),
+            open_node(network=network) as node,
+        ):
+            made = partial(RemoteChat, url=FAR, credentials=own if has_credentials else None)
+            far = await node.start_child(ChildSpec("far", made))
+            try:
+                return await said(far, "who")
+            except ActionFailed as error:
+                return f"{error.code} {'401' in str(error)}"
+
+    assert simulate(main) == ("alice" if has_credentials else "PROVIDER_ERROR True")
 
 
 def test_a_call_is_passed_on_in_both_directions() -> None:

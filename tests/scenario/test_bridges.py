@@ -14,6 +14,7 @@ from lmos_actors import open_node
 from lmos_actors.files import FileError
 from lmos_actors.scenario.format import load_scenario
 from lmos_actors.scenario.run import run_cell
+from lmos_actors.security import Basic, Bearer, Security
 from tests.commands import called
 from tests.facades.desk import Desk
 from tests.scenario.project import Project
@@ -215,6 +216,8 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     (bad(to="desk", speaks="relay"), "needs a hub, which the file has not"),
     (bad(to="desk", access="anyone"), '"access" goes with "speaks: relay"'),
     (bad(to="desk", follows=["user"]), '"follows" goes with "speaks: relay"'),
+    (bad(to="desk", bearer="env:TOKEN"), '"bearer" goes with "url", a server elsewhere'),
+    (bad(url="ws://example.org", basic="bob:env:TOKEN"), "insecure: true"),
     (bad(to="desk", use="talk:Desk"), '"use"'),
     ({"model": {**MOCK, "use": "talk:Desk"}}, 'stands for any chat agent: leave out "use"'),
     (bad_rule(when={"action": "mesage"}, output="x"), 'no action "mesage", did you mean "message"?'),
@@ -234,11 +237,17 @@ def test_mistakes_have_their_place(project: Project, agents: dict[str, Any], mes
     assert message in str(caught.value)
 
 
-async def test_a_bridge_leads_to_any_facade(project: Project) -> None:
-    async with open_node(listen="ws://127.0.0.1:0", omnia=True) as node:
+@pytest.mark.parametrize("access", [{}, {"bearer": "file:desk.token"}, {"basic": "bob:file:desk.token"}])
+async def test_a_bridge_leads_to_any_facade(project: Project, access: dict[str, str]) -> None:
+    project.write("desk.token", "a-long-token-of-the-desk")
+    security = None
+    if access:
+        known = {"bob": f"file:{project.root}/desk.token"}
+        security = Security(schemes=(Bearer(known) if "bearer" in access else Basic(known),))
+    async with open_node(listen="ws://127.0.0.1:0", omnia=True, security=security) as node:
         await node.start(Desk)
         url = f"{node.urls[0]}/?agent=desk"
-        agents = {"far": {"from": "bridge", "speaks": "omnia", "url": url}}
+        agents = {"far": {"from": "bridge", "speaks": "omnia", "url": url, **access}}
         steps = [
             chat("first", "add 2", "far", session="s", new=True),
             expect("first", {"$.items[1].name": "add", "$.items[3].text": "sum 3"}),

@@ -283,19 +283,24 @@ class ChatTurn:
         """
         if not self.has_client_tools:  # but it may be one of another kind: see `Agent.ask_client`
             return await ask_client(name, arguments or {})
-        asked = ToolCalled(self._new_id(), name, dict(arguments or {}), True, consent_message, [*categories])
-        answer = await self.answer_of_client(asked)
+        answer = await self.answer_of_client(name, arguments or {}, consent_message, categories)
         if answer.kind != "result":
             raise ToolFailed(name, answer.error)
         return answer.result
 
     async def answer_of_client(
-        self, asked: ToolCalled, accepted: Callable[[], object] = lambda: None
+        self,
+        name: str,
+        arguments: Mapping[str, Any],
+        consent_message: str | None,
+        categories: Sequence[str],
+        accepted: Callable[[], object] = lambda: None,
     ) -> ClientAnswer:
         """Return the caller's answer to a call of a tool of its own; for `ask_client`, and for bridges.
 
         `accepted` is called when the caller has accepted the call. One that does not is as one that refuses.
         """
+        asked = ToolCalled(self._new_id(), name, dict(arguments), True, consent_message, [*categories])
         async with self._client_call(asked, accepted) as call:
             call.why = await call.wait()
         if call.why is None and call.answer is not None:

@@ -289,7 +289,7 @@ class Chat:
             return line
         line = self._line = await self._line_to(self._target, self.session)
         self._nursery.start_soon(line.run)
-        if self._tools or self.hand_on is not None:  # calls are answered only where one came unasked
+        if self._tools:  # calls of tools are answered only where one came unasked
             with trio.move_on_after(ANNOUNCEMENT):
                 await line.announced.wait()
         return line

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator  # noqa: TC003 -- types of agents are read
 from contextlib import aclosing
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import trio
@@ -16,6 +17,7 @@ from ..chat import (
     ChatAgent,
     ChatPart,
     ChatTurn,
+    ClientAnswer,
     Interrupted,
     MediaPiece,
     Sound,
@@ -29,6 +31,7 @@ from ..chat import (
 from ._client import SILENCE, open_chat
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from contextlib import AbstractAsyncContextManager
 
     from ._client import Chat
@@ -44,9 +47,10 @@ THERE: Final = "session there"
 class RemoteChat(ChatAgent):
     """A chat agent behind a facade of Omnia's protocol, used like one of this node.
 
-    `url` is as for `open_chat`; it connects for each turn, by `network` or that of the node, with the trust
-    and the credentials of the node. Each session here has one there, whose id is kept with it. What the other
-    server shows of its tools is shown here too; tools of callers are not handed on. A turn there that fails,
+    `url` is as for `open_chat`; it connects for each turn, by `network` or that of the node, with
+    `credentials` and the trust of `tls`, or those of the node. Each session here has one there, whose id is
+    kept with it. What the other server shows of its tools is shown here too. Where it asks for a tool of its
+    client, the client of the turn here is asked, and its answer goes back. A turn there that fails,
     does not answer for `silence` seconds, or cannot be reached, ends the one here: with its code, or with
     PROVIDER_ERROR.
     """
@@ -54,6 +58,8 @@ class RemoteChat(ChatAgent):
     url: str
     silence: float = SILENCE
     network: Any = None
+    credentials: Any = None
+    tls: Any = None
 
     async def reply(self, turn: ChatTurn) -> AsyncIterator[str | ChatPart]:
         """Pass a message on, and its answer back."""
@@ -100,6 +106,8 @@ class RemoteChat(ChatAgent):
     async def _answer(self, turn: ChatTurn) -> AsyncGenerator[str | ChatPart]:
         metadata = {name: value for name, value in turn.metadata.items() if isinstance(value, str)}
         async with self._chat(turn.memory.get(THERE)) as chat:
+            if turn.has_client_tools:
+                chat.hand_on = partial(_handed_on, turn)
             parts = [await self._passed_on(turn, chat, part) for part in turn.parts]
             async with chat.stream(turn.text, parts=parts, metadata=metadata) as items:
                 async for item in items:
@@ -108,7 +116,8 @@ class RemoteChat(ChatAgent):
                         for part in item.parts:
                             yield part  # noqa: ASYNC119
                     elif isinstance(item, ToolCalled | ToolReturned | MediaPiece):
-                        await turn.show(item)
+                        if not (isinstance(item, ToolCalled) and item.by_client):  # else it is handed on
+                            await turn.show(item)
                     elif not turn.answer and not turn.answer_parts:
                         yield item.text  # noqa: ASYNC119
                         for part in item.parts:
@@ -135,9 +144,19 @@ class RemoteChat(ChatAgent):
             session=session,
             silence=self.silence,
             network=wires.network if self.network is None else self.network,
-            tls=wires.client_tls,
-            credentials=wires.credentials,
+            tls=wires.client_tls if self.tls is None else self.tls,
+            credentials=wires.credentials if self.credentials is None else self.credentials,
         )
+
+
+async def _handed_on(turn: ChatTurn, call: ToolCalled, accept: Callable[[], object]) -> ClientAnswer:
+    """Have the client of a turn answer a call of the other server."""
+    try:
+        more = call.consent_message, call.categories, accept
+        return await turn.answer_of_client(call.name, call.arguments, *more)
+    except (trio.BrokenResourceError, trio.ClosedResourceError, TypeError) as error:
+        why = str(error) or "the turn is over"  # or what it asks is too deep
+        return ClientAnswer(call.id, "refused", error=why)
 
 
 async def _speak(call: VoiceCall, there: OutgoingCall) -> None:

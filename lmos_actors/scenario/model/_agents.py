@@ -260,7 +260,7 @@ class Bridge(Supervised, frozen=True, kw_only=True, tag_field="from", tag="bridg
     With `speaks: omnia` it is a chat agent that passes on what is said to it, to one of the two. With
     `speaks: relay` it is on the hub of the file, or on the relay at `url`: `to` is asked there, by calls of
     the actions that `access` opens; without `to` it is the way of other agents to the relay, and `follows`
-    are names there. `bearer`, `ca` and `insecure` are as for a remote agent.
+    are names there. With `url`, credentials and files are as for a remote agent.
     """
 
     speaks: Literal["omnia", "relay"]
@@ -269,11 +269,11 @@ class Bridge(Supervised, frozen=True, kw_only=True, tag_field="from", tag="bridg
     access: Literal["answers", "anyone"] | UnsetType = UNSET
     follows: tuple[Name, ...] = ()
     bearer: BearerText | None = None
+    basic: BasicText | None = None
     ca: Name | None = None
+    cert: Name | None = None
+    key: Name | None = None
     insecure: bool = False
-    basic: ClassVar[None] = None
-    cert: ClassVar[None] = None
-    key: ClassVar[None] = None
 
     @property
     def is_beside_agent(self) -> bool:

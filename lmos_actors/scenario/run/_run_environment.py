@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from ..doubles._hub_agents import HubLine
     from ..format import Cell
     from ..model import Elsewhere, Scenario
+    from ..system import RemoteAccess
     from ._doubles import Doubles
     from ._own_processes import OwnProcesses
     from ._run import Run
@@ -246,7 +247,7 @@ class RunEnvironment:
         """Start all agents of the file, populations last."""
         run = self._run
         chat_url = partial(_chat_url, node, run.agents)
-        places = Places(chat_url, self._chat_network, partial(self._line, node))
+        places = Places(chat_url, self._chat_network, partial(self._line, node), self._access)
         tree = TreeBuilder(run.cell.system, run.agents.given, self._doubles.classes, places).root()
         for spec in tree.children:
             await start_spec(node, spec)
@@ -257,6 +258,11 @@ class RunEnvironment:
         if isinstance(run.faults, Faults):
             run.faults.providers.guard(_failing_models(run.cell.scenario))
 
+    def _access(self, entry: Bridge) -> RemoteAccess:
+        """Return the access of a bridge to the server that its entry names."""
+        path = self._run.document.path
+        return self._run.access.of(entry, Path() if path is None else path.parent)
+
     def _line(self, node: Node, name: str) -> HubLine:
         """Return the line of an agent of the file to the hub, or to the relay that its entry names."""
         run = self._run
@@ -266,8 +272,7 @@ class RunEnvironment:
 
             from ..doubles._hub_agents import HubLine
 
-            folder = Path() if run.document.path is None else run.document.path.parent
-            access = run.access.of(entry, folder)
+            access = self._access(entry)
             return HubLine(name, relay_url(entry.url), access.presented(), access.tls())
         assert run.hub is not None  # else the file has been refused
         return run.hub.line(name)

@@ -43,7 +43,7 @@ NO_VOTING: Final = 'the type "{}" needs the extension "voting" of the hub: "rela
 
 _ID: Final = re.compile(r"[a-z0-9][a-z0-9-]{1,62}[a-z0-9]")
 _IDS: Final = "3 to 64 of a-z, 0-9 and hyphens, none of them at an end"
-_ACCESS: Final = ("bearer", "ca", "insecure")
+_ACCESS: Final = ("bearer", "basic", "ca", "cert", "key", "insecure")
 
 
 class HubNames:
@@ -133,10 +133,13 @@ class HubNames:
             if (entry.to is None) == (entry.url is None):
                 why = 'a bridge leads to an agent of the file, "to", or elsewhere, "url": give one of them'
                 self._report(path, why, "shape", key=True)
-            for key in ("access", "follows", *_ACCESS):
+            for key in ("access", "follows"):
                 self._refuse(entry, key, path, 'goes with "speaks: relay"')
         else:
             self._check_keys(entry, path)
+        for key in _ACCESS if entry.url is None else ():
+            what = "relay" if entry.speaks == "relay" else "server"
+            self._refuse(entry, key, path, f'goes with "url", a {what} elsewhere')
         for key, message in entry_mistakes(entry) if entry.url is not None else ():
             self._report((*path, key), message, "shape")
         if entry.url is not None and not entry.url.startswith(URLS):
@@ -150,9 +153,6 @@ class HubNames:
             self._refuse(entry, "access", path, 'goes with "to", the agent that is asked')
         else:
             self._refuse(entry, "follows", path, 'is for a bridge without "to", which hears what is said')
-        if entry.url is None:
-            for key in _ACCESS:
-                self._refuse(entry, key, path, 'goes with "url", a relay elsewhere')
 
     def _refuse(self, entry: Bridge, key: str, path: DataPath, why: str) -> None:
         if getattr(entry, key) not in (None, UNSET, (), False):

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from lmos_actors.node import Node
 
     from ..model import Backoff as BackoffEntry, Mailbox, Supervising
+    from ._remote_access import RemoteAccess
     from ._system import System
 
 
@@ -130,12 +131,13 @@ class Places:
     """Places at which agents of a file are reached by other protocols, and reach others.
 
     `chat_url` returns the address of a chat agent, `chat_network` the network by which a bridge reaches it,
-    `line` the line of an agent to a relay.
+    `line` the line of an agent to a relay, `access` what a bridge presents to a server elsewhere.
     """
 
     chat_url: Callable[[str], str]
     chat_network: Callable[[str, str], Any]
     line: Callable[[str], Any]
+    access: Callable[[Bridge], RemoteAccess]
 
     def public_name(self, path: str) -> str:
         """Return the name under which the agent at a path is known outside its node."""
@@ -258,7 +260,8 @@ class TreeBuilder:
         cls = self._system.agent_class(name)
         if entry.speaks == "omnia":
             if entry.url is not None or entry.to is None:
-                return partial(cls, url=entry.url)
+                access = self._reached.access(entry)
+                return partial(cls, url=entry.url, credentials=access.presented(), tls=access.tls())
             network = self._reached.chat_network(name, entry.to)
             return partial(cls, url=self._reached.chat_url(entry.to), network=network)
         line = self._reached.line(name)
