@@ -18,7 +18,7 @@ import pytest
 import trio
 
 from lmos_actors import ActionFailed, open_node
-from lmos_actors.facades import ChatAgent, ChatMedia, ChatPart, ChatTurn
+from lmos_actors.facades import ChatAgent, ChatMedia, ChatPart, ChatTurn, OmniaOptions
 from tests.commands import called, surroundings
 
 if TYPE_CHECKING:
@@ -71,6 +71,11 @@ class Desk(ChatAgent):
         elif word == "slow":
             yield "well, "
             await trio.sleep_forever()
+        elif word == "read":
+            for part in turn.parts:
+                assert part.media is not None
+                data = await turn.read(part)
+                yield f"{part.media.filename}: {data.decode() if part.type == 'file' else part.media.mime_type}. "
         elif word == "bell":
             yield "\x1b[31m\x07bell"
         else:
@@ -78,7 +83,7 @@ class Desk(ChatAgent):
             yield turn.text
 
 
-async def _serve(told: queue.SimpleQueue[Any], omnia: bool = True) -> None:
+async def _serve(told: queue.SimpleQueue[Any], omnia: bool | OmniaOptions) -> None:
     over = trio.Event()
     async with open_node(listen="ws://127.0.0.1:0", omnia=omnia) as node:
         await node.start(Desk)
@@ -87,13 +92,14 @@ async def _serve(told: queue.SimpleQueue[Any], omnia: bool = True) -> None:
 
 
 @pytest.fixture(scope="module")
-def url() -> Iterator[str]:
-    with served(omnia=True) as address:
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    uploads = tmp_path_factory.mktemp("uploads")
+    with served(omnia=OmniaOptions(uploads=str(uploads), upload_bytes=100)) as address:
         yield address
 
 
 @contextmanager
-def served(*, omnia: bool) -> Iterator[str]:
+def served(*, omnia: bool | OmniaOptions) -> Iterator[str]:
     told: queue.SimpleQueue[Any] = queue.SimpleQueue()
     thread = threading.Thread(target=trio.run, args=(_serve, told, omnia))
     thread.start()
@@ -107,6 +113,9 @@ def served(*, omnia: bool) -> Iterator[str]:
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "pyproject.toml").write_text("", encoding="utf-8")
     (tmp_path / "tools.py").write_text(TOOLS, encoding="utf-8")
+    for name, size in (("a.txt", None), ("b.png", 50), ("empty", 0), ("large", 101), ("huge", (100 << 20) + 1)):
+        with (tmp_path / name).open("wb") as file:
+            file.write(b"Hello") if size is None else file.truncate(size)
     return tmp_path
 
 
@@ -139,7 +148,14 @@ ONE: list[tuple[Sequence[str], int, str, str]] = [
         "",
         'fails {"detail": "x"}  (here)\nlmos-actors: TOOL_ERROR: the tool \'fails\' failed\n',
     ),
-    (["-m", "where north"], 1, "", "lmos-actors: TOOL_ERROR: the tool 'where_am_i' failed\n"),
+    (
+        ["-m", "where north"],
+        1,
+        "",
+        "where_am_i {\"detail\": \"north\"}\nlmos-actors: TOOL_ERROR: the tool 'where_am_i' failed\n",
+    ),
+    (["-m", "read", "--attach", "a.txt", "--attach", "b.png"], 0, "a.txt: Hello. b.png: image/png. \n", ""),
+    (["-m", "", "--attach", "a.txt"], 0, "1: \n", ""),
 ]
 
 
@@ -172,6 +188,11 @@ WRONG: list[tuple[str, Sequence[str], int, str]] = [
     ("{}", ["--tool", "tools.py:where"], 2, 'no function "where" in tools.py, did you mean "where_am_i"?'),
     ("{}", ["--tool", "tools.py:untyped"], 2, "the type of 'detail' of the tool 'untyped' is not known"),
     ("{}", ["--tool", "tools.py:NUMBER"], 2, '"NUMBER" in tools.py is not a function'),
+    ("{}", ["--attach", "none.txt"], 2, "none.txt cannot be read: No such file or directory"),
+    ("{}", ["--attach", "."], 2, ". is no file"),
+    ("{}", ["--attach", "empty"], 2, "empty has 0 bytes: an attached file has 1 to 104857600 bytes"),
+    ("{}", ["--attach", "huge"], 2, "huge has 104857601 bytes"),
+    ("{}", ["--attach", "large"], 1, "UPLOAD_FAILED: large: a file has at most 100 bytes"),
     ("{}", ["--bearer", "token"], 2, "--bearer"),
     ("{}", ["--mesage", "x"], 2, "Did you mean --message?"),
 ]
@@ -192,6 +213,35 @@ def test_a_server_without_the_protocol_of_chats(folder: Path) -> None:
     assert err.endswith(
         "; chat agents are served to this command by serve --omnia, or open_node(omnia=True)\n"
     )
+
+
+def test_a_server_that_takes_no_files(folder: Path) -> None:
+    with served(omnia=True) as url:
+        code, out, err = chat(folder, url, "-m", "read", "--attach", "a.txt")
+    assert (code, out) == (1, "")
+    assert err == (
+        "lmos-actors: MEDIA_NOT_ENABLED: a.txt: the server takes no files; one of serve does with --uploads FOLDER\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("lines", "code", "out", "err"),
+    [
+        ("/attach a.txt\nread\nread", 0, "a.txt: Hello. \n", "a.txt goes with the next message\n"),
+        ("/attach none\nhello", 1, "1: hello\n", "none cannot be read"),
+        ("", 1, "", "nothing was said, so no file was sent"),
+    ],
+)
+def test_files_go_with_the_next_message(
+    url: str, folder: Path, lines: str, code: int, out: str, err: str
+) -> None:
+    words = () if lines else ("--attach", "a.txt")
+    ran = subprocess.run(
+        command(url, *words), input=lines, cwd=folder, env=surroundings(), text=True,
+        capture_output=True, timeout=PATIENCE, check=False,
+    )  # fmt: skip
+    assert (ran.returncode, ran.stdout) == (code, out), ran.stderr
+    assert err in ran.stderr
 
 
 def command(url: str, *words: str) -> list[str]:

@@ -341,6 +341,7 @@ def chat(
     *,
     message: Annotated[str | None, Parameter(name=["-m", "--message"], metavar="TEXT")] = None,
     session: Annotated[str | None, Parameter(metavar="ID")] = None,
+    attach: Annotated[Texts, Parameter(metavar="FILE")] = None,
     tool: Annotated[Texts, Parameter(metavar="TARGET")] = None,
     yes: Switch = False,
     server: ServerOptions = _NO_SERVER,
@@ -360,12 +361,14 @@ def chat(
 
     lmos-actors chat http://127.0.0.1:8080/agents/support --tool tools.py:where_am_i
 
+    lmos-actors chat http://127.0.0.1:8080/agents/support --attach bill.pdf --message "Is this right?"
+
     printf 'Hello\\nBye\\n' | lmos-actors chat http://127.0.0.1:8080/agents/support
 
     Each line that is typed or piped in is a message. The answer is printed as it comes; tools that are \
 used, and the id of the session, are printed on standard error. Ctrl-C cancels the answer, and ends the chat \
 where none is awaited; Ctrl-D ends it. /history prints what the agent keeps of the session, as soon as it is \
-at no turn of it, and /session the id.
+at no turn of it, and /session the id; /attach FILE sends a file with the next message.
 
     Exit codes: 0 answered, 1 answered with an error, 2 the usage is wrong, 3 not reached, or the connection \
 was lost, 124 time limit or a silent agent, 130 interrupted.
@@ -378,6 +381,8 @@ was lost, 124 time limit or a silent agent, 130 interrupted.
         Say this alone, print the answer, and end.
     session
         The id of a conversation that is to go on.
+    attach
+        A file that is uploaded and goes with the first message. May be given several times.
     tool
         A typed function that the agent may have carried out here, as path/file.py:function or \
 package.module:function. May be given several times.
@@ -388,8 +393,9 @@ package.module:function. May be given several times.
     quiet
         Print only answers and errors.
     """
-    from ..remote._chat import ChatRequest, run_chat, tools_at
+    from ..remote._chat import ChatRequest, file_at, run_chat, tools_at
 
+    files = [file_at(path, "--attach") for path in attach or ()]
     tools = tools_at(tool or ())
     if isinstance(tools, int):
         return tools
@@ -398,6 +404,7 @@ package.module:function. May be given several times.
             url=url,
             message=message,
             session=session,
+            files=files,
             tools=tools,
             consents=yes,
             headers=server.headers(),

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import json
 import math
+import mimetypes
 import signal
+import stat
 import sys
 import threading
 from contextlib import contextmanager, suppress
 from functools import partial
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
@@ -31,6 +34,7 @@ from lmos_actors.errors import (
     TransportError,
 )
 from lmos_actors.facades import Said, TextChunk, ToolCalled, ToolReturned, TurnDone, open_chat, tool_of
+from lmos_actors.protocol.omnia import MEDIA_NOT_ENABLED
 from lmos_actors.scenario import import_function
 from lmos_actors.transport import endpoint_of
 
@@ -54,6 +58,11 @@ PROMPT: Final = "> "
 NOT_SERVED: Final = "nothing is served over WebSocket"
 """What a server answers that knows no such address; one with chat agents names them."""
 
+LARGEST_FILE: Final = 100 << 20
+"""Bytes of a file that is attached: what servers take at most, unless they are told otherwise."""
+
+NO_UPLOADS: Final = "the server takes no files; one of serve does with --uploads FOLDER"
+
 OF_OMNIA: Final = "chat agents are served to this command by serve --omnia, or open_node(omnia=True)"
 
 LONGEST_SHOWN: Final = 300
@@ -67,6 +76,7 @@ class ChatRequest:
     url: str
     message: str | None = None
     session: str | None = None
+    files: Sequence[Path] = ()
     tools: Sequence[Tool] = ()
     consents: bool = False
     headers: Mapping[str, str] = attrs.Factory(dict[str, str])
@@ -75,6 +85,23 @@ class ChatRequest:
     within: float | None = None
     json: bool = False
     quiet: bool = False
+
+
+def file_at(path: str, place: str) -> Path:
+    """Return a file that can be attached. Raises ConfigError."""
+    found = Path(path)
+    try:
+        status = found.stat()
+        if not stat.S_ISREG(status.st_mode):
+            raise ConfigError(f"{path} is no file", place)
+        found.open("rb").close()
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else error
+        raise ConfigError(f"{path} cannot be read: {why}", place) from None
+    if not 0 < status.st_size <= LARGEST_FILE:
+        most = f"an attached file has 1 to {LARGEST_FILE} bytes"
+        raise ConfigError(f"{path} has {status.st_size} bytes: {most}", place)
+    return found
 
 
 def tools_at(targets: Sequence[str]) -> list[Tool] | int:
@@ -110,6 +137,7 @@ class _Conversation:
         self._is_terminal = sys.stdin.isatty() and request.message is None
         self._frames: list[str] = []
         self._said: list[tuple[str, str]] = []
+        self._files = list(request.files)  # for the next message
         self._at_start_of_line = True
         self._last = ""  # the last character that an agent has said
         self._is_cut_off = False  # whether the outcome of the last turn is not known
@@ -182,6 +210,9 @@ class _Conversation:
             if text:
                 code = await self._do(chat, text)
                 worst = worst if self._is_terminal else max(worst, code)
+        if self._files:
+            self._printer.wrong("nothing was said, so no file was sent: a file goes with a message")
+            worst = max(worst, ANSWERED_WITH_ERROR)
         return worst
 
     async def _do(self, chat: Chat, text: str) -> int:
@@ -191,8 +222,19 @@ class _Conversation:
             return OK
         if text == "/history":
             return await self._in_turn(self._show_history(chat))
+        if text.startswith("/attach "):
+            return self._attach(text.removeprefix("/attach ").strip())
         self._said.append(("you", text))
         return await self._in_turn(self._answer(chat, text))
+
+    def _attach(self, path: str) -> int:
+        try:
+            self._files.append(file_at(path, "/attach"))
+        except ConfigError as error:
+            self._wrong(error)
+            return ANSWERED_WITH_ERROR
+        self._note(f"{path} goes with the next message")
+        return OK
 
     async def _show_history(self, chat: Chat) -> None:
         """Print what the agent keeps of the session; where it cannot be asked, what was said here.
@@ -249,10 +291,27 @@ class _Conversation:
             return ANSWERED_WITH_ERROR
         return code
 
+    async def _uploaded(self, chat: Chat) -> list[ChatPart]:
+        """Upload the files that go with a message; return its parts. One that fails is not tried again."""
+        files, self._files = self._files, []
+        parts: list[ChatPart] = []
+        for file in files:
+            try:
+                data = await trio.to_thread.run_sync(file.read_bytes)
+                kind = mimetypes.guess_type(file.name)[0] or "application/octet-stream"
+                parts.append(await chat.upload(data, kind, file.name))
+            except ActionFailed as error:
+                why = NO_UPLOADS if error.code == MEDIA_NOT_ENABLED else error.detail
+                raise ActionFailed({"code": error.code, "message": f"{file}: {why}"}) from None
+            except OSError as error:
+                raise ConfigError(f"{file} cannot be read: {error.strerror}", "--attach") from None
+        return parts
+
     async def _answer(self, chat: Chat, text: str) -> None:
         printed = False
         wanted = chat.session
-        async with chat.stream(text) as items:
+        parts = await self._uploaded(chat)
+        async with chat.stream(text, parts=parts) as items:
             async for item in items:
                 if wanted is not None and chat.session != wanted:
                     self._note(f"there is no session {wanted!r}; this is a new one, {chat.session}")
