@@ -156,6 +156,13 @@ ONE: list[tuple[Sequence[str], int, str, str]] = [
     ),
     (["-m", "read", "--attach", "a.txt", "--attach", "b.png"], 0, "a.txt: Hello. b.png: image/png. \n", ""),
     (["-m", "", "--attach", "a.txt"], 0, "1: \n", ""),
+    (
+        ["-m", " "],
+        2,
+        "",
+        "lmos-actors: --message: a message has some text, or a file that --attach names\n"
+        "lmos-actors chat --help explains the command\n",
+    ),
 ]
 
 

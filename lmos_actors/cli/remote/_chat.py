@@ -126,6 +126,8 @@ def tools_at(targets: Sequence[str]) -> list[Tool] | int:
 def run_chat(request: ChatRequest) -> int:
     """Have the conversation; return the exit code. Raises ConfigError, OSError."""
     endpoint_of(request.url)
+    if request.message is not None and not (request.message.strip() or request.files):
+        raise ConfigError("a message has some text, or a file that --attach names", "--message")
     with signals.in_order(), as_it_was():
         return trio.run(_Conversation(request).run)
 
