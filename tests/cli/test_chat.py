@@ -74,8 +74,8 @@ class Desk(ChatAgent):
         elif word == "read":
             for part in turn.parts:
                 assert part.media is not None
-                data = await turn.read(part)
-                yield f"{part.media.filename}: {data.decode() if part.type == 'file' else part.media.mime_type}. "
+                text = (await turn.read(part)).decode()
+                yield f"{part.media.filename}: {text if part.type == 'file' else part.media.mime_type}. "
         elif word == "bell":
             yield "\x1b[31m\x07bell"
         else:
@@ -113,9 +113,10 @@ def served(*, omnia: bool | OmniaOptions) -> Iterator[str]:
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "pyproject.toml").write_text("", encoding="utf-8")
     (tmp_path / "tools.py").write_text(TOOLS, encoding="utf-8")
-    for name, size in (("a.txt", None), ("b.png", 50), ("empty", 0), ("large", 101), ("huge", (100 << 20) + 1)):
+    (tmp_path / "a.txt").write_text("Hello", encoding="utf-8")
+    for name, size in (("b.png", 50), ("empty", 0), ("large", 101), ("huge", (100 << 20) + 1)):
         with (tmp_path / name).open("wb") as file:
-            file.write(b"Hello") if size is None else file.truncate(size)
+            file.truncate(size)
     return tmp_path
 
 
@@ -152,7 +153,7 @@ ONE: list[tuple[Sequence[str], int, str, str]] = [
         ["-m", "where north"],
         1,
         "",
-        "where_am_i {\"detail\": \"north\"}\nlmos-actors: TOOL_ERROR: the tool 'where_am_i' failed\n",
+        'where_am_i {"detail": "north"}\nlmos-actors: TOOL_ERROR: the tool \'where_am_i\' failed\n',
     ),
     (["-m", "read", "--attach", "a.txt", "--attach", "b.png"], 0, "a.txt: Hello. b.png: image/png. \n", ""),
     (["-m", "", "--attach", "a.txt"], 0, "1: \n", ""),
@@ -186,6 +187,8 @@ def test_frames_as_they_come(url: str, folder: Path) -> None:
     code, out, _ = chat(folder, url, "-m", "goodbye", "--session", frames[-1]["session_id"])
     assert (code, out) == (0, "2: goodbye\n")
 
+
+NO_UPLOADS = "the server takes no files; one of serve does with --uploads FOLDER"
 
 WRONG: list[tuple[str, Sequence[str], int, str]] = [
     ("{}k", [], 3, "there is no chat agent 'deskk', did you mean 'desk'?"),
@@ -226,9 +229,7 @@ def test_a_server_that_takes_no_files(folder: Path) -> None:
     with served(omnia=True) as url:
         code, out, err = chat(folder, url, "-m", "read", "--attach", "a.txt")
     assert (code, out) == (1, "")
-    assert err == (
-        "lmos-actors: MEDIA_NOT_ENABLED: a.txt: the server takes no files; one of serve does with --uploads FOLDER\n"
-    )
+    assert err == f"lmos-actors: MEDIA_NOT_ENABLED: a.txt: {NO_UPLOADS}\n"
 
 
 @pytest.mark.parametrize(

@@ -383,7 +383,8 @@ class TurnOffer:
     """The way to the user of a turn whose client carries out tools, for what is to be approved (`Offer`).
 
     The question is a call of the client's tool `approve`, with consent. The user decides by consenting to it,
-    or not. A client that does not know the tool decides nothing: its session is `deaf`, and is not asked again.
+    or not. A client that does not know the tool decides nothing; it is not asked again in its session, which
+    is then one of `deaf`.
     """
 
     def __init__(

@@ -6,8 +6,9 @@ a client that comes back with `resume=SESSION` in time finds the call where it s
 before its old connection is known to have ended takes the call over: what still comes of the old one is
 dropped.
 
-A call ends when its agent returns: after the last `done` comes a `hangup`, by which a client knows. A client ends its sound by a last frame or a `hangup`, and the agent sees the end of the sound; after a
-client that has hung up and left, it has `resume_seconds` to finish.
+A call ends when its agent returns: after the last `done` comes a `hangup`, by which a client knows. A client
+ends its sound by a last frame or a `hangup`, and the agent sees the end of the sound; after a client that has
+hung up and left, it has `resume_seconds` to finish.
 """
 
 from __future__ import annotations

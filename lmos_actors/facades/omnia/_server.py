@@ -199,9 +199,7 @@ class OmniaServer:
         admission: Admission | None,
         query: Mapping[str, list[str]],
     ) -> None:
-        options = ServerOptions(
-            max_payload=self.options.max_payload, binary=_is_set(query, "binary")
-        )
+        options = ServerOptions(max_payload=self.options.max_payload, binary=_is_set(query, "binary"))
         served = OmniaConnection(self._context, self._calls, connection, found, admission, options)
         served.watches = _is_set(query, "watch")
         resumed = query.get("resume", [""])[0]

@@ -217,7 +217,7 @@ class Uploads:
         return file if file is not None and file.agent == agent and file.reference == reference else None
 
     def begins(self, agent: str, owner: str, session: str) -> bool:
-        """Return whether a session of a caller has begun with a file: it is there before its first message."""
+        """Return whether a session of a caller has a file that came before its first message."""
         self._expire()
         place = agent, owner, session
         return any(
