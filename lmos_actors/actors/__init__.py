@@ -32,6 +32,7 @@ from ._edge import (
     Edge as Edge,
     Going as Going,
     Inquiry as Inquiry,
+    RequestKind as RequestKind,
     TraceMembers as TraceMembers,
     Watch as Watch,
 )
@@ -80,17 +81,20 @@ from ._tally import Totals as Totals
 from ._trace_context import (
     TRACES as TRACES,
     Carried as Carried,
+    calling as calling,
     current_mark as current_mark,
     emitted_trace as emitted_trace,
     going_out as going_out,
     incoming_mark as incoming_mark,
     incoming_trace as incoming_trace,
+    origin_of as origin_of,
     outgoing_mark as outgoing_mark,
     outgoing_trace as outgoing_trace,
     put_in_span as put_in_span,
     read_trace as read_trace,
     recorded_trace as recorded_trace,
     sent_numbers as sent_numbers,
+    span_members as span_members,
     trace_context as trace_context,
 )
 from ._unsent import UnsentKind as UnsentKind, UnsentMessage as UnsentMessage

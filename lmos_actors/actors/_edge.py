@@ -5,7 +5,7 @@ It costs nothing in a node that neither measures nor traces: `Runtime.edge` is N
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol, TypedDict
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypedDict
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -13,6 +13,10 @@ if TYPE_CHECKING:
 
     from .messages._mailbox import Envelope, Mark
     from .messages._operation import Operation
+
+
+RequestKind: TypeAlias = tuple[str, str, str, str]
+"""What a request is counted as: class, affordance, verb, way."""
 
 
 class TraceMembers(TypedDict, total=False):
@@ -35,7 +39,10 @@ class Watch(Protocol):
 
 
 class Going(Protocol):
-    """One request that goes out. As a context manager it ends with the block, and returns `trace`."""
+    """One request that goes out, or that is passed on.
+
+    As a context manager it ends with the block, and returns `trace`.
+    """
 
     @property
     def trace(self) -> TraceMembers:
@@ -76,8 +83,34 @@ class Edge(Protocol):
         """Whether spans are recorded: then agents know the span in which they work."""
         ...
 
-    def came(self, far: Any, way: str, traceparent: str | None, tracestate: str | None, /) -> Watch:
-        """Look at a request that is about to be posted; it gets its mark (see `incoming_trace`)."""
+    def came(
+        self,
+        far: Any,
+        way: str,
+        traceparent: str | None,
+        tracestate: str | None,
+        attributes: Mapping[str, Any] | None = None,
+        /,
+    ) -> Watch:
+        """Look at a request that is about to be posted; it gets its mark (see `incoming_trace`).
+
+        `attributes` are more of its span.
+        """
+        ...
+
+    def passes(
+        self,
+        kind: RequestKind,
+        name: str,
+        attributes: Mapping[str, Any],
+        traceparent: str | None,
+        tracestate: str | None,
+        /,
+    ) -> Going:
+        """Look at a message of others that this node passes on, with the trace that it came with.
+
+        The other arguments are those of `calls`.
+        """
         ...
 
     def refused(self, way: str, verb: str, error: BaseException, /) -> None:
@@ -85,7 +118,14 @@ class Edge(Protocol):
         ...
 
     def goes(self, op: Operation, path: str, way: str, /) -> Going:
-        """Look at a request that the code that runs now sends."""
+        """Look at a request that the code that runs now sends to an agent."""
+        ...
+
+    def calls(self, kind: RequestKind, name: str, attributes: Mapping[str, Any], /) -> Going:
+        """Look at a request that the code that runs now sends to what is no agent known here.
+
+        `kind` is what it is counted as, `name` and `attributes` are those of its span.
+        """
         ...
 
     def asks(self, model: str, name: str, attributes: Mapping[str, Any], /) -> Inquiry:

@@ -10,7 +10,8 @@ A request that never leaves the node, over a link of a simulated network, has it
 a text that would be parsed again at once: `outgoing_mark`, `incoming_mark`.
 
 A node without an instrument numbers nothing. It sends no trace of its own, but hands on what came with a
-request: to what its runs ask, near and far. `tracestate` has the member `lmosactors`, the path of the sender.
+request, to what its runs ask, near and far, and OpenTelemetry's current context. `tracestate` has the member
+`lmosactors`, the path of the sender.
 
 Followed events and timers hand the trace of what they came from on where an instrument looks.
 """
@@ -18,6 +19,7 @@ Followed events and timers hand the trace of what they came from on where an ins
 from __future__ import annotations
 
 import re
+import sys
 from collections import OrderedDict
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -25,16 +27,16 @@ from urllib.parse import quote, unquote
 
 import trio
 
+from ._runtime import RUNTIME, Runtime
 from .messages._invocation import CURRENT
 from .messages._mailbox import Origin
 from .messages._operation import Operation
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from types import TracebackType
 
-    from ._edge import Going, TraceMembers
-    from ._runtime import Runtime
+    from ._edge import Going, RequestKind, TraceMembers
     from .messages._mailbox import Envelope, Mark
 
 TRACES: Final = "trace context"
@@ -57,6 +59,7 @@ _MEMBER: Final = re.compile(r"[a-z0-9][a-z0-9_*/@-]{0,255}=[\x20-\x2b\x2d-\x3c\x
 _PLAIN: Final = "/ :;()[]{}!*+@#$&'~|?<>^`\\\""
 _HALF: Final = 1 << 63
 _WORD: Final = (1 << 64) - 1
+_OPENTELEMETRY: Final = "opentelemetry.trace"
 _CONTEXTS: Final = trio.lowlevel.RunVar("lmos_actors_trace_contexts", 0)
 
 
@@ -198,6 +201,28 @@ def _sender(rt: Runtime) -> Any:
     return rt.turns.slot if run is None else run.slot
 
 
+# --- OpenTelemetry's
+
+
+def origin_of(span: Any) -> Origin | None:
+    """Return the origin of what is sent in a span of OpenTelemetry, None for a span without a context."""
+    found = span.get_span_context()
+    if not found.is_valid:
+        return None
+    state = ",".join(f"{key}={value}" for key, value in found.trace_state.items())
+    return Origin(
+        f"{found.trace_id:032x}", f"{found.trace_flags & 1:02x}", state, f"{found.span_id:016x}", span
+    )
+
+
+def ambient_mark() -> Mark | None:
+    """Return the mark of OpenTelemetry's current span, None without one."""
+    # a program that has not imported it has no span, and should not pay for the import
+    current = getattr(sys.modules.get(_OPENTELEMETRY), "get_current_span", None)
+    origin = None if current is None else origin_of(current())
+    return None if origin is None else (0, 0, origin, None)
+
+
 # --- out
 
 
@@ -212,9 +237,10 @@ def outgoing_trace(rt: Runtime) -> TraceMembers:
         and rt.turns.slot is None
         and (context is None or context.carried is None)
         and CURRENT.get() is None
+        and _OPENTELEMETRY not in sys.modules
     ):
         return {}
-    outer = current_mark(rt)
+    outer = current_mark(rt) or ambient_mark()
     if rt.instrument is None:
         return {} if outer is None else _members(rt, outer, 0)
     rt.messages = number = rt.messages + 1
@@ -228,7 +254,7 @@ def outgoing_mark(rt: Runtime) -> TraceMembers:
 
     A trace of others is a text here too: what they have added to it has to be handed on.
     """
-    outer = None if rt.instrument is None else current_mark(rt)
+    outer = None if rt.instrument is None else current_mark(rt) or ambient_mark()
     if rt.instrument is None or (outer is not None and (outer[2] is not None or not outer[1])):
         return outgoing_trace(rt)
     rt.messages = number = rt.messages + 1
@@ -260,14 +286,15 @@ def _members(rt: Runtime, mark: Mark, number: int) -> TraceMembers:
     context, origin = trace_context(rt), mark[2]
     trace_id = context.trace_id(mark[1]) if origin is None else origin.trace_id
     flags = "01" if origin is None else origin.flags
-    span_id = _span_of(rt, origin) if origin is not None and rt.edge is not None else ""
+    span_id = _span_of(rt, origin) if origin is not None else ""
     parent = f"00-{trace_id}-{span_id or context.span_id(number)}-{flags}"
     return _said(rt, parent, "" if origin is None else origin.state)
 
 
 def _span_of(rt: Runtime, origin: Origin) -> str:
-    """Return the id of the span that the code that runs now works in, empty where none are recorded."""
-    return origin.parent if rt.edge is not None and rt.edge.hands_on else ""
+    """Return the id of the span that the code that runs now works in, empty without one."""
+    is_span = origin.span is not None or (rt.edge is not None and rt.edge.hands_on)
+    return origin.parent if is_span else ""
 
 
 def _said(rt: Runtime, parent: str, others: str) -> TraceMembers:
@@ -444,3 +471,21 @@ def going_out(rt: Runtime, op: Operation, path: str, way: str) -> Going:
     `path` is the agent it goes to, `way` how: `lmos` or `http`.
     """
     return _Unseen(outgoing_trace(rt)) if rt.edge is None else rt.edge.goes(op, path, way)
+
+
+def calling(kind: RequestKind, name: str, attributes: Mapping[str, Any]) -> Going:
+    """Look at a request that the running code, of an agent or not, sends to what is no agent known here.
+
+    `kind` is what it is counted as, `name` and `attributes` are those of its span.
+    """
+    rt = RUNTIME.get()
+    if rt is not None:
+        return _Unseen(outgoing_trace(rt)) if rt.edge is None else rt.edge.calls(kind, name, attributes)
+    mark = ambient_mark()
+    return _Unseen({} if mark is None or mark[2] is None else span_members(mark[2]))
+
+
+def span_members(span: Origin) -> TraceMembers:
+    """Return the trace context of what is sent in a span."""
+    parent = f"00-{span.trace_id}-{span.parent}-{span.flags}"
+    return {"traceparent": parent, "tracestate": span.state} if span.state else {"traceparent": parent}

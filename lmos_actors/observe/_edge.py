@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
-from lmos_actors.actors import PropagatingSlot, incoming_trace, outgoing_trace, put_in_span, recorded_trace
+from lmos_actors.actors import (
+    PropagatingSlot,
+    incoming_trace,
+    outgoing_trace,
+    put_in_span,
+    recorded_trace,
+    span_members,
+)
 from lmos_actors.errors import ActionCancelled
 
 from ._metrics import Metrics
@@ -22,15 +29,17 @@ if TYPE_CHECKING:
 
     from opentelemetry.trace import Span
 
-    from lmos_actors.actors import Envelope, Far, Mark, Operation, Runtime, Slot, TraceMembers
+    from lmos_actors.actors import Envelope, Far, Mark, Operation, RequestKind, Runtime, Slot, TraceMembers
     from lmos_actors.supervision import Supervisor
 
     from ._metrics import MetricsOptions, Traffic
     from ._model_counts import ModelCounts
-    from ._request_counts import Key, RequestCounts
+    from ._request_counts import RequestCounts
     from ._tracing import Spans
 
 CONSUMER_LEFT: Final = ActionCancelled("the consumer left")
+
+_NO_TRACE: Final[TraceMembers] = {}
 
 
 class NodeEdge:
@@ -42,36 +51,67 @@ class NodeEdge:
         self._spans = spans
         self.hands_on = spans is not None
 
-    def came(self, far: Far, way: str, traceparent: str | None, tracestate: str | None, /) -> WatchedRequest:
+    def came(
+        self,
+        far: Far,
+        way: str,
+        traceparent: str | None,
+        tracestate: str | None,
+        attributes: Mapping[str, Any] | None = None,
+        /,
+    ) -> WatchedRequest:
         """See `Edge`."""
         incoming_trace(self._rt, far, traceparent, tracestate)
-        span: Span | None = None
+        op, span = far.op, None
         if self._spans is not None:
-            span, origin = self._spans.start_server_span(far, way, traceparent, tracestate)
+            known = _attributes(op, far.slot.path, way) | (attributes or {})
+            span, origin = self._spans.start_server_span(_name(op), known, traceparent, tracestate)
             if origin is not None:
                 put_in_span(far, origin)
         received = None if self._metrics is None else self._metrics.received
-        return WatchedRequest(_key(far.op, way), received, self._spans, span)
+        return WatchedRequest(_kind(op, way), received, self._spans, span)
+
+    def passes(
+        self,
+        kind: RequestKind,
+        name: str,
+        attributes: Mapping[str, Any],
+        traceparent: str | None,
+        tracestate: str | None,
+        /,
+    ) -> WatchedRequest:
+        """See `Edge`."""
+        span = origin = None
+        if self._spans is not None:
+            span, origin = self._spans.start_server_span(name, attributes, traceparent, tracestate)
+        trace: TraceMembers = {} if origin is None else span_members(origin)
+        received = None if self._metrics is None else self._metrics.received
+        return WatchedRequest(kind, received, self._spans, span, trace)
 
     def refused(self, way: str, verb: str, error: BaseException, /) -> None:
         """See `Edge`."""
         if self._metrics is not None:
             self._metrics.received.refuse(verb, way, status_class(error))
 
-    def goes(self, op: Operation, path: str, way: str, /) -> OutboundRequest:
+    def goes(self, op: Operation, path: str, way: str, /) -> WatchedRequest:
+        """See `Edge`."""
+        attributes = {} if self._spans is None else _attributes(op, path, way)
+        return self.calls(_kind(op, way), _name(op), attributes)
+
+    def calls(self, kind: RequestKind, name: str, attributes: Mapping[str, Any], /) -> WatchedRequest:
         """See `Edge`."""
         trace = outgoing_trace(self._rt)
         span: Span | None = None
         if self._spans is not None:
-            span, origin = self._spans.start_client_span(op, path, way)
+            span, origin = self._spans.start_client_span(name, attributes)
             if origin is not None:
                 trace = recorded_trace(self._rt, trace, origin)
         sent = None if self._metrics is None else self._metrics.sent
-        return OutboundRequest(WatchedRequest(_key(op, way), sent, self._spans, span), trace)
+        return WatchedRequest(kind, sent, self._spans, span, trace)
 
     def asks(self, model: str, name: str, attributes: Mapping[str, Any], /) -> WatchedInquiry:
         """See `Edge`."""
-        span = None if self._spans is None else self._spans.start_inquiry_span(name, attributes)
+        span = None if self._spans is None else self._spans.start_client_span(name, attributes)[0]
         models = None if self._metrics is None else self._metrics.models
         return WatchedInquiry(model, models, self._spans, span)
 
@@ -94,8 +134,23 @@ class NodeEdge:
             self._metrics.census.gone(slot)
 
 
-def _key(op: Operation, way: str) -> Key:
+def _kind(op: Operation, way: str) -> RequestKind:
     return op.owner, op.name, op.verb, way
+
+
+def _name(op: Operation) -> str:
+    return f"{op.verb} {op.label}"
+
+
+def _attributes(op: Operation, path: str, way: str) -> dict[str, Any]:
+    return {
+        "rpc.system": "lmos",
+        "rpc.service": op.owner,
+        "rpc.method": op.name,
+        "lmos.verb": op.verb,
+        "lmos.agent": path,
+        "lmos.way": way,
+    }
 
 
 def watch_edge(
@@ -124,14 +179,20 @@ def watch_edge(
 
 
 class WatchedRequest:
-    """A request that is counted and recorded as a span, until its end; see `Watch`."""
+    """A request that is counted and recorded as a span, until its end; see `Watch` and `Going`."""
 
-    __slots__ = ("_ended", "_key", "_request_counts", "_since", "_span", "_spans")
+    __slots__ = ("_ended", "_kind", "_request_counts", "_since", "_span", "_spans", "trace")
 
     def __init__(
-        self, key: Key, counts: RequestCounts | None, spans: Spans | None, span: Span | None
+        self,
+        kind: RequestKind,
+        counts: RequestCounts | None,
+        spans: Spans | None,
+        span: Span | None,
+        trace: TraceMembers = _NO_TRACE,
     ) -> None:
-        self._key = key
+        self.trace = trace
+        self._kind = kind
         self._request_counts = counts
         self._spans = spans
         self._span = span
@@ -148,10 +209,18 @@ class WatchedRequest:
         if not self._ended:
             self._end(CANCELLED, CONSUMER_LEFT)
 
+    def __enter__(self) -> TraceMembers:
+        return self.trace
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None:
+        self.ended(error)
+
     def _end(self, status: str, error: BaseException | None) -> None:
         self._ended = True
         if self._request_counts is not None:
-            self._request_counts.take(self._key, status, trio.current_time() - self._since)
+            self._request_counts.take(self._kind, status, trio.current_time() - self._since)
         if self._spans is not None and self._span is not None:
             self._spans.end(self._span, error)
 
@@ -183,25 +252,3 @@ class WatchedInquiry:
             self._models.take(self._model, outcome, trio.current_time() - self._since, amounts)
         if self._spans is not None and self._span is not None:
             self._spans.end_inquiry(self._span, attributes, outcome if failed else None)
-
-
-class OutboundRequest:
-    """A request that goes out; see `Going`."""
-
-    __slots__ = ("_request", "trace")
-
-    def __init__(self, request: WatchedRequest, trace: TraceMembers) -> None:
-        self._request = request
-        self.trace = trace
-
-    def ended(self, error: BaseException | None, /) -> None:
-        """See `Going`."""
-        self._request.ended(error)
-
-    def __enter__(self) -> TraceMembers:
-        return self.trace
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
-    ) -> None:
-        self._request.ended(error)

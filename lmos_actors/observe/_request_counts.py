@@ -7,7 +7,7 @@ Only numbers are kept, for a bounded number of kinds of requests; kinds beyond t
 from __future__ import annotations
 
 from bisect import bisect_left
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 import trio
 
@@ -17,6 +17,8 @@ from ._exposition import Family, Sample
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+    from lmos_actors.actors import RequestKind
 
     from ._exposition import Labels
 
@@ -31,9 +33,6 @@ VERBS: Final = (
     "read", "read all", "write", "write many", "invoke", "observe", "subscribe", "subscribe to all",
 )  # fmt: skip
 """The kinds of request, as `Operation.verb` names them."""
-
-Key: TypeAlias = tuple[str, str, str, str]
-"""Class, affordance, verb, way."""
 
 
 def status_class(error: BaseException | None) -> str:
@@ -72,12 +71,12 @@ class RequestCounts:
     def __init__(self, bounds: Sequence[float], most: int) -> None:
         self._bounds = tuple(bounds)
         self._most = most
-        self._by_key: dict[Key, RequestCount] = {}
+        self._by_key: dict[RequestKind, RequestCount] = {}
 
     def __len__(self) -> int:
         return len(self._by_key)
 
-    def take(self, key: Key, status: str, seconds: float) -> None:
+    def take(self, key: RequestKind, status: str, seconds: float) -> None:
         """Count one request that took so long."""
         count = self._by_key.get(key) or self._new(key)
         count.buckets[bisect_left(self._bounds, seconds)] += 1
@@ -90,7 +89,7 @@ class RequestCounts:
         count = self._by_key.get(key) or self._new(key)
         count.statuses[status] = count.statuses.get(status, 0) + 1
 
-    def _new(self, key: Key) -> RequestCount:
+    def _new(self, key: RequestKind) -> RequestCount:
         if len(self._by_key) >= self._most:
             key = (OTHER, OTHER, key[2], key[3])
         return self._by_key.setdefault(key, RequestCount(len(self._bounds) + 1))
@@ -104,7 +103,7 @@ class RequestCounts:
         text = f"Seconds from taking to answering {what.lower()}."
         yield Family(f"{prefix}request_duration_seconds", "histogram", text, self._timed(counts))
 
-    def _timed(self, counts: list[tuple[Key, RequestCount]]) -> Iterator[Sample]:
+    def _timed(self, counts: list[tuple[RequestKind, RequestCount]]) -> Iterator[Sample]:
         names = [repr(float(bound)) for bound in self._bounds] + ["+Inf"]
         for key, count in counts:
             labels, reached = _labels(key), 0
@@ -117,12 +116,12 @@ class RequestCounts:
             yield Sample(labels, count.seconds, "_sum")
 
 
-def _counted(counts: list[tuple[Key, RequestCount]]) -> Iterator[Sample]:
+def _counted(counts: list[tuple[RequestKind, RequestCount]]) -> Iterator[Sample]:
     for key, count in counts:
         for status, number in count.statuses.items():
             yield Sample((*_labels(key), ("status", status)), number)
 
 
-def _labels(key: Key) -> Labels:
+def _labels(key: RequestKind) -> Labels:
     cls, affordance, verb, way = key
     return (("class", cls), ("affordance", affordance), ("verb", verb), ("way", way))

@@ -1,8 +1,8 @@
 """OpenTelemetry spans of requests: one for each that comes in, one for each that goes out.
 
-A request that comes in is the child of the span its `traceparent` names. Agents work in its span and pass
-it on to near agents; requests that they send elsewhere are its children. An agent's code finds it as the
-current span.
+Every protocol has the same two, of `start_server_span` and `start_client_span`. A request that comes in is
+the child of the span its `traceparent` names. Agents work in its span and pass it on to near agents; requests
+that they send elsewhere are its children. An agent's code finds it as the current span.
 
 A provider, sampler or processor that raises costs spans and nothing else.
 """
@@ -23,7 +23,7 @@ from opentelemetry.trace import (
     TraceState,
 )
 
-from lmos_actors.actors import Origin, current_mark, read_trace
+from lmos_actors.actors import Origin, current_mark, origin_of, read_trace
 from lmos_actors.errors import ConfigError, LmosActorsError
 
 from ._request_counts import status_number
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from opentelemetry.context import Context
     from opentelemetry.trace import Span
 
-    from lmos_actors.actors import Far, Mark, Operation, Runtime
+    from lmos_actors.actors import Mark, Runtime
 
 SCOPE: Final = "lmos_actors"
 """The instrumentation scope of all spans."""
@@ -78,45 +78,32 @@ class Spans:
     # ---- in
 
     def start_server_span(
-        self, far: Far, way: str, traceparent: str | None, tracestate: str | None
+        self, name: str, attributes: Mapping[str, Any], traceparent: str | None, tracestate: str | None
     ) -> tuple[Span | None, Origin | None]:
         """Start the span of a request that came in."""
         try:
             incoming = read_trace(traceparent, tracestate)
             above = contexts.Context() if incoming is None else _context(incoming[0])
-            span = self._begin(far.op, SpanKind.SERVER, above, _attributes(far.op, far.slot.path, way))
-            return span, _origin(span)
+            span = self._tracer.start_span(name, above, SpanKind.SERVER, attributes, start_time=self._now())
+            return span, origin_of(span)
         except Exception as error:
             self._report_failure(error)
             return None, None
 
-    def _begin(self, op: Operation, kind: SpanKind, above: Context | None, attributes: Any) -> Span:
-        return self._tracer.start_span(
-            f"{op.verb} {op.label}", above, kind, attributes, start_time=self._now()
-        )
-
     # ---- out
 
-    def start_client_span(self, op: Operation, path: str, way: str) -> tuple[Span | None, Origin | None]:
+    def start_client_span(
+        self, name: str, attributes: Mapping[str, Any]
+    ) -> tuple[Span | None, Origin | None]:
         """Start the span of a request that the running code sends."""
         try:
             mark = self.mark(current_mark(self._rt))
             above = None if mark is None or mark[2] is None else _context(mark[2])
-            span = self._begin(op, SpanKind.CLIENT, above, _attributes(op, path, way))
-            return span, _origin(span)
+            span = self._tracer.start_span(name, above, SpanKind.CLIENT, attributes, start_time=self._now())
+            return span, origin_of(span)
         except Exception as error:
             self._report_failure(error)
             return None, None
-
-    def start_inquiry_span(self, name: str, attributes: Mapping[str, Any]) -> Span | None:
-        """Start the span of a request that the running code sends to a service that is no agent."""
-        try:
-            mark = self.mark(current_mark(self._rt))
-            above = None if mark is None or mark[2] is None else _context(mark[2])
-            return self._tracer.start_span(name, above, SpanKind.CLIENT, attributes, start_time=self._now())
-        except Exception as error:
-            self._report_failure(error)
-            return None
 
     def end_inquiry(self, span: Span, attributes: Mapping[str, Any], error: str | None) -> None:
         """End such a span, with more attributes; `error` is the type of what went wrong, if anything."""
@@ -157,7 +144,7 @@ class Spans:
         if origin is not None and (int(origin.trace_id, 16) != found.trace_id or span is origin.span):
             return mark
         number, began, _, sender = mark or (0, 0, None, None)
-        return number, began, _origin(span), sender
+        return number, began, origin_of(span), sender
 
     def enter(self, mark: Mark | None) -> Any:
         """Make the span of a message the current one in the present context; return a token for `leave`."""
@@ -168,26 +155,6 @@ class Spans:
         """Undo `enter`."""
         if token is not None:
             contexts.detach(token)
-
-
-def _attributes(op: Operation, path: str, way: str) -> dict[str, str]:
-    return {
-        "rpc.system": "lmos",
-        "rpc.service": op.owner,
-        "rpc.method": op.name,
-        "lmos.verb": op.verb,
-        "lmos.agent": path,
-        "lmos.way": way,
-    }
-
-
-def _origin(span: Span) -> Origin | None:
-    found = span.get_span_context()
-    if not found.is_valid:
-        return None
-    state = ",".join(f"{key}={value}" for key, value in found.trace_state.items())
-    flags = f"{found.trace_flags & TraceFlags.SAMPLED:02x}"
-    return Origin(f"{found.trace_id:032x}", flags, state, f"{found.span_id:016x}", span)
 
 
 def _context(origin: Origin) -> Context:
