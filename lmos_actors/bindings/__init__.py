@@ -58,6 +58,7 @@ from .exposure._exposure import (
     path_named as path_named,
     public_name as public_name,
 )
+from .exposure._meter import Arrival as Arrival
 from .exposure._shared_values import (
     SharedValues as SharedValues,
 )

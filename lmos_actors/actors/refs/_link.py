@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from .._runtime import Runtime, Turns
-    from ..messages._mailbox import AgentStatistics, MailboxStatistics
+    from ..messages._mailbox import AgentStatistics, Envelope, MailboxStatistics
     from ..messages._monitor import Down
     from ..messages._observers import Feed
 
@@ -35,8 +35,8 @@ class Invocation:
     """A call or a stream that is to be opened: what is invoked with what, for how many seconds at most.
 
     A server of this node says with `principal` on whose behalf it asks, and with `allows` what that client
-    may do, which agents read from `current_request()`; with `trace` what came with the request: its
-    `traceparent` and `tracestate`.
+    may do, which agents read from `current_request()`; `posting` is called with the message, right before it
+    is posted.
     """
 
     key: str
@@ -45,7 +45,7 @@ class Invocation:
     seconds: float | None = None
     stream: bool = False
     principal: str | None = None
-    trace: tuple[str | None, str | None] | None = None
+    posting: Callable[[Envelope], object] | None = None
     allows: Callable[[str, Any], bool] | None = None
 
 

@@ -83,7 +83,6 @@ from lmos_actors.errors import (
 
 from .._parking import park_among
 from .._runtime import BATCH, BUDGET
-from .._trace_context import incoming_trace
 from ..crashes._crashes import crash_reason, end_reason
 from ..messages._gates import (
     BUSY,
@@ -896,8 +895,8 @@ class Slot:
         await checkpoint_if_cancelled()
         call = (LocalStream if invocation.stream else LocalCall)(self, op, args, self.sender())
         call.principal, call.allows = invocation.principal, invocation.allows
-        if invocation.trace is not None:
-            incoming_trace(self.rt, call, *invocation.trace)
+        if invocation.posting is not None:
+            invocation.posting(call)
         sources = with_sources(call, args) if op.streams else None
         try:
             self.post(call)

@@ -6,23 +6,66 @@ Without an instrument each call is one attribute read.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lmos_actors.actors import incoming_trace
 
 if TYPE_CHECKING:
-    from lmos_actors.actors import Far, Runtime
+    from collections.abc import Mapping
+    from types import TracebackType
+
+    from lmos_actors.actors import Envelope, Far, Runtime, Watch
 
 
-def came(far: Far, way: str, traceparent: str | None, tracestate: str | None) -> None:
-    """Mark a request, before it is posted; `way` is `lmos` or `http`."""
+class Arrival:
+    """A request that a binding opens by `Link.open`: looked at from its posting to the end of the block.
+
+    `attributes` are more of its span.
+    """
+
+    def __init__(
+        self,
+        way: str,
+        traceparent: str | None = None,
+        tracestate: str | None = None,
+        attributes: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._said = way, traceparent, tracestate, attributes
+        self._watch: Watch | None = None
+
+    def note(self, envelope: Envelope) -> None:
+        """Mark the request; for `Invocation.posting`."""
+        rt = envelope.slot.rt
+        if rt.edge is None:
+            incoming_trace(rt, envelope, *self._said[1:3])
+        else:
+            self._watch = rt.edge.came(envelope, *self._said)
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._watch is not None:
+            self._watch.ended(error)
+
+
+def came(
+    far: Far,
+    way: str,
+    traceparent: str | None,
+    tracestate: str | None,
+    attributes: Mapping[str, Any] | None = None,
+) -> None:
+    """Mark a request, before it is posted; `way` is `lmos` or `http`, `attributes` are more of its span."""
     rt = far.slot.rt
     if rt.edge is None:
         if traceparent is None and rt.instrument is None:
             return  # nothing looks, and it has no trace
         incoming_trace(rt, far, traceparent, tracestate)
     elif far.watch is None:  # else a member of a pool takes what another has left
-        far.watch = rt.edge.came(far, way, traceparent, tracestate)
+        far.watch = rt.edge.came(far, way, traceparent, tracestate, attributes)
 
 
 def ended(far: Far, error: BaseException | None) -> None:

@@ -20,6 +20,7 @@ import attrs
 import trio
 
 from lmos_actors.actors import Invocation
+from lmos_actors.bindings import Arrival
 from lmos_actors.errors import ActionFailed, AgentError
 from lmos_actors.protocol import omnia
 from lmos_actors.protocol.omnia import AudioFormat, CallIn, Chunk, Done, ErrorFrame, Fault
@@ -35,6 +36,7 @@ from ..chat import (
     TurnDone,
 )
 from ._faults import fault_of
+from ._spans import WAY, turn_attributes
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -311,10 +313,13 @@ class Call:
         agreed = self._in.format
         format = SoundFormat(agreed.codec, agreed.sample_rate or 0, agreed.channels or 0)
         args = self.heard, self.key[2], format, is_new
-        asked = Invocation("call", args, {}, stream=True, principal=self.key[1] or None)
-        async with self._link.open(asked) as items:
-            async for item in items:
-                await self._send(item)
+        arrival = Arrival(WAY, attributes=turn_attributes(self._link.path, self.key[2]))
+        who = self.key[1] or None
+        asked = Invocation("call", args, {}, stream=True, principal=who, posting=arrival.note)
+        with arrival:
+            async with self._link.open(asked) as items:
+                async for item in items:
+                    await self._send(item)
 
     async def _send(self, item: Any) -> None:
         held, self._last = self._last, None

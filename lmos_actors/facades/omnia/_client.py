@@ -18,7 +18,6 @@ import attrs
 import msgspec
 import trio
 
-from lmos_actors.actors import RUNTIME, outgoing_trace
 from lmos_actors.errors import ConnectFailed, DeadlineExceeded, OutcomeUnknown, ToolFailed
 from lmos_actors.protocol import omnia
 from lmos_actors.transport import ConnectionOptions, connect, default_network
@@ -39,6 +38,7 @@ from ..chat import (
 from ._line import ChatEvent, Line, event_of, failure_of, parts_of
 from ._outgoing_call import OutgoingCall
 from ._put import put_file
+from ._spans import turn_going_out
 
 if TYPE_CHECKING:
     import ssl
@@ -165,20 +165,20 @@ class Chat:
         connection, or the agent itself, ended in the middle: the agent may go on with the turn later.
         """
         async with self._turn:
-            line = await self._begin(text, parts, metadata)
-            items = self._items(line)
-            try:
-                yield items
-            finally:
-                await items.aclose()
-                if line.wire.stage != "none":
-                    line.connection.close()
-                    self._line = None
+            with turn_going_out(self._target, self.session) as trace:
+                line = await self._begin(text, parts, {**trace, **(metadata or {})})
+                items = self._items(line)
+                try:
+                    yield items
+                finally:
+                    await items.aclose()
+                    if line.wire.stage != "none":
+                        line.connection.close()
+                        self._line = None
 
-    async def _begin(self, text: str, parts: Sequence[ChatPart], metadata: Mapping[str, str] | None) -> Line:
+    async def _begin(self, text: str, parts: Sequence[ChatPart], metadata: Mapping[str, Any]) -> Line:
         """Have a message taken; it is sent again where it is refused as one too many."""
         sent = [msgspec.convert(msgspec.to_builtins(part), omnia.Part) for part in parts]
-        metadata = {**(metadata or {}), **_trace()}
         pause = FIRST_PAUSE
         for attempt in range(1, ATTEMPTS + 1):
             line = await self._connected()
@@ -354,12 +354,6 @@ async def _answer(line: Line, call: ToolCalled, answer: HandOn) -> None:
         line.wire.answer_call(call.id, error=given.error)
     else:
         line.wire.answer_call(call.id, given.result)
-
-
-def _trace() -> Mapping[str, Any]:
-    """Return the trace of what runs now, as members of metadata; empty outside a node."""
-    rt = RUNTIME.get()
-    return {} if rt is None else outgoing_trace(rt)
 
 
 @asynccontextmanager

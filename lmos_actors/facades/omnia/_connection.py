@@ -17,7 +17,7 @@ import trio
 from msgspec import UNSET
 
 from lmos_actors.actors import Invocation
-from lmos_actors.bindings import principal_of
+from lmos_actors.bindings import Arrival, principal_of
 from lmos_actors.errors import (
     ActionFailed,
     AgentError,
@@ -46,6 +46,7 @@ from ..chat import (
     TurnDone,
 )
 from ._faults import fault_of
+from ._spans import WAY, turn_attributes
 from ._uploads import UploadRefused
 
 if TYPE_CHECKING:
@@ -344,6 +345,7 @@ class OmniaConnection:
         message, turn = event.message, event.turn
         metadata = dict(message.metadata or {})
         trace = _text(metadata.pop("traceparent", None)), _text(metadata.pop("tracestate", None))
+        arrival = Arrival(WAY, *trace, turn_attributes(self._name, session_id))
         parts = None
         if message.parts is not None:
             parts = msgspec.convert(msgspec.to_builtins(message.parts), list[ChatPart])
@@ -351,14 +353,21 @@ class OmniaConnection:
         args = answers, message.content or "", session_id, parts, metadata, is_new
         self._watch(session_id)
         asked = Invocation(
-            "converse", args, {}, stream=True, principal=self.principal, trace=trace, allows=self._allows
+            "converse",
+            args,
+            {},
+            stream=True,
+            principal=self.principal,
+            allows=self._allows,
+            posting=arrival.note,
         )
         try:
-            async with self._link.open(asked) as items:
-                async for item in items:
-                    self._send(turn, item)
-                    self.charge()
-                    await self.room()
+            with arrival:
+                async with self._link.open(asked) as items:
+                    async for item in items:
+                        self._send(turn, item)
+                        self.charge()
+                        await self.room()
         finally:
             self._answers = None
             self._asked.clear()

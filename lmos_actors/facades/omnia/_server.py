@@ -27,6 +27,7 @@ from ._calls import Calls, SoundStatistics
 from ._connection import OmniaConnection
 from ._context import OmniaContext
 from ._options import OmniaOptions
+from ._spans import agent_named
 from ._uploads import Uploads
 
 if TYPE_CHECKING:
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
     from ._context import SessionKey, StartSoon
 
 SUBPROTOCOL: Final = "lmosprotocol"
-AGENTS: Final = "/api/agents/"
 ROOTS: Final = ("/", "/ws")
 NAMES_COMPARED: Final = 1_000
 
@@ -116,7 +116,7 @@ class OmniaServer:
     def accept(self, upgrade: Upgrade) -> Accept | Refuse | None:
         """Return whether a WebSocket is opened; None where this is no address of this protocol."""
         query = parse_qs(upgrade.query)
-        name = _name_in(upgrade.path, query)
+        name = agent_named(upgrade.path, query)
         if name is None and not self._is_root(upgrade.path):
             return None
         admission = self._admitted(upgrade)
@@ -242,18 +242,6 @@ class OmniaServer:
         return OmniaStatistics(
             len(self._served), turns, len(self._calls), self._calls.parked, attrs.evolve(self._calls.sound)
         )
-
-
-def _name_in(path: str, query: Mapping[str, list[str]]) -> str | None:
-    named = query.get("agent")
-    if named:
-        return named[0]
-    if not path.startswith(AGENTS):
-        return None
-    parts = (
-        path.removeprefix(AGENTS).removesuffix("/ws").split("/")
-    )  # NAME, or NAMESPACE/NAME as Omnia's pages
-    return parts[-1] if len(parts) <= 2 and all(parts) else None
 
 
 def _is_set(query: Mapping[str, list[str]], name: str) -> bool:

@@ -1,0 +1,48 @@
+"""The spans of turns, by OpenTelemetry's conventions for agents, and what turns are counted as."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from lmos_actors.actors import calling
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from lmos_actors.actors import Going
+
+AGENTS: Final = "/api/agents/"
+
+WAY: Final = "omnia"
+"""The binding's name in metrics and traces."""
+
+
+def agent_named(path: str, query: Mapping[str, list[str]]) -> str | None:
+    """Return the agent that an address of the facade names, None without one."""
+    named = query.get("agent")
+    if named:
+        return named[0]
+    if not path.startswith(AGENTS):
+        return None
+    parts = (
+        path.removeprefix(AGENTS).removesuffix("/ws").split("/")
+    )  # NAME, or NAMESPACE/NAME as Omnia's pages
+    return parts[-1] if len(parts) <= 2 and all(parts) else None
+
+
+def turn_attributes(agent: str | None, session: str | None) -> dict[str, str]:
+    """Return what a span says about a turn, as far as it is known."""
+    known = {"gen_ai.agent.name": agent, "gen_ai.conversation.id": session}
+    return {
+        "gen_ai.operation.name": "invoke_agent",
+        **{name: value for name, value in known.items() if value},
+    }
+
+
+def turn_going_out(url: str, session: str | None) -> Going:
+    """Look at a turn that is asked for at an address, until the block ends."""
+    parts = urlsplit(url)
+    agent = agent_named(unquote(parts.path), parse_qs(parts.query))
+    attributes = {**turn_attributes(agent, session), "lmos.way": WAY}
+    return calling(("chat", "turn", "invoke", WAY), f"invoke_agent {agent or ''}".rstrip(), attributes)
