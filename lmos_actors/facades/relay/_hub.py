@@ -9,6 +9,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import AsyncGenerator  # noqa: TC003 -- types of agents are read
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary
@@ -23,6 +24,7 @@ from lmos_actors.transport import server_text
 
 from ._delivery import Delivery
 from ._extensions import made, start
+from ._traces import passing
 
 if TYPE_CHECKING:
     from lmos_actors.actors import Runtime
@@ -96,6 +98,8 @@ class RelayHub(Agent, private=True):
                 extensions=made(options.extensions),
                 shared=server_text,
             )
+            if slot.rt.edge is not None:
+                self.hub.passing = partial(passing, slot.rt.edge)
             self.delivery = Delivery()
             self.nursery.start_soon(self.delivery.run)
             await writer.settled()  # an earlier incarnation's writes

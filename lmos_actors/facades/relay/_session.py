@@ -53,7 +53,7 @@ from ._hops import hops_in, ref_with
 from ._inbox import Inbox
 from ._line import FINAL_CODES, FINAL_STATUS, LASTING, OVER_RATE, OVER_RATE_SECONDS, Line, how_ended
 from ._sent import ACKNOWLEDGEMENTS, CANCEL, NOBODY, Question, Receipt, Sent, check_size
-from ._traces import trace_of_now
+from ._traces import going_out
 
 if TYPE_CHECKING:
     import ssl
@@ -192,10 +192,10 @@ class Relay:
         relay takes the agent no more; ValueError and TypeError for what cannot be sent.
         """
         await self.wait_ready()
-        more = {**trace_of_now(), **(members or {})}
-        sent = self._message(_ids(to), payload, type, ref, more)
-        found: Receipt | None = await self._outcome(sent)
-        return found
+        with going_out("say", type, members) as trace:
+            sent = self._message(_ids(to), payload, type, ref, {**trace, **(members or {})})
+            found: Receipt | None = await self._outcome(sent)
+            return found
 
     def _message(
         self, to: list[str], payload: Any, type: str | None, ref: str | None, members: Mapping[str, Any]
@@ -225,12 +225,13 @@ class Relay:
         the code `nobody` where the relay reports that nobody got the question.
         """
         await self.wait_ready()
-        question = self.pose(payload, to, type=type, members=members)
-        try:
-            found: RelayMessage = await question.answer.wait()
-            return found
-        finally:
-            self.withdraw(question)
+        with going_out("ask", type, members) as trace:
+            question = self.pose(payload, to, type=type, members=members, trace=trace)
+            try:
+                found: RelayMessage = await question.answer.wait()
+                return found
+            finally:
+                self.withdraw(question)
 
     def pose(
         self,
@@ -239,16 +240,16 @@ class Relay:
         *,
         type: str = "question",
         members: Mapping[str, Any] | None = None,
-        trace: Mapping[str, Any] | None = None,
+        trace: Mapping[str, Any],
     ) -> Question:
         """Put a question to be sent, without waiting: its answer is waited for, then it is withdrawn.
 
-        `trace` is that of the request; without it that of what runs now. Raise ConnectFailed when the relay
-        takes the agent no more, ActionFailed for what is too large for it.
+        `trace` has the members of the request's trace. Raise ConnectFailed when the relay takes the agent no
+        more, ActionFailed for what is too large for it.
         """
         if self._failure is not None:
             raise self._failure
-        targets, trace = _ids(to), trace_of_now() if trace is None else trace
+        targets = _ids(to)
         members, hops = {**trace, **(members or {})}, hops_in(trace)
         ref = ref_with(hops, self._new_id()) if hops else None
         if self.way == "receipts":

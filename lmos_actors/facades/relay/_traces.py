@@ -1,18 +1,33 @@
-"""Traces through a relay: a message is in the trace of the one who has said it, by private members."""
+"""Traces through a relay: a message is in the trace of the one who has said it, by private members.
+
+An agent has a span for what it says or asks, a hub that records spans one for each message that it passes on,
+which the message names from there on.
+"""
 
 from __future__ import annotations
 
-from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any
+from contextlib import contextmanager, nullcontext
+from typing import TYPE_CHECKING, Any, Final
 
-from lmos_actors.actors import RUNTIME, Carried, outgoing_trace
+import msgspec
+from msgspec import Raw
+
+from lmos_actors.actors import RUNTIME, Carried, calling, outgoing_trace
+from lmos_actors.errors import ActionFailed
+from lmos_actors.protocol.relay import HubRefusal, text_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Generator, Mapping
     from contextlib import AbstractContextManager
 
-    from lmos_actors.actors import Runtime
-    from lmos_actors.protocol.relay import RelayMessage
+    from lmos_actors.actors import Edge, Runtime, TraceMembers
+    from lmos_actors.protocol.relay import Members, RelayMessage
+
+WAY: Final = "relay"
+"""The binding's name in metrics and traces."""
+
+COUNTED: Final = ("answer", "cancel", "data", "discover", "discovery", "question", "thought", "waiting")
+"""The types that messages are counted by at a hub; all others are `other`."""
 
 
 def trace_of(message: RelayMessage) -> tuple[str | None, str | None]:
@@ -37,7 +52,45 @@ def trace_of_answer(rt: Runtime, message: RelayMessage) -> dict[str, Any]:
         return {**outgoing_trace(rt)}
 
 
-def trace_of_now() -> Mapping[str, Any]:
-    """Return the trace of what runs now, as private members; empty outside a node."""
-    rt = RUNTIME.get()
-    return {} if rt is None else outgoing_trace(rt)
+def going_out(
+    doing: str, type: str | None, members: Mapping[str, Any] | None
+) -> AbstractContextManager[Mapping[str, Any]]:
+    """Look at a message of a type that is said or asked (`doing`), until the block ends; return its trace.
+
+    One whose `members` have a trace, such as an answer to a question of others, has no span of its own.
+    """
+    if members and "traceparent" in members:
+        return nullcontext({})
+    type = type or "message"
+    return calling(("relay", type, doing, WAY), f"{doing} {type}", _attributes(doing))
+
+
+@contextmanager
+def passing(edge: Edge, members: Members) -> Generator[Members]:
+    """Look at a message while the hub passes it on; return the members that it is passed on with."""
+    type = text_of(members, "type")
+    counted = type if type in COUNTED else "other"
+    trace = text_of(members, "traceparent"), text_of(members, "tracestate")
+    going = edge.passes(
+        ("relay", counted, "pass on", WAY), f"pass on {counted}", _attributes("pass on"), *trace
+    )
+    with going as span:
+        try:
+            yield {**members, **_written(span)}
+        except HubRefusal as refusal:
+            going.ended(ActionFailed({"code": refusal.code, "message": str(refusal)}))
+            raise
+
+
+def _written(span: TraceMembers) -> Members:
+    """Return the member that names a span, if there is one; what senders note in a trace stays as it came."""
+    return {"traceparent": Raw(msgspec.json.encode(span["traceparent"]))} if span else {}
+
+
+def _attributes(doing: str) -> dict[str, Any]:
+    return {
+        "messaging.system": "agentrelay",
+        "messaging.operation.type": "send",
+        "messaging.operation.name": doing,
+        "lmos.way": WAY,
+    }

@@ -20,8 +20,10 @@ from ._extension import (
 from ._frames import (
     EVERYBODY as EVERYBODY,
     RELAY as RELAY,
+    Members as Members,
     Unreadable as Unreadable,
     read_members as read_members,
+    text_of as text_of,
     value_of as value_of,
 )
 from ._hub import (

@@ -75,6 +75,15 @@ def value_of(members: Mapping[str, Raw], name: str) -> Any:
         raise ValueError(str(error)) from None
 
 
+def text_of(members: Mapping[str, Raw], name: str) -> str | None:
+    """Return a member that is a text, None for any other."""
+    try:
+        value = value_of(members, name)
+    except ValueError:
+        return None
+    return value if isinstance(value, str) else None
+
+
 def write_members(members: Iterable[tuple[str, bytes]]) -> bytes:
     """Return the text of a frame from its members, whose values are JSON."""
     return b"{" + b",".join(_write(name) + b":" + value for name, value in members) + b"}"

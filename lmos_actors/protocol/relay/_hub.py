@@ -40,6 +40,7 @@ from ._outbox import Outbox
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
+    from contextlib import AbstractContextManager
 
 INVALID_MESSAGE: Final = "invalid_message"
 AUTH_MISMATCH: Final = "auth_mismatch"
@@ -169,6 +170,8 @@ class Hub:
         """Returns Unix time in milliseconds."""
         self.on_change: Callable[[], object] = lambda: None
         """Called when `due_at` may have changed."""
+        self.passing: Callable[[Members], AbstractContextManager[Members]] | None = None
+        """Entered while a message is passed on; returns the members that it is passed on with."""
         self.handled: HubFrame | None = None
         """The frame whose hooks are being called."""
         self._new_id = new_id
@@ -475,6 +478,9 @@ class HubConnection:
             fate = Fate("command", "" if frame is None else frame.id)
         elif "payload" not in members:
             raise HubRefusal(INVALID_MESSAGE, "Missing required field: payload")
+        elif hub.passing is not None:
+            with hub.passing(members) as passed:
+                fate = hub.pass_on(self, targets, passed, frame)
         else:
             fate = hub.pass_on(self, targets, members, frame)
         if frame is not None:
