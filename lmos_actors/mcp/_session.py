@@ -46,6 +46,7 @@ from ._failures import (
     SessionLost,
     mcp_failure,
 )
+from ._spans import request_going_out
 from ._values import (
     TOOL_BYTES,
     TOOLS_BYTES,
@@ -64,7 +65,7 @@ from ._values import (
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
-    from contextlib import AbstractAsyncContextManager
+    from contextlib import AbstractAsyncContextManager, AbstractContextManager
 
     from ._connection import Connection
     from ._questions import Questions
@@ -229,8 +230,8 @@ class Session:
         def heard(progress: float, total: float | None, message: str) -> None:
             report(McpProgress(progress, total, _bounded(message)))
 
-        with self._connection.reports(heard) as token:
-            meta: types.RequestParamsMeta = {"progress_token": token}
+        with self._going("tools/call", name) as trace, self._connection.reports(heard) as token:
+            meta: types.RequestParamsMeta = {"progress_token": token, **trace}
             request = self._client.call_tool(name, arguments, meta=meta)
             result = await self._answer(request, f"the tool {name!r}")
         taken = self._taken(McpResult(tuple(map(_content_of, result.content)), result.structured_content))
@@ -241,13 +242,19 @@ class Session:
 
     async def read_resource(self, uri: str) -> list[McpContent]:
         """Read a resource. Raises ActionFailed, SessionLost."""
-        result = await self._answer(self._client.read_resource(uri), f"the resource {uri!r}")
+        with self._going("resources/read") as meta:
+            result = await self._answer(self._client.read_resource(uri, meta=meta), f"the resource {uri!r}")
         return self._taken([_contents_of(each) for each in result.contents])
 
     async def get_prompt(self, name: str, arguments: dict[str, str]) -> list[McpMessage]:
         """Fill in a prompt. Raises ActionFailed, SessionLost."""
-        result = await self._answer(self._client.get_prompt(name, arguments), f"the prompt {name!r}")
+        with self._going("prompts/get", name) as meta:
+            request = self._client.get_prompt(name, arguments, meta=meta)
+            result = await self._answer(request, f"the prompt {name!r}")
         return self._taken([McpMessage(each.role, _content_of(each.content)) for each in result.messages])
+
+    def _going(self, method: str, target: str = "") -> AbstractContextManager[Any]:
+        return request_going_out(method, self._client.session.protocol_version, target)
 
     def _taken(self, result: T) -> T:
         """Return a result as data that is all JSON. Raises ActionFailed for one that is too large."""

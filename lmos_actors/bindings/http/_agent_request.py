@@ -70,8 +70,8 @@ class AgentRequest:
     """
 
     __slots__ = (
-        "_allows", "_far", "_task", "_tracker", "_way", "client", "done", "error", "items", "key", "label",
-        "message_id", "on_begun", "on_done", "on_question", "posted", "principal", "progress",
+        "_allows", "_far", "_task", "_tracker", "_way", "attributes", "client", "done", "error", "items",
+        "key", "label", "message_id", "on_begun", "on_done", "on_question", "posted", "principal", "progress",
         "question", "running", "tells_progress", "traceparent", "tracestate", "value",
     )  # fmt: skip
 
@@ -94,6 +94,7 @@ class AgentRequest:
         self._allows = allows
         self.traceparent = traceparent
         self.tracestate = tracestate
+        self.attributes: Mapping[str, Any] | None = None  # of its span, beside the usual ones
         self.message_id = tracker.rt.entropy.new_id()
         self.client: RequestClient | None = None  # where it can be asked back
         self.key: RequestKey | None = None  # under which the agent keeps the answer
@@ -156,7 +157,7 @@ class AgentRequest:
 
     def _post(self, far: Far, remaining: float | None) -> None:
         tracker = self._tracker
-        came(far, self._way, self.traceparent, self.tracestate)
+        came(far, self._way, self.traceparent, self.tracestate, self.attributes)
         self.posted = True
         self._far, far.client = far, self.client
         tracker.open[self] = None

@@ -34,6 +34,7 @@ from mcp.shared.subscriptions import (
 from lmos_actors.bindings import AgentRequest, discreet, written_value
 from lmos_actors.errors import InvalidInput, LmosActorsError, RateLimited, Unauthorized
 
+from .._spans import WAY, request_attributes
 from ._caller import LEVELS, Caller, can_answer, is_modern
 from ._calls import Call, failure, failure_of
 from ._catalogue import BadCursor, Catalogue
@@ -58,9 +59,6 @@ if TYPE_CHECKING:
 
 P = TypeVar("P")
 R = TypeVar("R")
-
-WAY: Final = "mcp"
-"""The binding's name in metrics and traces."""
 
 LEAVING: Final = "the node is shutting down"
 _SESSION: Final = "lmos_actors"
@@ -278,10 +276,14 @@ class McpOffer:
             if isinstance(text := meta.get(word, exchange.headers.get(word)), str)
         }
         allows = {} if exchange.admission is None else {"allows": exchange.admission.allows}
-        return AgentRequest(
+        made = AgentRequest(
             self, exchange.label, exchange.principal, trace.get("traceparent"), trace.get("tracestate"), WAY,
             **allows,
         )  # fmt: skip
+        if self.rt.edge is not None:
+            target = (ctx.params or {}).get("name")
+            made.attributes = request_attributes(ctx.method, ctx.protocol_version, target)
+        return made
 
     # ---- tools
 
