@@ -10,6 +10,7 @@ bound.
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -36,6 +37,7 @@ P = ParamSpec("P")
 Fatal = Callable[[BaseException], None]
 
 LOOK_SECONDS: Final = 0.5
+_CONTEXTS: Final = "opentelemetry.context"
 
 
 def wait_for(event: threading.Event) -> None:
@@ -80,6 +82,9 @@ class Job(ABC):
         self.make = make
         self.scope = trio.CancelScope()
         self.caller = CURRENT.get()
+        contexts = sys.modules.get(_CONTEXTS)  # a program without OpenTelemetry has none
+        self.context = None if contexts is None else contexts.get_current()
+        """OpenTelemetry's current context where the job was made."""
         self._ref = ref
 
     def node_ended_error(self) -> NodeEnded:
@@ -210,6 +215,8 @@ class PortalJobs:
         value, error = None, None
         if job.caller is not None and job.caller.slot.rt is self._rt:
             CURRENT.set(job.caller)
+        if job.context is not None:
+            sys.modules[_CONTEXTS].attach(job.context)
         try:
             with job.scope:
                 value = await interruptible(job.make)
