@@ -230,28 +230,29 @@ class Session:
         def heard(progress: float, total: float | None, message: str) -> None:
             report(McpProgress(progress, total, _bounded(message)))
 
-        with self._going("tools/call", name) as trace, self._connection.reports(heard) as token:
-            meta: types.RequestParamsMeta = {"progress_token": token, **trace}
-            request = self._client.call_tool(name, arguments, meta=meta)
-            result = await self._answer(request, f"the tool {name!r}")
-        taken = self._taken(McpResult(tuple(map(_content_of, result.content)), result.structured_content))
-        if result.is_error:
-            text = "\n".join(each.text for each in taken.content if each.text) or "no reason was given"
-            raise mcp_failure(TOOL_FAILED, text)
-        return taken
+        with self._going("tools/call", name) as trace:
+            with self._connection.reports(heard) as token:
+                meta: types.RequestParamsMeta = {"progress_token": token, **trace}
+                request = self._client.call_tool(name, arguments, meta=meta)
+                result = await self._answer(request, f"the tool {name!r}")
+            taken = self._taken(McpResult(tuple(map(_content_of, result.content)), result.structured_content))
+            if result.is_error:
+                text = "\n".join(each.text for each in taken.content if each.text) or "no reason was given"
+                raise mcp_failure(TOOL_FAILED, text)
+            return taken
 
     async def read_resource(self, uri: str) -> list[McpContent]:
         """Read a resource. Raises ActionFailed, SessionLost."""
         with self._going("resources/read") as meta:
             result = await self._answer(self._client.read_resource(uri, meta=meta), f"the resource {uri!r}")
-        return self._taken([_contents_of(each) for each in result.contents])
+            return self._taken([_contents_of(each) for each in result.contents])
 
     async def get_prompt(self, name: str, arguments: dict[str, str]) -> list[McpMessage]:
         """Fill in a prompt. Raises ActionFailed, SessionLost."""
         with self._going("prompts/get", name) as meta:
             request = self._client.get_prompt(name, arguments, meta=meta)
             result = await self._answer(request, f"the prompt {name!r}")
-        return self._taken([McpMessage(each.role, _content_of(each.content)) for each in result.messages])
+            return self._taken([McpMessage(each.role, _content_of(each.content)) for each in result.messages])
 
     def _going(self, method: str, target: str = "") -> AbstractContextManager[Any]:
         return request_going_out(method, self._client.session.protocol_version, target)
