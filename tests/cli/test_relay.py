@@ -283,8 +283,9 @@ def hub(folder: Path, *words: str) -> Iterator[tuple[subprocess.Popen[str], str]
         assert process.stdout is not None
         lines = (json.loads(line) for line in process.stdout)
         address = next(line["url"] for line in lines if line["event"] == "relay")
-        yield process, address
-        if process.poll() is None:
+        try:
+            yield process, address
+        finally:
             process.kill()
 
 

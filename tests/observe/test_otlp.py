@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import signal
+import subprocess
+import sys
 import threading
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -19,6 +21,8 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
 from lmos_actors import open_node
 from lmos_actors.cli import main
+from lmos_actors.facades import open_chat
+from tests.cli.test_relay import hub, registered
 from tests.cli.test_serve import project as project, serving
 from tests.observe.http_requests import samples
 from tests.observe.test_tracing import Desk, Gate, Weather
@@ -57,6 +61,17 @@ def collector() -> Generator[tuple[str, list[tuple[str, ExportTraceServiceReques
         server.server_close()
 
 
+def spans_in(taken: list[tuple[str, ExportTraceServiceRequest]]) -> list[tuple[Any, Any]]:
+    """Return the spans that a collector was sent, each with its resource."""
+    return [
+        (each.resource, span)
+        for _, message in taken
+        for each in message.resource_spans
+        for scope in each.scope_spans
+        for span in scope.spans
+    ]
+
+
 def test_a_collector_is_sent_one_trace_of_two_nodes() -> None:
     async def talk(provider: Any) -> None:
         async with (
@@ -75,8 +90,7 @@ def test_a_collector_is_sent_one_trace_of_two_nodes() -> None:
         provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(f"{url}/v1/traces")))
         trio.run(talk, provider)
         provider.shutdown()
-    resources = [each for _, message in taken for each in message.resource_spans]
-    spans = [span for each in resources for scope in each.scope_spans for span in scope.spans]
+    spans = [span for _, span in spans_in(taken)]
     assert len(spans) == 4
     assert len({span.trace_id for span in spans}) == 1
     parents = {span.span_id: span.parent_span_id for span in spans}
@@ -140,3 +154,115 @@ def test_serve_tells_numbers_and_sends_spans(
     assert [span.name for scope in sent.scope_spans for span in scope.spans] == ["invoke Slow.work"]
     names = {item.key: item.value.string_value for item in sent.resource.attributes}
     assert names["service.name"] == name
+
+
+WEATHER = """
+from lmos_actors import Agent, action
+
+
+class Weather(Agent):
+    "Knows the weather."
+
+    @action(answers=True)
+    def forecast(self, city: str) -> str:
+        return f"sunny in {city}"
+"""
+
+ASSISTANT = """
+import sys
+
+import trio
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from weather import Weather
+
+from lmos_actors import open_node
+from lmos_actors.facades import ChatAgent, RelayMember
+from lmos_actors.mcp import McpServer
+from lmos_actors.security import BearerToken, Credentials
+
+
+class Assistant(ChatAgent):
+    far: object
+    tools: object
+    member: object
+
+    async def reply(self, turn):
+        yield await self.far.invoke(Weather.forecast, turn.text)
+        found = await self.tools.invoke(McpServer.call, "weather__forecast", {"city": turn.text})
+        yield found.content[0].text
+        yield (await self.member.invoke(RelayMember.ask, turn.text, ["weather"])).payload
+
+
+async def main(collector, weather, tools, hub):
+    provider = TracerProvider(shutdown_on_exit=False)
+    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(collector + "/v1/traces")))
+    token = Credentials({hub.removesuffix("/arc"): BearerToken("file:assistant")})
+    async with open_node(listen="ws://127.0.0.1:0", omnia=True, tracing=provider) as node:
+        far = await node.consume(Weather, weather)
+        tools = await node.start(McpServer, url=tools)
+        member = await node.join(hub, credentials=token)
+        await node.start(Assistant, far=far, tools=tools, member=member)
+        print(node.urls[0], flush=True)
+        await trio.to_thread.run_sync(sys.stdin.read)
+    provider.shutdown()
+
+
+trio.run(main, *sys.argv[1:])
+"""
+
+
+@contextmanager
+def assisting(*words: str) -> Generator[str]:
+    """Run the assistant; yield its address, and wait for its end."""
+    command = [sys.executable, "-c", ASSISTANT, *words]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            yield process.stdout.readline().strip()
+            process.communicate(timeout=30)
+        finally:
+            process.kill()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)  # five processes start
+def test_a_turn_of_four_processes_is_one_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hub, an agent that is on it, the same agent for MCP clients, and an assistant that asks all three."""
+
+    async def chat(url: str) -> str:
+        async with open_chat(f"{url}/api/agents/assistant/ws") as assistant:
+            return (await assistant.say("Bonn")).text
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "weather.py").write_text(WEATHER, encoding="utf-8")
+    with collector() as (url, taken), hub(tmp_path, "--tracing", url) as (relay, place):
+        for name in ("weather", "assistant"):
+            (tmp_path / name).write_text(registered(tmp_path, place, name)["token"], encoding="utf-8")
+        on_relay = ("--relay", place, "--relay-bearer", "file:weather")
+        with (
+            serving("weather.py:Weather", "--tracing", url, *on_relay) as far,
+            serving("weather.py:Weather", "--tracing", url, "--mcp") as tools,
+        ):
+            mcp = next(each["url"] for each in tools.said if each["event"] == "mcp")
+            with assisting(url, far.url, mcp, place) as assistant:
+                assert trio.run(chat, assistant) == "sunny in Bonn" * 3
+            for each in (far.process, tools.process, relay):
+                each.terminate()
+                each.wait(30)
+    sent = spans_in(taken)
+    turn = next(span for _, span in sent if span.name == "invoke Assistant.chat")
+    spans = [(resource, span) for resource, span in sent if span.trace_id == turn.trace_id]
+    names = {span.span_id: span.name for _, span in spans}
+    assert sorted((span.name, names.get(span.parent_span_id, "")) for _, span in spans) == [
+        ("ask question", "invoke Assistant.chat"),
+        ("invoke Assistant.chat", ""),
+        ("invoke Weather.forecast", "invoke Assistant.chat"),
+        ("invoke Weather.forecast", "invoke Weather.forecast"),
+        ("invoke Weather.forecast", "pass on question"),
+        ("invoke Weather.forecast", "tools/call weather__forecast"),
+        ("pass on answer", "pass on question"),
+        ("pass on question", "ask question"),
+        ("tools/call weather__forecast", "invoke Assistant.chat"),
+    ]
