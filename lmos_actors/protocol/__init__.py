@@ -1,1 +1,5 @@
 """Protocols as pure data and state machines: no sockets, no scheduler, no clock. Import the rooms below."""
+
+from ._spoken import OMNIA as OMNIA
+from ._spoken import RELAY as RELAY
+from ._spoken import spoken_in as spoken_in

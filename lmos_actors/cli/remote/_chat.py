@@ -55,8 +55,8 @@ if TYPE_CHECKING:
 
 PROMPT: Final = "> "
 
-NOT_SERVED: Final = "nothing is served over WebSocket"
-"""What a server answers that knows no such address; one with chat agents names them."""
+NOT_SERVED: Final = ("nothing is served over WebSocket", "Omnia's chat protocol")
+"""Words of errors about a server without chat agents; one that has some names them."""
 
 LARGEST_FILE: Final = 100 << 20
 """Bytes of a file that is attached: what servers take at most, unless they are told otherwise."""
@@ -199,6 +199,8 @@ class _Conversation:
             try:
                 if request.message is not None:
                     return await self._do(chat, request.message.strip())
+                if self._is_terminal and (code := await self._in_turn(chat.connect())) != OK:
+                    return code
                 return await self._say_lines(chat)
             finally:
                 if (self._is_terminal or self._is_cut_off) and chat.session is not None:
@@ -389,7 +391,7 @@ class _Conversation:
         text = explained(error)
         if isinstance(error, ActionFailed) and error.code is not None:
             text = f"{error.code}: {error.detail or 'the turn failed'}"
-        elif isinstance(error, ConnectFailed) and NOT_SERVED in error.why:
+        elif isinstance(error, ConnectFailed) and any(words in error.why for words in NOT_SERVED):
             text = f"{error}; {OF_OMNIA}"
         elif self._is_cut_off and self._is_terminal:
             text += "; /history waits for an agent that goes on with it, and prints its answer"

@@ -153,6 +153,11 @@ class Chat:
                     return ChatAnswer(item.text, tuple(item.parts))
         raise OutcomeUnknown(self.url, "the turn has no end")  # not reached: the last item is a TurnDone
 
+    async def connect(self) -> None:
+        """Connect now, and not with the first message. Raise ConnectFailed."""
+        async with self._turn:
+            await self._connected()
+
     @asynccontextmanager
     async def stream(
         self, text: str = "", *, parts: Sequence[ChatPart] = (), metadata: Mapping[str, str] | None = None
@@ -183,6 +188,8 @@ class Chat:
         for attempt in range(1, ATTEMPTS + 1):
             line = await self._connected()
             line.wire.send_message(text, parts=sent, metadata=metadata)
+            if self.session is None:  # the oldest announces only new ones
+                line.expect_greeting()
             first = await self._first(line)
             if first is None:
                 if line.wire.stage == "unsent":
@@ -303,7 +310,7 @@ class Chat:
             tls=self._tls,
             options=ConnectionOptions(max_message_bytes=MAX_MESSAGE),
         )
-        return Line(connection, session, self._on_frame)
+        return Line(url, connection, session, self._on_frame)
 
     async def _items(self, line: Line) -> AsyncGenerator[ChatEvent]:
         """Yield the items of a turn until its end."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import binascii
+import math
 from base64 import b64decode
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
@@ -11,9 +12,9 @@ import msgspec
 import trio
 from msgspec import UNSET
 
-from lmos_actors.errors import ActionFailed, OutcomeUnknown
-from lmos_actors.protocol import omnia
-from lmos_actors.protocol.omnia import ClientConnection, MediaFrame
+from lmos_actors.errors import ActionFailed, ConnectFailed, OutcomeUnknown
+from lmos_actors.protocol import OMNIA, omnia, spoken_in
+from lmos_actors.protocol.omnia import ClientConnection, MediaFrame, UnknownFrame, Unreadable
 
 from ..chat import ChatPart, MediaPiece, TextChunk, ToolCalled, ToolReturned, TurnDone
 
@@ -37,16 +38,21 @@ BEHIND_BYTES: Final = 4 << 20
 FLOOD_BYTES: Final = 64 << 20
 """Bytes of items that wait for a reader at which the connection is closed."""
 
+GREETING: Final = 30.0
+"""Seconds after the first message of a new conversation in which a server of this protocol has sent a frame."""
+
 
 class Line:
     """One connection: a handler for the transport, and what has come for the turn in progress."""
 
     def __init__(
         self,
+        url: str,
         connection: Connection,
         session: str | None,
         frame: Callable[[str], object],
     ) -> None:
+        self._url = url
         self.connection = connection
         self.wire = ClientConnection(session_id=session, wake=connection.wake)
         self.said: deque[ServerSaid | MediaPiece] = deque()
@@ -58,16 +64,26 @@ class Line:
         self.why: str | None = None
         """Why the connection has ended; None while it stands."""
         self._frame = frame
+        self._greeted_by = math.inf
+        self._is_understood = False  # a frame of this protocol has come
+        self._stranger: str | None = None  # what the server speaks instead
 
     def text(self, text: str) -> None:
         self._frame(text)
-        self._take(self.wire.receive(text), len(text))
+        said = self.wire.receive(text)
+        if not isinstance(said.message, UnknownFrame | Unreadable):
+            self._is_understood = True
+        elif not self._is_understood:
+            spoken = spoken_in(text)
+            self._stranger = None if spoken == OMNIA else spoken
+        self._take(said, len(text))
         if self.wire.is_announced:
             self.announced.set()
 
     def binary(self, data: bytes) -> None:
         frame = self.wire.receive_binary(data)
         if isinstance(frame, MediaFrame):
+            self._is_understood = True
             mime_type = frame.info.mime_type or ""
             piece = MediaPiece(frame.media_id, frame.sequence, frame.payload, mime_type, frame.is_last)
             self._take(piece, len(data))
@@ -103,16 +119,35 @@ class Line:
             self.came.set()
             self.announced.set()
 
+    def expect_greeting(self) -> None:
+        """Have a server that says nothing of this protocol for `GREETING` seconds count as another one."""
+        if not self._is_understood:
+            self._greeted_by = trio.current_time() + GREETING
+
     async def next(self) -> ServerSaid | MediaPiece | None:
-        """Wait for the next frame; None once the connection has ended and all have been taken."""
-        while not self.said:
-            if self.why is not None:
-                return None
-            self.came = trio.Event()
-            await self.came.wait()
+        """Wait for the next frame; None once the connection has ended and all have been taken.
+
+        Raise ConnectFailed where the server speaks another protocol.
+        """
+        with trio.move_on_at(math.inf if self._is_understood else self._greeted_by) as waiting:
+            while not self.said:
+                if self.why is not None:
+                    return None
+                self.came = trio.Event()
+                await self.came.wait()
+        if self._stranger is not None:
+            raise self._leave(f"it speaks {self._stranger}, not {OMNIA}")
+        if waiting.cancelled_caught and not self.said:
+            raise self._leave(f"nothing of {OMNIA} came within {GREETING:g} s")
         await trio.lowlevel.checkpoint_if_cancelled()
         self._bytes -= self._sizes.popleft()
         return self.said.popleft()
+
+    def _leave(self, why: str) -> ConnectFailed:
+        """Close the connection to a server of another protocol, and return the error to raise."""
+        self.why = why
+        self.connection.close()
+        return ConnectFailed(self._url, why)
 
 
 def event_of(said: ServerSaid) -> ChatEvent | None:

@@ -34,6 +34,8 @@ import msgspec
 import trio
 
 from lmos_actors.errors import ActionFailed, ConnectFailed, OutcomeUnknown
+from lmos_actors.protocol import RELAY as RELAY_PROTOCOL
+from lmos_actors.protocol import spoken_in
 from lmos_actors.protocol.relay import (
     EVERYBODY,
     RATE_LIMIT,
@@ -421,6 +423,11 @@ class Relay:
 
     def take(self, data: bytes) -> None:
         """Take a frame; for the connection."""
+        if self._welcome is None and (spoken := spoken_in(data)) not in (None, RELAY_PROTOCOL):
+            self._end(ConnectFailed(self.url, f"it speaks {spoken}, not {RELAY_PROTOCOL}"))
+            if self._line is not None:
+                self._line.connection.close()
+            return
         event = self._client.receive(data)
         if isinstance(event, Welcomed):
             self._welcome = event
@@ -511,6 +518,8 @@ class Relay:
                     nursery.cancel_scope.cancel("the connection has ended")
                 self._line, self._is_ready = None, False
                 self._cut(ended)
+                if self._failure is not None:
+                    return
                 if ended.code in FINAL_CODES:
                     self._end(ConnectFailed(self.url, f"closed with {ended.code}: {ended.reason}"))
                     return
