@@ -36,8 +36,8 @@ ARC_TOKEN=tok_... lmos-actors relay listen ws://127.0.0.1:8080/arc
 
 Help on a command: lmos-actors relay send --help
 
-Exit codes: 0 done; 1 the relay has refused it; 2 the usage is wrong; 3 not reached, or the connection was \
-lost; 124 time limit; 130 interrupted.""",
+Exit codes: 0 done; 1 the relay has refused it; 2 the usage is wrong; 3 not reached, not confirmed, or the \
+connection was lost; 124 time limit; 130 interrupted.""",
     group=ELSEWHERE,
     sort_key=7.5,
     help_format="plaintext",
@@ -308,7 +308,8 @@ def relay_send(
     lmos-actors relay send ws://127.0.0.1:8080/arc '{"action": "forecast", "input": {"city": "Bonn"}}' \
 --json-payload --to weather-bot --type question
 
-    It waits long enough to learn that the relay refuses the message: exit code 1.
+    It waits until the relay has read the message or refused it: exit code 1. A relay that does not answer \
+leaves it not confirmed: exit code 3.
 
     Parameters
     ----------

@@ -236,8 +236,10 @@ def run_send(request: RelayRequest, answers: AnswerPrinter, message: Outgoing) -
             message.payload, list(message.to) or "*", type=message.type, ref=message.ref
         )
         if receipt is None:  # a relay answers in order: with this it has read the message
-            with trio.move_on_after(REFUSAL_SECONDS):
+            with trio.move_on_after(REFUSAL_SECONDS) as waiting:
                 await relay.command("list_subscriptions")
+            if waiting.cancelled_caught:
+                return await _not_confirmed(answers)
         if answers.form == "json":
             await answers.write(json.dumps(_shown_receipt(receipt)) + "\n")
         elif receipt is not None:
@@ -247,6 +249,14 @@ def run_send(request: RelayRequest, answers: AnswerPrinter, message: Outgoing) -
         return OK
 
     return run_on_relay(request, answers, work)
+
+
+async def _not_confirmed(answers: AnswerPrinter) -> int:
+    """Report that nobody knows whether the relay has the message. Return the exit code."""
+    if answers.form == "json":
+        await answers.write(json.dumps({"confirmed": False}) + "\n")
+    answers.wrong(f"not confirmed: the relay did not answer within {REFUSAL_SECONDS:g} s; it may have the message")
+    return NOT_REACHED
 
 
 def _shown_receipt(receipt: Receipt | None) -> dict[str, Any]:
