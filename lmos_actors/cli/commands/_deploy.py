@@ -26,14 +26,14 @@ DeploymentOrNone: TypeAlias = Annotated[
     Parameter(
         name="--file",
         metavar="FILE",
-        help="The deployment file; not needed where one deployment alone runs.",
+        help="The deployment file, which may stand alone, too; not needed where one deployment alone runs.",
     ),
 ]
 State: TypeAlias = Annotated[
     str | None,
     Parameter(metavar="FOLDER", help="Where logs and records are kept; .lmos beside the file unless given."),
 ]
-Groups: TypeAlias = Annotated[list[str] | None, Parameter(name="GROUP", negative=())]
+Groups: TypeAlias = Annotated[list[str] | None, Parameter(name="FILE|GROUP", negative=())]
 
 
 @Parameter(name="*")
@@ -52,6 +52,21 @@ With `security` of `launcher.page` its lists say who may."""
 
 
 _SHOWN = ShownOptions()
+
+
+def file_among(words: list[str] | None, file: str | None) -> tuple[str | None, list[str]]:
+    """Return the deployment file, named by --file or as one of the words, and the groups. Raise ConfigError."""
+    found, groups = [] if file is None else [file], list[str]()
+    for word in words or ():
+        (found if is_file(word) else groups).append(word)
+    if len(found) > 1:
+        raise ConfigError(f"one is enough, and there are {len(found)}: {', '.join(found)}", "FILE")
+    return (found[0] if found else None), groups
+
+
+def is_file(word: str) -> bool:
+    """Return whether a word names a file and no group: these have neither dots nor slashes."""
+    return ("." in word or "/" in word) and "=" not in word
 
 
 @app.command(sort_key=0, group=DEPLOYED)
@@ -135,8 +150,7 @@ Else the processes that need it do not start.
 
 @app.command(sort_key=1, group=DEPLOYED)
 def status(
-    file: Annotated[str | None, Parameter(name="FILE")] = None,
-    /,
+    file: DeploymentOrNone = None,
     *,
     state: State = None,
     json: Json = False,
@@ -148,11 +162,6 @@ def status(
     lmos-actors status desk.yaml --json
 
     Exit codes: 0; 2 the usage is wrong; 3 it does not run.
-
-    Parameters
-    ----------
-    file
-        The deployment file; not needed where one deployment alone runs.
     """
     from ..deploy._requests import show_status
 
@@ -173,14 +182,14 @@ def logs(
 
     lmos-actors logs --follow
 
-    lmos-actors logs weather -n 100
+    lmos-actors logs desk.yaml weather -n 100
 
     Exit codes: 0; 1 no such group; 2 the usage is wrong; 3 it does not run; 130 interrupted.
 
     Parameters
     ----------
     groups
-        The groups; all if none is given.
+        The groups, all if none is given; before them the file.
     follow
         Go on with the lines that come.
     last
@@ -188,7 +197,8 @@ def logs(
     """
     from ..deploy._requests import show_logs
 
-    return show_logs(file, state, groups or [], last=last, follow=follow)
+    file, groups = file_among(groups, file)
+    return show_logs(file, state, groups, last=last, follow=follow)
 
 
 @app.command(sort_key=3, group=DEPLOYED)
@@ -202,7 +212,7 @@ def restart(
 ) -> int:
     """Restart groups of a deployment, all at once or one process after another.
 
-    lmos-actors restart --rolling weather
+    lmos-actors restart --rolling desk.yaml weather
 
     With --rolling a process takes no new requests, ends those that it has, and is replaced; the next one \
 follows once the new one is ready. One that does not become ready is stopped, and the others stay as they are.
@@ -213,18 +223,19 @@ follows once the new one is ready. One that does not become ready is stopped, an
     Parameters
     ----------
     groups
-        The groups; all if none is given.
+        The groups, all if none is given; before them the file.
     rolling
         Replace one process after another, as `update` of the group says.
     """
     from ..deploy._requests import restart as run
 
-    return run(file, state, groups or [], rolling=rolling)
+    file, groups = file_among(groups, file)
+    return run(file, state, groups, rolling=rolling)
 
 
 @app.command(sort_key=4, group=DEPLOYED)
 def scale(
-    counts: Annotated[list[str], Parameter(name="GROUP=N", negative=())],
+    counts: Annotated[list[str], Parameter(name="FILE|GROUP=N", negative=())],
     /,
     *,
     file: DeploymentOrNone = None,
@@ -232,7 +243,7 @@ def scale(
 ) -> int:
     """Run more or fewer processes of a group.
 
-    lmos-actors scale weather=4
+    lmos-actors scale desk.yaml weather=4
 
     N is from 0 to 1000. Surplus processes, those with the highest numbers, drain and end.
 
@@ -242,10 +253,14 @@ def scale(
     Parameters
     ----------
     counts
-        A group, and how many processes it is to have; several are brought to their numbers in turn.
+        A group, and how many processes it is to have; several are brought to their numbers in turn; before \
+them the file.
     """
     from ..deploy._requests import scale as run
 
+    file, counts = file_among(counts, file)
+    if not counts:
+        raise ConfigError("say which, as in weather=4", "GROUP=N")
     found: dict[str, int] = {}
     for text in counts:
         group, equals, number = text.partition("=")
@@ -259,7 +274,7 @@ def scale(
 
 @app.command(sort_key=5, group=DEPLOYED)
 def drain(
-    groups: Annotated[list[str], Parameter(name="GROUP", negative=())],
+    groups: Annotated[list[str], Parameter(name="FILE|GROUP", negative=())],
     /,
     *,
     file: DeploymentOrNone = None,
@@ -267,37 +282,34 @@ def drain(
 ) -> int:
     """Stop the processes of groups in order; `restart` or `up` starts them again.
 
-    lmos-actors drain weather
+    lmos-actors drain desk.yaml weather
 
     Exit codes: 0; 1 no such group; 2 the usage is wrong; 3 it does not run.
 
     Parameters
     ----------
     groups
-        The groups, in the order in which they stop.
+        The groups, in the order in which they stop; before them the file.
     """
     from ..deploy._requests import drain as run
 
+    file, groups = file_among(groups, file)
+    if not groups:
+        raise ConfigError("say which", "GROUP")
     return run(file, state, groups)
 
 
 @app.command(sort_key=6, group=DEPLOYED)
 def down(
-    file: Annotated[str | None, Parameter(name="FILE")] = None,
-    /,
+    file: DeploymentOrNone = None,
     *,
     state: State = None,
 ) -> int:
     """End a deployment in order: all its groups, and its launcher.
 
-    lmos-actors down
+    lmos-actors down desk.yaml
 
-    Exit codes: 0 it has ended, or did not run; 2 the usage is wrong; 3 its launcher does not answer.
-
-    Parameters
-    ----------
-    file
-        The deployment file; not needed where one deployment alone runs.
+    Exit codes: 0 it has ended, or did not run; 1 processes go on after the end of their launcher; 2 the usage is wrong; 3 its launcher does not answer.
     """
     from ..deploy._requests import down as run
 

@@ -5,6 +5,7 @@ The launcher is an agent, and these are its consumers, over a socket of this mac
 
 from __future__ import annotations
 
+import math
 import sys
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
@@ -15,6 +16,7 @@ import trio
 from lmos_actors._core import printable
 from lmos_actors.deployment import (
     LauncherAgent,
+    LocalPlace,
     UnixNetwork,
     controls_of,
     launcher_url,
@@ -61,7 +63,7 @@ def controls_for(file: str | None, state: str | None, groups: Iterable[str] = ()
     """
     for name in groups:
         if "." in name or "/" in name:
-            raise ConfigError(f'"{name}" is no group; a file is named by --file {name}', "GROUP")
+            raise ConfigError(f'"{name}" is no group; a file is named by --file {name}, or alone', "GROUP")
     if file is not None:
         named = controls_of(file, state)
         return named if state is not None else named.running() or named
@@ -71,7 +73,7 @@ def controls_for(file: str | None, state: str | None, groups: Iterable[str] = ()
     if not running:
         raise ConfigError("nothing runs: name a deployment file, and `up` runs it", "FILE")
     known = ", ".join(each.file for each in running)
-    raise ConfigError(f"several deployments run, name one of them: {known}", "FILE, or --file FILE")
+    raise ConfigError(f"several deployments run, name one of them: {known}", "FILE")
 
 
 def asked(controls: Controls, use: Callable[[Ref[LauncherAgent]], Awaitable[int]]) -> int:
@@ -358,8 +360,7 @@ def down(file: str | None, state: str | None) -> int:
         return OK
     controls = controls_for(file, state)
     if not controls.is_running():
-        print(f"{controls.file} does not run")
-        return OK
+        return _ended(controls, " does not run")
 
     async def use(ref: Ref[LauncherAgent]) -> int:
         await ref.invoke(LauncherAgent.down)
@@ -369,11 +370,31 @@ def down(file: str | None, state: str | None) -> int:
     if code != OK:
         return code
 
-    async def gone() -> None:
-        while controls.is_running():  # noqa: ASYNC110 -- nothing says that it has ended
-            await trio.sleep(LOOK)
-
     with signals.in_order():
-        trio.run(gone)
-    print(f"{controls.file}: stopped")
-    return OK
+        trio.run(_gone, controls)
+    return _ended(controls, ": stopped")
+
+
+async def _gone(controls: Controls) -> None:
+    """Wait until a launcher has ended; say so where that takes a while."""
+    waits = trio.current_time() + CONNECT
+    while controls.is_running():
+        await trio.sleep(LOOK)
+        if trio.current_time() >= waits:
+            waits = math.inf
+            print(f"{controls.file}: its processes drain; `status` shows them", file=sys.stderr, flush=True)
+
+
+def _ended(controls: Controls, what: str) -> int:
+    """Print that no launcher runs, and which of its processes go on all the same. Return the exit code."""
+    left = trio.run(LocalPlace(controls.records).left)
+    if not left:
+        print(f"{controls.file}{what}")
+        return OK
+    pids = ", ".join(map(str, left))
+    print(
+        f"lmos-actors: {controls.file}: its launcher has ended, and processes go on until they have drained:"
+        f" {pids}",
+        file=sys.stderr,
+    )
+    return FAILED
