@@ -79,7 +79,8 @@ def _for_connecting(error: ConnectFailed, spelling: Spelling) -> str:
     known = {401: spelling.credentials, 403: spelling.other_credentials, 404: "is the agent served there?"}
     if error.status is not None:
         return known.get(error.status, "")
-    return "" if "TLS" in error.why else "is the agent served there?"
+    is_there = "TLS" in error.why or "it speaks" in error.why
+    return "" if is_there else "is the agent served there?"
 
 
 def _for_certificate(why: str, spelling: Spelling) -> str:

@@ -199,6 +199,13 @@ def test_a_terminal_obeys_no_relay_and_a_relay_that_answers_nothing_is_no_wait(
 
 
 @pytest.mark.slow
+def test_a_message_that_a_relay_says_nothing_about_is_not_confirmed(hostile: str, tmp_path: Path) -> None:
+    code, out, err = relay(tmp_path, "send", hostile, "hello", token="any")
+    assert (code, json.loads(out)) == (3, {"confirmed": False})
+    assert "not confirmed: the relay did not answer within 2 s" in err
+
+
+@pytest.mark.slow
 def test_text_that_is_none_is_wrong_usage(tmp_path: Path) -> None:
     for text in ("NaN", '"\\ud800"', "[" * 5_000):
         code, _, err = relay(tmp_path, "send", "ws://127.0.0.1:1/arc", text, "--json-payload")

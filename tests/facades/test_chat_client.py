@@ -259,6 +259,48 @@ def test_nobody_is_there() -> None:
         simulate(main)
 
 
+LMOS = {"messageType": "error", "type": "urn:x#invalid-input", "title": "Invalid Input", "status": "400"}
+WELCOME = {"from": "relay", "to": ["me"], "type": "welcome", "payload": {}}
+STRANGERS: list[tuple[dict[str, Any] | None, float, str]] = [
+    (LMOS, 0, "it speaks LMOS, not Omnia's chat protocol"),
+    (WELCOME, 0, "it speaks AgentRelay's protocol, not"),
+    ({"jsonrpc": "2.0", "error": {}}, 0, "it speaks JSON-RPC, such as MCP, not"),
+    ({"type": "tick"}, 30, "nothing of Omnia's chat protocol came within 30 s"),
+    (None, 30, "nothing of Omnia's chat protocol came within 30 s"),
+]
+
+
+@pytest.mark.parametrize(("frame", "seconds", "why"), STRANGERS)
+def test_a_server_of_another_protocol_is_left_soon(
+    frame: dict[str, Any] | None, seconds: float, why: str
+) -> None:
+    async def stranger(facade: Facade, number: int) -> None:
+        await facade.message()
+        if number == 2:
+            facade.done("here")
+        while frame is not None:
+            facade.say(**frame)
+            await trio.sleep(1)
+
+    async def main(chat: Chat) -> tuple[float, str]:
+        began = trio.current_time()
+        with pytest.raises(ConnectFailed, match=why):
+            await hello(chat)
+        return trio.current_time() - began, await hello(chat)
+
+    (took, text), connections = talked(stranger, main)
+    assert (took, text, connections) == (pytest.approx(seconds, abs=0.5), "here", 2)
+
+
+def test_a_connection_can_be_made_before_the_first_message() -> None:
+    async def main() -> None:
+        async with open_chat(URL, network=MemoryNetwork()) as chat:
+            await chat.connect()
+
+    with pytest.raises(ConnectFailed):
+        simulate(main)
+
+
 def test_a_silent_server_is_given_up_and_the_next_turn_has_another_connection() -> None:
     async def silent(facade: Facade, number: int) -> None:
         await facade.message()

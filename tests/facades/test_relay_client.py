@@ -406,6 +406,31 @@ def test_a_relay_without_a_welcome() -> None:
     assert simulate(run) == 5
 
 
+@pytest.mark.parametrize(
+    ("greets", "frame", "what"),
+    [
+        (True, {"type": "connected", "session_id": "s-1"}, "Omnia's chat protocol"),
+        (False, {"messageType": "error", "status": "400"}, "LMOS"),
+        (False, {"type": "error", "error": {"code": "X", "message": "y"}}, "Omnia's chat protocol"),
+    ],
+)
+def test_a_server_of_another_protocol_is_no_relay(greets: bool, frame: dict[str, Any], what: str) -> None:
+    async def script(hub: Script) -> None:
+        if not greets:
+            await hub.next()
+        hub.send(frame)
+        await trio.sleep_forever()
+
+    async def run() -> None:
+        async with scripted(script) as (network, _):
+            with pytest.raises(ConnectFailed, match=f"it speaks {what}, not AgentRelay's protocol"):
+                async with open_relay(URL, id="me", network=network) as relay:
+                    await relay.say("hello")
+                    await relay.command("list_subscriptions")
+
+    simulate(run)
+
+
 def test_junk_and_forgeries_are_nothing_or_messages() -> None:
     async def script(hub: Script) -> None:
         hub.welcome("me")

@@ -142,12 +142,16 @@ class Flight:
 
     # ---- ends
 
-    def give_up(self, last: int, why: str) -> None:
-        """Fail what waits up to a number: nobody can know what became of it."""
+    def leave_unknown(self, last: int, why: str) -> None:
+        """Have it be unknown what became of what waits up to a number."""
+        self.give_up(last, OutcomeUnknown(self._url, why))
+
+    def give_up(self, last: int, error: Exception) -> None:
+        """Fail what waits up to a number, as nobody will hear what became of it."""
         for each in (*self._commands, *self._echoes, *self._receipts.values()):
             if each.number <= last:
                 self.forget(each)
-                each.fail(OutcomeUnknown(self._url, why))
+                each.fail(error)
 
 
 class RatePause:
@@ -176,6 +180,6 @@ class RatePause:
             last = self._flight.last
             await trio.sleep(PAUSE_SECONDS)
             why = "the relay has refused messages beyond its rate, and not said which"
-            self._flight.give_up(last, why)
+            self._flight.leave_unknown(last, why)
             self.is_on = False
             self._on_end()

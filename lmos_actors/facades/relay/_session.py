@@ -584,10 +584,9 @@ class Relay:
         return set(welcome.capabilities) == {"broadcast", "direct"}
 
     def _cut(self, ended: Ended) -> None:
-        """Settle what was sent and has not been acknowledged: nobody knows what became of it."""
-        why = how_ended(ended)
-        unknown = OutcomeUnknown(self.url, why)
-        self._flight.give_up(self._flight.last, why)
+        """Settle what was sent and has not been acknowledged: nobody knows what a relay has made of it."""
+        unknown = self._failure or OutcomeUnknown(self.url, how_ended(ended))
+        self._flight.give_up(self._flight.last, unknown)
         waiting = set(map(id, self._queue))
         for question in tuple(self._asked.values()):
             if id(question.sent) not in waiting:
