@@ -95,7 +95,7 @@ class NotFound(AgentError):
     """No such agent, child or affordance; `nearest` is the known name most like it, if any.
 
     `known` are names to compare it with, or `near` is what has been found; the text has `below` before that.
-    `criteria` is what else was looked for, in words; `name` is empty where that is all.
+    `criteria` is what else was looked for, in words; `name` is empty where that is all. `remedy` is what helps.
     """
 
     def __init__(
@@ -108,6 +108,7 @@ class NotFound(AgentError):
         near: str | None = None,
         below: str = "",
         criteria: str = "",
+        remedy: str = "",
     ) -> None:
         self.kind = kind
         self.name = name
@@ -117,7 +118,8 @@ class NotFound(AgentError):
         sought = f" {name!r}" if name or not criteria else ""
         place = f" on {where}" if where else ""
         hint = f", did you mean {below + self.nearest!r}?" if self.nearest else ""
-        super().__init__(f"no {kind}{sought}{criteria}{place}{hint}")
+        more = f"; {remedy}" if remedy else ""
+        super().__init__(f"no {kind}{sought}{criteria}{place}{hint}{more}")
 
 
 class InvalidInput(AgentError):

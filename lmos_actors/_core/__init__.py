@@ -12,6 +12,7 @@ from ._annotations import (
     types_of_function as types_of_function,
     unknown_in as unknown_in,
 )
+from ._blocks import for_async_with as for_async_with
 from ._budget import (
     OBJECT as OBJECT,
     SMALL as SMALL,

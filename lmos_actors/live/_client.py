@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
 import trio
 
+from lmos_actors._core import for_async_with
 from lmos_actors.errors import ConfigError, ConnectFailed, LmosActorsError
 from lmos_actors.transport import ConnectionOptions, connect, default_network
 
@@ -150,7 +150,7 @@ class LiveClient:
         return found
 
 
-@asynccontextmanager
+@for_async_with
 async def open_live(
     url: str,
     *,

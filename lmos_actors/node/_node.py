@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, overload
 
 import trio
 
+from lmos_actors._core import for_async_with
 from lmos_actors.actors import (
     Agent,
     AgentQuery,
@@ -468,7 +469,7 @@ def _listed_feed(rt: Runtime, feeds: list[Feed[T]], size: int) -> Generator[Feed
         feeds.remove(feed)
 
 
-@asynccontextmanager
+@for_async_with
 @trio.lowlevel.enable_ki_protection
 async def open_node(
     tree: SupervisorSpec | None = None,

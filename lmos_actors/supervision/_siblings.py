@@ -304,10 +304,16 @@ def _check_down(reference: Reference, above: Any) -> None:
 def _child_of(reference: Reference, above: Any, name: str) -> Any:
     children = {child.name: child for child in above.children}
     if name not in children:
-        near = nearest(name, children)
-        hint = f", did you mean {near!r}?" if near else ""
+        near = _below(name, above) or nearest(name, children)
+        hint = f", did you mean {near!r}?" if near else f"; the one beside {above.name!r} is '{UP}/{name}'"
         raise ConfigError(f"no child {name!r} of {above.name!r}{hint}", reference.place)
     return children[name]
+
+
+def _below(name: str, above: Any) -> str | None:
+    """Return the path to a child of that name of one of the supervisors below, None if there is none."""
+    inside = (child for child in above.children if hasattr(child, "children"))
+    return next((f"{s.name}/{name}" for s in inside if name in {each.name for each in s.children}), None)
 
 
 def _what(spec: Any) -> str:

@@ -122,7 +122,12 @@ def _check_replacement(original: Any, other: Any) -> None:
     """Refuse what cannot take the place of the original."""
     classes = isinstance(original, type) and isinstance(other, type)
     if not (classes and issubclass(original, Agent) and issubclass(other, original)):
-        raise ConfigError(f"{other!r} is no subclass, fake or probe of it", f"replace[{original!r}]")
+        name = getattr(original, "__name__", repr(original))
+        wrong = getattr(other, "__name__", repr(other))
+        raise ConfigError(
+            f"{wrong} is no subclass, fake or probe of it: give a subclass, fake({name}, ...) or Probe({name})",
+            f"replace[{name}]",
+        )
     if _has_lifespan(other) and not _has_lifespan(original):
         raise ConfigError("the replacement has a lifespan, the original has none", original.__name__)
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, TypeVarTuple
 
 import attrs
 import trio
 
-from lmos_actors._core import current_environment, set_environment
+from lmos_actors._core import current_environment, for_async_with, set_environment
 from lmos_actors.actors import Agent, ExitReason, slot_of
 from lmos_actors.node import Node, NodeOptions, NodeStages, open_stages
 from lmos_actors.supervision import ChildSpec, has_durable_agents
@@ -78,7 +78,7 @@ class TestNode(Node):
         slot_of(ref).die(ExitReason("error", error=error))
 
 
-@asynccontextmanager
+@for_async_with
 async def open_test_node(
     tree: SupervisorSpec | None = None,
     *,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from trio.lowlevel import enable_ki_protection
 
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from ..messages._observers import Feed
     from ..refs._link import Attempt, Invocation
     from ..slot._slot import Slot
+
+_NO_DIRECTORY: Final = "this node asks no directory: open_node(lookup=URL) names one"
 
 
 class LookupLink:
@@ -98,7 +100,8 @@ class LookupLink:
             return self.wanted.missing(here)
         title = cls.__name__ if cls is not None else "any class"
         where = "" if name is None or cls is None else f"{here} that is a {title}"
-        return NotFound("agent", name or title, where=where)
+        alone = node is None and self.rt.seeker is None and not self.rt.relays and not self.wanted.is_place
+        return NotFound("agent", name or title, where=where, remedy=_NO_DIRECTORY if alone else "")
 
     @property
     def turns(self) -> Turns:

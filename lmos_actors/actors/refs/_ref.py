@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from types import FunctionType
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -458,10 +459,23 @@ _EXAMPLES: Final = {
 
 def wrong_handle(verb: str, kind: str, handle: object) -> TypeError:
     """Make the error of a verb that was given something else than the handle it takes."""
-    plain = kind == "a property" and not isinstance(handle, str) and not hasattr(handle, "name")
-    hint = "; a field that is no property is the agent's own" if plain else ""
     wanted = f"takes the handle of {kind}, such as {_EXAMPLES[kind]}"
-    return TypeError(f"ref.{verb} {wanted}, not {handle!r}{hint}")
+    shown = f"the method {handle.__qualname__}" if isinstance(handle, FunctionType) else repr(handle)
+    return TypeError(f"ref.{verb} {wanted}, not {shown}{_way_out(kind, handle)}")
+
+
+def _way_out(kind: str, handle: object) -> str:
+    """Return what helps where a verb was given something else than the handle it takes."""
+    if isinstance(handle, FunctionType):
+        return f"; write @action above it, so that refs can invoke it, as in ref.invoke({handle.__qualname__})"
+    if isinstance(handle, PropertyHandle):
+        return "; of a property, ref.read gives the value, and ref.observe each change"
+    if isinstance(handle, EventHandle):
+        return "; events come from ref.subscribe"
+    if hasattr(handle, "name"):
+        return "; an action is carried out by ref.invoke or ref.tell"
+    is_field = kind == "a property" and not isinstance(handle, str)
+    return "; a field that is no property is the agent's own" if is_field else ""
 
 
 def _action(verb: str, handle: Any) -> str:

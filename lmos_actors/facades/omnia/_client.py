@@ -18,6 +18,7 @@ import attrs
 import msgspec
 import trio
 
+from lmos_actors._core import for_async_with
 from lmos_actors.errors import ConnectFailed, DeadlineExceeded, OutcomeUnknown, ToolFailed
 from lmos_actors.protocol import omnia
 from lmos_actors.transport import ConnectionOptions, connect, default_network
@@ -363,7 +364,7 @@ async def _answer(line: Line, call: ToolCalled, answer: HandOn) -> None:
         line.wire.answer_call(call.id, given.result)
 
 
-@asynccontextmanager
+@for_async_with
 async def open_chat(
     url: str,
     *,

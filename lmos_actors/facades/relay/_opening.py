@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import random
-from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import trio
 
+from lmos_actors._core import for_async_with
 from lmos_actors.actors import RUNTIME
 from lmos_actors.transport import default_network
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from lmos_actors.transport import Network
 
 
-@asynccontextmanager
+@for_async_with
 async def open_relay(
     url: str,
     *,

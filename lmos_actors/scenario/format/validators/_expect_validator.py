@@ -57,6 +57,12 @@ def root_of(names: CellNames, step: Any) -> Schema:
     return {"type": "object", "properties": {key: schema}}
 
 
+def _judged_by(step: Any) -> str | None:
+    """Return what `that` names where the answer of a step is judged, None for one without an answer."""
+    answers = {that: kinds for that, (kinds, _) in ASKED_OF.items() if that != "status"}
+    return next((that for that, kinds in answers.items() if isinstance(step, kinds)), None)
+
+
 class ExpectValidator:
     """Validates `expect` steps; mistakes go to `names`."""
 
@@ -85,7 +91,10 @@ class ExpectValidator:
         if not isinstance(step.of, str):
             self.names.report((*path, "of"), f'"of" is the id of {ASKED_OF[step.that][1]}', "shape")
             return None
-        found = scope.step(self.names, step.of, (*path, "of"), *ASKED_OF[step.that])
+        kinds, called = ASKED_OF[step.that]
+        other = _judged_by(scope.ids.get(step.of))
+        way = f': write "that: {other}"' if other else ""
+        found = scope.step(self.names, step.of, (*path, "of"), kinds, called + way)
         if isinstance(found, Say) and not is_answered(found):
             self.names.report((*path, "of"), f'"{step.of}" has no answer: it is no question')
         return found

@@ -151,7 +151,7 @@ def check_action(validator: ValueValidator, step: Any, path: DataPath, *, stream
     if is_stream(contract, step.action) != stream:
         hint = "one output: do: invoke" if stream else "many outputs: do: stream"
         validator.report((*path, "action"), f'"{step.action}" gives {hint}')
-    elif not allows(step, InvalidInput):
+    if not allows(step, InvalidInput):
         validator.input(contract.table[step.action], step.input, path)
         validator.streams(contract.table[step.action], getattr(step, "streams", None), path)
     elif step.error.path is not None and path_problem(step.error.path) is None:
