@@ -266,6 +266,8 @@ WRONG = [
     ("baerer: hunter2", "8:5", 'unknown key "baerer", did you mean "bearer"?'),
     ("bearer: hunter2\nsee: 1", "9:5", 'unknown key "see"'),
     ("bearer: env:LMOS_TEST_ALICE\nbasic: carol:file:carol", "9:12", 'give "bearer" or "basic", not both'),
+    ("bearer: env:LMOS_TEST_ALICE\napikey: file:key", "9:13", 'give "bearer" or "apikey", not both'),
+    ("apikey: hunter2", "8:13", "a reference to a secret is needed, env:NAME or file:PATH"),
     ("key: eve.key", "8:10", '"key" goes with "cert"'),
     ("insecure: yes", "8:15", "expected true or false"),
 ]

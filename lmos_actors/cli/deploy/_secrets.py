@@ -58,6 +58,7 @@ def secrets_of(loaded: DeploymentFile, group: Group, file: Path, folder: Path) -
             continue
         found.add(entry.bearer, file.parent)
         found.add((entry.basic or "").partition(":")[2], file.parent)
+        found.add(entry.apikey, file.parent)
         for path in (entry.ca, entry.cert, entry.key):
             if path is not None:
                 found.files[file.parent / path] = None

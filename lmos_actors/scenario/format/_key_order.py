@@ -26,7 +26,7 @@ WORDS: Final[tuple[str, ...]] = (
     "schema", "words", "any_of", "without", "tokens", "input_tokens", "output_tokens", "calls", "tools",
     "failed", "equals", "eq", "ne", "contains", "match", "regex", "ge", "gt", "le", "lt",
     "sequence", "command", "url", "access", "follows", "thing", "description", "ca", "cert", "key", "bearer",
-    "basic", "insecure", "args", "state", "mailbox", "size", "when_full",
+    "basic", "apikey", "insecure", "args", "state", "mailbox", "size", "when_full",
     "service_time", "start", "over", "restart", "shutdown", "significant", "optional", "backoff", "initial",
     "replicas", "needs", "listen", "public_url", "client_ca", "security", "origins",
     "allow_operations", "register", "lookup",

@@ -217,7 +217,7 @@ class Replay(Supervised, frozen=True, kw_only=True, tag_field="from", tag="repla
 
 
 class BearerText(str):
-    """A reference to a token, as `call --bearer` has it; never the token."""
+    """A reference to a token or a key, as `call --bearer` has it; never the token."""
 
     __slots__ = ()
     described: ClassVar = "a reference to a secret, env:NAME or file:PATH"
@@ -274,6 +274,7 @@ class Bridge(Supervised, frozen=True, kw_only=True, tag_field="from", tag="bridg
     cert: Name | None = None
     key: Name | None = None
     insecure: bool = False
+    apikey: ClassVar[None] = None
 
     @property
     def is_beside_agent(self) -> bool:
@@ -287,9 +288,9 @@ class Remote(Closed, frozen=True, kw_only=True, tag_field="from", tag="remote"):
     `url` is that of its description (http, https) or its own (ws, wss); `description` is a Thing Description
     beside the file. `thing` selects one of several. `use` is the class that it is used as.
 
-    `bearer` or `basic` is presented at the server of `url`, `ca` are the authorities to trust, `cert` and
-    `key` are shown to a server that asks for a certificate; files are beside this one. `insecure` allows
-    credentials without TLS.
+    `bearer`, `basic` or `apikey` is presented at the server of `url`, `ca` are the authorities to trust,
+    `cert` and `key` are shown to a server that asks for a certificate; files are beside this one. `insecure`
+    allows credentials without TLS.
     """
 
     url: Name | None = None
@@ -298,6 +299,7 @@ class Remote(Closed, frozen=True, kw_only=True, tag_field="from", tag="remote"):
     use: Name | None = None
     bearer: BearerText | None = None
     basic: BasicText | None = None
+    apikey: BearerText | None = None
     ca: Name | None = None
     cert: Name | None = None
     key: Name | None = None
@@ -321,6 +323,7 @@ class OwnProcess(Closed, frozen=True, kw_only=True, tag_field="from", tag="proce
     description: ClassVar[None] = None
     bearer: ClassVar[None] = None
     basic: ClassVar[None] = None
+    apikey: ClassVar[None] = None
     ca: ClassVar[None] = None
     cert: ClassVar[None] = None
     key: ClassVar[None] = None

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def remedy_for(entry: Bridge | Elsewhere, error: BaseException) -> str:
     """Return what helps where an agent elsewhere refuses; "" if nothing."""
     key = credentials_key(entry)
-    credentials = 'give credentials with "bearer: env:NAME" or "basic: USER:env:NAME"'
+    credentials = 'give credentials with "bearer: env:NAME", "basic: USER:env:NAME" or "apikey: env:NAME"'
     spelling = Spelling(
         credentials if key is None else f'is "{key}" what it accepts?',
         'show a certificate that it accepts, with "cert: FILE" and "key: FILE"',

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_CREDENTIALS: Final = ("bearer", "basic")
+_CREDENTIALS: Final = ("bearer", "basic", "apikey")
 _FILES: Final = ("ca", "cert", "key")
 _NEVER_SECRET: Final = frozenset(
     {"from", "description", "thing", "use", "insecure", "speaks", "to", "access", "follows", *_FILES}
@@ -45,7 +45,7 @@ class RemoteAccess:
     """The authorities and credentials for remote agents; plain data without any secret.
 
     `ca`, `cert` and `key` are paths. `credentials` are pairs: the place they are for, as a URL, and
-    `bearer:REF` or `basic:USER:REF`. `insecure` allows credentials without TLS.
+    `bearer:REF`, `basic:USER:REF` or `apikey:REF`. `insecure` allows credentials without TLS.
     """
 
     ca: str | None = None
@@ -121,8 +121,9 @@ def entry_mistakes(entry: Entry) -> Iterator[tuple[str, str]]:
     kind = credentials_key(entry)
     if kind is None:
         return
-    if entry.basic is not None and kind == "bearer":
-        yield "basic", 'give "bearer" or "basic", not both'
+    given = [kind for kind in _CREDENTIALS if getattr(entry, kind) is not None]
+    if len(given) > 1:
+        yield given[1], f'give "{given[0]}" or "{given[1]}", not both'
     if entry.url is None:
         yield kind, f'"{kind}" goes with "url": a description may lead anywhere'
         return
