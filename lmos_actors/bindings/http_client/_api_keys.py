@@ -1,4 +1,4 @@
-"""API keys (TD 1.1, 5.3.3.6): whether a form asks for one, and the request that carries it."""
+"""API keys (TD 1.1, 5.3.3.7): whether a form asks for one, and the request that carries it."""
 
 from __future__ import annotations
 
