@@ -314,7 +314,6 @@ def _read_tolerantly(text: str | bytes, codec: Codec, *, tried: bool) -> Message
     """Read a frame in either spelling. In one function, for speed: for some peers all frames come here."""
     try:
         raw: dict[str, Any] = _plain(text)
-        check_members(text, raw)
         kind: Any = raw.get("messageType")
         shape = SHAPES.get(kind)
     except _UNREADABLE as error:
@@ -324,6 +323,7 @@ def _read_tolerantly(text: str | bytes, codec: Codec, *, tried: bool) -> Message
     if shape is None:
         return _unknown_type(raw, codec)
     codec.learn(*spelling_of(raw, shape), kind)
+    written = raw.copy()
     problem = normalize_spelling(raw, shape)
     if problem is not None:
         return _unreadable(raw, problem)
@@ -332,10 +332,23 @@ def _read_tolerantly(text: str | bytes, codec: Codec, *, tried: bool) -> Message
     if not tried:
         try:
             message: Message = msgspec.convert(raw, shape.struct)
-            return message
+            return _refuse_repeated(text, written, message)
         except _UNREADABLE:
             pass
-    return _read_normalized(raw, shape)
+    return _refuse_repeated(text, written, _read_normalized(raw, shape))
+
+
+def _refuse_repeated(
+    text: str | bytes, written: dict[str, Any], found: Message | Unreadable
+) -> Message | Unreadable:
+    """Refuse a message in whose text a member stands twice; `written` is what was read of the text."""
+    if isinstance(found, Unreadable):
+        return found
+    try:
+        check_members(text, written)
+    except _UNREADABLE as error:
+        return _salvage_envelope(text, invalid(f"not readable as JSON: {_describe_error(error)}"))
+    return found
 
 
 def _read_normalized(raw: dict[str, Any], shape: Shape) -> Message | Unreadable:
