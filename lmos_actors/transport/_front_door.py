@@ -37,6 +37,7 @@ from ._head import (
     Refused,
     Upgrade,
     asks_for_websocket,
+    opening_of,
     refused_bytes,
     upgrade_of,
 )
@@ -480,7 +481,7 @@ class FrontDoor:
         try:
             connection = await accept(
                 stream,
-                head.raw + rest,
+                opening_of(head) + rest,
                 subprotocol=answer.subprotocol,
                 headers=answer.headers,
                 peer=client.peer,

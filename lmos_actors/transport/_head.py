@@ -328,6 +328,14 @@ def asks_for_websocket(head: Head) -> bool:
     return "websocket" in [token.lower() for token in head.tokens(b"upgrade")]
 
 
+def opening_of(head: Head) -> bytes:
+    """Return the bytes of a checked opening handshake for the WebSocket library.
+
+    It reads the last `Upgrade` and `Connection` only, and knows no lists there (RFC 9110, 7.8).
+    """
+    return head.raw[:-2] + b"".join([b"%s: %s\r\n" % pair for pair in TO_WEBSOCKET]) + b"\r\n"
+
+
 def upgrade_of(
     head: Head, peer: str, *, secure: bool, certificate: ClientCertificate | None = None
 ) -> Upgrade:

@@ -112,6 +112,11 @@ REFUSED: dict[str, tuple[bytes, int, str]] = {
     "POST": (opening("", "", "POST / HTTP/1.1\r\n"), 405, "GET"),
     "HTTP/1.0": (opening("", "", "GET / HTTP/1.0\r\n"), 400, "HTTP/1.1"),
     "no Connection": (opening("Connection: Upgrade\r\n", ""), 400, "Connection"),
+    "several protocols, no Connection": (
+        opening("Connection: Upgrade\r\n", "").replace(b"websocket", b"h2c, websocket"),
+        400,
+        "Connection",
+    ),
     "another Connection": (opening("Connection: Upgrade", "Connection: keep-alive"), 400, "Connection"),
     "version 8": (opening("Version: 13", "Version: 8"), 426, "version 13"),
     "no version": (opening("Sec-WebSocket-Version: 13\r\n", ""), 426, "version 13"),
@@ -270,6 +275,26 @@ async def test_frames_may_come_in_the_segment_of_the_upgrade(size: int):
         await client.ended()
         await door.serves_the_next()
         assert (await door.comes_to_rest()).served == 3
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "Upgrade: h2c, websocket",
+        "Upgrade: WebSocket , h2c/1",
+        "Upgrade: ,, websocket,",
+        "Upgrade: websocket\r\nUpgrade: h2c",
+        "Upgrade: h2c\r\nUpgrade: websocket\r\nConnection: keep-alive",
+    ],
+)
+async def test_a_websocket_may_be_one_of_several_protocols_that_are_offered(lines: str):
+    async with open_door() as door:
+        client = await door.knock()
+        await client.send(upgrade().replace(b"Upgrade: websocket", lines.encode(), 1) + HELLO)
+        assert (await client.until(b"\r\n\r\n")).startswith(b"HTTP/1.1 101 ")
+        assert await client.take(7) == b"\x81\x05hello"
+        await client.stream.aclose()
+        await door.serves_the_next()
 
 
 async def test_a_connection_that_spoke_http_can_become_a_websocket():
