@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from lmos_actors.conformance.session import ABSENT, faults, parse_message
+from tests.protocol.lmos.test_times import NO_SUFFIXES, SUFFIXES
+from tests.rows import each_row
 
 THING = "urn:uuid:3f1d3a7a-4f97-4e6b-b45f-f3c2e1c84c77"
 ONE, TWO = "c370da58-69ae-4e83-bb5a-ac6cfb2fed54", "5afb752f-8be0-4a3c-8108-1327a6009cbd"
@@ -41,6 +43,17 @@ def test_a_missing_member_is_found(kind: str) -> None:
         expected = set() if member == "output" else {("member-missing", member)}
         assert found(kind, **{member: ABSENT}) == expected, member
     assert found("event", correlationID=ABSENT) == {("member-missing", "correlationID")}
+
+
+@each_row("suffix", SUFFIXES)
+def test_nothing_is_found_in_a_suffix_of_rfc_9557(suffix: str) -> None:
+    assert found("event", timestamp=TIME + suffix) == set()
+    assert found("event", timestamp=TIME + suffix.replace("[", "[!", 1)) == set()
+
+
+@each_row("suffix", NO_SUFFIXES)
+def test_another_suffix_is_found(suffix: str) -> None:
+    assert found("event", timestamp=TIME + suffix) == {("time-format", "timestamp")}
 
 
 ROWS: tuple[tuple[str, dict[str, Any], set[tuple[str, str]]], ...] = (

@@ -19,11 +19,15 @@ UUID4: Final = re.compile(
 )
 URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^\s<>\"{}|\\^`]+")
 URI_REFERENCE: Final = re.compile(r"[^\s<>\"{}|\\^`]+")
+_OFFSET: Final = r"[+-]([01]\d|2[0-3]):[0-5]\d"
+_PART: Final = r"(?!\.{1,2}[/\]])[A-Za-z._][\w.+-]*"
 DATE_TIME: Final = re.compile(
     r"\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])[Tt]([01]\d|2[0-3]):[0-5]\d:([0-5]\d|60)(\.\d+)?"
-    r"([Zz]|[+-]([01]\d|2[0-3]):[0-5]\d)(\[!?[^\[\]=]+(=[^\[\]]+)?\])*"
+    rf"([Zz]|{_OFFSET})(\[!?({_PART}(/{_PART})*|{_OFFSET})\])?"
+    r"(\[!?[a-z_][a-z0-9_-]*=[A-Za-z0-9]+(-[A-Za-z0-9]+)*\])*",
+    re.ASCII,
 )
-STATUS: Final = re.compile(r"[1-5]\d\d")
+STATUS: Final = re.compile(r"[1-5][0-9][0-9]")
 
 STATUSES: Final = ("pending", "in progress", "completed", "failed")
 """The words for the status of a run; the prose of the text has all of them, its table all but the second."""

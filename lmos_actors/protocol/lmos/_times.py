@@ -15,7 +15,10 @@ MILLISECONDS: Final = 1e11
 LONGEST = 200
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SECOND = timedelta(seconds=1)
-_SUFFIX = re.compile(r"(?:\[[A-Za-z0-9_./+:=-]+\])+\Z")
+_PART = r"(?!\.{1,2}[/\]])[A-Za-z._][A-Za-z0-9._+-]*"
+_ZONE = rf"\[!?(?:{_PART}(?:/{_PART})*|[+-](?:[01][0-9]|2[0-3]):[0-5][0-9])\]"
+_TAG = r"\[!?[a-z_][a-z0-9_-]*=[A-Za-z0-9]+(?:-[A-Za-z0-9]+)*\]"
+_SUFFIX = re.compile(rf"(?:{_ZONE})?(?:{_TAG})*")  # RFC 9557, 4.1: a zone at most, and then tags
 _LEAP = re.compile(r"(?<=:[0-9]{2}:)60(?=[.Zz+-])")
 
 
@@ -84,10 +87,12 @@ def _from_odd_text(text: str) -> datetime:
 
 
 def _check_suffix(suffix: str) -> None:
+    if len(suffix) > LONGEST or not _SUFFIX.fullmatch(suffix):
+        raise ValueError(
+            f"{suffix[:LONGEST]!r} is not a suffix of RFC 9557, such as [Europe/Paris][u-ca=hebrew]"
+        )
     if "[!" in suffix:
-        raise ValueError(f"the suffix {suffix[:LONGEST]!r} is critical, and is not understood")
-    if len(suffix) > LONGEST or not _SUFFIX.match(suffix):
-        raise ValueError(f"{suffix[:LONGEST]!r} is no suffix of RFC 9557")
+        raise ValueError(f"the suffix {suffix!r} is critical, and is not understood")
 
 
 def _from_number(number: float) -> datetime:

@@ -72,6 +72,47 @@ def test_no_other_value_is_a_time(value: object) -> None:
         parse_time(value)
 
 
+SUFFIXES = (
+    *(
+        "[Europe/Paris]",
+        "[UTC]",
+        "[Etc/GMT+8]",
+        "[+08:00]",
+        "[-00:00]",
+        "[_a.b/...]",
+        "[America/Argentina/Salta]",
+    ),
+    *(
+        "[u-ca=hebrew]",
+        "[u-ca=islamic-civil]",
+        "[_x-1=A1]",
+        "[Europe/Paris][u-ca=hebrew][_x=y]",
+        "[a=b][a=c]",
+    ),
+)
+NO_SUFFIXES = (
+    *("[]", "[!]", "[", "[a", "a]", "[a]b", "[[a]]", "[!!a]", "[a b]", "[Europe/Paris] ", " [Europe/Paris]"),
+    *("[1a]", "[+8:00]", "[+24:00]", "[+0800]", "[/a]", "[a/]", "[a//b]", "[.]", "[..]", "[a/..]", "[a/./b]"),
+    *("[Europe/Paris][Europe/Berlin]", "[u-ca=hebrew][Europe/Paris]", "[\u00e9]", "[\u0663]"),
+    *("[u-ca=]", "[=a]", "[U-CA=hebrew]", "[1u=a]", "[-u=a]", "[u-ca=a-]", "[u-ca=-a]", "[u-ca=a--b]"),
+    *("[u-ca=a_b]", "[u-ca=a=b]", "[u.ca=a]", "[u-ca=hebrew,b]"),
+)
+
+
+@each_row("suffix", SUFFIXES)
+def test_suffixes_of_rfc_9557_are_read_past(suffix: str) -> None:
+    text = f"2025-01-20T12:00:00Z{suffix}"
+    assert parse_time(text) == NOON
+    with pytest.raises(ValueError, match="is critical"):
+        parse_time(text.replace("[", "[!", 1))
+
+
+@each_row("suffix", NO_SUFFIXES)
+def test_what_is_no_suffix_of_rfc_9557_is_refused(suffix: str) -> None:
+    with pytest.raises(ValueError, match="RFC 9557"):
+        parse_time(f"2025-01-20T12:00:00Z{suffix}")
+
+
 @given(time=times, offset=st.integers(-1439, 1439))
 def test_a_time_that_is_written_is_read_again(time: datetime, offset: int) -> None:
     text = format_time(time)
