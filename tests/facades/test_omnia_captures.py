@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from contextlib import aclosing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +11,7 @@ import trio
 
 from lmos_actors import ActionFailed, open_node, simulate
 from lmos_actors.errors import ToolFailed
-from lmos_actors.facades import ChatAgent, ChatTurn
+from lmos_actors.facades import ChatAgent, ChatTurn, TurnDone
 from lmos_actors.transport import MemoryNetwork
 from tests.facades.desk import URL, opened_raw
 from tests.facades.test_chat_client import Facade, talked
@@ -204,9 +203,9 @@ def test_our_client_reads_what_a_real_facade_said(story: str) -> None:
         for _, last in played:
             said = ""
             try:
-                async with chat.stream("hello") as items, aclosing(items):
-                    *_, end = [item async for item in items]
-                    said = end.text
+                async with chat.stream("hello") as items:
+                    async for item in items:
+                        said = item.text if isinstance(item, TurnDone) else ""
             except ActionFailed as error:
                 said = str(error.code)
             assert said == (last["error"]["code"] if "error" in last else last.get("content", ""))

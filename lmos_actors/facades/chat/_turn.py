@@ -74,7 +74,7 @@ class _OpenCall:
 
     __slots__ = ("_accepted", "answer", "changed", "is_accepted", "why")
 
-    def __init__(self, accepted: Callable[[], object]) -> None:
+    def __init__(self, accepted: Callable[[], object] | None) -> None:
         self.answer: ClientAnswer | None = None
         self.why: str | None = None
         """Why there is no result."""
@@ -85,7 +85,8 @@ class _OpenCall:
     def take(self, answer: ClientAnswer) -> None:
         if answer.kind == "accepted":
             self.is_accepted = True
-            self._accepted()
+            if self._accepted is not None:
+                self._accepted()
         else:
             self.answer = answer
         self.changed.set()
@@ -294,7 +295,7 @@ class ChatTurn:
         arguments: Mapping[str, Any],
         consent_message: str | None,
         categories: Sequence[str],
-        accepted: Callable[[], object] = lambda: None,
+        accepted: Callable[[], object] | None = None,
     ) -> ClientAnswer:
         """Return the caller's answer to a call of a tool of its own; for `ask_client`, and for bridges.
 
@@ -310,7 +311,7 @@ class ChatTurn:
 
     @asynccontextmanager
     async def _client_call(
-        self, asked: ToolCalled, accepted: Callable[[], object] = lambda: None
+        self, asked: ToolCalled, accepted: Callable[[], object] | None = None
     ) -> AsyncGenerator[_OpenCall]:
         """Call a tool of the caller, for a block in which it is answered."""
         call_id = asked.id
