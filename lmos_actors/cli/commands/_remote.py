@@ -395,7 +395,6 @@ package.module:function. May be given several times.
     """
     from ..remote._chat import ChatRequest, file_at, run_chat, tools_at
 
-    files = [file_at(path, "--attach") for path in attach or ()]
     tools = tools_at(tool or ())
     if isinstance(tools, int):
         return tools
@@ -404,7 +403,7 @@ package.module:function. May be given several times.
             url=url,
             message=message,
             session=session,
-            files=files,
+            files=[file_at(path, "--attach") for path in attach or ()],
             tools=tools,
             consents=yes,
             headers=server.headers(),
