@@ -508,6 +508,9 @@ class Runtime:
         self.failed = False  # the node is ending by an error: no agent is restarted any more
         self.base_context = copy_context()
         self.base_context.run(RUNTIME.set, self)
+        contexts = sys.modules.get("opentelemetry.context")  # without it there is no span
+        if contexts is not None:  # agents do not work in the span of the code that opened the node
+            self.base_context.run(contexts.attach, contexts.Context())
         self.base_context.run(CURRENT.set, None)  # the node may be opened inside a run
 
     def approver(self) -> Approver:

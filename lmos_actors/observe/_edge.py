@@ -64,7 +64,7 @@ class NodeEdge:
         incoming_trace(self._rt, far, traceparent, tracestate)
         op, span = far.op, None
         if self._spans is not None:
-            known = _attributes(op, far.slot.path, way) | (attributes or {})
+            known = {**_attributes(op, far.slot.path, way), **(attributes or {})}
             span, origin = self._spans.start_server_span(_name(op), known, traceparent, tracestate)
             if origin is not None:
                 put_in_span(far, origin)

@@ -62,9 +62,6 @@ class Spans:
         self._failed = failed
         self._broken = False
         self._tracer = provider.get_tracer(SCOPE)
-        rt.base_context.run(
-            contexts.attach, contexts.Context()
-        )  # agents do not work in the span of the code that opened the node
 
     def _report_failure(self, error: BaseException) -> None:
         if not self._broken:  # reported once: the next spans fail alike

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 OWN = Recorder()
 OPEN = Security(access={"assistant": Access(invoke="anyone")})
+ASK: Any = RelayMember.ask
 CHAT = "ws://desk/api/agents/assistant/ws"
 
 
@@ -63,7 +64,7 @@ class Assistant(ChatAgent):
     async def reply(self, turn: ChatTurn) -> AsyncIterator[str]:
         yield await self.far.invoke(Weather.forecast, turn.text)
         yield await self.bot.invoke(Weather.forecast, turn.text)
-        yield (await self.member.invoke(RelayMember.ask, turn.text, ["weather"])).payload
+        yield (await self.member.invoke(ASK, turn.text, ["weather"])).payload
 
 
 class World:
@@ -239,7 +240,7 @@ async def test_agents_have_a_span_for_each_request_to_others(autojump_clock: Any
     assert counted[server, "chat", "Assistant", "2xx", "invoke", "relay"] == 1
 
 
-async def test_a_hub_counts_what_it_passes_on_and_refuses(autojump_clock: Any) -> None:
+async def test_a_hub_counts_what_it_passes_on(autojump_clock: Any) -> None:
     async with World().opened() as world:
         async with open_relay(URL, network=world.network, credentials=world.tokens["stranger"]) as relay:
             await relay.say("hm", ["weather"], type="thought")
@@ -261,6 +262,32 @@ async def test_a_turn_that_fails_is_counted_and_marked(autojump_clock: Any) -> N
         counted = samples(await world.desk.metrics())
     assert (spans[0].attributes or {})["error.type"] == "ActionFailed"
     assert counted["lmos_actors_requests_total", "chat", "Assistant", "4xx", "invoke", "omnia"] == 1
+
+
+class Spontaneous(Agent):
+    """Asks of its own accord."""
+
+    weather: Any
+    done: Any
+
+    def started(self) -> None:
+        self.nursery.start_soon(self.look)
+
+    async def look(self) -> None:
+        await self.weather.invoke(Weather.forecast, "Bonn")
+        self.done.set()
+
+
+async def test_agents_are_not_in_the_span_that_opened_their_node(autojump_clock: Any) -> None:
+    recorder, done = Recorder(), trio.Event()
+    async with open_node(listen="ws://there", tracing=recorder.provider) as there:
+        await there.start(Weather)
+        with recorder.provider.get_tracer("program").start_as_current_span("main"):
+            async with open_node() as node:
+                weather = await node.consume(Weather, "http://there/agents/weather")
+                await node.start(Spontaneous, weather=weather, done=done)
+                await done.wait()
+    assert sorted(tree_of(recorder.took())) == ["INTERNAL main", "SERVER invoke Weather.forecast"]
 
 
 async def test_calls_of_another_thread_are_in_its_trace(autojump_clock: Any) -> None:

@@ -39,7 +39,7 @@ from ..chat import (
 from ._line import ChatEvent, Line, event_of, failure_of, parts_of
 from ._outgoing_call import OutgoingCall
 from ._put import put_file
-from ._spans import turn_going_out
+from ._spans import agent_at, turn_going_out
 
 if TYPE_CHECKING:
     import ssl
@@ -130,6 +130,7 @@ class Chat:
         self.session = session
         """The id of the conversation; None before the agent has named one."""
         self._target = chat_url(url, binary=binary)
+        self._agent = agent_at(self._target)
         self._nursery = nursery
         self._network = network
         self._tls = tls
@@ -171,7 +172,7 @@ class Chat:
         connection, or the agent itself, ended in the middle: the agent may go on with the turn later.
         """
         async with self._turn:
-            with turn_going_out(self._target, self.session) as trace:
+            with turn_going_out(self._agent, self.session) as trace:
                 line = await self._begin(text, parts, {**trace, **(metadata or {})})
                 items = self._items(line)
                 try:

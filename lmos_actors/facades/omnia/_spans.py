@@ -1,4 +1,4 @@
-"""The spans of turns, by OpenTelemetry's conventions for agents, and what turns are counted as."""
+"""The spans of turns, by OpenTelemetry's conventions for agents, and the agents that addresses name."""
 
 from __future__ import annotations
 
@@ -40,9 +40,13 @@ def turn_attributes(agent: str | None, session: str | None) -> dict[str, str]:
     }
 
 
-def turn_going_out(url: str, session: str | None) -> Going:
-    """Look at a turn that is asked for at an address, until the block ends."""
+def agent_at(url: str) -> str | None:
+    """Return the agent that the URL of a facade names, None without one."""
     parts = urlsplit(url)
-    agent = agent_named(unquote(parts.path), parse_qs(parts.query))
+    return agent_named(unquote(parts.path), parse_qs(parts.query))
+
+
+def turn_going_out(agent: str | None, session: str | None) -> Going:
+    """Look at a turn that an agent elsewhere is asked for, until the block ends."""
     attributes = {**turn_attributes(agent, session), "lmos.way": WAY}
     return calling(("chat", "turn", "invoke", WAY), f"invoke_agent {agent or ''}".rstrip(), attributes)

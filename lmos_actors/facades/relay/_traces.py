@@ -84,7 +84,8 @@ def passing(edge: Edge, members: Members) -> Generator[Members]:
 
 def _written(span: TraceMembers) -> Members:
     """Return the member that names a span, if there is one; what senders note in a trace stays as it came."""
-    return {"traceparent": Raw(msgspec.json.encode(span["traceparent"]))} if span else {}
+    parent = span.get("traceparent")
+    return {} if parent is None else {"traceparent": Raw(msgspec.json.encode(parent))}
 
 
 def _attributes(doing: str) -> dict[str, Any]:
