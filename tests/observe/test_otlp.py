@@ -24,6 +24,7 @@ from lmos_actors.cli import main
 from lmos_actors.facades import open_chat
 from tests.cli.test_relay import hub, registered
 from tests.cli.test_serve import project as project, serving
+from tests.commands import surroundings
 from tests.observe.http_requests import samples
 from tests.observe.test_tracing import Desk, Gate, Weather
 
@@ -217,7 +218,9 @@ trio.run(main, *sys.argv[1:])
 def assisting(*words: str) -> Generator[str]:
     """Run the assistant; yield its address, and wait for its end."""
     command = [sys.executable, "-c", ASSISTANT, *words]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        command, env=surroundings(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
         try:
             assert process.stdout is not None
             yield process.stdout.readline().strip()
