@@ -55,7 +55,7 @@ from ._hops import hops_in, ref_with
 from ._inbox import Inbox
 from ._line import FINAL_CODES, FINAL_STATUS, LASTING, OVER_RATE, OVER_RATE_SECONDS, Line, how_ended
 from ._sent import ACKNOWLEDGEMENTS, CANCEL, NOBODY, Question, Receipt, Sent, check_size
-from ._traces import going_out
+from ._traces import going_out, trace_of_now
 
 if TYPE_CHECKING:
     import ssl
@@ -242,16 +242,16 @@ class Relay:
         *,
         type: str = "question",
         members: Mapping[str, Any] | None = None,
-        trace: Mapping[str, Any],
+        trace: Mapping[str, Any] | None = None,
     ) -> Question:
         """Put a question to be sent, without waiting: its answer is waited for, then it is withdrawn.
 
-        `trace` has the members of the request's trace. Raise ConnectFailed when the relay takes the agent no
-        more, ActionFailed for what is too large for it.
+        `trace` is that of the request; without it that of what runs now. Raise ConnectFailed when the relay
+        takes the agent no more, ActionFailed for what is too large for it.
         """
         if self._failure is not None:
             raise self._failure
-        targets = _ids(to)
+        targets, trace = _ids(to), trace_of_now() if trace is None else trace
         members, hops = {**trace, **(members or {})}, hops_in(trace)
         ref = ref_with(hops, self._new_id()) if hops else None
         if self.way == "receipts":

@@ -52,6 +52,12 @@ def trace_of_answer(rt: Runtime, message: RelayMessage) -> dict[str, Any]:
         return {**outgoing_trace(rt)}
 
 
+def trace_of_now() -> Mapping[str, Any]:
+    """Return the trace of what runs now, as private members; empty outside a node."""
+    rt = RUNTIME.get()
+    return {} if rt is None else outgoing_trace(rt)
+
+
 def going_out(
     doing: str, type: str | None, members: Mapping[str, Any] | None
 ) -> AbstractContextManager[Mapping[str, Any]]:
