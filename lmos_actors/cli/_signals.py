@@ -3,8 +3,9 @@
 A command goes through three states.
 
 - **Starting**, from the first line of `main` on: it imports and reads options, and nothing has to be put in
-  order. A handler that raises would raise in the middle of an import, as a traceback, or in a callback of a
-  weak reference, which swallows it; so the process ends here and now, with one line and the exit code.
+  order, but the reports of `run`: there the signal is noted. A handler that raises would raise in the middle
+  of an import, as a traceback, or in a callback of a weak reference, which swallows it; so the process ends
+  here and now, with one line and the exit code.
 - **Working**, inside `in_order`: SIGINT raises KeyboardInterrupt, by Python's own handler, as trio takes over
   no other; SIGTERM does the same as SIGINT, and `code` remembers which it was. Inside `held` neither raises:
   the block writes its files whole, and the interrupt is raised at its end.
@@ -28,7 +29,7 @@ from contextlib import contextmanager, suppress
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Final
 
-from ._start_up import code_of, exit_process, take_signals
+from ._start_up import code_of, early, exit_process, take_signals
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -87,6 +88,13 @@ class Signals:
             for number, handler in before.items() if not self._is_over else ():
                 signal.signal(number, handler)
             self._in_order = False
+
+    def check_early(self) -> None:
+        """Raise KeyboardInterrupt for a signal that was noted while the command started."""
+        if early:
+            self._term += signal.SIGTERM in early
+            early.clear()
+            raise KeyboardInterrupt
 
     def _terminate(self, _: int, frame: FrameType | None) -> None:
         """Call the present handler of SIGINT: Python's, trio's, or that of the guard of a run."""

@@ -225,6 +225,35 @@ def test_json_says_that_it_was_interrupted(project: Project, command: Command) -
     ]
 
 
+EARLY = """
+import signal
+from lmos_actors.cli import _main
+
+take = _main.take_signals
+_main.take_signals = lambda: (take(), *map(signal.raise_signal, [signal.SIGTERM] * 2))
+"""
+"""Has SIGTERM come while the command imports what it needs, twice, as from `timeout`."""
+
+
+@pytest.mark.parametrize("first", [EARLY, ""], ids=["before it reads files", "while it imports agents"])
+def test_a_run_that_is_starting_leaves_reports_of_runs_that_did_not_run(
+    project: Project, command: Command, first: str
+) -> None:
+    project.write("cast.py", f"{CAST}\nprint('here', file=sys.stderr, flush=True)\nwhile True:\n    pass\n")
+    project.write("c.csv", OLD)
+    command.start("run", "story.yaml", "--junit", "j.xml", "--csv", "c.csv", first=first)
+    if not first:
+        command.until("here")
+        command.process.send_signal(signal.SIGTERM)
+    ended = command.end()
+    assert ended.code == 143
+    assert "interrupted (SIGTERM), 0 of 6 runs, exit code 143" in ended.out
+    (suite,) = JUnitXml.fromstring((project.root / "j.xml").read_bytes())
+    assert (suite.errors, suite.skipped, suite.tests) == (1, 6, 7)
+    rows = list(csv.DictReader(io.StringIO((project.root / "c.csv").read_text())))
+    assert sum(row["ended"] == "not run" for row in rows) == 6
+
+
 @pytest.mark.slow
 def test_reports_are_there_when_a_run_takes_the_process_with_it(project: Project, command: Command) -> None:
     # the limit is for the import too, which takes its time on a machine with other work

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from json import dumps
 from time import perf_counter
@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import attrs
 
+from lmos_actors.errors import ConfigError
 from lmos_actors.files import Duration, FileError, mapped
 from lmos_actors.reports import Cut, FileResult, Missing, worst
 from lmos_actors.scenario import REAL_LIMIT, Compare, RemoteAccess, is_deployment, is_real, load_deployment
-from lmos_actors.scenario.format import with_end_at
+from lmos_actors.scenario.format import resolve, with_end_at
 from lmos_actors.scenario.judge import judge_compared
 
 from .._importing import importing, print_notes
@@ -129,26 +130,41 @@ def run_files(files: Sequence[str], options: RunOptions) -> int:
         if options.determinism != "off":
             pool.prepare(second=True)
         settings, limit, access = options.settings, options.time_limit or REAL_LIMIT, options.access
-        found, code = load_files(files, settings, options.seeds, limit, wrong, access=access)
-        if code:
-            if options.json:
-                print_wrong(wrong, code)
-            return code
-        found = [(file, with_end_at(resolved, options.until)) for file, resolved in found]
-        chosen.check(found)
-        running = _Running(files, options, chosen, show, pool, stack)
-        running.open(found)
-        running.serve(stack)
+        running: _Running | None = None
         try:
+            signals.check_early()
+            found, code = load_files(files, settings, options.seeds, limit, wrong, access=access)
+            if code:
+                if options.json:
+                    print_wrong(wrong, code)
+                return code
+            found = [(file, with_end_at(resolved, options.until)) for file, resolved in found]
+            chosen.check(found)
+            running = _Running(files, options, chosen, show, pool, stack)
+            running.open(found)
+            running.serve(stack)
             running.run()
         except KeyboardInterrupt:
             with signals.held():
+                if running is None:
+                    running = _Running(files, options, chosen, show, pool, stack)
+                    running.open(_unread(files, options))
                 running.cut_short(Cut("interrupted", signals.code, signals.name))
             raise
         with signals.held(drop=True):  # all is done: the reports and the exit code must agree
             running.end()
         running.stay()
         return running.code()
+
+
+def _unread(files: Sequence[str], options: RunOptions) -> list[tuple[str, Resolved]]:
+    """Return what can be read of files without their agents' modules: enough to list the runs."""
+    found: list[tuple[str, Resolved]] = []
+    for file in files:
+        with suppress(ConfigError):
+            resolved = resolve(file, settings=options.settings, seeds=options.seeds, classes=False)
+            found.append((file, with_end_at(resolved, options.until)))
+    return found
 
 
 @attrs.frozen
