@@ -1,5 +1,3 @@
 """Protocols as pure data and state machines: no sockets, no scheduler, no clock. Import the rooms below."""
 
-from ._spoken import OMNIA as OMNIA
-from ._spoken import RELAY as RELAY
-from ._spoken import spoken_in as spoken_in
+from ._spoken import OMNIA as OMNIA, RELAY as RELAY, spoken_in as spoken_in

@@ -21,7 +21,8 @@ _SIGNS: Final[dict[str, Callable[[_Members], bool]]] = {
     JSON_RPC: lambda frame: "jsonrpc" in frame,
     RELAY: lambda frame: "from" in frame and "to" in frame,
     OMNIA: lambda frame: (
-        frame.get("type") == "connected" or (frame.get("type") == "error" and isinstance(frame.get("error"), dict))
+        frame.get("type") == "connected"
+        or (frame.get("type") == "error" and isinstance(frame.get("error"), dict))
     ),
 }
 

@@ -255,7 +255,9 @@ async def _not_confirmed(answers: AnswerPrinter) -> int:
     """Report that nobody knows whether the relay has the message. Return the exit code."""
     if answers.form == "json":
         await answers.write(json.dumps({"confirmed": False}) + "\n")
-    answers.wrong(f"not confirmed: the relay did not answer within {REFUSAL_SECONDS:g} s; it may have the message")
+    answers.wrong(
+        f"not confirmed: the relay did not answer within {REFUSAL_SECONDS:g} s; it may have the message"
+    )
     return NOT_REACHED
 
 

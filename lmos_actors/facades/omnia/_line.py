@@ -39,7 +39,7 @@ FLOOD_BYTES: Final = 64 << 20
 """Bytes of items that wait for a reader at which the connection is closed."""
 
 GREETING: Final = 30.0
-"""Seconds after the first message of a new conversation in which a server of this protocol has sent a frame."""
+"""Seconds after the first message of a new conversation in which a server has sent a frame."""
 
 
 class Line:

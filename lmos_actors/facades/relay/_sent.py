@@ -12,7 +12,7 @@ from lmos_actors.errors import ActionFailed
 from ._faults import TOO_LARGE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from lmos_actors.protocol.relay import Welcomed
 
@@ -146,3 +146,8 @@ class Sent:
         for each in (self.taken, self.outcome, None if self.question is None else self.question.answer):
             if each is not None:
                 each.settle(error=error)
+
+
+def ids_of(to: str | Sequence[str]) -> list[str]:
+    """Return the targets of a message, of which one may stand alone."""
+    return [to] if isinstance(to, str) else list(to)

@@ -34,8 +34,7 @@ import msgspec
 import trio
 
 from lmos_actors.errors import ActionFailed, ConnectFailed, OutcomeUnknown
-from lmos_actors.protocol import RELAY as RELAY_PROTOCOL
-from lmos_actors.protocol import spoken_in
+from lmos_actors.protocol import RELAY as RELAY_PROTOCOL, spoken_in
 from lmos_actors.protocol.relay import (
     EVERYBODY,
     RATE_LIMIT,
@@ -54,7 +53,7 @@ from ._flight import Flight, RatePause
 from ._hops import hops_in, ref_with
 from ._inbox import Inbox
 from ._line import FINAL_CODES, FINAL_STATUS, LASTING, OVER_RATE, OVER_RATE_SECONDS, Line, how_ended
-from ._sent import ACKNOWLEDGEMENTS, CANCEL, NOBODY, Question, Receipt, Sent, check_size
+from ._sent import ACKNOWLEDGEMENTS, CANCEL, NOBODY, Question, Receipt, Sent, check_size, ids_of
 from ._traces import going_out, trace_of_now
 
 if TYPE_CHECKING:
@@ -195,7 +194,7 @@ class Relay:
         """
         await self.wait_ready()
         with going_out("say", type, members) as trace:
-            sent = self._message(_ids(to), payload, type, ref, {**trace, **(members or {})})
+            sent = self._message(ids_of(to), payload, type, ref, {**trace, **(members or {})})
             found: Receipt | None = await self._outcome(sent)
             return found
 
@@ -251,7 +250,7 @@ class Relay:
         """
         if self._failure is not None:
             raise self._failure
-        targets, trace = _ids(to), trace_of_now() if trace is None else trace
+        targets, trace = ids_of(to), trace_of_now() if trace is None else trace
         members, hops = {**trace, **(members or {})}, hops_in(trace)
         ref = ref_with(hops, self._new_id()) if hops else None
         if self.way == "receipts":
@@ -600,7 +599,3 @@ class Relay:
         self._queue.clear()
         self._set_ready()
         self._inbox.end(failure)
-
-
-def _ids(to: str | Sequence[str]) -> list[str]:
-    return [to] if isinstance(to, str) else list(to)
