@@ -26,7 +26,7 @@ DeploymentOrNone: TypeAlias = Annotated[
     Parameter(
         name="--file",
         metavar="FILE",
-        help="The deployment file, which may stand alone, too; not needed where one deployment alone runs.",
+        help="The deployment file, also as a word alone; not needed where one deployment alone runs.",
     ),
 ]
 State: TypeAlias = Annotated[
@@ -55,7 +55,7 @@ _SHOWN = ShownOptions()
 
 
 def file_among(words: list[str] | None, file: str | None) -> tuple[str | None, list[str]]:
-    """Return the deployment file, named by --file or as one of the words, and the groups. Raise ConfigError."""
+    """Return the deployment file, by --file or as one of the words, and the groups. Raise ConfigError."""
     found, groups = [] if file is None else [file], list[str]()
     for word in words or ():
         (found if is_file(word) else groups).append(word)
@@ -309,7 +309,8 @@ def down(
 
     lmos-actors down desk.yaml
 
-    Exit codes: 0 it has ended, or did not run; 1 processes go on after the end of their launcher; 2 the usage is wrong; 3 its launcher does not answer.
+    Exit codes: 0 it has ended, or did not run; 1 processes go on after their launcher; \
+2 the usage is wrong; 3 its launcher does not answer.
     """
     from ..deploy._requests import down as run
 
