@@ -95,7 +95,7 @@ class NotFound(AgentError):
     """No such agent, child or affordance; `nearest` is the known name most like it, if any.
 
     `known` are names to compare it with, or `near` is what has been found; the text has `below` before that.
-    `criteria` is what else was looked for, in words; `name` is empty where that is all. `remedy` is what helps.
+    `criteria` is what else was looked for, in words; `name` is empty where that is all. `remedy` helps.
     """
 
     def __init__(

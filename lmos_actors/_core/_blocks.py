@@ -45,7 +45,7 @@ class _Opened(AbstractAsyncContextManager[T_co]):
 def for_async_with(
     function: Callable[P, AsyncGenerator[T_co]],
 ) -> Callable[P, AbstractAsyncContextManager[T_co]]:
-    """Make a context manager as `asynccontextmanager` does; used without `async with` it says what to write."""
+    """Make a context manager that says what to write where it is used without `async with`."""
     opened: Any = asynccontextmanager(function)
 
     @wraps(function)

@@ -125,7 +125,8 @@ def _check_replacement(original: Any, other: Any) -> None:
         name = getattr(original, "__name__", repr(original))
         wrong = getattr(other, "__name__", repr(other))
         raise ConfigError(
-            f"{wrong} is no subclass, fake or probe of it: give a subclass, fake({name}, ...) or Probe({name})",
+            f"{wrong} is no subclass, fake or probe of it: give a subclass, "
+            f"fake({name}, ...) or Probe({name})",
             f"replace[{name}]",
         )
     if _has_lifespan(other) and not _has_lifespan(original):

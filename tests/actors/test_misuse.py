@@ -15,6 +15,7 @@ from lmos_actors import (
     Agent,
     AgentDied,
     AgentUnavailable,
+    Event,
     InvalidInput,
     NotAllowed,
     NotFound,
@@ -22,6 +23,7 @@ from lmos_actors import (
     Property,
     Ref,
     action,
+    event,
     open_node,
     prop,
 )
@@ -33,9 +35,14 @@ class Counter(Agent):
     count: Property[int] = prop(default=0)
     steps: int = 0
 
+    passed: Event[int] = event()
+
     @action
     def add(self, number: int) -> int:
         self.count += number
+        return self.count
+
+    def unseen(self) -> int:
         return self.count
 
 
@@ -161,6 +168,31 @@ async def test_the_wrong_verb_names_the_right_one(virtual_clock: object) -> None
             await counter.read(Counter.steps)
         with pytest.raises(TypeError, match=r"not 'count'$"):
             await counter.read("count")
+        with pytest.raises(TypeError, match=r"the method Counter\.unseen; write @action above it"):
+            await counter.invoke(Counter.unseen)
+        with pytest.raises(TypeError, match=r"of a property, ref\.read gives the value, and ref\.observe"):
+            counter.subscribe(Counter.count)
+        with pytest.raises(TypeError, match=r"events come from ref\.subscribe"):
+            counter.observe(Counter.passed)
+        with pytest.raises(TypeError, match=r"an action is carried out by ref\.invoke or ref\.tell"):
+            counter.observe(Counter.add)
+
+
+def test_a_node_that_is_not_opened_as_a_block_says_how_it_is() -> None:
+    usage = r"open_node\(\) opens a block: async with open_node\(\.\.\.\) as node:"
+    opened: Any = open_node()
+    with pytest.raises(AttributeError, match=usage):
+        opened.start(Counter)
+    with pytest.raises(TypeError, match=usage):
+        opened.__await__()
+    with pytest.raises(TypeError, match=usage), opened:
+        pass
+
+
+async def test_who_is_sought_on_a_node_without_a_directory_is_told_so(virtual_clock: object) -> None:
+    async with open_test_node() as node:
+        with pytest.raises(NotFound, match=r"this node asks no directory: open_node\(lookup=URL\) names one"):
+            await node.find(Counter).invoke(Counter.add, 1)
 
 
 class Ticker(Agent):

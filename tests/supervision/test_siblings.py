@@ -406,6 +406,17 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: [Pool(partial(Concierge, weather=sibling("wether")), 2), ChildSpec("weather", Weather)],
         r"concierge.factory\(weather=sibling\('wether'\)\): no child 'wether'",
     ),
+    "beside the supervisor": (
+        lambda: [SupervisorSpec("stores", [concierge(weather=sibling("weather"))])],
+        "no child 'weather' of 'stores'; the one beside 'stores' is '../weather'",
+    ),
+    "below another": (
+        lambda: [
+            SupervisorSpec("stores", [ChildSpec("paris", Weather)]),
+            concierge(weather=sibling("paris")),
+        ],
+        "no child 'paris' of 'root', did you mean 'stores/paris'",
+    ),
     "upwards": (
         lambda: [
             SupervisorSpec("stores", [concierge(weather=sibling("../wether"))]),

@@ -419,6 +419,10 @@ class StartsWithLife(Starts):
     ("replace", "words"),
     [
         ({Counter: Weather}, "no subclass, fake or probe"),
+        (
+            {Counter: fake(Weather)},
+            r"replace\[Counter\]: Weather is .*give a subclass, fake\(Counter, \.\.\.\)",
+        ),
         ({Counter: 3}, "no subclass"),
         ({Starts: StartsWithLife}, "has a lifespan"),
     ],

@@ -467,7 +467,9 @@ def wrong_handle(verb: str, kind: str, handle: object) -> TypeError:
 def _way_out(kind: str, handle: object) -> str:
     """Return what helps where a verb was given something else than the handle it takes."""
     if isinstance(handle, FunctionType):
-        return f"; write @action above it, so that refs can invoke it, as in ref.invoke({handle.__qualname__})"
+        return (
+            f"; write @action above it, so that refs can invoke it, as in ref.invoke({handle.__qualname__})"
+        )
     if isinstance(handle, PropertyHandle):
         return "; of a property, ref.read gives the value, and ref.observe each change"
     if isinstance(handle, EventHandle):
