@@ -17,7 +17,7 @@ import sys
 import threading
 from contextlib import contextmanager, suppress
 from queue import Empty, SimpleQueue
-from time import monotonic
+from time import monotonic, process_time
 from typing import TYPE_CHECKING, Any
 
 from lmos_actors._core import uncollected
@@ -28,6 +28,12 @@ if TYPE_CHECKING:
 
 REAL_LIMIT = 60.0
 """Default limit of a run without a population, and of importing modules, in seconds of real time."""
+
+PATIENCE = 5
+"""How many times its limit a run may take in real time whose processor time is limited."""
+
+LOOK = 0.05
+"""Seconds between two looks at the processor time of a run that has nearly used it up."""
 
 GRACE = 3.0
 """Seconds between the first interrupt and the end of the process."""
@@ -46,18 +52,24 @@ class Guard:
     """`with Guard(60.0, say) as guard:` around a run in the main thread.
 
     Past the limit the run gets a KeyboardInterrupt, later another, and `fired` is set. If that does not end
-    it, `say` is called with the reason and the place, and the process exits with 124. Ctrl-C inside
+    it, `say` is called with the reason and the place, and the process exits with 124. With `of_processor` the
+    limit is one of processor time, which other work on the machine does not use up, and `PATIENCE` times as
+    much of real time; `is_slow` says that it was that: nobody knows then whether the run hangs. Ctrl-C inside
     `handling_interrupts()` sets `interrupted`; if the run does not end soon, the process exits with 130.
     """
 
-    def __init__(self, seconds: float, say: Callable[[str, str], None]) -> None:
+    def __init__(
+        self, seconds: float, say: Callable[[str, str], None], *, of_processor: bool = False
+    ) -> None:
         self.fired = False
         self.interrupted = False
         self.where = ""
         self._seconds = seconds
         self._say = say
         self._over = threading.Event()
+        self._of_processor = of_processor
         self._begin = monotonic()
+        self._worked = process_time()
         self._held_up = 0.0
         self._held_since: float | None = None
         self._leaving = False  # the run has ended, and signal handlers and hooks are being restored
@@ -67,7 +79,7 @@ class Guard:
         self._wakeups: SimpleQueue[None] = SimpleQueue()
 
     def __enter__(self) -> Guard:
-        self._begin = monotonic()
+        self._begin, self._worked = monotonic(), process_time()
         # not by threading.Thread, which waits until the thread runs: most runs are shorter than that takes
         _thread.start_new_thread(self._watch, ())
         return self
@@ -93,7 +105,19 @@ class Guard:
         """Return how many seconds the run has left; below zero past its limit."""
         now, since = monotonic(), self._held_since
         held_up = self._held_up + (0.0 if since is None else now - since)
-        return self._seconds + held_up - (now - self._begin)
+        left = self._seconds + held_up - (now - self._begin)
+        if not self._of_processor:
+            return left
+        work = self._work_left()
+        return min(left + (PATIENCE - 1) * self._seconds, work if work <= 0 else max(work, LOOK))
+
+    def _work_left(self) -> float:
+        return self._seconds - (process_time() - self._worked)
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether a run past its limit has not used the processor time that it may."""
+        return self._of_processor and self._work_left() > 0
 
     @contextmanager
     def handling_interrupts(self) -> Generator[None]:

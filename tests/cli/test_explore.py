@@ -33,6 +33,8 @@ PATIENCE = 150.0
 """Seconds after which a process is taken to hang."""
 
 CAST = """
+import time
+
 from lmos_actors import Agent, Property, Ref, action, prop
 
 
@@ -74,6 +76,12 @@ class Spinning(Ledger):
         while number < self.highest.get(index, 0):
             pass
         self.highest[index] = number
+
+
+class Sleeping(Ledger):
+    @action
+    def note(self, index: int, number: int) -> None:
+        time.sleep(60.0)
 
 
 class Stubborn(Ledger):
@@ -255,6 +263,17 @@ def test_what_takes_too_long_is_found_and_not_shrunk(project: Project) -> None:
     assert f"# Again: {again}" in (project.root / "town.found-1.yaml").read_text()
     assert not (project.root / "town.found-1.jsonl").exists()
     assert project.command(*again.split()[1:]).code == 124
+
+
+@pytest.mark.slow
+def test_what_only_takes_its_time_is_no_find(project: Project) -> None:
+    agents = {"ledger": {"from": "agent", "use": "cast.py:Sleeping"}}
+    project.write("town.yaml", json.dumps({**COUNTING, "agents": agents}))
+    ran = project.command("explore", "town.yaml", "--runs", "2", "--time-limit", "200ms", timeout=PATIENCE)
+    assert ran.code == 124, ran
+    assert ran.out.startswith("nothing failed in 1 run of counting")
+    assert "1 run took too long with little processor time: the search cannot tell" in ran.out
+    assert not list(project.root.glob("*found*"))
 
 
 @pytest.mark.slow

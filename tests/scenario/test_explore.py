@@ -36,6 +36,7 @@ from lmos_actors.scenario.format import load_scenario
 from lmos_actors.scenario.model import (
     DRAWN,
     DrawnClockSkew,
+    DrawnCrash,
     DrawnFault,
     DrawnSwizzle,
     NumberRange,
@@ -150,6 +151,11 @@ def check_fault(fault: ScheduledFault) -> None:
 @pytest.mark.parametrize(
     ("drawn", "keys"),
     [
+        (DrawnCrash(state="kept"), {"restart": [{"state": "kept"}]}),
+        (
+            DrawnCrash(state="any", after=Duration(1.0)),
+            {"restart": [{"after": "1s", "state": "kept"}, {"after": "1s", "state": "lost"}]},
+        ),
         (DrawnClockSkew(skew=Offset(-3.0)), {"skew": {"-3s"}}),
         (DrawnClockSkew(rate=2.0), {"rate": {2.0}}),
         (DrawnClockSkew(rate=NumberRange(min=0.99, max=1.01)), {"rate": {0.99, 1.01}}),
@@ -158,14 +164,31 @@ def check_fault(fault: ScheduledFault) -> None:
         (DrawnSwizzle(every=Duration(1.0), duration=Duration(9.0)), {"every": {"1s"}, "duration": {"9s"}}),
     ],
 )
-def test_what_the_file_gives_is_drawn(drawn: DrawnFault, keys: dict[str, set[Any]]) -> None:
+def test_what_the_file_gives_is_drawn(drawn: DrawnFault, keys: dict[str, Any]) -> None:
     space = Space(permits=(Permit(drawn, NODES, NODES),), at_most=1, start=0, end=60 * SECOND)
     found = [space.fault(SECOND, RandomStream(seed)).keys() for seed in range(40)]
+    if isinstance(drawn, DrawnCrash):
+        assert all(each["restart"] in keys["restart"] for each in found)
+        assert all(wanted in [each["restart"] for each in found] for wanted in keys["restart"])
+        return
     assert {key: {each[key] for each in found} for key in keys} == keys
     if isinstance(drawn, DrawnClockSkew):
         assert all(each.keys() == {"kind", "target", "duration", *keys} for each in found)
     else:
         assert {len(each["of"]) for each in found} == ({2} if keys["duration"] == {"3s"} else {2, 3})
+
+
+def test_arguments_are_drawn_and_stand_in_the_file() -> None:
+    choices = (("pay", "amount", NumberRange(min=0, max=99)), ("pay", "by", ("card", "$(cash)")))
+    search = Search([Space(permits=(), at_most=1, start=0, end=SECOND, arguments=choices)], [1], 1)
+    search.take([Outcome(states=(1,))])
+    drawn = [schedule.arguments for schedule in search.batch()]
+    amounts = {value for arguments in drawn for _, name, value in arguments if name == "amount"}
+    assert {0, 99} < amounts <= set(range(100))
+    data = {"lmos": "scenario/v1", "steps": [{"do": "repeat", "steps": [{"id": "pay", "input": {"x": 1}}]}]}
+    made = with_schedule(data, 7, (), (("pay", "amount", 3), ("pay", "by", "$(cash)")))
+    assert made["steps"][0]["steps"][0]["input"] == {"x": 1, "amount": 3, "by": "$$(cash)"}
+    assert data["steps"][0]["steps"][0]["input"] == {"x": 1}  # type: ignore[index]
 
 
 @pytest.mark.parametrize(("low", "high"), [("-5s", "5s"), ("-2s", "-1s"), ("0s", "3s"), ("-3s", "0s")])

@@ -137,6 +137,7 @@ class _Exploration:
         self._resumed = 0
         self._done = 0
         self._states = 0
+        self._slow = 0
         self._began = monotonic()
         self._code = 0
 
@@ -177,7 +178,8 @@ class _Exploration:
         return [cell.seed for cell in self._resolved.cells[:each]]
 
     def _data(self, schedule: Schedule) -> Data:
-        return with_schedule(self._cells[schedule.cell][1], schedule.seed, schedule.faults)
+        data = self._cells[schedule.cell][1]
+        return with_schedule(data, schedule.seed, schedule.faults, schedule.arguments)
 
     # ---- runs
 
@@ -188,6 +190,8 @@ class _Exploration:
         for run in runs:
             if run.refused is not None:
                 raise ConfigError(run.refused, self._file)
+            if run.slow:
+                return None
             if run.result is not None and run.result.ended == "could not run":
                 failure = run.result.failures[0]
                 self._show.note(f"{self._file}: {failure.what}: {failure.saw}")
@@ -209,6 +213,7 @@ class _Exploration:
             if self._is_over():
                 break
         self._runs.drain()
+        self._slow += sum(run.slow for run in runs)
         return runs
 
     def _is_over(self) -> bool:
@@ -247,17 +252,24 @@ class _Exploration:
         """Print what was found and what was searched, and return the exit code."""
         finds = self._folder.finds
         seconds = monotonic() - self._began
-        code = worst({code, self._code, *map(_code_of, finds)})
+        late = {LATE} if self._slow else set[int]()
+        code = worst({code, self._code, *late, *map(_code_of, finds)})
         for find in finds:
             for line in find_lines(find):
                 self._show.line(line)
         self._show.line(self._summary(seconds))
+        if self._slow:
+            self._show.line(
+                f"{count(self._slow, 'run')} took too long with little processor time: the search cannot tell"
+                " whether they hang, or this machine is slow; --time-limit gives them longer"
+            )
         self._show.result(
             {
                 "file": self._file,
                 "name": self._resolved.name,
                 "runs": self._done,
                 "resumed": min(self._resumed, self._done),
+                "slow": self._slow,
                 "states": self._states,
                 "seconds": seconds,
                 "found": [find_data(find) for find in finds],
@@ -284,7 +296,8 @@ class _Exploration:
         kinds = [
             each if isinstance(each, str) else str(each.__struct_config__.tag) for each in explore.faults
         ]
-        text = f"up to {count(explore.at_most, 'fault')} of {kinds_text(kinds)}"
+        drawn = f"up to {count(explore.at_most, 'fault')} of {kinds_text(kinds)}" if kinds else ""
+        text = " and ".join(filter(None, [drawn, "arguments" * bool(explore.arguments)]))
         if isinstance(explore.of, str | tuple):
             names = (explore.of,) if isinstance(explore.of, str) else explore.of
             text += f" on {', '.join(names)}"

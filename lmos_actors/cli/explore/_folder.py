@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import TextIO
 
-FORMAT: Final = 2
+FORMAT: Final = 3
 """The number of what is written here and of what a search draws: the runs of another are of no use."""
 MOST_BYTES: Final = 1 << 30
 """The largest file of runs that is read."""
@@ -122,6 +122,7 @@ class Folder:
                 "instants": outcome.instants,
                 "failures": run.failures,
                 "void": outcome.void,
+                "slow": run.slow,
                 "virtual": run.virtual,
             }
         )
@@ -155,7 +156,8 @@ def _run_of(line: dict[str, Any]) -> Explored:
         failure=failures[0] if failures else None,
         void=line["void"],
     )
-    return Explored(outcome=outcome, failures=tuple(failures), virtual=line["virtual"])
+    slow: bool = line["slow"]
+    return Explored(outcome=outcome, failures=tuple(failures), virtual=line["virtual"], slow=slow)
 
 
 def free_name(file: Path) -> str:

@@ -9,7 +9,7 @@ import attrs
 
 from lmos_actors.reports import Failure, RunResult
 from lmos_actors.scenario.explore import Outcome, failures_of, is_void, text_of
-from lmos_actors.scenario.run import ExploredRun, RunLost, RunOrder
+from lmos_actors.scenario.run import SLOW, ExploredRun, RunLost, RunOrder
 
 from ..run._pool import Task
 
@@ -32,7 +32,8 @@ AHEAD = 2
 class Explored:
     """A run of a search: its outcome, all that failed by name, and its result, None if its process is gone.
 
-    `refused` is what is wrong with a file that was not run.
+    `refused` is what is wrong with a file that was not run. `slow`: it took too long in real time, and too
+    little of the processor for anybody to know whether it hangs; it counts for nothing.
     """
 
     outcome: Outcome
@@ -40,6 +41,7 @@ class Explored:
     result: RunResult | None = None
     refused: str | None = None
     virtual: float = 0.0
+    slow: bool = False
 
 
 class Runs:
@@ -105,6 +107,7 @@ class Runs:
             real_limit=self._limit,
             access=self._access,
             changed=True,
+            of_processor=True,
         )
         self._pool.give(task, order)
         while True:
@@ -128,6 +131,7 @@ class Runs:
             log=False,
             access=self._access,
             text=text_of(data),
+            of_processor=True,
         )
 
     def _take(self, found: dict[Task, Explored]) -> None:
@@ -142,9 +146,13 @@ def explored(what: ExploredRun | RunLost) -> Explored:
     if isinstance(what, RunLost):
         if what.refused:
             return Explored(outcome=Outcome(void=True), refused=what.why)
+        if what.slow:
+            return Explored(outcome=Outcome(void=True), slow=True)
         name = TIME_LIMIT if what.late else f"the process: {what.why}"
         return Explored(outcome=Outcome(failure=name), failures=(name,))
     run = what.result
+    if any(failure.what == SLOW for failure in run.failures):
+        return Explored(outcome=Outcome(void=True), slow=True)
     void = is_void(run)
     failures = () if void else (TIME_LIMIT,) if is_late(run.ended, run.failures) else failures_of(run)
     outcome = Outcome(

@@ -58,13 +58,13 @@ class _Seat:
 
     def wait_for_next(self) -> None:
         if self.given:
-            self.due = monotonic() + SPARE + self.given[0][1].real_limit
+            self.due = monotonic() + SPARE + self.given[0][1].longest
 
     @property
     def due_at(self) -> float:
         """When its run is given up. One that somebody watches may be held up, and tells so."""
         if self.given and self.given[0][1].pace is not None:
-            return max(self.due, self.worker.heard_at + SPARE + self.given[0][1].real_limit)
+            return max(self.due, self.worker.heard_at + SPARE + self.given[0][1].longest)
         return self.due
 
     def last_line(self) -> str:
@@ -199,7 +199,6 @@ class Pool:
             if seat.given and seat.due_at <= now:
                 task, order = seat.given.popleft()
                 self._give_up(seat, list(seat.given))
-                return task, RunLost(
-                    f"its process has been silent for {SPARE + order.real_limit:g} s", late=True
-                )
+                why = f"its process has been silent for {SPARE + order.longest:g} s"
+                return task, RunLost(why, late=True, slow=order.of_processor)
         return None

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from lmos_actors.files import DataPath, Document
 
-    from ._space import ScheduledFault
+    from ._space import DrawnArgument, ScheduledFault
 
 Data: TypeAlias = "dict[str, Any]"
 """The content of a file as plain data."""
@@ -56,9 +56,11 @@ def _escaped(data: Any, path: DataPath) -> Any:
     return data.replace("$(", "$$(") if isinstance(data, str) and not is_late(path) else data
 
 
-def with_schedule(data: Data, seed: int, faults: Sequence[ScheduledFault]) -> Data:
-    """Return a file with one seed and with drawn faults."""
-    found = {**data, "seeds": [seed]}
+def with_schedule(
+    data: Data, seed: int, faults: Sequence[ScheduledFault], arguments: Sequence[DrawnArgument] = ()
+) -> Data:
+    """Return a file with one seed, with drawn faults, and with drawn arguments."""
+    found = {**(_with_arguments(data, arguments) if arguments else data), "seeds": [seed]}
     if not faults:
         return found
     if data.get("lmos") == "simulation/v1":
@@ -69,6 +71,16 @@ def with_schedule(data: Data, seed: int, faults: Sequence[ScheduledFault]) -> Da
         found["timeline"] = [*listed(data.get("timeline")), *entries]
     else:
         found["steps"] = [{"do": "parallel", "branches": [listed(data.get("steps")), _branch(faults)]}]
+    return found
+
+
+def _with_arguments(data: Data, arguments: Sequence[DrawnArgument]) -> Data:
+    found = deepcopy(data)
+    for _, entry in each_entry(found):
+        for id, name, value in arguments:
+            if entry.get("id") == id:
+                text = value.replace("$(", "$$(") if isinstance(value, str) else value
+                entry["input"] = {**mapped(entry.get("input")), name: text}
     return found
 
 

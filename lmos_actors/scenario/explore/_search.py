@@ -31,7 +31,7 @@ from ._space import SECOND, ScheduledFault
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ._space import Space
+    from ._space import DrawnArgument, Space
 
 BATCH: Final = 64
 """Runs that are drawn together."""
@@ -57,6 +57,7 @@ _COVERS: Final = 0.4
 _ENDS: Final = 0.1
 """The share of those that end there; the others begin there."""
 _KEEPS_SEED: Final = 0.8
+_KEEPS_ARGUMENTS: Final = 0.5
 _LARGEST_SEED: Final = 1_000_000
 _SMALLEST_NUDGE: Final = 100
 _ENDLESS: Final = 16
@@ -65,11 +66,12 @@ _ENDLESS: Final = 16
 
 @attrs.frozen(kw_only=True)
 class Schedule:
-    """One run of a search: the number of its cell, its seed, and its faults in the order of time."""
+    """One run of a search: the number of its cell, its seed, its faults in order, its arguments."""
 
     cell: int
     seed: int
     faults: tuple[ScheduledFault, ...] = ()
+    arguments: tuple[DrawnArgument, ...] = ()
 
 
 @attrs.frozen(kw_only=True)
@@ -195,13 +197,14 @@ class Search:
     def _anew(self, stream: RandomStream) -> Schedule:
         cell = stream.randrange(len(self._spaces))
         space = self._spaces[cell]
-        count = 1 + stream.randrange(space.at_most)
+        count = 1 + stream.randrange(space.at_most) if space.permits else 0
         instants = self._baselines.get(cell, ()) if self._guided else ()
         faults: list[ScheduledFault] = []
         for _ in range(count):
             fault = space.fault(space.instant(stream), stream)
             faults.append(_placed(fault, space, instants, faults, stream) if self._guided else fault)
-        return Schedule(cell=cell, seed=self._any_seed(stream), faults=_in_order(faults))
+        seed, arguments = self._any_seed(stream), space.values(stream)
+        return Schedule(cell=cell, seed=seed, faults=_in_order(faults), arguments=arguments)
 
     def _any_seed(self, stream: RandomStream) -> int:
         if stream.random() < 0.5:
@@ -212,10 +215,12 @@ class Search:
         before = parent.schedule
         space = self._spaces[before.cell]
         faults = list(before.faults)
-        for _ in range(1 + stream.randrange(2)):
+        for _ in range(1 + stream.randrange(2) if space.permits else 0):
             _change(faults, space, parent.instants, stream)
         seed = before.seed if stream.random() < _KEEPS_SEED else self._any_seed(stream)
-        return Schedule(cell=before.cell, seed=seed, faults=_in_order(faults))
+        is_kept = not space.arguments or (before.arguments and stream.random() < _KEEPS_ARGUMENTS)
+        arguments = before.arguments if is_kept else space.values(stream)
+        return Schedule(cell=before.cell, seed=seed, faults=_in_order(faults), arguments=arguments)
 
 
 def _change(

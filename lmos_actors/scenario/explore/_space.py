@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import attrs
 from msgspec import UNSET
@@ -55,6 +55,8 @@ _SMALLEST_OFFSET: Final = 1_000
 """An offset out of a range with zero in it is at least such a part of the larger ones."""
 _MOST_SWIZZLED: Final = 45
 """Nodes that have as many links among them as one swizzle may cut."""
+_ENDS: Final = 0.5
+"""The share of arguments out of a range that are its least or its greatest."""
 _SKEWS: Final = OffsetRange(min=Offset(-5.0), max=Offset(5.0))
 _STATUSES: Final = (429, 500, "cut", "slow", "malformed")
 _RATES: Final = NumberRange(min=0.5, max=2.0)
@@ -85,6 +87,13 @@ class ScheduledFault:
         return {**self.data, **lasting}
 
 
+Argument: TypeAlias = tuple[str, str, Any]
+"""An argument that may be drawn: the id of its step, its name, and its choices."""
+
+DrawnArgument: TypeAlias = tuple[str, str, Any]
+"""The id of a step, the name of an argument of it, and its value."""
+
+
 @attrs.frozen
 class Permit:
     """A kind of fault that may be drawn, the agents or nodes that it may be on, and all nodes."""
@@ -102,6 +111,11 @@ class Space:
     at_most: int
     start: int
     end: int
+    arguments: tuple[Argument, ...] = ()
+
+    def values(self, stream: RandomStream) -> tuple[DrawnArgument, ...]:
+        """Draw a value of each argument that may be drawn."""
+        return tuple((id, name, _value(choices, stream)) for id, name, choices in self.arguments)
 
     def fault(self, at: int, stream: RandomStream) -> ScheduledFault:
         """Draw a fault of any permitted kind that begins at an instant."""
@@ -194,8 +208,10 @@ def _drawn_data(permit: Permit, stream: RandomStream) -> dict[str, Any]:
         data["factor"] = _number(drawn.factor, stream)
     if isinstance(drawn, DrawnCrash):
         data |= {} if drawn.with_ == "RuntimeError" else {"with": drawn.with_}
-        if drawn.after is not UNSET:
-            data["restart"] = {"after": text_of_time(_time(drawn.after, stream))}
+        after = {} if drawn.after is UNSET else {"after": text_of_time(_time(drawn.after, stream))}
+        state = _one_of(("lost", "kept"), stream) if drawn.state == "any" else drawn.state
+        comeback = after if state is UNSET else {**after, "state": state}
+        data |= {"restart": comeback} if comeback else {}
     return data
 
 
@@ -293,6 +309,21 @@ def _number(given: float | NumberRange, stream: RandomStream) -> float:
     return min(max(float(f"{drawn:.2g}"), given.min), given.max)
 
 
+def _value(choices: NumberRange | Sequence[Any], stream: RandomStream) -> Any:
+    """Draw a value of an argument; half of those out of a range are its ends, where mistakes often are."""
+    if not isinstance(choices, NumberRange):
+        return choices[stream.randrange(len(choices))]
+    least, most = choices.min, choices.max
+    is_whole = float(least).is_integer() and float(most).is_integer()
+    if stream.random() < _ENDS:
+        drawn = (least, most)[stream.randrange(2)]
+    elif is_whole:
+        drawn = least + stream.randrange(int(most) - int(least) + 1)
+    else:
+        drawn = least + (most - least) * stream.random()
+    return int(drawn) if is_whole else drawn
+
+
 def _rounded(at: int) -> int:
     return round(at, -3) if at >= SECOND else at
 
@@ -316,6 +347,9 @@ def space_of(cell: Cell, length: float) -> Space:
         at_most=explore.at_most,
         start=start,
         end=max(round(end * SECOND), start + 1),
+        arguments=tuple(
+            (id, name, choices) for id, names in explore.arguments.items() for name, choices in names.items()
+        ),
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 from msgspec import UNSET, Meta, UnsetType, field
 
@@ -59,10 +59,14 @@ class DrawnFault(Closed, frozen=True, kw_only=True, tag_field="kind"):
 
 
 class DrawnCrash(DrawnFault, frozen=True, kw_only=True, tag="crash"):
-    """An agent crashes. `after` is when it comes back; without, its supervisor decides."""
+    """An agent crashes. `after` is when it comes back; without, its supervisor decides.
+
+    `state` is whether it comes back with its state; `any`: some crashes keep it, others lose it.
+    """
 
     with_: Name = field(name="with", default="RuntimeError")
     after: Span | UnsetType = UNSET
+    state: Literal["lost", "kept", "any"] | UnsetType = UNSET
 
 
 class DrawnPause(DrawnFault, frozen=True, kw_only=True, tag="pause"):
@@ -166,14 +170,21 @@ DRAWN: dict[str, type[DrawnFault]] = {
 }
 """The struct of each kind."""
 
+Choices: TypeAlias = NumberRange | Annotated[tuple[Any, ...], Meta(min_length=1)]
+"""Values of an argument: each as likely as another; of a range whole numbers, if its ends are."""
+
 MOST_DRAWN = 20
 """Faults of one schedule at most."""
 
 
 class Explore(Closed, frozen=True, kw_only=True):
-    """The faults that `explore` may draw: at most so many faults of these kinds, between two instants."""
+    """The faults that `explore` may draw: at most so many faults of these kinds, between two instants.
 
-    faults: Annotated[tuple[AnyDrawn, ...], Meta(min_length=1)]
+    `arguments` are those that it may draw, by the `id` of a step or an entry and their names.
+    """
+
+    faults: tuple[AnyDrawn, ...] = ()
+    arguments: dict[Name, dict[Name, Choices]] = field(default_factory=dict[str, dict[str, Choices]])
     at_most: Annotated[int, Meta(ge=1, le=MOST_DRAWN)] = 3
     of: Whom | UnsetType = UNSET
     from_: Duration = field(name="from", default=Duration(0.0))

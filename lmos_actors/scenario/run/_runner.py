@@ -64,6 +64,8 @@ SHOWN_CRASHES = 5
 SHOWN_APPROVALS = 5
 MOST_FAILURES = 200
 TAIL = 200
+SLOW = "the run, on this machine"
+"""The failure of a run past its limit that may only be slow."""
 """Log lines that are kept without `whole_log`."""
 
 
@@ -121,6 +123,7 @@ def run_cell(
     states: StateSampler | None = None,
     speed: float = 1.0,
     onlooker: Onlooker | None = None,
+    of_processor: bool = False,
 ) -> RunResult:
     """Run a cell once in a world of its own, in the main thread. Blocks. Raises KeyboardInterrupt only.
 
@@ -132,8 +135,9 @@ def run_cell(
     read-only view of the run. Without `whole_log` the result has only the last lines; with `hide_secrets` no
     secret stands in those that agents have handed on as if it were none. `stop` takes a snapshot at its stop
     point and ends the run there; the result is then incomplete. `states` takes digests of what the run
-    reaches. Where the world's time is real, `speed` of its seconds go by in one while no task can run.
-    `onlooker` gets the log while it is written, and may hold virtual time up.
+    reaches. `of_processor`: the limit is one of processor time, see `Guard`. Where the world's time is real,
+    `speed` of its seconds go by in one while no task can run. `onlooker` gets the log while it is
+    written, and may hold virtual time up.
     """
     to = None if onlooker is None else onlooker.writer
     log = TraceLog(to, run=log_header(resolved, cell, trial), keep=None if whole_log else TAIL)
@@ -141,7 +145,11 @@ def run_cell(
     run = Run(cell, document, Watch(log), StepLog(_count_steps(cell)), progress, resolved.access)
     _instrument(run, log, stop, states)
     limit = real_limit_of(cell) if real_limit is None else real_limit
-    guard = Guard(limit, lambda why, where: on_stuck(why, _stuck_at(state, where)))
+    guard = Guard(
+        limit,
+        lambda why, where: on_stuck(SLOW if guard.is_slow else why, _stuck_at(state, where)),
+        of_processor=of_processor,
+    )
     doubles = Doubles(cell, document, cell.system.paths)
     state = _RunState(run, resolved.root, log, guard, doubles, on_start, hide_secrets)
     state.watched = None if onlooker is None else onlooker.before(log, run, guard)
@@ -165,7 +173,8 @@ def _end(state: _RunState, limit: float) -> None:
     if state.guard.fired:
         state.ended = "time limit"
         expected = f"an end within {limit:g} s of real time"
-        state.problems = [Failure("", "the run", expected, _busy_at(state))]
+        what = SLOW if state.guard.is_slow else "the run"
+        state.problems = [Failure("", what, expected, _busy_at(state))]
     state.log.end()
     if state.watched is not None:
         state.watched.pass_on()

@@ -26,12 +26,12 @@ from lmos_actors._collector import collector
 from lmos_actors.files import FileError
 from lmos_actors.reports import RunResult
 
-from .._guard import TIME_LIMIT, restoring_directory
+from .._guard import PATIENCE, TIME_LIMIT, restoring_directory
 from ..format import resolve, with_end_at
 from ..model import is_real
 from ..system import RemoteAccess, accepts
 from ._pace import PaceKeeper, PaceOrder
-from ._runner import run_cell
+from ._runner import SLOW, run_cell
 from ._states import StateSampler
 
 if TYPE_CHECKING:
@@ -87,6 +87,13 @@ class RunOrder:
     changed: bool = False
     pace: PaceOrder | None = attrs.field(default=None, converter=_pace)
     """The pace of a run that somebody watches."""
+    of_processor: bool = False
+    """Whether the limit is one of processor time."""
+
+    @property
+    def longest(self) -> float:
+        """The seconds of real time that the run may take."""
+        return self.real_limit * (PATIENCE if self.of_processor else 1)
 
 
 @attrs.frozen
@@ -108,12 +115,13 @@ class RunProgress:
 class RunLost:
     """A run without a result. `why` is the reason as text, `where` what it was doing: `it hangs at ...`.
 
-    `late`: the time limit; `refused`: the file is wrong.
+    `late`: the time limit; `slow`: too, and the machine may be the reason; `refused`: the file is wrong.
     """
 
     why: str
     where: str = ""
     late: bool = False
+    slow: bool = False
     refused: bool = False
 
 
@@ -228,7 +236,8 @@ class Worker:
             what = result if reached is None else ExploredRun(result, *map(tuple, reached))
         elif "last" in output:  # the process ends now, by itself
             why, where = output["last"]
-            self._last = RunLost(f"{why}, and it cannot be ended", where, late=why == "time limit")
+            said = f"{why}, and it cannot be ended"
+            self._last = RunLost(said, where, late=why == "time limit", slow=why == SLOW)
             return
         elif "lost" in output:
             what = RunLost(output["lost"], refused=output.get("refused", False))
@@ -356,6 +365,7 @@ class _OrderHandler:
             states=states,
             on_stuck=lambda why, where: self._send({"last": [why, where]}),
             onlooker=self._onlooker(order, cell),
+            of_processor=order.of_processor,
         )
         self._send_result(result, result.log if order.log else (), states)
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import UNSET
 
-from lmos_actors.files import Duration, Offset, did_you_mean, listed, mapped
+from lmos_actors.files import Duration, Offset, did_you_mean, is_mapping, listed, mapped
 
 from ...doubles import is_model
 from ...model import (
@@ -14,6 +14,7 @@ from ...model import (
     OF_NETWORK,
     WORLDS,
     ClockSkew,
+    Comeback,
     Crash,
     Disconnect,
     DrawnClockSkew,
@@ -40,6 +41,8 @@ from ...model import (
 from ._link_fault_validator import OF_HANG
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
     from lmos_actors.files import DataPath
 
     from ...system._cell_names import CellNames
@@ -74,6 +77,7 @@ class ExploreValidator:
             why = f"time is real in world: {world}, and no run is like another: explore memory or wire"
             self.names.report(_HERE, why, "shape", key=True)
         self._window(made)
+        self._arguments(made)
         whom = self._whom(_HERE)
         for index, each in enumerate(made.faults):
             drawn, here = drawn_fault(each), (*_HERE, "faults", index)
@@ -89,6 +93,29 @@ class ExploreValidator:
         for key, instant in (("from", explore.from_), ("to", explore.to)):
             if end is not None and instant is not UNSET and instant > end:
                 self.names.report((*_HERE, key), f"the simulation is over before that, at {end}", "shape")
+
+    def _arguments(self, explore: Explore) -> None:
+        """Check that the arguments that may be drawn are those of steps and entries."""
+        here: DataPath = (*_HERE, "arguments")
+        if not explore.faults and not explore.arguments:
+            self.names.report(_HERE, 'nothing may be drawn: "faults" or "arguments"', "shape")
+        steps = dict(_asking([self.names.cell.data.get(key) for key in ("steps", "timeline")]))
+        for id, given in explore.arguments.items():
+            if id not in steps:
+                self.names.report(
+                    (*here, id), f'no step "{id}" with an action{did_you_mean(id, list(steps))}'
+                )
+                continue
+            contract: Any = self.names.contract(str(steps[id].get("target")))
+            action = None if contract is None else contract.table.get(steps[id].get("action"))
+            params = [] if action is None else [each.wire_name for each in action.params]
+            for name, choices in given.items():
+                if action is not None and not action.untyped and not action.whole and name not in params:
+                    why = f'{action.label} has no parameter "{name}"{did_you_mean(name, params)}'
+                    self.names.report((*here, id, name), why, key=True)
+                if isinstance(choices, NumberRange) and choices.max < choices.min:
+                    why = f'"max" is less than "min": {choices.max} and {choices.min}'
+                    self.names.report((*here, id, name, "max"), why, "shape")
 
     # ---- on whom
 
@@ -194,6 +221,16 @@ class ExploreValidator:
             self.names.report((*path, "duration"), OF_HANG, "shape", key=True)
 
 
+def _asking(data: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield the steps and entries with an id that ask an agent for an action, by their ids."""
+    if is_mapping(data):
+        if isinstance(data.get("id"), str) and "action" in data:
+            yield data["id"], data
+        yield from _asking([data.get("steps"), data.get("branches")])
+    for each in listed(data):
+        yield from _asking(each)
+
+
 def kind_of_drawn(drawn: DrawnFault) -> str:
     """Return the kind of a fault that may be drawn."""
     return str(drawn.__struct_config__.tag)
@@ -209,7 +246,9 @@ def _sample(drawn: DrawnFault, name: Any) -> Any:
     if isinstance(drawn, DrawnRestart):
         return Restart(of=name or UNSET, writes=drawn.writes)
     if isinstance(drawn, DrawnCrash):
-        return Crash(target=name, with_=drawn.with_)
+        state = "kept" if drawn.state == "any" else drawn.state
+        comeback = None if state is UNSET else Comeback(state=state)
+        return Crash(target=name, with_=drawn.with_, restart=comeback)
     if kind == "pause":
         return Pause(target=name, duration=_SECOND)
     if isinstance(drawn, DrawnClockSkew):
