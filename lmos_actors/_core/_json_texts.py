@@ -52,7 +52,8 @@ def _count_members(value: Any) -> int:
             count += len(inner)
             todo += [each for each in inner.values() if type(each) in _INNER]
         elif isinstance(one, list):
-            todo += [each for each in cast("list[Any]", one) if type(each) in _INNER]
+            items: list[Any] = one
+            todo += [each for each in items if type(each) in _INNER]
     return count
 
 

@@ -70,7 +70,8 @@ class _Checks:
                 self.root = self.root if self.flow else start
                 self.flow += 1
             else:
-                self.columns.append(event.start_mark.column)
+                mark = event.start_mark
+                self.columns.append(-1 if mark is None else mark.column)
         elif isinstance(event, yaml.CollectionEndEvent):
             self._end(end)
         else:

@@ -96,9 +96,9 @@ def credential_of(kind: str, text: object, folder: Path | None = None) -> Creden
     if kind in ("bearer", "apikey"):
         reference = Reference.parse(text, folder)
         return BearerToken(reference) if kind == "bearer" else ApiKey(reference)
-    user, _, reference = text.partition(":") if isinstance(text, str) else ("", "", "")
+    user, _, named = text.partition(":") if isinstance(text, str) else ("", "", "")
     try:
-        return BasicAuth(user, Reference.parse(reference, folder))
+        return BasicAuth(user, Reference.parse(named, folder))
     except ConfigError:
         raise ConfigError(NO_USER) from None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 from lmos_actors.errors import NotAllowed, Unauthorized
@@ -48,7 +48,7 @@ def _asked_for(
 
 def _names(scheme: SecurityScheme, word: str) -> tuple[str, ...]:
     named = scheme.extra.get(word) if scheme.scheme == "combo" else None
-    listed: list[Any] = cast("list[Any]", named) if isinstance(named, list) else []
+    listed: list[Any] = named if isinstance(named, list) else []
     return tuple(each for each in listed if isinstance(each, str))
 
 

@@ -31,7 +31,7 @@ from lmos_actors.files import mapped
 from ._exchange import KEY, Exchange
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Mapping
 
     from starlette.types import Message, Receive, Scope, Send
 
@@ -121,7 +121,7 @@ class McpEndpoint:
                 await self._passed_on(_without_replay(scope), receive, answer, headers, exchange)
             if not answer.has_begun and limit.cancelled_caught:
                 text = f"the request was not received and answered within {OPENING_SECONDS:g} s"
-                await _refused(503, text, **UNAVAILABLE)(scope, receive, send)
+                await _refused(503, text, headers=UNAVAILABLE)(scope, receive, send)
             elif not answer.has_begun:  # as where a session ends while a request comes in
                 await _refused(404, "the session has ended")(scope, receive, send)
         finally:
@@ -196,16 +196,16 @@ class McpEndpoint:
     async def _refusal(self, method: str, headers: dict[bytes, bytes], exchange: Exchange) -> Response | None:
         """Return why a request is not passed on, None if it is."""
         if method not in METHODS:
-            return _refused(405, "use POST, GET or DELETE", allow=", ".join(METHODS))
+            return _refused(405, "use POST, GET or DELETE", headers={"allow": ", ".join(METHODS)})
         is_new = _SESSION not in headers
         if is_new and method != "POST":
             return _refused(400, "a session is needed, which a POST with `initialize` begins")
         begins = _begins_session(method, headers)
         if begins and not self._offer.has_room(exchange, self._opening[exchange.owner]):
-            return _refused(503, "too many sessions are open", **UNAVAILABLE)
+            return _refused(503, "too many sessions are open", headers=UNAVAILABLE)
         await self._running.wait()
         if self._ended or (self._offer.draining and is_new):
-            return _refused(503, "the node is shutting down", **UNAVAILABLE)
+            return _refused(503, "the node is shutting down", headers=UNAVAILABLE)
         return None
 
     # ---- the end
@@ -321,6 +321,8 @@ def _user(exchange: Exchange) -> AuthenticatedUser | None:
     return AuthenticatedUser(AccessToken(token="", client_id=exchange.principal, scopes=[]))
 
 
-def _refused(status: int, message: str, code: int = INVALID_REQUEST, **headers: str) -> Response:
+def _refused(
+    status: int, message: str, code: int = INVALID_REQUEST, headers: Mapping[str, str] | None = None
+) -> Response:
     error = {"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": message}}
     return Response(msgspec.json.encode(error), status, headers, "application/json")
