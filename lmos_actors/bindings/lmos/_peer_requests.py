@@ -252,8 +252,7 @@ def path_of(thing_id: str) -> str:
 class RemoteThing:
     """One thing behind a peer: refs to it are equal, share what is listened to, and name it by one path.
 
-    `path` is that of the agent, where it is known; else it is made of the id. `variables` are values for the
-    URLs of requests to it over HTTP.
+    `path` is the agent's, or is made of the id; `variables` are values for URLs of requests over HTTP.
     """
 
     __slots__ = (
