@@ -203,7 +203,7 @@ def test_a_matrix_gives_principals(place: Place) -> None:
 
 
 REFUSED = [
-    ("ca: ca.pem", "rules", "credentials are needed; give credentials with \"bearer: env:NAME\" or"),
+    ("ca: ca.pem", "rules", "credentials are needed; give credentials with \"bearer: env:NAME\","),
     ("ca: ca.pem\nbearer: file:wrong", "rules", "are not accepted; is \"bearer\" what it accepts?"),
     ("ca: ca.pem\nbasic: carol:file:wrong", "rules", "are not accepted; is \"basic\" what it accepts?"),
     ("ca: ca.pem", "certificates", "wants a client certificate; show a certificate that it accepts"),
