@@ -84,7 +84,8 @@ def to_chat(text: str) -> Any:
     message = omnia.read_server_frame(text)
     if not isinstance(message, omnia.ToolCall):
         raise Refused(message)
-    return message.tool_call.arguments["x"]
+    arguments: Any = message.tool_call.arguments
+    return arguments["x"]
 
 
 def in_lmos(limits: lmos.Limits | None = None) -> Callable[[str], Any]:
@@ -117,8 +118,9 @@ def through_hub(text: str) -> Any:
     frames = other.frames(1 << 30)
     if not frames:
         raise Refused
-    passed = bytes(frames[0]).decode() if not isinstance(frames[0], str) else frames[0]
-    assert text.partition('"payload":')[2][:-1].strip() in passed, "byte for byte"
+    passed: Any = frames[0]
+    payload = text.partition('"payload":')[2][:-1].strip()
+    assert payload in (passed if isinstance(passed, str) else bytes(passed).decode()), "byte for byte"
     return ...
 
 
