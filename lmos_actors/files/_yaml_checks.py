@@ -61,6 +61,7 @@ class _Checks:
             yield event
 
     def _check(self, event: Any, start: int, end: int) -> None:
+        mark: Any = event.start_mark  # which the stubs take for optional
         if isinstance(event, yaml.DocumentStartEvent):
             self.at = end
         elif isinstance(event, yaml.DocumentEndEvent):
@@ -70,8 +71,7 @@ class _Checks:
                 self.root = self.root if self.flow else start
                 self.flow += 1
             else:
-                mark = event.start_mark
-                self.columns.append(-1 if mark is None else mark.column)
+                self.columns.append(mark.column)
         elif isinstance(event, yaml.CollectionEndEvent):
             self._end(end)
         else:

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
-import yaml
 from hypothesis import given, strategies as st
 
 from lmos_actors.files import FileError, parse
-from lmos_actors.files._yaml import PythonLoader
+from tests.files.test_reading import LOADERS
 
-LOADERS: list[Any] = [PythonLoader] + ([yaml.CSafeLoader] if yaml.__with_libyaml__ else [])
 LOADER = "lmos_actors.files._yaml.LOADER"
 
 TAKEN = [
@@ -109,29 +105,31 @@ def test_what_has_two_meanings_is_refused(
     assert (f"{first.line}:{first.column}", part in first.message) == (place, True), first
 
 
-PIECES = [
-    "a",
-    "1",
-    "?",
-    ":",
-    ": ",
-    "-",
-    "- ",
-    ",",
-    "[",
-    "]",
-    "{",
-    "}",
-    "#",
-    " #",
-    "\t",
-    " ",
-    "'",
-    '"',
-    "|",
-    ">-",
-]
-PIECES += ["\n", "\n  ", "\n- ", "\nb: ", "k: ", "---", "...", "%", "\\", "~", "|2", "\r\n"]
+PIECES = (
+    *(
+        "a",
+        "1",
+        "?",
+        ":",
+        ": ",
+        "-",
+        "- ",
+        ",",
+        "[",
+        "]",
+        "{",
+        "}",
+        "#",
+        " #",
+        "\t",
+        " ",
+        "'",
+        '"',
+        "|",
+        ">-",
+    ),
+    *("\n", "\n  ", "\n- ", "\nb: ", "k: ", "---", "...", "%", "\\", "~", "|2", "\r\n"),
+)
 
 
 @pytest.mark.skipif(len(LOADERS) == 1, reason="PyYAML was built without libyaml")
