@@ -14,7 +14,7 @@ from lmos_actors.supervision import BulkSpec
 from lmos_actors.testing import open_test_node
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncGenerator, Awaitable, Callable
 
     from lmos_actors import Node
 
@@ -27,7 +27,7 @@ class Slow(Agent):
     ends: list[tuple[float, str]]
 
     @asynccontextmanager
-    async def lifespan(self) -> AsyncIterator[None]:
+    async def lifespan(self) -> AsyncGenerator[None]:
         yield
         with trio.CancelScope(shield=True):
             await trio.sleep(1)

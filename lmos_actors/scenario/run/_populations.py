@@ -18,7 +18,7 @@ from lmos_actors.supervision import BulkSpec, ChildSpec, supervisor_of
 
 from ..format import neighbours_of
 from ..model import Distribution
-from ..system import backoff_of, by_state_name, fields_of_agent
+from ..system import backoff_of, by_state_name, fields_of_agent, has_ref
 from ..values import draw, number_type
 
 if TYPE_CHECKING:
@@ -136,7 +136,8 @@ class Populations:
             if distribution is not None:
                 recipe.drawn.append((name, distribution, _check_of(fields[name])))
             else:
-                self._add_argument(name, fields[name], self._fill_refs(value), shared, recipe)
+                filled = fields[name].fitted(self._fill_refs(value))
+                self._add_argument(name, fields[name], filled, shared, recipe)
         for name, value in entry.state.items():
             self._add_argument(states[name].name, states[name], value, shared, recipe)
         self._topology(entry, recipe)
@@ -153,7 +154,7 @@ class Populations:
         self, name: str, field: AgentField, value: Any, shared: dict[str, Any], recipe: MemberRecipe
     ) -> None:
         """Share an immutable value among all agents; compute any other for each agent."""
-        take = _check_of(field)
+        take = _unchanged if has_ref(value) else _check_of(field)
         if _is_numbered(value):
             recipe.numbered.append((name, lambda number: take(_with_number(value, number))))
         elif not (is_mapping(value) or is_list(value)) or (field.shape and field.shape.immutable):

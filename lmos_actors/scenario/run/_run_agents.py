@@ -17,7 +17,7 @@ from lmos_actors.supervision import Supervisor, agents_of, children_of, supervis
 from ..model import ALL_AGENTS, HUB, Simulation
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from lmos_actors.actors import Link
     from lmos_actors.approvals import Approvals
@@ -69,8 +69,7 @@ class RunAgents:
         self._remotes: dict[str, ConsumedThing] = {}
         self._slots: dict[str, tuple[Slot, ...]] = {}
         self._members: dict[str, tuple[Slot, ...]] = {}  # of populations, by number
-        known = dict.fromkeys((*paths, *cell.system.remotes), 1)
-        self.given = _GivenRefs(self, known | self._counts)
+        self.given = _GivenRefs(self, (*paths, *cell.system.remotes), self._counts)
         """Values of `$(agents.NAME)`: a ref, or the refs of a population."""
         self._machine = machine
 
@@ -320,15 +319,16 @@ class RunAgents:
 
 
 class _GivenRefs(Mapping[str, Any]):
-    """Refs by name, made on first use; for a population of several a tuple."""
+    """Refs by name, made on first use; for a population a tuple, also of one."""
 
-    def __init__(self, agents: RunAgents, names: Mapping[str, int]) -> None:
+    def __init__(self, agents: RunAgents, names: Iterable[str], populations: Mapping[str, int]) -> None:
         self._agents = agents
-        self._names = names
+        self._populations = populations
+        self._names = dict.fromkeys((*names, *populations))
         self._whole: dict[str, tuple[Ref[Any], ...]] = {}
 
     def __getitem__(self, name: str) -> Any:
-        if self._names[name] == 1:
+        if name not in self._populations:
             return self._agents.given_ref(name)
         if name not in self._whole:
             self._whole[name] = tuple(self._agents.given_refs(name))

@@ -26,6 +26,7 @@ from ._tree_builder import (
     Places as Places,
     TreeBuilder as TreeBuilder,
     backoff_of as backoff_of,
+    has_ref as has_ref,
     root_spec as root_spec,
     start_spec as start_spec,
 )

@@ -66,6 +66,15 @@ class AgentField:
         """Return the class of agent that a field of one ref points to, None for any other field."""
         return self.pointer.cls if self.pointer is not None and not self.pointer.many else None
 
+    def fitted(self, value: Any) -> Any:
+        """Return refs as the type declares them, whatever their number: one ref, or a tuple of all."""
+        pointer = self.pointer
+        if pointer is None or value is None:
+            return value
+        parts = value if isinstance(value, list | tuple) else (value,)
+        refs = [ref for part in parts for ref in (part if isinstance(part, tuple) else (part,))]
+        return tuple(refs) if pointer.many else refs[0]
+
 
 def fields_of_agent(cls: type[Agent]) -> Mapping[str, AgentField]:
     """Return the fields of an agent class by the parameter name of its constructor."""

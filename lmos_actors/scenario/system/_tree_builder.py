@@ -47,17 +47,17 @@ class _AgentFactory(partial[Agent]):
 
 
 def _fresh(field: AgentField, value: Any) -> Any:
-    if field.shape is not None:
-        return field.shape.take(value)
-    return copy.deepcopy(value) if field.points_to is None and not _has_ref(value) else value
+    if has_ref(value):
+        return value
+    return copy.deepcopy(value) if field.shape is None else field.shape.take(value)
 
 
-def _has_ref(value: Any) -> bool:
+def has_ref(value: Any) -> bool:
     if isinstance(value, Ref):
         return True
     if isinstance(value, tuple):  # the refs of a population
-        return any(map(_has_ref, cast("Any", value)))
-    return any(_has_ref(part) for _, part in inside(value))
+        return any(map(has_ref, cast("Any", value)))
+    return any(has_ref(part) for _, part in inside(value))
 
 
 def _maker(
@@ -67,8 +67,9 @@ def _maker(
     known: Mapping[str, Any] | None = None,
 ) -> _AgentFactory:
     """Return the factory of an agent of the file; `known` are arguments that the tree of a project has."""
-    states = by_state_name(fields_of_agent(cls))
-    given = dict(fill_late(entry.args, "agents", refs))
+    fields = fields_of_agent(cls)
+    states = by_state_name(fields)
+    given = {key: fields[key].fitted(value) for key, value in fill_late(entry.args, "agents", refs).items()}
     given |= {states[key].name: value for key, value in entry.state.items()}
     factory = _AgentFactory(cls, **{**(known or {}), **given})
     factory.fresh = tuple(given)
