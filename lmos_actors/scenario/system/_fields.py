@@ -71,8 +71,8 @@ class AgentField:
         pointer = self.pointer
         if pointer is None or value is None:
             return value
-        parts = value if isinstance(value, list | tuple) else (value,)
-        refs = [ref for part in parts for ref in (part if isinstance(part, tuple) else (part,))]
+        parts = cast("list[Any]", [*value] if isinstance(value, list | tuple) else [value])
+        refs = [ref for part in parts for ref in cast("Any", part if isinstance(part, tuple) else (part,))]
         return tuple(refs) if pointer.many else refs[0]
 
 
