@@ -232,7 +232,8 @@ class Session:
 
         with self._going("tools/call", name) as trace:
             with self._connection.reports(heard) as token:
-                request = self._client.call_tool(name, arguments, meta={"progress_token": token, **trace})
+                meta: Any = {"progress_token": token, **trace}
+                request = self._client.call_tool(name, arguments, meta=meta)
                 result = await self._answer(request, f"the tool {name!r}")
             taken = self._taken(McpResult(tuple(map(_content_of, result.content)), result.structured_content))
             if result.is_error:

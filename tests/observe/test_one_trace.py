@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 OWN = Recorder()
 OPEN = Security(access={"assistant": Access(invoke="anyone")})
-ASK: Any = RelayMember.ask
+ASK: Any = RelayMember.ask  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
 CHAT = "ws://desk/api/agents/assistant/ws"
 
 
