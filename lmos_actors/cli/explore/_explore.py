@@ -70,8 +70,7 @@ def explore_file(file: str, options: ExploreOptions) -> int:
         # what agents print in thousands of runs is for nobody
         pool.errors = stack.enter_context(open(os.devnull, "wb"))
         pool.prepare(second=True)
-        limit = options.time_limit or REAL_LIMIT
-        found, code = load_files([file], options.settings, None, limit, wrong, access=RemoteAccess())
+        found, code = load_files([file], options.settings, None, REAL_LIMIT, wrong, access=RemoteAccess())
         if code:
             if options.json:
                 print_wrong(wrong, code)

@@ -145,11 +145,7 @@ def run_cell(
     run = Run(cell, document, Watch(log), StepLog(_count_steps(cell)), progress, resolved.access)
     _instrument(run, log, stop, states)
     limit = real_limit_of(cell) if real_limit is None else real_limit
-    guard = Guard(
-        limit,
-        lambda why, where: on_stuck(SLOW if guard.is_slow else why, _stuck_at(state, where)),
-        of_processor=of_processor,
-    )
+    guard = _guard(limit, on_stuck, lambda where: _stuck_at(state, where), of_processor=of_processor)
     doubles = Doubles(cell, document, cell.system.paths)
     state = _RunState(run, resolved.root, log, guard, doubles, on_start, hide_secrets)
     state.watched = None if onlooker is None else onlooker.before(log, run, guard)
@@ -166,6 +162,22 @@ def run_cell(
         raise KeyboardInterrupt
     _end(state, limit)
     return _result(state, trial, perf_counter() - began, whole_log)
+
+
+def _guard(
+    limit: float,
+    on_stuck: Callable[[str, str], None],
+    stuck_at: Callable[[str], str],
+    *,
+    of_processor: bool,
+) -> Guard:
+    """Return the guard of a run, which says what it does where it cannot be ended."""
+
+    def say(why: str, where: str) -> None:
+        on_stuck(SLOW if guard.is_slow else why, stuck_at(where))
+
+    guard = Guard(limit, say, of_processor=of_processor)
+    return guard
 
 
 def _end(state: _RunState, limit: float) -> None:
