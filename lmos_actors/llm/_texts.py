@@ -21,6 +21,9 @@ NO_TEXT: Final = "(no text)"
 MOST_TOOLS: Final = 128
 """Tool requests of one answer."""
 
+NO_ARGUMENTS: Final = ("", "null", "[]")
+"""The texts that some send in place of an empty object."""
+
 MOST_TOKENS: Final = 1 << 40
 """Tokens of one request that are believed."""
 
@@ -37,11 +40,15 @@ def result_text(message: ToolMessage) -> str:
 
 
 def tool_request(number: str, name: str, arguments: str) -> ToolRequest:
-    """Return the request for a tool; arguments that are no JSON object are kept as they came."""
-    if not arguments.strip():
+    """Return the request for a tool; arguments that are no JSON object are kept as they came.
+
+    None at all may be a blank text, null or an empty list. An object may be JSON within a JSON text.
+    """
+    if arguments.strip() in NO_ARGUMENTS:
         return ToolRequest(number, name)
     try:
         read: Any = msgspec.json.decode(arguments)
+        read = msgspec.json.decode(read) if isinstance(read, str) else read
     except (msgspec.DecodeError, RecursionError):
         read = None
     if not isinstance(read, dict):

@@ -12,6 +12,7 @@ calls could take a piece, the answer is a failure that says so, and never a call
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -38,11 +39,12 @@ class Piece(Struct, frozen=True):
 class _Call:
     """One call, as far as it has come; `settled` is the index of what came after its first piece."""
 
-    __slots__ = ("arguments", "id", "name", "numbered", "settled")
+    __slots__ = ("arguments", "grow", "id", "name", "numbered", "settled")
 
     def __init__(self) -> None:
         self.id = self.name = ""
         self.arguments: list[str] = []
+        self.grow = True  # whether each piece of the arguments begins with the one before
         self.numbered = False  # whether it has any index
         self.settled: int | None = None
 
@@ -50,10 +52,19 @@ class _Call:
         """Return whether its arguments are an object, to which nothing can be added."""
         if not self.arguments or not self.arguments[-1].rstrip().endswith("}"):
             return False
-        try:
-            return isinstance(msgspec.json.decode(paired("".join(self.arguments))), dict)
-        except (ValueError, RecursionError):
-            return False
+        return _is_object(self.text())
+
+    def text(self) -> str:
+        """Return the arguments as far as they have come.
+
+        Some endpoints say all of them so far in each piece. That is certain where the last piece is an
+        object, and where no JSON begins with all pieces together.
+        """
+        together = paired("".join(self.arguments))
+        if len(self.arguments) > 1 and self.grow and _is_broken(together):
+            last = paired(self.arguments[-1])
+            return last if _is_object(last) else together
+        return together
 
     def take_name(self, name: str) -> None:
         """Take a name, or a piece of one. Raises ValueError if the call has another."""
@@ -71,8 +82,9 @@ class _Call:
         """
         if self.arguments == ["{}"]:
             self.arguments.clear()
-        elif arguments.startswith("{") and self.is_whole() and "".join(self.arguments) == arguments:
+        elif arguments.startswith("{") and self.is_whole() and self.text() == paired(arguments):
             return
+        self.grow = self.grow and (not self.arguments or arguments.startswith(self.arguments[-1]))
         self.arguments.append(arguments)
 
 
@@ -99,7 +111,7 @@ class ToolPieces:
         """Return what is asked for, each with an id of its own. Raises ValueError without a name."""
         asked: dict[str, ToolRequest] = {}
         for call in self._calls:
-            arguments = paired("".join(call.arguments))
+            arguments = call.text()
             if call.name:
                 number = _new_id(call.id, len(asked), asked)
                 asked[number] = tool_request(number, call.name, arguments)
@@ -121,7 +133,7 @@ class ToolPieces:
         if same_place is not None and piece.index is None and piece.name in ("", same_place.name):
             return same_place
         if piece.name:
-            return self._named_again(piece.name) if first and piece.index is None else None
+            return self._named_again(piece) if first and piece.index is None else None
         if piece.index is None:
             return self._only_open(self._calls, piece)
         return self._only_open([call for call in self._calls if call.settled is None], piece)
@@ -144,10 +156,12 @@ class ToolPieces:
             return next((call for call in on_index if not call.id), None)
         return self._only_open(still, piece) if still and (on_index or not piece.name) else None
 
-    def _named_again(self, name: str) -> _Call | None:
-        """Return the call whose name a piece without id and index says again."""
-        named = [call for call in self._open() if call.name == name]
-        return named[0] if len(named) == 1 and (named[0].id or named[0].arguments) else None
+    def _named_again(self, piece: Piece) -> _Call | None:
+        """Return the call whose name a piece without id and index says again; not if it may begin another."""
+        named = [call for call in self._open() if call.name == piece.name]
+        if len(named) != 1 or (named[0].arguments and piece.arguments.lstrip().startswith("{")):
+            return None
+        return named[0] if named[0].id or named[0].arguments else None
 
     def _open(self) -> list[_Call]:
         return [call for call in self._calls if not call.is_whole()]
@@ -187,6 +201,8 @@ class ToolPieces:
 
     def _learned(self, call: _Call, piece: Piece) -> _Call:
         if piece.id:
+            if call.arguments and not call.id:
+                call.grow = False  # as this may be a piece of another
             call.id = call.id or piece.id
             self._by_id[piece.id] = call
         if piece.index is not None:
@@ -210,7 +226,25 @@ def _same_id(call: _Call, piece: Piece) -> _Call | None:
         return call
     if piece.name != call.name:
         return None
-    return call if piece.arguments in ("", "".join(call.arguments)) else None
+    return call if piece.arguments in ("", call.text()) else None
+
+
+def _is_object(text: str) -> bool:
+    try:
+        return isinstance(msgspec.json.decode(text), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
+def _is_broken(text: str) -> bool:
+    """Return whether no JSON begins with a text."""
+    try:
+        json.loads(text)
+    except json.JSONDecodeError as error:
+        return error.pos < len(text.rstrip()) and not error.msg.startswith("Unterminated")
+    except RecursionError:
+        pass
+    return False
 
 
 def _new_id(number: str, place: int, taken: Iterable[str]) -> str:

@@ -175,6 +175,35 @@ OPENAI: dict[str, tuple[Reply, Calls | str]] = {
         events(piece(0, "a", "look"), piece(0, arguments=ONE), piece(0, arguments=ONE)),
         [LOOK],
     ),
+    "all arguments so far in each piece": (  # Baidu Qianfan, mimo
+        events(
+            piece(0, "a", "look", '{"n'),
+            piece(0, arguments=HALF),
+            *[piece(0, arguments=ONE)] * 2,
+            piece(1, "b", "see", '{"n": 2'),
+            piece(1, arguments=TWO),
+        ),
+        [LOOK, SEE],
+    ),
+    "all arguments so far, on one index": (
+        events(
+            piece(0, "a", "look", "{"),
+            piece(0, arguments=ONE),
+            piece(0, "b", "see", '{"'),
+            piece(0, arguments=TWO),
+        ),
+        [LOOK, SEE],
+    ),
+    "arguments that may be all so far, or one in the other": (
+        events(piece(0, "a", "look", HALF), piece(0, arguments=ONE)),
+        [("look", HALF + ONE)],
+    ),
+    "arguments that are none": (
+        events(piece(0, "a", "look", "null"), piece(1, "b", "see", "[]"), piece(2, "c", "look", " ")),
+        [("look", {}), ("see", {}), ("look", {})],
+    ),
+    "arguments as JSON in JSON": (events(piece(0, "a", "look", json.dumps(ONE))), [LOOK]),
+    "arguments that are no object": (events(piece(0, "a", "look", "[1]")), [("look", "[1]")]),
     "arguments as an object": (  # llama.cpp, Ollama
         events(piece(0, "a", "look", {"n": 1}), piece(1, "b", "see", {"n": 2})),
         [LOOK, SEE],
@@ -211,6 +240,10 @@ OPENAI: dict[str, tuple[Reply, Calls | str]] = {
     "a call without a name": (events(piece(0, "a", arguments=ONE)), "a tool without a name"),
     "the name again, once or twice": (
         events(piece(0, "a", "look", HALF), piece(1, name="look", arguments=REST)),
+        "asks for 'look' once or twice",
+    ),
+    "the name again, with what may begin another": (
+        events(piece(None, "a", "look", '{"m": "'), piece(name="look", arguments=ONE)),
         "asks for 'look' once or twice",
     ),
     "a call with two names": (
@@ -254,6 +287,10 @@ ANTHROPIC: dict[str, tuple[Reply, Calls | str]] = {
     ),
     "the input at the start and again": (
         blocks(start(0, **{**A, "input": {"n": 1}}), more(0, '{"n":1}')),
+        [LOOK],
+    ),
+    "all of the input so far in each piece": (
+        blocks(start(0, **A), more(0, '{"n'), more(0, HALF), more(0, ONE), stop(0)),
         [LOOK],
     ),
     "no input": (blocks(start(0, id="a", name="look"), more(0, ONE)), [LOOK]),
@@ -304,12 +341,14 @@ spoken = st.tuples(st.sampled_from(["look", "see"]), st.dictionaries(st.sampled_
 
 
 def calls(said: list[tuple[str, dict[str, Any]]], chance: Random) -> Meant:
-    """The calls, the arguments of each with something of its own, and cut anywhere."""
+    """The calls, each with arguments of its own, which are cut anywhere; or all so far are in each piece."""
     made: Meant = []
     for number, (name, members) in enumerate(said):
         text = json.dumps({**members, "of": number}, ensure_ascii=chance.random() < 0.5)
         cuts = [0, *sorted(chance.sample(range(1, len(text)), chance.randint(0, 4))), len(text)]
         texts = [text[a:b] for a, b in pairwise(cuts)]
+        if chance.random() < 0.2:
+            texts = [text[:b] for b in (1, *cuts[1:])]
         made.append((name, json.loads(text), ["", *texts] if chance.random() < 0.5 else texts))
     return made
 
