@@ -7,8 +7,9 @@ objects that lie within each other, and what they say together.
 
 The class decides whether a request is tried again. The surest sign counts, not the first one:
 
-1. *Names that are certain.* llama.cpp calls a request that is too long 500, OpenAI an empty account 429. How
-   they are spelt says nothing: `RateLimitError`, `rate_limit_exceeded` and `rateLimitExceeded` are one.
+1. *Names that are certain*, and numbers of providers of their own. llama.cpp calls a request that is too long
+   500, OpenAI an empty account 429. How they are spelt says nothing: `RateLimitError`, `rate_limit_exceeded`
+   and `rateLimitExceeded` are one.
 2. *The status* of the answer, or else a number in the report: `429` and `"429"` are one.
 3. *Names that may be anything.* Mistral calls an overload `invalid_request_error`: so they come last.
 
@@ -31,7 +32,7 @@ import attrs
 from lmos_actors._core import number_of
 
 from ._failures import KEY_REFUSED, MODEL_BUSY, MODEL_MALFORMED, MODEL_UNAVAILABLE, REQUEST_REFUSED
-from ._fitting import paired
+from ._fitting import fitted, paired
 from ._messages import ModelEnd
 
 if TYPE_CHECKING:
@@ -65,7 +66,9 @@ NAMES: Final = (
 """The members that say the class: by a name, or by a number."""
 
 CERTAIN: Final = {
-    NO_QUOTA: re.compile("insufficient.*(quota|balance|credit|fund)|billing|payment"),
+    NO_QUOTA: re.compile(
+        "insufficient.*(quota|balance|credit|fund)|billing|payment|exceededcurrentquota|arrearage|overdue"
+    ),
     MODEL_BUSY: re.compile("ratelimit|toomanyrequests|overload|exhausted|throttl|capacity|systemresource"),
     REQUEST_REFUSED: re.compile("context(length|size|window)|too(long|large)|content(filter|policy)"),
     KEY_REFUSED: re.compile("authenti|authori|apikey"),
@@ -73,6 +76,22 @@ CERTAIN: Final = {
     MODEL_MALFORMED: re.compile("malformed|unexpectedtoolcall"),
 }
 """The classes by what is in a name, without all but its letters."""
+
+OWN_NUMBERS: Final = {
+    "status_code": {  # of MiniMax, in `base_resp`
+        **dict.fromkeys((1002, 1041, 2045), MODEL_BUSY),
+        **dict.fromkeys((1008, 2056), NO_QUOTA),
+        **dict.fromkeys((1004, 2049), KEY_REFUSED),
+        **dict.fromkeys((1026, 1027, 1042, 2013), REQUEST_REFUSED),
+    },
+    "code": {  # of Z.ai, which calls an empty account 429, too
+        **dict.fromkeys((1302, 1303, 1305, 1312), MODEL_BUSY),
+        **dict.fromkeys((1113, 1308, 1309, 1310), NO_QUOTA),
+        **dict.fromkeys((1110, 1111, 1112, 1121, 1220, 1311), NO_RIGHT),
+        **dict.fromkeys((1211, 1261, 1301), REQUEST_REFUSED),
+    },
+}
+"""The classes by numbers that providers have made up, by the member that has them."""
 
 NUMBERS: Final = {
     **{401: KEY_REFUSED, 402: NO_QUOTA, 403: NO_RIGHT, 429: MODEL_BUSY, 529: MODEL_BUSY},
@@ -129,7 +148,8 @@ def report_of(
     numbers = [int(name) for name in names if re.fullmatch("[3-5][0-9][0-9]", name)]
     number = next(iter(numbers), None) if status is None else status
     label = next((name for name in names if name not in ("", "error")), "") if number is None else number
-    return Report(_kind(names, number), str(label), _joined(texts), _wait(headers, objects, now))
+    kind = _own_kind(objects) or _kind(names, number)
+    return Report(kind, str(label), _joined(texts), _wait(headers, objects, now))
 
 
 def words_in(body: object) -> str:
@@ -227,6 +247,11 @@ def _joined(texts: Sequence[str]) -> str:
 
 def _letters(name: str) -> str:
     return re.sub("[^a-z]", "", name[:MOST_OF_A_NAME].lower())
+
+
+def _own_kind(objects: Sequence[dict[str, Any]]) -> str | None:
+    said = (kinds.get(fitted(part.get(name), int)) for part in objects for name, kinds in OWN_NUMBERS.items())
+    return next(filter(None, said), None)
 
 
 def _kind(names: Sequence[str], number: int | None) -> str:

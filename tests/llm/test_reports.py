@@ -34,6 +34,10 @@ def error(**members: object) -> dict[str, object]:
     return {"error": members}
 
 
+def minimax(number: object) -> Reply:
+    return body({"choices": None, "base_resp": {"status_code": number, "status_msg": "No"}})
+
+
 def ended(reason: str, **more: object) -> dict[str, object]:
     return {"choices": [{"index": 0, "delta": {"content": ""}, "finish_reason": reason, **more}]}
 
@@ -100,6 +104,30 @@ REFUSALS: dict[str, tuple[Reply, str]] = {
         refused(402, error(message="Pay", type="unknown_error")),
         "MODEL_KEY_REFUSED 1: says that the account of the key (none) has no quota left: 402: Pay",
     ),
+    "Moonshot, an empty account": (
+        refused(429, error(message="Pay", type="exceeded_current_quota_error")),
+        "MODEL_KEY_REFUSED 1: says that the account of the key (none) has no quota left: 429: Pay",
+    ),
+    "DashScope, an empty account": (
+        refused(400, error(message="Pay", type="Arrearage", code="Arrearage")),
+        "MODEL_KEY_REFUSED 1: says that the account of the key (none) has no quota left: 400: Pay",
+    ),
+    "Z.ai, an empty account": (
+        refused(429, error(message="Pay", code="1113")),
+        "MODEL_KEY_REFUSED 1: says that the account of the key (none) has no quota left: 429: Pay",
+    ),
+    "Z.ai, a rate": (
+        refused(429, error(message="Slow down", code="1302")),
+        "MODEL_BUSY 2: answered 429: Slow down",
+    ),
+    "Z.ai, a locked account": (
+        refused(429, error(message="Locked", code=1112)),
+        "MODEL_KEY_REFUSED 1: refuses the key (none) for this: 429: Locked",
+    ),
+    "Z.ai, too long": (
+        refused(500, error(message="Too long", code="1261")),
+        "MODEL_REQUEST_REFUSED 1: answered 500: Too long",
+    ),
     "Mistral, overload": (
         refused(429, {"object": "error", "message": "Busy", "type": "invalid_request_error", "code": None}),
         "MODEL_BUSY 2: answered 429: Busy",
@@ -156,10 +184,22 @@ OPENAI: dict[str, tuple[Reply, str]] = {
         body(error(message=json.dumps(error(message="Later", status="RESOURCE_EXHAUSTED")), code="x")),
         "MODEL_BUSY 2: answered x: Later",
     ),
-    "MiniMax": (
-        body({"choices": None, "base_resp": {"status_code": 1004, "status_msg": "login fail"}}),
-        "MODEL_UNAVAILABLE 2: answered 1004: login fail",
+    "MiniMax, the key": (
+        minimax(1004),
+        "MODEL_KEY_REFUSED 1: refuses the key (none), with status 1004",
     ),
+    "MiniMax, a rate": (minimax(1002), "MODEL_BUSY 2: answered 1002: No"),
+    "MiniMax, an empty account": (
+        minimax(1008),
+        "MODEL_KEY_REFUSED 1: says that the account of the key (none) has no quota left: 1008: No",
+    ),
+    "MiniMax, a wrong request": (minimax("2013"), "MODEL_REQUEST_REFUSED 1: answered 2013: No"),
+    "MiniMax, a failure of its own": (minimax(1000), "MODEL_UNAVAILABLE 2: answered 1000: No"),
+    "MiniMax, in an event": (
+        stream({"choices": None, "base_resp": {"status_code": 1002, "status_msg": "No"}}),
+        "MODEL_BUSY 2: answered 1002: No",
+    ),
+    "Z.ai, in an event": (stream(error(code="1305", message="No")), "MODEL_BUSY 2: answered 1305: No"),
     "several events without an end between": (
         Reply(raw=[b'data: {"model": "m"}\ndata: {"error": {"message": "No", "code": 402}}\n\n']),
         "MODEL_KEY_REFUSED 1: says that the account of the key (none) has no quota left: 402: No",
@@ -251,6 +291,7 @@ REASONS: dict[str, list[tuple[Reply, str]]] = {
     "openai": [
         (Reply(ends="length"), "Hello there|length"),
         (Reply(ends="MAX_TOKENS"), "Hello there|length"),
+        (Reply(ends="model_length"), "Hello there|length"),
         (Reply(ends="content_filter"), "Hello there|refused"),
         (Reply(ends="SAFETY", text=()), "|refused"),
         (Reply(ends="eos"), "Hello there|stop"),
