@@ -250,16 +250,18 @@ class Answer:
                 _Delta(text=block.text, thinking=block.thinking, signature=block.signature), index
             )
 
-    def _piece(self, delta: _Delta, index: int | None) -> Iterator[ModelItem]:
+    def _piece(self, delta: _Delta, index: int | None) -> Sequence[ModelItem]:
+        said: list[ModelItem] = []
         if delta.text and (text := self._text.take(delta.text)):
             self._spoke = True
-            yield TextDelta(text)
+            said.append(TextDelta(text))
         if delta.thinking and (thought := self._thought.take(delta.thinking)):
-            yield Reasoning(thought)
+            said.append(Reasoning(thought))
         if delta.partial_json and index not in self._not_ours:
             self._tools.add([Piece("", index, "", delta.partial_json)])
         if delta.signature:
             self._signature.append(delta.signature)
+        return said
 
     def _block_end(self) -> Iterator[ModelItem]:
         if self._signature:

@@ -123,6 +123,7 @@ class Body(httpx2.AsyncByteStream):
         self._pieces: AsyncIterator[bytes] | None = None
         self._left = most
         self._until = trio.current_time() + waits.answer
+        self._idle_until = self._until - waits.idle  # until then, silence ends it before
         self._waits = waits
         self._closed = False
 
@@ -134,7 +135,7 @@ class Body(httpx2.AsyncByteStream):
             raise httpx2.StreamClosed
         if self._pieces is None:
             self._pieces = aiter(self._inner)
-        if self._until - trio.current_time() > self._waits.idle:  # silence ends it before
+        if trio.current_time() < self._idle_until:
             piece = await anext(self._pieces)
         else:
             try:
