@@ -372,6 +372,17 @@ def _caller() -> str:
     return f"{os.path.basename(file)}, line {line}"
 
 
+def _base_context(rt: Runtime) -> Context:
+    """Return the context that agents begin in: outside the run and the span that may have opened the node."""
+    context = copy_context()
+    context.run(RUNTIME.set, rt)
+    context.run(CURRENT.set, None)
+    contexts = sys.modules.get("opentelemetry.context")  # without it there is no span
+    if contexts is not None:
+        context.run(contexts.attach, contexts.Context())
+    return context
+
+
 F = TypeVar("F", bound="Callable[..., Any]")
 
 
@@ -506,12 +517,7 @@ class Runtime:
         self.token: Any = None  # of the trio run, once the dispatcher runs
         self.ended = False
         self.failed = False  # the node is ending by an error: no agent is restarted any more
-        self.base_context = copy_context()
-        self.base_context.run(RUNTIME.set, self)
-        contexts = sys.modules.get("opentelemetry.context")  # without it there is no span
-        if contexts is not None:  # agents do not work in the span of the code that opened the node
-            self.base_context.run(contexts.attach, contexts.Context())
-        self.base_context.run(CURRENT.set, None)  # the node may be opened inside a run
+        self.base_context = _base_context(self)
 
     def approver(self) -> Approver:
         """Return the way to people who approve. Raise RuntimeError on a node that has none."""
