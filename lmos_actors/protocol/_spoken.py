@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 
@@ -30,9 +30,10 @@ _SIGNS: Final[dict[str, Callable[[_Members], bool]]] = {
 def spoken_in(frame: str | bytes) -> str | None:
     """Return the name of the protocol that a frame belongs to, None where it is not known."""
     try:
-        found = msgspec.json.decode(frame)
+        found: Any = msgspec.json.decode(frame)
     except (ValueError, RecursionError):
         return None
     if not isinstance(found, dict):
         return None
-    return next((name for name, shows in _SIGNS.items() if shows(found)), None)
+    members = cast("_Members", found)
+    return next((name for name, shows in _SIGNS.items() if shows(members)), None)
