@@ -71,7 +71,7 @@ class AgentField:
         pointer = self.pointer
         if pointer is None or value is None:
             return value
-        parts = cast("list[Any]", [*value] if isinstance(value, list | tuple) else [value])
+        parts: list[Any] = [*value] if isinstance(value, list | tuple) else [value]
         refs = [ref for part in parts for ref in cast("Any", part if isinstance(part, tuple) else (part,))]
         return tuple(refs) if pointer.many else refs[0]
 
