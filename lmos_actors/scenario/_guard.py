@@ -32,6 +32,9 @@ REAL_LIMIT = 60.0
 PATIENCE = 5
 """How many times its limit a run may take in real time whose processor time is limited."""
 
+LEAST_PATIENCE = 30.0
+"""The seconds of real time that it may take at least."""
+
 LOOK = 0.05
 """Seconds between two looks at the processor time of a run that has nearly used it up."""
 
@@ -46,6 +49,11 @@ INTERRUPTED = 130
 
 # bound now: simulations and agents may replace it
 _exit_process = os._exit
+
+
+def longest_of(seconds: float) -> float:
+    """Return the real time that a run may take whose processor time is limited."""
+    return max(PATIENCE * seconds, LEAST_PATIENCE)
 
 
 class Guard:
@@ -109,7 +117,7 @@ class Guard:
         if not self._of_processor:
             return left
         work = self._work_left()
-        return min(left + (PATIENCE - 1) * self._seconds, work if work <= 0 else max(work, LOOK))
+        return min(left + longest_of(self._seconds) - self._seconds, work if work <= 0 else max(work, LOOK))
 
     def _work_left(self) -> float:
         return self._seconds - (process_time() - self._worked)

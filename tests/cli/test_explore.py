@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lmos_actors.cli.explore import ExploreShow, Finds, Folder, find_lines
+from lmos_actors.cli.explore._runs import explored
 from lmos_actors.files import parse
 from lmos_actors.reports import CheckResult, Failure, RunResult
-from lmos_actors.scenario.explore import ScheduledFault, faults_of, with_schedule
+from lmos_actors.scenario.explore import Outcome, ScheduledFault, faults_of, with_schedule
+from lmos_actors.scenario.run import RunLost
 from tests.commands import started
 from tests.scenario.project import Project
 
@@ -33,8 +35,6 @@ PATIENCE = 150.0
 """Seconds after which a process is taken to hang."""
 
 CAST = """
-import time
-
 from lmos_actors import Agent, Property, Ref, action, prop
 
 
@@ -76,12 +76,6 @@ class Spinning(Ledger):
         while number < self.highest.get(index, 0):
             pass
         self.highest[index] = number
-
-
-class Sleeping(Ledger):
-    @action
-    def note(self, index: int, number: int) -> None:
-        time.sleep(60.0)
 
 
 class Stubborn(Ledger):
@@ -265,15 +259,9 @@ def test_what_takes_too_long_is_found_and_not_shrunk(project: Project) -> None:
     assert project.command(*again.split()[1:]).code == 124
 
 
-@pytest.mark.slow
-def test_what_only_takes_its_time_is_no_find(project: Project) -> None:
-    agents = {"ledger": {"from": "agent", "use": "cast.py:Sleeping"}}
-    project.write("town.yaml", json.dumps({**COUNTING, "agents": agents}))
-    ran = project.command("explore", "town.yaml", "--runs", "2", "--time-limit", "200ms", timeout=PATIENCE)
-    assert ran.code == 124, ran
-    assert ran.out.startswith("nothing failed in 1 run of counting")
-    assert "1 run took too long with little processor time: the search cannot tell" in ran.out
-    assert not list(project.root.glob("*found*"))
+def test_what_only_takes_its_time_is_no_find() -> None:
+    run = explored(RunLost("the run, on this machine", slow=True))
+    assert (run.slow, run.failures, run.outcome) == (True, (), Outcome(void=True))
 
 
 @pytest.mark.slow

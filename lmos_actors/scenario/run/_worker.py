@@ -26,7 +26,7 @@ from lmos_actors._collector import collector
 from lmos_actors.files import FileError
 from lmos_actors.reports import RunResult
 
-from .._guard import PATIENCE, TIME_LIMIT, restoring_directory
+from .._guard import TIME_LIMIT, longest_of, restoring_directory
 from ..format import resolve, with_end_at
 from ..model import is_real
 from ..system import RemoteAccess, accepts
@@ -93,7 +93,7 @@ class RunOrder:
     @property
     def longest(self) -> float:
         """The seconds of real time that the run may take."""
-        return self.real_limit * (PATIENCE if self.of_processor else 1)
+        return longest_of(self.real_limit) if self.of_processor else self.real_limit
 
 
 @attrs.frozen
