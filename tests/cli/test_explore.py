@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lmos_actors.cli.explore import ExploreShow, Finds, Folder, find_lines
-from lmos_actors.cli.explore._runs import explored
+from lmos_actors.cli.explore._runs import explored as shown
 from lmos_actors.files import parse
 from lmos_actors.reports import CheckResult, Failure, RunResult
 from lmos_actors.scenario.explore import Outcome, ScheduledFault, faults_of, with_schedule
@@ -260,7 +260,7 @@ def test_what_takes_too_long_is_found_and_not_shrunk(project: Project) -> None:
 
 
 def test_what_only_takes_its_time_is_no_find() -> None:
-    run = explored(RunLost("the run, on this machine", slow=True))
+    run = shown(RunLost("the run, on this machine", slow=True))
     assert (run.slow, run.failures, run.outcome) == (True, (), Outcome(void=True))
 
 
