@@ -61,7 +61,7 @@ PLACES = {  # base, href, request
 @pytest.mark.parametrize("row", PLACES)
 async def test_hrefs_are_resolved_as_in_rfc_3986(autojump_clock: object, row: str) -> None:
     base, href, asked = PLACES[row]
-    members = {} if base is None else {"base": base}
+    members: dict[str, Any] = {} if base is None else {"base": base}
     async with stranger(properties={"on": {"forms": [form(href)]}}, **members) as (site, _, thing):
         site.on(f"GET {asked}", say("read"))
         assert await thing.read("on") == "read"
@@ -78,7 +78,7 @@ async def test_a_redirect_leads_to_the_base(autojump_clock: object) -> None:
 
 # ---- faults of one affordance: what is used, and the reason
 
-FAULTS = {  # the affordance, and a part of the reason
+FAULTS: dict[str, tuple[Any, str]] = {  # the affordance, and a part of the reason
     "no forms": ({"type": "integer"}, "forms is missing"),
     "empty forms": ({"forms": []}, "forms is empty"),
     "forms of another kind": ({"forms": "/x"}, "forms must be an array"),
@@ -115,7 +115,7 @@ async def test_what_is_read_only_is_not_written(autojump_clock: object) -> None:
             await thing.write("both", 2)
 
 
-HARMLESS = {  # members of the thing, and of the property
+HARMLESS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {  # members of the thing, and of the property
     "no title": ({"title": 5}, {}),
     "no security": ({"security": None, "securityDefinitions": None}, {}),
     "an undefined scheme": ({"security": "other"}, {}),
@@ -146,7 +146,7 @@ async def test_other_faults_change_no_request(autojump_clock: object, row: str) 
         assert [(each.line, each.body) for each in site.asked] == [("GET /good", b""), ("PUT /good", b"5")]
 
 
-MEANINGLESS = {
+MEANINGLESS: dict[str, tuple[Any, str]] = {
     "no object": ([1], "there are: none"),
     "no JSON": (b"{", "not JSON"),
     "a model": (described(properties={"on": GOOD}) | {"@type": "tm:ThingModel"}, "a Thing Model"),
@@ -178,7 +178,7 @@ def test_checks_stay_strict() -> None:
 # ---- variables of URLs
 
 UNITS = {"unit": {"type": "string"}}
-METER = {
+METER: dict[str, Any] = {
     "properties": {
         "heat": {
             "observable": True,
@@ -298,14 +298,14 @@ async def test_a_key_in_the_url_and_combinations(autojump_clock: object, key: Cr
     async with stranger(key, **in_url) as (site, _, thing):
         site.on("GET /k%2F1/x", say(1))
         assert await thing.read("on") == 1
-    either = {"c": {"scheme": "combo", "oneOf": ["open", "k", "c"]}}
+    either: dict[str, Any] = {"c": {"scheme": "combo", "oneOf": ["open", "k", "c"]}}
     async with stranger(**keyed({"name": "key"}, **either) | {"security": ["c"]}) as (site, _, thing):
         site.on("GET /x", say(1))
         assert await thing.read("on") == 1
     async with stranger(key, **keyed({"name": "key"}, **either) | {"security": "c"}) as (site, _, thing):
         site.on("GET /x?key=k%2F1", say(1))
         assert await thing.read("on") == 1
-    both = {"c": {"scheme": "combo", "allOf": ["open", "k"]}}
+    both: dict[str, Any] = {"c": {"scheme": "combo", "allOf": ["open", "k"]}}
     async with stranger(**keyed({"name": "key"}, **both) | {"security": "c"}) as (site, _, thing):
         with pytest.raises(Unauthorized):
             await thing.read("on")
