@@ -261,12 +261,12 @@ KEYED = {  # the scheme, and what is sent: request, header
 }
 
 
-def keyed(scheme: dict[str, Any], href: str = "/x", **more: Any) -> dict[str, Any]:
+def keyed(scheme: dict[str, Any], href: str = "/x", *, security: Any = "k", **more: Any) -> dict[str, Any]:
     """Return the members of a thing that asks for a key."""
     return {
         "properties": {"on": {"forms": [form(href)]}},
         "securityDefinitions": {"k": {"scheme": "apikey", **scheme}, "open": {"scheme": "nosec"}, **more},
-        "security": "k",
+        "security": security,
     }
 
 
@@ -299,14 +299,14 @@ async def test_a_key_in_the_url_and_combinations(autojump_clock: object, key: Cr
         site.on("GET /k%2F1/x", say(1))
         assert await thing.read("on") == 1
     either: dict[str, Any] = {"c": {"scheme": "combo", "oneOf": ["open", "k", "c"]}}
-    async with stranger(**keyed({"name": "key"}, **either) | {"security": ["c"]}) as (site, _, thing):
+    async with stranger(**keyed({"name": "key"}, security=["c"], **either)) as (site, _, thing):
         site.on("GET /x", say(1))
         assert await thing.read("on") == 1
-    async with stranger(key, **keyed({"name": "key"}, **either) | {"security": "c"}) as (site, _, thing):
+    async with stranger(key, **keyed({"name": "key"}, security="c", **either)) as (site, _, thing):
         site.on("GET /x?key=k%2F1", say(1))
         assert await thing.read("on") == 1
     both: dict[str, Any] = {"c": {"scheme": "combo", "allOf": ["open", "k"]}}
-    async with stranger(**keyed({"name": "key"}, **both) | {"security": "c"}) as (site, _, thing):
+    async with stranger(**keyed({"name": "key"}, security="c", **both)) as (site, _, thing):
         with pytest.raises(Unauthorized):
             await thing.read("on")
 
