@@ -19,7 +19,6 @@ import trio
 
 from lmos_actors import Agent, AgentError, ChildSpec, MailboxFull, MailboxOptions, Ref, action, invoke_all
 from lmos_actors.actors import CircleSearch, slot_of
-from lmos_actors.actors.messages._mailbox import InternalTurn
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable
@@ -277,7 +276,7 @@ class Model:
                 self.some[room] |= {fact for run, fact in runs.items() if run.op.original is op}
                 if not _is_own(envelope):
                     self.some[seat] |= self.some[room]
-        for item in (item for item in slot.queue if not isinstance(item, InternalTurn)):
+        for item in (item for item in slot.queue if not hasattr(item, "take")):  # turns of timers
             self.where[path, _number(item)] = turns
             if not _is_own(item):
                 self.some[seat].add(turns)

@@ -15,7 +15,6 @@ import pytest
 import trio
 
 from lmos_actors.actors import DONE, Envelope, slot_of
-from lmos_actors.actors.messages._mailbox import InternalTurn
 from lmos_actors.simulation import VirtualClock
 from lmos_actors.testing import open_test_node, settle
 from tests.attack import seat_model
@@ -60,7 +59,7 @@ def seats_taken(slot: Any) -> int:
     aside = [] if extra is None or extra.stash is None else [extra.stash.items.values()]
     items = [item for line in (slot.queue, *lines, *aside) for item in line]
     withdrawn = [item for item in items if isinstance(item, Envelope) and item.phase == DONE]
-    return sum(not isinstance(item, InternalTurn) for item in items) - len(withdrawn)
+    return sum(not hasattr(item, "take") for item in items) - len(withdrawn)
 
 
 def check_seats(players: list[Ref[Player]]) -> None:

@@ -321,14 +321,13 @@ class RunAgents:
 class _GivenRefs(Mapping[str, Any]):
     """Refs by name, made on first use; for a population a tuple, also of one."""
 
-    def __init__(self, agents: RunAgents, names: Iterable[str], populations: Mapping[str, int]) -> None:
+    def __init__(self, agents: RunAgents, names: Iterable[str], populations: Iterable[str]) -> None:
         self._agents = agents
-        self._populations = populations
-        self._names = dict.fromkeys((*names, *populations))
+        self._is_population = dict.fromkeys(names, False) | dict.fromkeys(populations, True)
         self._whole: dict[str, tuple[Ref[Any], ...]] = {}
 
     def __getitem__(self, name: str) -> Any:
-        if name not in self._populations:
+        if not self._is_population[name]:
             return self._agents.given_ref(name)
         if name not in self._whole:
             self._whole[name] = tuple(self._agents.given_refs(name))
@@ -339,10 +338,10 @@ class _GivenRefs(Mapping[str, Any]):
         self._whole.clear()
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._names)
+        return iter(self._is_population)
 
     def __len__(self) -> int:
-        return len(self._names)
+        return len(self._is_population)
 
 
 class _TreeDrawing:
