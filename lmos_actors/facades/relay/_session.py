@@ -195,8 +195,7 @@ class Relay:
         await self.wait_ready()
         with going_out("say", type, members) as trace:
             sent = self._message(ids_of(to), payload, type, ref, {**trace, **(members or {})})
-            found: Receipt | None = await self._outcome(sent)
-            return found
+            return await self._outcome(sent)
 
     def _message(
         self, to: list[str], payload: Any, type: str | None, ref: str | None, members: Mapping[str, Any]
