@@ -623,7 +623,8 @@ async def test_an_agent_that_waits_is_named_in_the_graph(autojump_clock: object)
         asker = await node.start(Asker)
         async with asker.begin(Asker.go):
             await wait_all_tasks_blocked()
-            why = "no agent 'clerk' on this node that is a Clerk"
+            why = "no agent 'clerk' on this node that is a Clerk; "
+            why += "this node asks no directory: open_node(lookup=URL) names one"
             assert Waiting("asker", "clerk", "ready", "", "go", why) in node.waiting_graph().edges
             assert f"asker (run of 'go') waits for clerk to be ready: {why}" in node.dump()
             await node.start_child(ChildSpec("clerk", Clerk))

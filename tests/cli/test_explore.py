@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lmos_actors.cli.explore import ExploreShow, Finds, Folder, find_lines
-from lmos_actors.cli.explore._runs import explored as shown
+from lmos_actors.cli.explore import explored as shown
 from lmos_actors.files import parse
 from lmos_actors.reports import CheckResult, Failure, RunResult
 from lmos_actors.scenario.explore import Outcome, ScheduledFault, faults_of, with_schedule
@@ -449,7 +449,7 @@ def test_two_searches_of_one_file_do_not_meet(project: Project) -> None:
         ({"explore": {"faults": ["crush"]}}, ("--runs", "5"), 'did you mean "crash"?'),
         ({"explore": {"faults": ["partition"]}}, ("--runs", "5"), '"kind: partition" needs a network'),
         ({"explore": {"faults": ["crash"], "of": "conter"}}, ("--runs", "5"), 'did you mean "counter"?'),
-        ({"explore": {"faults": [], "of": "counter"}}, ("--runs", "5"), "not empty"),
+        ({"explore": {"faults": [], "of": "counter"}}, ("--runs", "5"), "nothing may be drawn"),
         ({"explore": {"faults": ["slow"]}}, ("--runs", "5"), "has no service_time"),
         ({"explore": {"faults": ["crash"], "from": "21s"}}, ("--runs", "5"), "is over before that, at 20s"),
         ({"explore": {"faults": ["crash"], "from": "9s", "to": "8s"}}, ("--runs", "5"), "before it begins"),

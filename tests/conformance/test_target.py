@@ -495,7 +495,7 @@ async def test_affordances_are_sorted_by_what_can_be_done(autojump_clock) -> Non
         ("properties", "read", "writeproperty", None),
         ("properties", "nothing", "readproperty", None),
         ("actions", "safe", "invokeaction", ("http://thing/a", "PUT", "application/json")),
-        ("actions", "unsafe", "invokeaction", None),
+        ("actions", "unsafe", "invokeaction", ("http://thing/t/{", "POST", "application/json")),
         ("events", "NOSUCHACTION2", "subscribeevent", None),
     ],
 )

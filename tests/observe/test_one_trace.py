@@ -163,8 +163,11 @@ def below(line: str, lines: list[str]) -> list[str]:
 
 
 TURNS = below("SERVER invoke Assistant.chat", TURN)
+CHATS = below("SERVER invoke Assistant.converse", TURN)
+"""A turn over Omnia's protocol, whose client can be asked for its tools."""
+
 ENTRIES: dict[str, tuple[Callable[[World], Awaitable[None]], list[str]]] = {
-    "chat": (World.by_chat, TURNS),
+    "chat": (World.by_chat, CHATS),
     "lmos": (World.by_lmos, TURNS),
     "mcp": (World.by_mcp, TURNS),
     "relay": (World.by_relay, below("SERVER pass on question", [*TURNS, "SERVER pass on answer"])),
@@ -218,7 +221,7 @@ async def test_agents_have_a_span_for_each_request_to_others(autojump_clock: Any
         caller = await world.desk.start(Caller, world=world)
         await caller.invoke(Caller.chat)
         spans = world.recorder.took()
-        assert tree_of(spans) == below("CLIENT invoke_agent assistant", TURNS)
+        assert tree_of(spans) == below("CLIENT invoke_agent assistant", CHATS)
         went, came = spans[:2]
         await caller.invoke(Caller.relay)
         question = ENTRIES["relay"][1]
@@ -231,12 +234,12 @@ async def test_agents_have_a_span_for_each_request_to_others(autojump_clock: Any
     }
     assert dict(went.attributes or {}) == attributes
     assert (came.attributes or {}).items() >= {
-        **attributes, "rpc.service": "Assistant", "rpc.method": "chat",
+        **attributes, "rpc.service": "Assistant", "rpc.method": "converse",
     }.items()  # fmt: skip
     client, server = "lmos_actors_client_requests_total", "lmos_actors_requests_total"
     assert counted[client, "turn", "chat", "2xx", "invoke", "omnia"] == 1
     assert counted[client, "question", "relay", "2xx", "ask", "relay"] == 3  # two of them in turns
-    assert counted[server, "chat", "Assistant", "2xx", "invoke", "omnia"] == 1
+    assert counted[server, "converse", "Assistant", "2xx", "invoke", "omnia"] == 1
     assert counted[server, "chat", "Assistant", "2xx", "invoke", "relay"] == 1
 
 
@@ -261,7 +264,7 @@ async def test_a_turn_that_fails_is_counted_and_marked(autojump_clock: Any) -> N
         spans = world.recorder.took()
         counted = samples(await world.desk.metrics())
     assert (spans[0].attributes or {})["error.type"] == "ActionFailed"
-    assert counted["lmos_actors_requests_total", "chat", "Assistant", "4xx", "invoke", "omnia"] == 1
+    assert counted["lmos_actors_requests_total", "converse", "Assistant", "4xx", "invoke", "omnia"] == 1
 
 
 class Spontaneous(Agent):

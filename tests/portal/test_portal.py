@@ -311,7 +311,7 @@ class Recorded:
     def __init__(self) -> None:
         self.errors: list[Any] = []
         self.scope = trio.CancelScope()
-        self.caller = None
+        self.caller = self.context = None
 
     async def make(self) -> None:
         await trio.sleep_forever()

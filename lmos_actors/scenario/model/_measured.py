@@ -186,6 +186,8 @@ class _Reader:
         try:
             number = number_of(text)
         except ValueError:
+            if text.lower().lstrip("+-") in ("nan", "inf", "infinity"):
+                raise ValueError(f"{text} is not a finite number") from None
             self._check_sort(Duration)
             return str(Duration.parse(text))
         if not math.isfinite(number):

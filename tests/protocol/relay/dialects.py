@@ -80,7 +80,7 @@ ROWS: Final = (
         "D39",
         "private members; `type` and `ref` that are empty or null; whole numbers above 2^53",
         "dropped by the reference, rounded by all",
-        "passed on as the bytes that came",
+        "passed on as the bytes that came; a hub that records spans writes `traceparent`",
         (
             r'.*"payload": 1, "(type|ref)": (""|null)\}',
             r'.*"payload": 1, "(myRelay_x|__proto__x)".*',
