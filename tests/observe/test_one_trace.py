@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator  # noqa: TC003 -- types of agents are read
 from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -23,6 +25,7 @@ from lmos_actors.facades import (
 )
 from lmos_actors.security import Access, Security
 from lmos_actors.transport import MemoryNetwork
+from tests.bindings.test_web_client_ours import consumed
 from tests.facades.relays import Shown
 from tests.facades.test_relay_hub import URL, asked
 from tests.mcp.offering import client_of
@@ -102,6 +105,10 @@ class World:
             far = await desk.consume(Weather, "http://there/agents/weather")
             await desk.start(Assistant, far=far, bot=bot, member=member)
             self.desk = desk
+            client = await stack.enter_async_context(open_node(network=self.network))
+            with TemporaryDirectory() as folder:
+                path, url = Path(folder, "assistant.td.json"), "http://desk/agents/assistant"
+                self.web = await consumed(client, self.network, url, path, cls=Assistant)
             await trio.testing.wait_all_tasks_blocked(0.1)
             self.recorder.took()
             yield self
@@ -115,6 +122,10 @@ class World:
             desk = await node.consume(Assistant, "http://desk/agents/assistant")
             async with desk.stream(Assistant.chat, "Bonn") as items:
                 _ = [item async for item in items]
+
+    async def by_http(self) -> None:
+        async with self.web.stream(Assistant.chat, "Bonn") as items:
+            _ = [item async for item in items]
 
     async def by_mcp(self) -> None:
         async with client_of(self.desk) as client:
@@ -169,6 +180,7 @@ CHATS = below("SERVER invoke Assistant.converse", TURN)
 ENTRIES: dict[str, tuple[Callable[[World], Awaitable[None]], list[str]]] = {
     "chat": (World.by_chat, CHATS),
     "lmos": (World.by_lmos, TURNS),
+    "http": (World.by_http, TURNS),
     "mcp": (World.by_mcp, TURNS),
     "relay": (World.by_relay, below("SERVER pass on question", [*TURNS, "SERVER pass on answer"])),
 }
