@@ -177,11 +177,11 @@ _EVENT: Final = msgspec.json.Decoder(_Event)
 class Answer:
     """One answer, event by event; the arguments of a tool come in pieces."""
 
-    def __init__(self) -> None:
+    def __init__(self, tools: frozenset[str]) -> None:
         self.is_complete = False
         self._read = Fitting(_Event, _EVENT)
         self._text, self._thought = Halves(), Halves()
-        self._tools = ToolPieces()
+        self._tools = ToolPieces(tools)
         self._not_ours: set[int | None] = set()  # blocks of tools that the provider calls itself
         self._signature: list[str] = []
         self._input = self._output = self._cached = 0

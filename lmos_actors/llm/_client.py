@@ -37,7 +37,8 @@ class Format:
 
     connect: Callable[[str, httpx2.AsyncClient], tuple[Any, Any]]
     request_body: Callable[[Fields, ModelRequest, Rules], dict[str, Any]]
-    answer: Callable[[], Answer]
+    answer: Callable[[frozenset[str]], Answer]
+    """Begins to read an answer to a request that offers tools of these names."""
 
 
 class Client:
@@ -58,7 +59,8 @@ class Client:
     async def attempt(self, request: ModelRequest) -> AsyncGenerator[ModelItem]:
         """Ask once. Raises what the SDK raises."""
         stream = await self._requests.create(**self._form.request_body(self._model, request, self.rules))
-        answer, events = self._form.answer(), EventDecoder()
+        answer = self._form.answer(frozenset(offer.name for offer in request.tools))
+        events = EventDecoder()
         async with body_of(stream) as body:
             async for piece in body:
                 for data in events.feed(piece):

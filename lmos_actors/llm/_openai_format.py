@@ -188,11 +188,11 @@ _CHUNK: Final = msgspec.json.Decoder(_Chunk)
 class Answer:
     """One answer, chunk by chunk; tools come in pieces, and are asked for when they are whole."""
 
-    def __init__(self) -> None:
+    def __init__(self, tools: frozenset[str]) -> None:
         self.is_complete = False
         self._read = Fitting(_Chunk, _CHUNK)
         self._text, self._thought = Halves(), Halves()
-        self._tools = ToolPieces()
+        self._tools = ToolPieces(tools)
         self._finished: str | None = None
         self._spoke = self._refused = False
         self._beside: object = None  # of the last event without a part of the answer

@@ -66,11 +66,11 @@ class _Call:
             return last if _is_object(last) else together
         return together
 
-    def take_name(self, name: str) -> None:
+    def take_name(self, name: str, offered: frozenset[str]) -> None:
         """Take a name, or a piece of one. Raises ValueError if the call has another."""
         if name.startswith(self.name):  # the first one, the same again, or all of it so far
             self.name = name
-        elif not self.arguments:
+        elif not self.arguments and not {name, self.name} <= offered:
             self.name += name
         else:
             raise ValueError(f"one call has two names, {self.name!r} and {name!r}")
@@ -89,9 +89,10 @@ class _Call:
 
 
 class ToolPieces:
-    """The calls of one answer."""
+    """The calls of one answer, of tools that have been offered by these names."""
 
-    def __init__(self) -> None:
+    def __init__(self, offered: frozenset[str]) -> None:
+        self._offered = offered
         self._calls: list[_Call] = []
         self._by_id: dict[str, _Call] = {}
         self._by_index: dict[int, list[_Call]] = {}
@@ -211,7 +212,7 @@ class ToolPieces:
             if call not in on_index:
                 on_index.append(call)
         if piece.name:
-            call.take_name(piece.name)
+            call.take_name(piece.name, self._offered)
         if piece.arguments:
             call.take_arguments(piece.arguments)
         return call

@@ -384,11 +384,17 @@ def known_by_something(meant: Meant, chance: Random) -> list[dict[str, Any]]:
 
 
 def known_by_anything(meant: Meant, chance: Random) -> list[dict[str, Any]]:
-    """Pieces that leave out what they like, with an index for each call, or one for all."""
+    """Pieces that leave out what they like, with an index for each call, or one for all.
+
+    Where a call begins with neither, or without an id on the index of another, and they go on by turns, a piece
+    may fit another's open text, and nothing tells. So each call begins with one of them, its id on a shared index.
+    """
     one_index = chance.random() < 0.5
     pieces: list[dict[str, Any]] = []
     for number, name, text, first in told(meant, chance):
         says_id, says_index, says_name = (chance.random() < 0.6 for _ in range(3))
+        says_id = says_id or (first and one_index)
+        says_index = says_index or (first and not says_id)
         index = (0 if one_index else number) if says_index else None
         pieces.append(piece(index, f"id-{number}" * says_id, name if first or says_name else "", text))
     return pieces

@@ -77,7 +77,6 @@ PROBE: Final = "probe"
 """The type of the message to oneself by which direct messages are found out."""
 
 PROBE_SECONDS: Final = 2.0
-"""Seconds that it is waited for."""
 
 MAX_MESSAGE: Final = 4 << 20
 
@@ -195,7 +194,8 @@ class Relay:
         await self.wait_ready()
         with going_out("say", type, members) as trace:
             sent = self._message(ids_of(to), payload, type, ref, {**trace, **(members or {})})
-            return await self._outcome(sent)
+            found: Receipt | None = await self._outcome(sent)
+            return found
 
     def _message(
         self, to: list[str], payload: Any, type: str | None, ref: str | None, members: Mapping[str, Any]
