@@ -386,8 +386,9 @@ def known_by_something(meant: Meant, chance: Random) -> list[dict[str, Any]]:
 def known_by_anything(meant: Meant, chance: Random) -> list[dict[str, Any]]:
     """Pieces that leave out what they like, with an index for each call, or one for all.
 
-    Where a call begins with neither, or without an id on the index of another, and they go on by turns, a piece
-    may fit another's open text, and nothing tells. So each call begins with one of them, its id on a shared index.
+    Where a call begins with neither, or without an id on the index of another, and they go on by turns, a
+    piece may fit another's open text, and nothing tells. So each call begins with one of them, its id on a
+    shared index.
     """
     one_index = chance.random() < 0.5
     pieces: list[dict[str, Any]] = []
