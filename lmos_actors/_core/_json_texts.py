@@ -52,7 +52,7 @@ def _count_members(value: Any) -> int:
             count += len(inner)
             todo += [each for each in inner.values() if type(each) in _INNER]
         elif isinstance(one, list):
-            items: list[Any] = one
+            items: list[Any] = one  # pyright: ignore[reportUnknownVariableType]
             todo += [each for each in items if type(each) in _INNER]
     return count
 

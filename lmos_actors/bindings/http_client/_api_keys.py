@@ -48,7 +48,7 @@ def _asked_for(
 
 def _names(scheme: SecurityScheme, word: str) -> tuple[str, ...]:
     named = scheme.extra.get(word) if scheme.scheme == "combo" else None
-    listed: list[Any] = named if isinstance(named, list) else []
+    listed: Any = named if isinstance(named, list) else []
     return tuple(each for each in listed if isinstance(each, str))
 
 

@@ -145,7 +145,7 @@ def run_cell(
     run = Run(cell, document, Watch(log), StepLog(_count_steps(cell)), progress, resolved.access)
     _instrument(run, log, stop, states)
     limit = real_limit_of(cell) if real_limit is None else real_limit
-    guard = _guard(limit, on_stuck, lambda where: _stuck_at(state, where), of_processor=of_processor)
+    guard = _guard(limit, on_stuck, lambda where: _stuck_at(state, where), of_processor=of_processor)  # pyright: ignore[reportUnknownLambdaType]
     doubles = Doubles(cell, document, cell.system.paths)
     state = _RunState(run, resolved.root, log, guard, doubles, on_start, hide_secrets)
     state.watched = None if onlooker is None else onlooker.before(log, run, guard)
