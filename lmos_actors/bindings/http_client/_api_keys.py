@@ -48,7 +48,9 @@ def _asked_for(
 
 def _names(scheme: SecurityScheme, word: str) -> tuple[str, ...]:
     named = scheme.extra.get(word) if scheme.scheme == "combo" else None
-    listed: Any = named if isinstance(named, list) else []
+    if not isinstance(named, list):
+        return ()
+    listed: list[Any] = named  # pyright: ignore[reportUnknownVariableType]
     return tuple(each for each in listed if isinstance(each, str))
 
 
