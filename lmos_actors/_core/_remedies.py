@@ -23,13 +23,14 @@ class Spelling:
     """How credentials are spelled where the user is: `credentials`, `certificate` and `authority`.
 
     Each is what to do, as part of a sentence. `other_credentials` is what may be done for who is known, but
-    not allowed; "" where that is not said.
+    not allowed; "" where that is not said. `presence` asks for what should be there, where something else is.
     """
 
     credentials: str
     certificate: str
     authority: str
     other_credentials: str = ""
+    presence: str = "is the agent served there?"
 
 
 _FIXES: Final[tuple[tuple[type[Exception], str], ...]] = (
@@ -51,9 +52,15 @@ _UNKNOWN_AUTHORITY: Final = ("issuer", "self")
 """Words in the reason where the authority of a server's certificate is not trusted."""
 
 
+_ELSEWHERE: Final = (0, 200, 404, 405, 426)
+"""Statuses, 0 for none, of servers that are not what was looked for."""
+
+
 def remedy(error: BaseException, spelling: Spelling) -> str:
     """Return what helps against an error, in a few words; "" where nothing is known."""
     found = refusal_remedy(error, spelling)
+    if "it speaks" in str(error):  # trying again would not help
+        return found
     return found or next((fix for tp, fix in _FIXES if isinstance(error, tp)), "")
 
 
@@ -76,11 +83,11 @@ def _for_connecting(error: ConnectFailed, spelling: Spelling) -> str:
         return spelling.certificate
     if error.certificate == "server":
         return _for_certificate(error.why, spelling)
-    known = {401: spelling.credentials, 403: spelling.other_credentials, 404: "is the agent served there?"}
-    if error.status is not None:
-        return known.get(error.status, "")
-    is_there = "TLS" in error.why or "it speaks" in error.why
-    return "" if is_there else "is the agent served there?"
+    known = {401: spelling.credentials, 403: spelling.other_credentials}
+    if error.status in known:
+        return known[error.status]
+    is_there = "TLS" in error.why or "it speaks" in error.why or (error.status or 0) not in _ELSEWHERE
+    return "" if is_there else spelling.presence
 
 
 def _for_certificate(why: str, spelling: Spelling) -> str:

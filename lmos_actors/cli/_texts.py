@@ -9,6 +9,8 @@ import base64
 import json
 from typing import Any, Final
 
+import attrs
+
 from lmos_actors._core import Spelling, printable, remedy
 from lmos_actors.errors import ActionFailed
 
@@ -28,15 +30,28 @@ ONE_SERVER: Final = spelling("--bearer env:NAME or --basic USER:env:NAME")
 ONE_THING: Final = spelling("--bearer env:NAME, --basic USER:env:NAME or --apikey env:NAME")
 """The options of commands that use one thing."""
 
+ONE_RELAY: Final = attrs.evolve(ONE_SERVER, presence="is a relay there?")
+"""The options of commands that are an agent on a relay."""
+
 SEVERAL_SERVERS: Final = spelling("--credential URL=bearer:env:NAME")
 """The options of commands that reach several servers, where one asks for credentials."""
+
+
+_FOR_STRANGERS: Final = {
+    "it speaks LMOS": "the commands call, read and observe talk to it",
+    "it speaks Omnia": "the command chat talks to it",
+    "it speaks AgentRelay": "the commands of relay talk to it",
+}
+"""What talks to a server of another protocol, by a part of the error."""
 
 
 def explained(error: Exception, options: Spelling = ONE_SERVER) -> str:
     """Return the text of an error and its remedy, in terms of the command's options."""
     if isinstance(error, ActionFailed):
         return _failure(error)
-    fix, text = remedy(error, options), str(error)
+    text = str(error)
+    ways = (way for sign, way in _FOR_STRANGERS.items() if sign in text)
+    fix = remedy(error, options) or next(ways, "")
     return f"{text}; {fix}" if fix and "did you mean" not in text else text
 
 

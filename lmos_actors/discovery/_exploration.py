@@ -145,6 +145,8 @@ class _Explorer:
         try:
             return await self._read(base + WELL_KNOWN)
         except ConnectFailed as error:
+            if error.status is None:  # nothing answers there
+                raise
             try:
                 return await self._read(f"{base}/")
             except ConnectFailed:
@@ -157,7 +159,7 @@ class _Explorer:
         try:
             return read_json(text), source_url
         except (RecursionError, ValueError) as error:
-            raise ConnectFailed(url, f"its answer is not JSON: {error}") from None
+            raise ConnectFailed(url, f"its answer is not JSON: {error}", status=200) from None
 
     def _check_leads(self, source_url: str, url: str) -> None:
         """Raise ConnectFailed if another host directs this one to its own loopback."""

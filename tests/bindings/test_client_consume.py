@@ -21,7 +21,9 @@ from lmos_actors import (
     open_node,
     prop,
 )
+from lmos_actors.actors import AgentQuery
 from lmos_actors.bindings import ConsumedThing, ContractWarning, consume, consume_thing, remote_ref
+from lmos_actors.discovery import explore
 from lmos_actors.protocol import td
 from lmos_actors.transport import ConnectFailed, MemoryNetwork, endpoint_of
 from tests.bindings.client_connections import Weather, Wire, peers_of, quiet, scripted, two_nodes
@@ -114,6 +116,11 @@ async def web(*urls: str) -> AsyncGenerator[tuple[Web, Any]]:
             await nursery.start(made.serve, url)
         yield made, peers
         nursery.cancel_scope.cancel()
+
+
+async def explored(peers: Any, source: str) -> None:
+    """Look for agents at an address, as `discover` does."""
+    await explore(peers, source, AgentQuery(), lambda *_: None)
 
 
 # ---- our own nodes
@@ -282,6 +289,15 @@ async def test_what_is_no_description_is_refused(autojump_clock: Any, answer: by
         with pytest.raises((ConnectFailed, ConfigError), match=expected):
             await consume_thing(peers, "http://kotlin/agent")
         assert peers.statistics()["peers"] == 0
+
+
+@pytest.mark.parametrize("look", [consume_thing, explored])
+async def test_a_server_that_is_silent_is_asked_once(look: Any, autojump_clock: Any) -> None:
+    async with web() as (made, peers):
+        made.answers["/.well-known/wot"] = b""
+        with pytest.raises(ConnectFailed, match="no description within 30 s"):
+            await look(peers, "http://kotlin")
+        assert (made.asked, trio.current_time()) == (["/.well-known/wot"], pytest.approx(30))
 
 
 async def test_no_more_is_read_than_a_description_may_have(autojump_clock: Any) -> None:

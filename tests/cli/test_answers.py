@@ -240,6 +240,17 @@ async def test_a_reader_that_does_not_read_delays_no_other(
             {},
         ),
         (
+            AgentUnavailable("a", "it speaks Omnia's chat protocol, not LMOS"),
+            "agent 'a' is unavailable: it speaks Omnia's chat protocol, not LMOS; "
+            "the command chat talks to it",
+            {},
+        ),
+        (
+            ConnectFailed("ws://a", "it answered 200 OK", status=200),
+            "cannot connect to ws://a: it answered 200 OK; is the agent served there?",
+            {},
+        ),
+        (
             ConnectFailed("wss://a", "the TLS handshake failed: what listens there does not speak TLS"),
             "cannot connect to wss://a: the TLS handshake failed: what listens there does not speak TLS",
             {},

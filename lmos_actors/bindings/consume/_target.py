@@ -157,6 +157,8 @@ async def _at_root(peers: Peers, base: str, thing: str | None, headers: Headers,
     try:
         return await _target_at(peers, base + WELL_KNOWN, thing, headers, local)
     except (ConfigError, ConnectFailed) as error:
+        if isinstance(error, ConnectFailed) and error.status is None:  # nothing answers there
+            raise
         try:
             return await _target_at(peers, f"{base}/", thing, headers, local)
         except ConnectFailed:

@@ -114,9 +114,10 @@ async def _text(head: Head, stream: HttpStream, url: str) -> bytes:
         why = answered(head.status, _PHRASES.get(head.status, ""), await _detail(head, stream))
         raise ConnectFailed(url, why, status=head.status)
     if head.header(b"content-encoding") not in ("", "identity"):  # its length is not known then
-        raise ConnectFailed(url, "the answer is compressed, which was not asked for")
+        raise ConnectFailed(url, "the answer is compressed, which was not asked for", status=200)
     if head.kind not in KINDS:
-        raise ConnectFailed(url, f"the answer is {head.kind or 'of no known type'}, not a description")
+        why = f"the answer is {head.kind or 'of no known type'}, not a description"
+        raise ConnectFailed(url, why, status=200)
     return await stream.body(MAX_BYTES)
 
 

@@ -321,6 +321,8 @@ class Peer:
         if lasted >= STOOD:
             self._backoff.reset()
         drained = ended is not None and ended.code == DRAINED and ended.by == "peer"
+        if standing.stranger:
+            self.failure, drained = ConnectFailed(self.place, standing.stranger), True  # it can begin nothing
         standing.lose(self.unavailable, drained=drained)
         for listening in self._listenings():
             listening.on_connection_lost(partial(self.unavailable, listening.far.path))

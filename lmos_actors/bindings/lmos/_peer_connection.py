@@ -8,18 +8,15 @@ overtakes it. The session bounds what may be open and what may wait to be sent; 
 stands in line, and `_send_queued` sends what fits whenever something has been answered or written.
 
 One-way messages need credit from their receiver. One without credit waits in a line of its thing
-(`_queues_by_thing`), and so does everything to that thing behind it, for order. With one line for all, a
-slow agent would hold up requests to all other agents of the peer.
+(`_queues_by_thing`), with all to that thing behind it: so a slow agent holds up no other agent of the peer.
 
 At the end of the connection `lose` ends every open request (AgentUnavailable where it is certain that
 nothing was begun, else OutcomeUnknown) and empties the line; the peer asks for listenings again on the next.
 
-Read `post` down to `_ask`, then `_send_queued`, then the handlers named in `_handlers`, one for each kind of
-outcome that the session reports. Nothing here awaits but questions about runs.
+Read `post` down to `_ask`, then `_send_queued`, then `_handlers`. Only questions about runs await here.
 
 Odd but meant: where nothing else is open, a request is written to the socket in its caller's step
-(`_is_alone`), which saves the pass of the event loop that would wake the writer. The session would wake the
-writer from within; it is flushed instead, once the request is known here, as its answer may come at once.
+(`_is_alone`), which saves a pass of the event loop; once it is known here, as its answer may come at once.
 """
 
 from __future__ import annotations
@@ -44,7 +41,7 @@ from lmos_actors.errors import (
     NotFound,
     OutcomeUnknown,
 )
-from lmos_actors.protocol import lmos
+from lmos_actors.protocol import LMOS, lmos, spoken_in
 
 from ..exposure._exposure import EXITED
 from ._peer_requests import RunQuestion, as_near_error, means_unwell, refuses_whole
@@ -92,11 +89,11 @@ class PeerConnection:
         self._charged = 0  # to the account of the connection, of what waits to be sent
         self._near = range(SMALL)  # to that: what waits more or less is not worth counting
         self._queue: OrderedDict[PendingRequest, None] = OrderedDict()
-        # by thing: what waits for credit, and what stands behind it
         self._queues_by_thing: dict[str, OrderedDict[PendingRequest, None]] = {}
         self._is_alone = False  # what is posted: nothing else is open, so that it is sent in its own step
         self._is_over = False
         self._text = ""  # the message that is being taken
+        self.stranger = ""  # which other protocol the server speaks, in words
         self._stalled = False  # there may be credit for those, and the outbox was full
         self._open: dict[lmos.ConsumerRequest, PendingRequest] = {}
         self._watch = PeerWatch(rt.timers, connection, lambda: bool(self._open), is_ours=is_ours)
@@ -496,10 +493,7 @@ class PeerConnection:
         request.fail(as_near_error(outcome.error, far.thing_id, far.path, request.seconds))
 
     def _is_to_read_singly(self, request: PendingRequest, error: Exception) -> bool:
-        """Return whether a read of all properties that has failed is to be made anew as a read of each.
-
-        Servers of kotlin-wot answer it by 404 or by 500, which says nothing of the properties.
-        """
+        """Return whether to read each property alone: kotlin-wot answers a read of all by 404 or by 500."""
         if request.verb != "read all" or not request.names or request.singly or self.offers:
             return False
         return refuses_whole(error)
@@ -551,6 +545,12 @@ class PeerConnection:
             error = outcome.error or AgentUnavailable(listening.far.path, "it ended the subscription")
             listening.on_refused(as_near_error(error, listening.far.thing_id, listening.far.path))
 
+    def _stray(self, outcome: lmos.StrayMessage) -> None:
+        spoken, known = spoken_in(self._text), self.session.statistics()
+        if spoken not in (None, LMOS) and not known.answered + known.failed:
+            self.stranger = f"it speaks {spoken}, not {LMOS}"
+            self._connection.break_off(self.stranger)
+
     def _close(self, outcome: lmos.Close) -> None:
         self.close(outcome.code, outcome.reason)
 
@@ -578,7 +578,7 @@ class PeerConnection:
         unfinished: PendingRequest | SentTell | None = pending.host if request is None else request
         if unfinished is not None:
             path = unfinished.far.path
-            unfinished.fail(OutcomeUnknown(path) if sent else AgentUnavailable(path, NOT_BEGUN))
+            unfinished.fail(OutcomeUnknown(path) if sent else AgentUnavailable(path, self.stranger or NOT_BEGUN))
 
     # one table for all connections: of bound methods each connection would hold a dozen
     _handlers: ClassVar[Mapping[type, Callable[..., None]]] = {
@@ -595,5 +595,6 @@ class PeerConnection:
         lmos.ValuesMissed: _missed,
         lmos.FeedEnded: _feed_ended,
         lmos.TellRoom: _send_credited,
+        lmos.StrayMessage: _stray,
         lmos.Close: _close,
     }
