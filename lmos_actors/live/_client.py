@@ -179,6 +179,8 @@ async def open_live(
     async with trio.open_nursery() as nursery:
         nursery.start_soon(carry)
         try:
+            if connection.subprotocol != SUBPROTOCOL:
+                raise ConnectFailed(place, f"it does not speak {SUBPROTOCOL}, as nodes do")
             while client.hello is None:
                 await client.wait()
             yield client

@@ -12,9 +12,19 @@ from hypothesis import given, settings, strategies as st
 from lmos_actors import ActionFailed, OutcomeUnknown, StartFailed, open_node, simulate
 from lmos_actors._core import RandomStream
 from lmos_actors.errors import ConfigError, ConnectFailed
-from lmos_actors.facades import RelayAnswer, RelayMember, RelayMessage, RelayPeer, Welcomed, open_relay
+from lmos_actors.facades import (
+    RelayAnswer,
+    RelayMember,
+    RelayMessage,
+    RelayPeer,
+    Welcomed,
+    open_relay,
+    revoke_on_relay,
+)
+from lmos_actors.live import open_live
 from lmos_actors.persistence import SimulatedDisk, SimulatedStore
 from lmos_actors.transport import Refuse
+from tests.bindings.web_things import say, sites
 from tests.facades.relays import URL, WORLDS, Script, hub_with, ours, scripted
 from tests.matrix import examples
 
@@ -432,6 +442,26 @@ def test_a_server_of_another_protocol_is_no_relay(greets: bool, frame: dict[str,
     while isinstance(error, ExceptionGroup):
         (error,) = error.exceptions
     assert f"it speaks {what}, not AgentRelay's protocol" in str(error)
+
+
+def test_a_web_server_takes_no_token_away() -> None:
+    async def run() -> None:
+        async with sites("http://desk") as ((site,), _):
+            site.on("POST /revoke", say(b"<p>hello", kind="text/html"))
+            with pytest.raises(ConnectFailed, match="the answer is not that of a relay"):
+                await revoke_on_relay("ws://desk/arc", "ann", network=site.network)
+
+    simulate(run)
+
+
+def test_a_server_of_a_relay_has_no_live_view() -> None:
+    async def run() -> None:
+        async with scripted(Script.next) as (network, _), open_live(URL, network=network):
+            pass
+
+    with pytest.raises(ExceptionGroup) as caught:
+        simulate(run)
+    assert caught.group_contains(ConnectFailed, match="it does not speak lmos-actors-live", depth=None)
 
 
 def test_junk_and_forgeries_are_nothing_or_messages() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -33,13 +34,14 @@ from lmos_actors.facades import (
 
 from .._answers import OutputLine
 from .._signals import signals
-from .._texts import explained
+from .._texts import ONE_RELAY, ONE_SERVER, explained
 from ._session import ANSWERED_WITH_ERROR, NOT_REACHED, OK, TIME_LIMIT, has_interrupt
 
 if TYPE_CHECKING:
     import ssl
     from collections.abc import Awaitable, Callable, Sequence
 
+    from lmos_actors._core import Spelling
     from lmos_actors.facades import Relay, Welcomed
     from lmos_actors.security import Credentials
 
@@ -72,13 +74,32 @@ def run_on_relay(
         async with open_relay(
             request.url, credentials=request.credentials, tls=request.tls, follow=request.follow
         ) as relay:
+            await _look_at(relay, answers)
             return await work(relay)
 
-    return run_within(request.within, answers, joined)
+    return run_within(request.within, answers, joined, ONE_RELAY)
 
 
-def run_within(within: float | None, answers: AnswerPrinter, work: Callable[[], Awaitable[int]]) -> int:
-    """Do the work within some seconds, and return the exit code. Raises ConfigError, OSError."""
+async def _look_at(relay: Relay, answers: AnswerPrinter) -> None:
+    """Ask a server without a welcome for something: another than a relay shows by its answer what it is."""
+    await relay.wait_ready()
+    if relay.welcome is None:
+        with trio.move_on_after(PONG_SECONDS) as waiting, suppress(ActionFailed):
+            await relay.command("list_subscriptions")
+        if waiting.cancelled_caught:
+            answers.note(f"{relay.url} has answered nothing yet: {ONE_RELAY.presence}")
+
+
+def run_within(
+    within: float | None,
+    answers: AnswerPrinter,
+    work: Callable[[], Awaitable[int]],
+    options: Spelling = ONE_SERVER,
+) -> int:
+    """Do the work within some seconds, and return the exit code. Raises ConfigError, OSError.
+
+    `options` are what an error is explained by.
+    """
 
     async def run() -> int:
         with trio.move_on_after(math.inf if within is None else within):
@@ -92,7 +113,7 @@ def run_within(within: float | None, answers: AnswerPrinter, work: Callable[[], 
     except ConfigError:
         raise
     except LmosActorsError as error:
-        answers.wrong(reason_of(error))
+        answers.wrong(reason_of(error, options))
         if isinstance(error, DeadlineExceeded):
             return TIME_LIMIT
         return NOT_REACHED if isinstance(error, TransportError | OutcomeUnknown) else ANSWERED_WITH_ERROR
@@ -102,13 +123,13 @@ def run_within(within: float | None, answers: AnswerPrinter, work: Callable[[], 
         raise
 
 
-def reason_of(error: LmosActorsError) -> str:
+def reason_of(error: LmosActorsError, options: Spelling = ONE_RELAY) -> str:
     """Return an error in one line."""
     if isinstance(error, ActionFailed) and error.code is not None:
         return f"{error.code}: {error.detail or 'refused'}"
     if isinstance(error, ConnectFailed) and error.why.startswith("closed with"):
         return str(error)
-    return explained(error)
+    return explained(error, options)
 
 
 # ---- register and revoke
@@ -134,7 +155,7 @@ def run_register(
             await answers.write(json.dumps({"agent_id": found.id, "token": found.token}) + "\n")
         return OK
 
-    return run_within(request.within, answers, work)
+    return run_within(request.within, answers, work, ONE_RELAY)
 
 
 def run_revoke(request: RelayRequest, answers: AnswerPrinter, id: str | None) -> int:
@@ -145,7 +166,7 @@ def run_revoke(request: RelayRequest, answers: AnswerPrinter, id: str | None) ->
         answers.note(f"the token of {id} is no longer good" if id else "the token is no longer good")
         return OK
 
-    return run_within(request.within, answers, work)
+    return run_within(request.within, answers, work, ONE_RELAY)
 
 
 # ---- ping

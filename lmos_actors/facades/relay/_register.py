@@ -70,7 +70,9 @@ async def revoke_on_relay(
     """
     place = http_url(url, "/revoke")
     asked = {} if id is None else {"agent_id": id}
-    await _answer("POST", place, asked, credentials, network, tls)
+    found = await _answer("POST", place, asked, credentials, network, tls)
+    if not found:
+        raise ConnectFailed(place, "the answer is not that of a relay")
 
 
 async def agents_on_relay(
