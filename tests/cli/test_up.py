@@ -241,16 +241,6 @@ def test_a_deployment_in_the_background_from_up_to_down(project: Path) -> None:
     assert run(project, "status", "desk.yaml")[0] == 3
     said = f"desk.yaml does not run; what its processes printed is in {project}/.lmos/desk/logs\n"
     assert run(project, "logs", "--file", "desk.yaml") == (3, "", f"lmos-actors: {project}/{said}")
-    for words in (["status"], ["down"], ["restart"], ["logs"], ["scale", "weather=2"], ["drain", "weather"]):
-        command, *groups = words
-        named = [run(project, command, *how, *groups) for how in (["desk.yaml"], ["--file", "desk.yaml"])]
-        assert named[0] == named[1]
-        assert "desk.yaml does not run" in "".join(named[0][1:])
-        code, _, errors = run(project, command, "desk.yaml", "--file", "other.yaml", *groups)
-        assert code == 2, errors
-    code, _, errors = run(project, "scale", "desk.yaml=2")
-    assert code == 2
-    assert '"desk.yaml" is no group; a file is named by --file desk.yaml' in errors
     assert run(project, "status")[:2] == (3, "nothing runs\n")
 
 
