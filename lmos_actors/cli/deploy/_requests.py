@@ -315,7 +315,7 @@ def scale(file: str | None, state: str | None, counts: dict[str, int]) -> int:
 
     async def use(ref: Ref[LauncherAgent]) -> int:
         for group, count in counts.items():
-            await _printed(ref.stream(LauncherAgent.scale, group, count))
+            await _printed(ref.stream(LauncherAgent.scale, group, count), f"{group}: {count} as before")
         return OK
 
     return asked(controls_for(file, state, counts), use)
