@@ -711,6 +711,23 @@ def test_a_step_that_its_target_does_not_know(project: Project, step: Any, said:
     assert said in message
 
 
+@pytest.mark.parametrize(
+    ("drawn", "said"),
+    [
+        ({"text": ["a", 7]}, "Expected `str`, got `int`"),
+        ({"text": {"min": 0, "max": 1.5}}, "Expected `str`, got `float`"),
+        ({"txt": ["a"]}, 'Actor.note has no parameter "txt", did you mean "text"?'),
+    ],
+)
+def test_drawn_arguments_are_of_the_types_of_their_action(project: Project, drawn: Any, said: str) -> None:
+    assert said in mistakes(project, NOTE, explore={"arguments": {"note": drawn}})[0]
+
+
+def test_drawn_arguments_may_be_wrong_on_purpose(project: Project) -> None:
+    drawn = {"explore": {"arguments": {"note": {"text": ["a", 7]}}}}
+    runs(project, {**NOTE, "error": {"is": "InvalidInput"}}, **drawn)
+
+
 def test_a_step_may_be_wrong_on_purpose(project: Project) -> None:
     passes(project, invoke("nte", error={"is": "NotFound"}))
     write = {"do": "write", "target": "actor", "property": "fixed", "value": "x"}

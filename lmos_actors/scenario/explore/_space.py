@@ -313,15 +313,12 @@ def _value(choices: NumberRange | Sequence[Any], stream: RandomStream) -> Any:
     """Draw a value of an argument; half of those out of a range are its ends, where mistakes often are."""
     if not isinstance(choices, NumberRange):
         return choices[stream.randrange(len(choices))]
-    least, most = choices.min, choices.max
-    is_whole = float(least).is_integer() and float(most).is_integer()
+    least, most = choices.ends
     if stream.random() < _ENDS:
-        drawn = (least, most)[stream.randrange(2)]
-    elif is_whole:
-        drawn = least + stream.randrange(int(most) - int(least) + 1)
-    else:
-        drawn = least + (most - least) * stream.random()
-    return int(drawn) if is_whole else drawn
+        return (least, most)[stream.randrange(2)]
+    if isinstance(least, int) and isinstance(most, int):
+        return least + stream.randrange(most - least + 1)
+    return least + (most - least) * stream.random()
 
 
 def _rounded(at: int) -> int:

@@ -25,6 +25,12 @@ class NumberRange(Closed, frozen=True, kw_only=True):
     min: float
     max: float
 
+    @property
+    def ends(self) -> tuple[float, float]:
+        """The ends as they are drawn: integers where both are whole."""
+        whole = float(self.min).is_integer() and float(self.max).is_integer()
+        return (int(self.min), int(self.max)) if whole else (self.min, self.max)
+
 
 class OffsetRange(Closed, frozen=True, kw_only=True):
     """Offsets between two; where one is below zero and the other above, half of those drawn are below it."""

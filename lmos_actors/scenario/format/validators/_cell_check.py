@@ -52,7 +52,7 @@ def check_cell(names: CellNames, folder: Path, *, whole: bool) -> None:
     timeline = TimelineValidator(names, validator, faults, story.saying.check)
     story.check()
     timeline.check()
-    ExploreValidator(names, faults).check()
+    ExploreValidator(names, validator, faults).check()
     CheckValidator(
         names, validator, faults, {**story.scope.ids, **timeline.ids}, story.scope.run_counts
     ).check()

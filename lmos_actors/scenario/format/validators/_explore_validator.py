@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from lmos_actors.files import DataPath
 
     from ...system._cell_names import CellNames
+    from ...system._value_validator import ValueValidator
     from ._fault_validator import FaultValidator
 
 _HERE: Final[DataPath] = ("explore",)
@@ -62,8 +63,9 @@ class ExploreValidator:
     What it may draw is checked as a fault would be that stands in the file.
     """
 
-    def __init__(self, names: CellNames, faults: FaultValidator) -> None:
+    def __init__(self, names: CellNames, validator: ValueValidator, faults: FaultValidator) -> None:
         self.names = names
+        self.validator = validator
         self.faults = faults
 
     def check(self) -> None:
@@ -108,14 +110,25 @@ class ExploreValidator:
                 continue
             contract: Any = self.names.contract(str(steps[id].get("target")))
             action = None if contract is None else contract.table.get(steps[id].get("action"))
-            params = [] if action is None else [each.wire_name for each in action.params]
+            typed = action is not None and not action.untyped and not action.whole
+            params = {each.wire_name: each for each in action.params} if typed else {}
             for name, choices in given.items():
-                if action is not None and not action.untyped and not action.whole and name not in params:
-                    why = f'{action.label} has no parameter "{name}"{did_you_mean(name, params)}'
-                    self.names.report((*here, id, name), why, key=True)
+                place = (*here, id, name)
+                if typed and name not in params:
+                    why = f'{action.label} has no parameter "{name}"{did_you_mean(name, list(params))}'
+                    self.names.report(place, why, key=True)
                 if isinstance(choices, NumberRange) and choices.max < choices.min:
                     why = f'"max" is less than "min": {choices.max} and {choices.min}'
-                    self.names.report((*here, id, name, "max"), why, "shape")
+                    self.names.report((*place, "max"), why, "shape")
+                elif name in params and "error" not in steps[id]:  # else it may be meant to be refused
+                    self._choices(choices, params[name].shape, place)
+
+    def _choices(self, choices: Any, shape: Any, path: DataPath) -> None:
+        """Check that what may be drawn for an argument is of its type."""
+        if isinstance(choices, NumberRange):
+            choices = dict(zip(("min", "max"), choices.ends, strict=True))
+        for key, value in choices.items() if is_mapping(choices) else enumerate(choices):
+            self.validator.value(value, shape, (*path, key))
 
     # ---- on whom
 
