@@ -575,10 +575,10 @@ class PeerConnection:
 
     def _fail_unfinished(self, pending: lmos.ConsumerRequest, *, sent: bool) -> None:
         request = self._open.pop(pending, None)
-        unfinished: PendingRequest | SentTell | None = pending.host if request is None else request
-        if unfinished is not None:
-            path = unfinished.far.path
-            unfinished.fail(OutcomeUnknown(path) if sent else AgentUnavailable(path, self.stranger or NOT_BEGUN))
+        left: PendingRequest | SentTell | None = pending.host if request is None else request
+        if left is not None:
+            path = left.far.path
+            left.fail(OutcomeUnknown(path) if sent else AgentUnavailable(path, self.stranger or NOT_BEGUN))
 
     # one table for all connections: of bound methods each connection would hold a dozen
     _handlers: ClassVar[Mapping[type, Callable[..., None]]] = {
