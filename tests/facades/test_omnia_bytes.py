@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import trio
+import trio.testing
 
 from lmos_actors import open_node, simulate
 from lmos_actors.facades import OmniaOptions
