@@ -177,6 +177,7 @@ def test_six_hundred_silent_clients() -> None:
             async with opened_raw(network, "agent=desk") as raw:
                 raw.ask("hello")
                 assert (await raw.end())["type"] == "done"
+            await trio.testing.wait_all_tasks_blocked()
             return taken, refused, node.connections
 
     assert simulate(main) == (500, 100, 0)
