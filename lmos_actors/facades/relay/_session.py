@@ -75,7 +75,6 @@ WELCOME_SECONDS: Final = 5.0
 
 PROBE: Final = "probe"
 """The type of the message to oneself by which direct messages are found out."""
-
 PROBE_SECONDS: Final = 2.0
 
 MAX_MESSAGE: Final = 4 << 20
