@@ -174,11 +174,9 @@ def below(line: str, lines: list[str]) -> list[str]:
 
 
 TURNS = below("SERVER invoke Assistant.chat", TURN)
-CHATS = below("SERVER invoke Assistant.converse", TURN)
-"""A turn over Omnia's protocol, whose client can be asked for its tools."""
-
+CONVERSED = below("SERVER invoke Assistant.converse", TURN)  # the action of Omnia's clients
 ENTRIES: dict[str, tuple[Callable[[World], Awaitable[None]], list[str]]] = {
-    "chat": (World.by_chat, CHATS),
+    "chat": (World.by_chat, CONVERSED),
     "lmos": (World.by_lmos, TURNS),
     "http": (World.by_http, TURNS),
     "mcp": (World.by_mcp, TURNS),
@@ -233,7 +231,7 @@ async def test_agents_have_a_span_for_each_request_to_others(autojump_clock: Any
         caller = await world.desk.start(Caller, world=world)
         await caller.invoke(Caller.chat)
         spans = world.recorder.took()
-        assert tree_of(spans) == below("CLIENT invoke_agent assistant", CHATS)
+        assert tree_of(spans) == below("CLIENT invoke_agent assistant", CONVERSED)
         went, came = spans[:2]
         await caller.invoke(Caller.relay)
         question = ENTRIES["relay"][1]

@@ -255,17 +255,17 @@ def test_a_turn_of_four_processes_is_one_trace(tmp_path: Path, monkeypatch: pyte
                 each.terminate()
                 each.wait(30)
     sent = spans_in(taken)
-    turn = next(span for _, span in sent if span.name == "invoke Assistant.chat")
+    turn = next(span for _, span in sent if span.name == "invoke Assistant.converse")
     spans = [(resource, span) for resource, span in sent if span.trace_id == turn.trace_id]
     names = {span.span_id: span.name for _, span in spans}
     assert sorted((span.name, names.get(span.parent_span_id, "")) for _, span in spans) == [
-        ("ask question", "invoke Assistant.chat"),
-        ("invoke Assistant.chat", ""),
-        ("invoke Weather.forecast", "invoke Assistant.chat"),
+        ("ask question", "invoke Assistant.converse"),
+        ("invoke Assistant.converse", ""),
+        ("invoke Weather.forecast", "invoke Assistant.converse"),
         ("invoke Weather.forecast", "invoke Weather.forecast"),
         ("invoke Weather.forecast", "pass on question"),
         ("invoke Weather.forecast", "tools/call weather__forecast"),
         ("pass on answer", "pass on question"),
         ("pass on question", "ask question"),
-        ("tools/call weather__forecast", "invoke Assistant.chat"),
+        ("tools/call weather__forecast", "invoke Assistant.converse"),
     ]
