@@ -36,7 +36,8 @@ def call(
         with pytest.raises(SystemExit) as ended:
             main(list(words))
         assert isinstance(ended.value.code, int)
-        return ended.value.code, *capsys.readouterr()
+        out, errors = capsys.readouterr()
+        return ended.value.code, out, errors
 
     return call
 

@@ -110,12 +110,12 @@ class ExploreValidator:
                 continue
             contract: Any = self.names.contract(str(steps[id].get("target")))
             action = None if contract is None else contract.table.get(steps[id].get("action"))
-            typed = action is not None and not action.untyped and not action.whole
-            params = {each.wire_name: each for each in action.params} if typed else {}
+            typed = None if action is None or action.untyped or action.whole else action
+            params = {} if typed is None else {each.wire_name: each for each in typed.params}
             for name, choices in given.items():
                 place = (*here, id, name)
-                if typed and name not in params:
-                    why = f'{action.label} has no parameter "{name}"{did_you_mean(name, list(params))}'
+                if typed is not None and name not in params:
+                    why = f'{typed.label} has no parameter "{name}"{did_you_mean(name, list(params))}'
                     self.names.report(place, why, key=True)
                 if isinstance(choices, NumberRange) and choices.max < choices.min:
                     why = f'"max" is less than "min": {choices.max} and {choices.min}'
