@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from functools import wraps
-from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, NoReturn, ParamSpec, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable
+    from collections.abc import Callable
     from types import TracebackType
 
 T_co = TypeVar("T_co", covariant=True)
@@ -43,13 +43,12 @@ class _Opened(AbstractAsyncContextManager[T_co]):
 
 
 def for_async_with(
-    function: Callable[P, AsyncGenerator[T_co]],
+    function: Callable[P, AbstractAsyncContextManager[T_co]],
 ) -> Callable[P, AbstractAsyncContextManager[T_co]]:
-    """Make a context manager that says what to write where it is used without `async with`."""
-    opened: Any = asynccontextmanager(function)
+    """Have what `@asynccontextmanager` makes say what to write where it is used without `async with`."""
 
     @wraps(function)
     def open_block(*args: P.args, **kwargs: P.kwargs) -> AbstractAsyncContextManager[T_co]:
-        return _Opened(function.__name__, opened(*args, **kwargs))
+        return _Opened(function.__name__, function(*args, **kwargs))
 
     return open_block

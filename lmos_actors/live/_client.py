@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit, urlunsplit
 
@@ -151,6 +152,7 @@ class LiveClient:
 
 
 @for_async_with
+@asynccontextmanager
 async def open_live(
     url: str,
     *,

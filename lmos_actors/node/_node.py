@@ -470,6 +470,7 @@ def _listed_feed(rt: Runtime, feeds: list[Feed[T]], size: int) -> Generator[Feed
 
 
 @for_async_with
+@asynccontextmanager
 @trio.lowlevel.enable_ki_protection
 async def open_node(
     tree: SupervisorSpec | None = None,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, TypeVarTuple
 
 import attrs
@@ -79,6 +79,7 @@ class TestNode(Node):
 
 
 @for_async_with
+@asynccontextmanager
 async def open_test_node(
     tree: SupervisorSpec | None = None,
     *,

@@ -366,6 +366,7 @@ async def _answer(line: Line, call: ToolCalled, answer: HandOn) -> None:
 
 
 @for_async_with
+@asynccontextmanager
 async def open_chat(
     url: str,
     *,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 
 @for_async_with
+@asynccontextmanager
 async def open_relay(
     url: str,
     *,
