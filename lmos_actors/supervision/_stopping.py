@@ -55,7 +55,7 @@ async def stop_in_order(loop: Stopping, children: Iterable[Any]) -> None:
 
 
 async def stop_together(loop: Stopping, children: Iterable[Any]) -> None:
-    """Tell children to stop and wait until all of each has ended; temporary ones are forgotten."""
+    """Stop children at once, and wait until all of each has ended; temporary ones are forgotten."""
     ending: list[Any] = []
     for count, child in enumerate(children, start=1):
         child.status = "stopping"

@@ -440,7 +440,7 @@ class ServerConnection:
         self.send(Interrupt(), session_id)
 
     def end_call(self, session_id: str) -> None:
-        """Tell the client that the agent has ended the call."""
+        """Send the end of a call that the agent has ended."""
         self.send(CallEnded(), session_id)
 
     def configure(self, format: AudioFormat, session_id: str) -> None:
