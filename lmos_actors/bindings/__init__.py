@@ -59,6 +59,10 @@ from .exposure._exposure import (
     public_name as public_name,
 )
 from .exposure._meter import Arrival as Arrival
+from .exposure._served_connections import (
+    LEAVING as LEAVING,
+    ServedConnections as ServedConnections,
+)
 from .exposure._shared_values import (
     SharedValues as SharedValues,
 )

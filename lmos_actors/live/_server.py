@@ -18,7 +18,7 @@ import attrs
 import trio
 from trio.lowlevel import enable_ki_protection
 
-from lmos_actors.bindings import presented_in, principal_of, public_name
+from lmos_actors.bindings import LEAVING, ServedConnections, presented_in, principal_of, public_name
 from lmos_actors.security import PERSONAL, Refusal
 from lmos_actors.transport import Accept, ConnectionOptions, Refuse
 
@@ -126,13 +126,10 @@ class LiveServer:
         self._url = url
         self._started = rt.entropy.now().timestamp()
         self._survey = Survey(root, start_soon)
-        self._viewers: dict[Viewer, None] = {}
+        self._viewers = ServedConnections[Viewer](MOST_VIEWERS, full=FULL)
         self._crowded_out: dict[Viewer, None] = {}
         """Those of them whose connection is being closed for others."""
         self._pace = Pace()
-        self._draining = False
-        self._done = trio.Event()
-        self._done.set()
         self._root, self._start_soon = root, start_soon
         self._audit = Audit(rt, url, noted)
         self._operations = Operations(root, self._audit, start_soon, drain, own)
@@ -190,8 +187,8 @@ class LiveServer:
         admission = admitted(self._guard, upgrade)
         if isinstance(admission, Refuse):
             return admission
-        if self._draining:
-            return Refuse(503, "the node is shutting down")
+        if self._viewers.draining:
+            return LEAVING
         if not self._may_look(admission):
             return Refuse(403, "this takes the right inspect, operate or approve for some agent")
         if not self._has_room(principal_of(admission)):
@@ -200,7 +197,7 @@ class LiveServer:
 
     def _has_room(self, principal: str | None) -> bool:
         """Return whether one more may look. Who has most windows open gives one up for others with fewer."""
-        if len(self._viewers) < MOST_VIEWERS:
+        if not self._viewers.is_full():
             return True
         staying = [viewer for viewer in self._viewers if viewer not in self._crowded_out]
         counts = Counter(viewer.principal for viewer in staying)
@@ -234,18 +231,14 @@ class LiveServer:
         viewer = Viewer(
             connection, hello, partial(self._open, admission), admission, do, self._pace, self._failed
         )
-        self._viewers[viewer] = None
-        self._done = trio.Event() if self._done.is_set() else self._done
-        self._survey.begin()
-        self._start_soon(self._load_audit, name="audit log of the live view")
-        try:
-            await viewer.run()
-        finally:
-            self._survey.end()
-            del self._viewers[viewer]
-            self._crowded_out.pop(viewer, None)
-            if not self._viewers:
-                self._done.set()
+        with self._viewers.served(viewer):
+            self._survey.begin()
+            self._start_soon(self._load_audit, name="audit log of the live view")
+            try:
+                await viewer.run()
+            finally:
+                self._survey.end()
+                self._crowded_out.pop(viewer, None)
 
     async def _load_audit(self) -> None:
         try:
@@ -326,13 +319,13 @@ class LiveServer:
 
     def on_drain(self) -> None:
         """Close all connections: those who look come back to the next node at this address."""
-        self._draining = True
-        for viewer in tuple(self._viewers):
+        self._viewers.draining = True
+        for viewer in self._viewers:
             viewer.close(*SHUTDOWN)
 
     async def wait_done(self) -> None:
         """Wait until no viewer is left."""
-        await self._done.wait()
+        await self._viewers.wait_done()
 
 
 @attrs.frozen

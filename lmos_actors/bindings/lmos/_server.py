@@ -24,6 +24,7 @@ from lmos_actors.transport import Accept, ConnectionOptions, Refuse
 from ..exposure._access_middleware import asks_nothing, presented_in, principal_of
 from ..exposure._description_security import sees
 from ..exposure._exposure import AGENTS, name_in_path, public_name
+from ..exposure._served_connections import LEAVING, ServedConnections
 from ._server_answers import lmos_offered
 from ._server_connection import ServerConnection
 from ._server_context import NAMES_COMPARED, ServerContext
@@ -104,10 +105,8 @@ class LmosServer:
         self._guard = guard
         self._asks_nothing = guard is None or asks_nothing(guard)
         self._memories = AnswerMemories()
-        self._served: dict[ServerConnection, None] = {}
+        self._served = ServedConnections[ServerConnection]()
         self._services: list[DrainingService] = []
-        self._empty = trio.Event()
-        self._empty.set()
 
     # ---- connections
 
@@ -124,7 +123,7 @@ class LmosServer:
         if upgrade.path == RELAY or not (offered or place):
             return Refuse(404, self._nothing_at(upgrade.path, admission))
         if self.context.leaving or self.context.draining:
-            return Refuse(503, "the node is shutting down")
+            return LEAVING
         serve = self.serve if admission is None else partial(self.serve, admission=admission)
         return Accept(SUBPROTOCOL if offered else None, serve, self._headers)
 
@@ -170,15 +169,11 @@ class LmosServer:
         with self._memories.of(connection.headers, principal_of(admission)) as memory:
             thing = self._thing_at(connection.target, admission)
             served = ServerConnection(self.context, connection, memory, thing, admission)
-            self._served[served] = None
-            self._empty = self._empty if not self._empty.is_set() else trio.Event()
-            try:
-                await connection.run(served)
-            finally:
-                del self._served[served]
-                served.end()
-                if not self._served:
-                    self._empty.set()
+            with self._served.served(served):
+                try:
+                    await connection.run(served)
+                finally:
+                    served.end()
 
     async def leave(self, seconds: float) -> None:
         """Refuse new connections, and drain those that stand one after another over some seconds.
@@ -199,7 +194,7 @@ class LmosServer:
         how agents stop: their connections stay until what they listen to is gone, or `finish`.
         """
         self.context.draining = True
-        for served in tuple(self._served):
+        for served in self._served:
             served.draining = True
         self._check_ends()
 
@@ -209,7 +204,7 @@ class LmosServer:
         self.drain()
 
     def _check_ends(self) -> None:
-        for served in tuple(self._served):
+        for served in self._served:
             served.check_end()
         for service in self._services:
             service.on_drain()
@@ -225,12 +220,12 @@ class LmosServer:
 
     async def wait_closed(self) -> None:
         """Wait until no connection is left."""
-        await self._empty.wait()
+        await self._served.wait_done()
 
     @property
     def served(self) -> Iterable[ServerConnection]:
         """The connections that there are."""
-        return self._served.keys()
+        return self._served
 
     def statistics(self) -> ServerStatistics:
         """Count what there is now."""

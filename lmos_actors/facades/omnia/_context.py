@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import attrs
 
@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from lmos_actors.actors import Runtime
+    from lmos_actors.bindings import ServedConnections
     from lmos_actors.protocol.omnia import ServerMessage
 
     from ._options import OmniaOptions
@@ -41,12 +42,17 @@ class OmniaContext:
     options: OmniaOptions
     on_failure: Callable[[BaseException], object]
     start_soon: StartSoon
+    served: ServedConnections[Any]
     uploads: Uploads | None = None
     """The files of clients; None where they upload none."""
     url: str = ""
     """The address of the node over HTTP, which clients upload files to."""
-    draining: bool = False
     watchers: dict[SessionKey, dict[Watcher, None]] = attrs.field(
         factory=dict[SessionKey, dict[Watcher, None]]
     )
     """The connections that see all turns of a session."""
+
+    @property
+    def draining(self) -> bool:
+        """Whether no more turns are begun, as the node ends."""
+        return self.served.draining

@@ -16,7 +16,14 @@ import attrs
 import trio
 from trio.lowlevel import enable_ki_protection
 
-from lmos_actors.bindings import asks_nothing, presented_in, principal_of, public_name, sees
+from lmos_actors.bindings import (
+    ServedConnections,
+    asks_nothing,
+    presented_in,
+    principal_of,
+    public_name,
+    sees,
+)
 from lmos_actors.errors import Forbidden, RateLimited, Unauthorized, nearest
 from lmos_actors.protocol.omnia import ServerOptions
 from lmos_actors.security import Refusal
@@ -82,13 +89,11 @@ class OmniaServer:
         self.options = OmniaOptions() if options is None else options
         folder = self.options.uploads
         uploads = rt.files = None if folder is None else Uploads(folder, self.options, rt)
-        self._context = OmniaContext(rt, self.options, on_failure, start_soon, uploads, url)
+        self._served = ServedConnections[OmniaConnection](self.options.connections, shared=True)
+        self._context = OmniaContext(rt, self.options, on_failure, start_soon, self._served, uploads, url)
         self._calls = Calls(self._context)
         self._exposure = exposure
         self._guard = guard
-        self._served: dict[OmniaConnection, None] = {}
-        self._done = trio.Event()
-        self._done.set()
         self._connection = ConnectionOptions(
             max_message_bytes=self.options.max_payload,
             heartbeat_seconds=self.options.pong_seconds,
@@ -130,20 +135,11 @@ class OmniaServer:
         refusal = self._forbidden(found.name, admission)
         if refusal is not None:
             return refusal
-        if self._context.draining:
-            return Refuse(503, "the node is shutting down")
-        if self._is_full(admission):
-            return Refuse(503, "there are too many connections")
+        refusal = self._served.refusal(principal_of(admission))
+        if refusal is not None:
+            return refusal
         serve = partial(self._serve, found=found, admission=admission, query=query)
         return Accept(None, serve, options=self._connection)
-
-    def _is_full(self, admission: Admission | None) -> bool:
-        """Return whether there are too many connections; a caller with credentials has half of them."""
-        most, principal = self.options.connections, principal_of(admission)
-        if len(self._served) >= most:
-            return True
-        mine = 0 if principal is None else sum(each.principal == principal for each in self._served)
-        return mine >= (most + 1) // 2
 
     def _is_root(self, path: str) -> bool:
         return path in ROOTS if self.options.only else path == "/"
@@ -203,33 +199,27 @@ class OmniaServer:
         served = OmniaConnection(self._context, self._calls, connection, found, admission, options)
         served.watches = _is_set(query, "watch")
         resumed = query.get("resume", [""])[0]
-        self._served[served] = None
-        self._done = trio.Event() if self._done.is_set() else self._done
-        try:
+        with self._served.served(served, served.principal):
             await served.run(resumed or None)
-        finally:
-            del self._served[served]
-            if not self._served:
-                self._done.set()
 
     # ---- draining
 
     def on_drain(self) -> None:
         """Take no more connections; close each once its turns have ended."""
-        self._context.draining = True
+        self._served.draining = True
         self._calls.hang_up()
-        for served in tuple(self._served):
+        for served in self._served:
             served.check_end()
 
     async def wait_done(self) -> None:
         """Wait until no turn and no call is in progress, and the connections are closed."""
         await self._calls.wait_done()
-        await self._done.wait()
+        await self._served.wait_done()
 
     @property
     def served(self) -> Iterable[OmniaConnection]:
         """The connections that there are."""
-        return self._served.keys()
+        return self._served
 
     @property
     def watched(self) -> Mapping[SessionKey, Collection[object]]:

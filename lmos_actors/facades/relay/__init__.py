@@ -24,7 +24,7 @@ from lmos_actors.protocol.relay.extensions import (
 
 from ._bridge import Bridge as Bridge, RelayBridge as RelayBridge, all_items as all_items
 from ._faults import fault_of as fault_of
-from ._hub import RelayHub as RelayHub, RelayStatistics as RelayStatistics
+from ._hub import RelayHub as RelayHub
 from ._member import RelayMember as RelayMember
 from ._opening import open_relay as open_relay
 from ._options import Registration as Registration, RelayOptions as RelayOptions

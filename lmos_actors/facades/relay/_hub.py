@@ -40,22 +40,12 @@ _MEMORIES: Final[WeakKeyDictionary[Runtime, dict[str, MemoryStore]]] = WeakKeyDi
 """The identities of nodes without a store, by the path of the hub: they outlive its incarnations."""
 
 
-@attrs.frozen
-class RelayStatistics:
-    """Counts of connections and identities, and of what became of frames since the hub has started."""
-
-    connections: int
-    identities: int
-    hub: HubStatistics
-
-
 @attrs.define
 class HubPlace:
     """Place of the hub of a node: `hub` is the running one, None while there is none."""
 
     options: RelayOptions
     hub: RelayHub | None = None
-    connections: int = 0
 
     def find(self, token: str) -> str | None:
         """Return the agent whose token it is; see `IssuedTokens`."""
@@ -64,13 +54,6 @@ class HubPlace:
     def has(self, name: str) -> bool:
         """Return whether an agent has a token."""
         return self.hub is not None and self.hub.identities.has(name)
-
-    def statistics(self) -> RelayStatistics | None:
-        """Count what there is now, None while there is no hub."""
-        hub = self.hub
-        if hub is None:
-            return None
-        return RelayStatistics(self.connections, len(hub.identities), hub.hub.statistics())
 
 
 class RelayHub(Agent, private=True):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import trio
 from trio.lowlevel import enable_ki_protection
 
-from lmos_actors.bindings import presented_in
+from lmos_actors.bindings import ServedConnections, presented_in
 from lmos_actors.errors import StoreFailed
 from lmos_actors.protocol.relay import STEP
 from lmos_actors.security import Refusal
@@ -49,10 +49,7 @@ class RelayServer:
         self.options = options
         self.place = HubPlace(options)
         self._admission: HubAdmission | None = None
-        self._served: dict[RelayConnection, None] = {}
-        self._draining = False
-        self._done = trio.Event()
-        self._done.set()
+        self._served = ServedConnections[RelayConnection](options.connections)
         self._connection = ConnectionOptions(
             max_message_bytes=options.max_message,
             heartbeat_seconds=options.pong_seconds,
@@ -94,7 +91,7 @@ class RelayServer:
     def _accepted(self, upgrade: Upgrade) -> Accept | Refuse:
         hub = self.place.hub
         admission = self._admission
-        if hub is None or admission is None or self._draining:
+        if hub is None or admission is None or self._served.draining:
             return Refuse(503, "the relay is not there")
         found = admission.admit(presented_in(upgrade))
         if isinstance(found, Refusal):
@@ -102,42 +99,37 @@ class RelayServer:
         agent = agent_of(found)
         if agent is None:
             return Refuse(401, NO_TOKEN, admission.guard.challenges)
-        if len(self._served) >= self.options.connections:
-            return Refuse(503, "there are too many connections")
+        full = self._served.refusal()
+        if full is not None:
+            return full
         chosen = SUBPROTOCOL if SUBPROTOCOL in upgrade.offered else None
         return Accept(chosen, partial(self._serve, hub, agent), options=self._connection)
 
     @enable_ki_protection
     async def _serve(self, hub: RelayHub, agent: str, connection: Connection) -> None:
         served = RelayConnection(connection, hub, agent)
-        self._served[served] = None
-        self.place.connections += 1
-        self._done = trio.Event() if self._done.is_set() else self._done
-        try:
-            # the time of the last use is not worth a connection, nor a wait for a store that hangs
-            with trio.move_on_after(STORE_SECONDS), suppress(StoreFailed):
-                await hub.identities.use(agent)
-            await connection.run(served)
-        finally:
-            served.leave()
-            if served.is_last:
-                hub.identities.leave(agent)
-            del self._served[served]
-            self.place.connections -= 1
-            if not self._served:
-                self._done.set()
+        with self._served.served(served):
+            try:
+                # the time of the last use is not worth a connection, nor a wait for a store that hangs
+                with trio.move_on_after(STORE_SECONDS), suppress(StoreFailed):
+                    await hub.identities.use(agent)
+                await connection.run(served)
+            finally:
+                served.leave()
+                if served.is_last:
+                    hub.identities.leave(agent)
 
     # ---- draining
 
     def on_drain(self) -> None:
         """Take no more connections, and close those there are: agents come back elsewhere."""
-        self._draining = True
+        self._served.draining = True
         if self.place.hub is not None:
             self.place.hub.hub.end_all(*RESTART)
 
     async def wait_done(self) -> None:
         """Wait until the connections are closed."""
-        await self._done.wait()
+        await self._served.wait_done()
 
 
 class RelayConnection:

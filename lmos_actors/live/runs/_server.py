@@ -18,6 +18,7 @@ import trio
 from starlette.responses import PlainTextResponse
 from trio.lowlevel import enable_ki_protection
 
+from lmos_actors.bindings import ServedConnections
 from lmos_actors.security import Guard, Security
 from lmos_actors.transport import Accept, FrontDoor, Refuse, TcpNetwork, endpoint_of
 
@@ -94,7 +95,7 @@ class RunsServer:
         self._network: Network = TcpNetwork() if network is None else network
         self._guard = Guard(Security(), wall=time, operations=True)
         self._pace = ViewPace()
-        self._viewers: dict[Viewer, None] = {}
+        self._viewers = ServedConnections[Viewer](MOST_VIEWERS, full=FULL)
         self._started = time()
         self._scope = trio.CancelScope()
         self._listener: Listener | None = None
@@ -129,8 +130,9 @@ class RunsServer:
         admission = admitted(self._guard, upgrade)
         if isinstance(admission, Refuse):
             return admission
-        if len(self._viewers) >= MOST_VIEWERS:
-            return Refuse(503, FULL)
+        full = self._viewers.refusal()
+        if full is not None:
+            return full
         return Accept(SUBPROTOCOL, partial(self._serve, admission=admission), options=OPTIONS)
 
     @enable_ki_protection
@@ -145,12 +147,9 @@ class RunsServer:
             views=sorted(_KINDS),
         )
         viewer = Viewer(connection, hello, self._open, admission, self._do, self._pace, self.failures.append)
-        self._viewers[viewer] = None
-        self._board.looked_at.set()
-        try:
+        with self._viewers.served(viewer):
+            self._board.looked_at.set()
             await viewer.run()
-        finally:
-            del self._viewers[viewer]
 
     def _open(self, name: str, arguments: dict[str, Any]) -> View:
         """Open a view by its name. Raises Refused."""
