@@ -1,4 +1,4 @@
-"""Discovery of agents: directories, registration, search, DNS-SD and well-known URLs (WoT Discovery)."""
+"""Discovery of agents: registration, search, DNS-SD and well-known URLs (WoT Discovery)."""
 
 from ._client import (
     REQUEST_SECONDS as REQUEST_SECONDS,
@@ -31,13 +31,9 @@ from ._registrar import (
     notifier_of as notifier_of,
 )
 from ._replica_link import ReplicaLink as ReplicaLink
-from ._search_results import Found as Found
-from .directory import (
-    DirectoryOptions as DirectoryOptions,
-    Notice as Notice,
-    OwnDirectory as OwnDirectory,
-    Page as Page,
-    ThingDirectory as ThingDirectory,
-    directory_routes as directory_routes,
-    directory_spec as directory_spec,
+from ._search_results import (
+    LEASE as LEASE,
+    Found as Found,
+    is_array as is_array,
+    is_object as is_object,
 )

@@ -14,8 +14,7 @@ from lmos_actors.protocol.td import resolve
 from lmos_actors.transport import endpoint_of, is_here, leads_astray
 
 from ._client import HttpDirectory
-from ._search_results import Found, ResultRejected, checked_result, jsonpath_of
-from .directory import is_array, is_object
+from ._search_results import Found, ResultRejected, checked_result, is_array, is_object, jsonpath_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

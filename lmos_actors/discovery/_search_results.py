@@ -9,7 +9,7 @@ make a client send requests with its own rights to local services (server-side r
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, TypeGuard, TypeVar, cast
 from urllib.parse import quote, urlsplit
 
 import attrs
@@ -223,3 +223,13 @@ def _check_targets(description: Description, directory: str, ours: Sequence[str]
             raise ResultRejected("it belonged to this node, and has gone")
         if is_here(endpoint.host) and not may_be_here:
             raise ResultRejected(f"it leads to {endpoint.host!r}, which is another host there than here")
+
+
+def is_object(value: object) -> TypeGuard[dict[str, Any]]:
+    """Return whether a value of JSON is an object."""
+    return isinstance(value, dict)
+
+
+def is_array(value: object) -> TypeGuard[list[Any]]:
+    """Return whether a value of JSON is an array."""
+    return isinstance(value, list)

@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from lmos_actors._core import Headers
     from lmos_actors.actors import Link, Runtime, Spread
     from lmos_actors.bindings import Exposed, LmosServer
+    from lmos_actors.directory import DirectoryOptions
     from lmos_actors.discovery import (
         AgentFinder,
         Announcement,
         Announcer,
         Directory,
-        DirectoryOptions,
         Exploration,
         Found,
         Lookup,
@@ -81,7 +81,7 @@ class Discovery:
         """Return the tree with the hosted directory, if any, as its first child."""
         if not self._options.directory:
             return tree
-        from lmos_actors.discovery import directory_spec
+        from lmos_actors.directory import directory_spec
 
         spec = directory_spec(self._directory_options, DIRECTORY)
         return attrs.evolve(tree, children=(spec, *tree.children))
@@ -89,7 +89,7 @@ class Discovery:
     def enable_lookup(self) -> None:
         """Make the hosted directory searchable: the node listens, and its children are about to start."""
         if self._options.directory:
-            from lmos_actors.discovery import OwnDirectory
+            from lmos_actors.directory import OwnDirectory
 
             token = self._directory_options.takeover_token
             owner = None if token is None else token.name
@@ -106,7 +106,7 @@ class Discovery:
 
     def _routes(self, server: LmosServer, bases: Sequence[str], security: Security | None) -> list[BaseRoute]:
         """Return the HTTP routes of the hosted directory."""
-        from lmos_actors.discovery import directory_routes
+        from lmos_actors.directory import directory_routes
 
         return directory_routes(
             self._directory_ref(),
@@ -120,7 +120,7 @@ class Discovery:
 
     @cached_property
     def _directory_options(self) -> DirectoryOptions:
-        from lmos_actors.discovery import DirectoryOptions
+        from lmos_actors.directory import DirectoryOptions
 
         assert self._options.directory is not None
         return DirectoryOptions.of(self._options.directory)

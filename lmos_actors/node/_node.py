@@ -59,7 +59,8 @@ if TYPE_CHECKING:
     from lmos_actors._core import Instrument
     from lmos_actors.actors import Spread
     from lmos_actors.bindings import ConsumedThing, Habits
-    from lmos_actors.discovery import DirectoryOptions, Exploration, Found, Registered, Registration
+    from lmos_actors.directory import DirectoryOptions
+    from lmos_actors.discovery import Exploration, Found, Registered, Registration
     from lmos_actors.facades import OmniaOptions, RelayBridge, RelayMember, RelayOptions
     from lmos_actors.mcp import McpOptions
     from lmos_actors.observe import MetricsOptions

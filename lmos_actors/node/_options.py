@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from opentelemetry.trace import TracerProvider
 
     from lmos_actors._core import Instrument
-    from lmos_actors.discovery import DirectoryOptions, Registration
+    from lmos_actors.directory import DirectoryOptions
+    from lmos_actors.discovery import Registration
     from lmos_actors.facades import OmniaOptions, RelayBridge, RelayOptions
     from lmos_actors.mcp import McpOptions
     from lmos_actors.observe import MetricsOptions

@@ -10,7 +10,7 @@ import h11
 import trio
 
 from lmos_actors import open_node
-from lmos_actors.discovery import DirectoryOptions, ThingDirectory
+from lmos_actors.directory import DirectoryOptions, ThingDirectory
 from lmos_actors.transport import endpoint_of
 from tests.networks import default_network
 

@@ -15,12 +15,13 @@ from trio.testing import MockClock
 
 from lmos_actors import Agent, AgentUnavailable, ChildSpec, NotFound, SupervisorSpec, action, open_node
 from lmos_actors.actors import AgentQuery
-from lmos_actors.discovery import DirectoryOptions, DirectoryRefused, HttpDirectory
+from lmos_actors.directory import DirectoryOptions
+from lmos_actors.directory._changes import EventLog, LoggedEvent
+from lmos_actors.directory._entries import InvalidDescription, Moment
+from lmos_actors.directory._registrations import PURGED_AT_ONCE, Registrations
+from lmos_actors.discovery import DirectoryRefused, HttpDirectory
 from lmos_actors.discovery._finder import MAX_LINKS
 from lmos_actors.discovery._lookup import KnownReplicas, Replica, SearchResults
-from lmos_actors.discovery.directory._changes import EventLog, LoggedEvent
-from lmos_actors.discovery.directory._entries import InvalidDescription, Moment
-from lmos_actors.discovery.directory._registrations import PURGED_AT_ONCE, Registrations
 from lmos_actors.errors import ConnectFailed
 from lmos_actors.protocol.td import Description
 from lmos_actors.security import Bearer, Security

@@ -10,13 +10,8 @@ import pytest
 import trio
 
 from lmos_actors import ActionFailed, ConfigError, open_node
-from lmos_actors.discovery import (
-    DirectoryOptions,
-    DirectoryRefused,
-    OwnDirectory,
-    ThingDirectory,
-    directory_spec,
-)
+from lmos_actors.directory import DirectoryOptions, OwnDirectory, ThingDirectory, directory_spec
+from lmos_actors.discovery import DirectoryRefused
 from lmos_actors.protocol.td import check
 from lmos_actors.security import ANYONE, Access, Bearer, Security
 from lmos_actors.transport import ConnectFailed

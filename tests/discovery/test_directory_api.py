@@ -11,7 +11,7 @@ from urllib.parse import quote
 import pytest
 import trio
 
-from lmos_actors.discovery import DirectoryOptions, ThingDirectory
+from lmos_actors.directory import DirectoryOptions, ThingDirectory
 from lmos_actors.protocol.td import check
 
 from .web import MERGE, Answer, ask, connected, directory, patch, put, td

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import trio
 
-from lmos_actors.discovery import DirectoryOptions, ThingDirectory
+from lmos_actors.directory import DirectoryOptions, ThingDirectory
 from lmos_actors.transport import DoorOptions
 
 from .web import ask, connected, directory, listening, patch, put, td

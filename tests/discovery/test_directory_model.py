@@ -14,12 +14,12 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from trio.testing import MockClock
 
 from lmos_actors import ActionFailed, open_node
-from lmos_actors.discovery import DirectoryOptions, ThingDirectory, directory_spec
-from lmos_actors.discovery.directory._changes import Change, EventLog
-from lmos_actors.discovery.directory._entries import InvalidDescription, Moment, instant
-from lmos_actors.discovery.directory._merge_patch import difference, merged, same
-from lmos_actors.discovery.directory._records import EVENTS, THINGS, Records, stored_state
-from lmos_actors.discovery.directory._registrations import Missing, Registrations
+from lmos_actors.directory import DirectoryOptions, ThingDirectory, directory_spec
+from lmos_actors.directory._changes import Change, EventLog
+from lmos_actors.directory._entries import InvalidDescription, Moment, instant
+from lmos_actors.directory._merge_patch import difference, merged, same
+from lmos_actors.directory._records import EVENTS, THINGS, Records, stored_state
+from lmos_actors.directory._registrations import Missing, Registrations
 from lmos_actors.persistence import DeleteRange, MemoryStore, records_of
 from lmos_actors.protocol.td import check
 from tests.matrix import examples

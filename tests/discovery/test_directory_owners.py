@@ -9,7 +9,7 @@ import pytest
 
 from lmos_actors import ActionFailed, ConfigError, action, open_node
 from lmos_actors.actors import Agent
-from lmos_actors.discovery import DirectoryOptions, ThingDirectory, directory_spec
+from lmos_actors.directory import DirectoryOptions, ThingDirectory, directory_spec
 from lmos_actors.security import ANYONE, Access, Bearer, Security
 
 from .web import MERGE, ask, directory, td

@@ -15,7 +15,7 @@ import trio
 from trio.testing import MockClock
 
 from lmos_actors import ActionFailed, StartFailed, open_node
-from lmos_actors.discovery import DirectoryOptions, ThingDirectory, directory_spec
+from lmos_actors.directory import DirectoryOptions, ThingDirectory, directory_spec
 from lmos_actors.errors import StoreFailed, StoreFull
 from lmos_actors.persistence import Batch, Conflict, Durability, MemoryStore, SqliteStore
 from tests.persistence.stores import url_in_redis
@@ -31,7 +31,7 @@ ROOT = Path(__file__).parents[2]
 PROGRAM = """
 import sys, trio
 from lmos_actors import open_node
-from lmos_actors.discovery import DirectoryOptions, ThingDirectory, directory_spec
+from lmos_actors.directory import DirectoryOptions, ThingDirectory, directory_spec
 
 async def main():
     async with open_node() as node:

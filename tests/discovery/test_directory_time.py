@@ -9,7 +9,7 @@ import pytest
 import trio
 
 from lmos_actors._core import Entropy
-from lmos_actors.discovery import DirectoryOptions
+from lmos_actors.directory import DirectoryOptions
 
 from .web import ask, directory, listening, patch, put, td
 

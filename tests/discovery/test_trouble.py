@@ -12,12 +12,12 @@ from trio.testing import MockClock
 
 from lmos_actors import Agent, ChildSpec, NotFound, Ref, SupervisorSpec, action, open_node
 from lmos_actors.actors import AgentQuery
+from lmos_actors.directory import ThingDirectory
 from lmos_actors.discovery import (
     DirectoryRefused,
     DiscoveredService,
     HttpDirectory,
     Registration,
-    ThingDirectory,
     explore_all,
 )
 from lmos_actors.errors import ConnectFailed

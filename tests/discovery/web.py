@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
     from lmos_actors import Node
-    from lmos_actors.discovery import DirectoryOptions
+    from lmos_actors.directory import DirectoryOptions
 
 URL = "ws://127.0.0.1:80"
 MERGE = "application/merge-patch+json"

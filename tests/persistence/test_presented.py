@@ -30,7 +30,7 @@ from lmos_actors import (
 )
 from lmos_actors._core import RandomStream
 from lmos_actors.approvals import Approvals
-from lmos_actors.discovery import ThingDirectory
+from lmos_actors.directory import ThingDirectory
 from lmos_actors.errors import LmosActorsError
 from lmos_actors.facades import ChatAgent, ChatTurn, RelayOptions, open_relay, register_on_relay
 from lmos_actors.facades.chat import TurnDone

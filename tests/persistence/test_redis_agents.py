@@ -8,7 +8,7 @@ import pytest
 import trio
 
 from lmos_actors import Agent, AgentDied, AgentUnavailable, ChildSpec, StartFailed, action, open_node
-from lmos_actors.discovery import DirectoryOptions, ThingDirectory, directory_spec
+from lmos_actors.directory import DirectoryOptions, ThingDirectory, directory_spec
 from lmos_actors.errors import StoreLost
 from tests.discovery.web import td
 from tests.facades.desk import Desk

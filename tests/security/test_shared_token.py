@@ -10,7 +10,8 @@ import trio
 
 from lmos_actors import Agent, ChildSpec, ConfigError, SupervisorSpec, action, open_node
 from lmos_actors.actors import current_request
-from lmos_actors.discovery import DirectoryOptions, Registration
+from lmos_actors.directory import DirectoryOptions
+from lmos_actors.discovery import Registration
 from lmos_actors.security import ANYONE, TOKEN_VARIABLE, Access, Bearer, Security, SharedToken
 from lmos_actors.transport import MemoryNetwork
 from tests.discovery.web import MERGE, ask, directory, td

@@ -11,7 +11,7 @@ import pytest
 import trio
 
 from lmos_actors import Agent, open_node, simulate
-from lmos_actors.discovery import ThingDirectory
+from lmos_actors.directory import ThingDirectory
 from lmos_actors.errors import RepeatedCallWarning, ToolFailed
 from lmos_actors.facades import ChatAgent, ChatTurn
 from lmos_actors.llm import ModelEnd, ToolMessage

@@ -214,7 +214,7 @@ cannot be used; 130 ended at once.
         The longest time after which a registration ends unless it is renewed, as in 90s or 10m; \
 also for those that name none.
     """
-    from lmos_actors.discovery import DirectoryOptions
+    from lmos_actors.directory import DirectoryOptions
 
     from ..serve._serve import ServeRequest, serve_targets
 

@@ -294,7 +294,7 @@ def _serve_request(
         relay = relay_options(None if group.relay is True else group.relay)
     directory: Any = None
     if group.directory:
-        from lmos_actors.discovery import DirectoryOptions
+        from lmos_actors.directory import DirectoryOptions
 
         directory = attrs.evolve(DirectoryOptions.of(group.directory), takeover_token=token)
     return ServeRequest(

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
 
     from lmos_actors.actors import Agent, PoolLink, Ref, Slot
-    from lmos_actors.discovery import DirectoryOptions
+    from lmos_actors.directory import DirectoryOptions
     from lmos_actors.facades import RelayOptions
     from lmos_actors.persistence import AsyncStore, Store
     from lmos_actors.security import SharedToken

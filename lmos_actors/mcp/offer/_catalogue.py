@@ -17,7 +17,7 @@ import attrs
 
 from lmos_actors.actors import Event, Slot
 from lmos_actors.approvals import Approvals
-from lmos_actors.discovery import ThingDirectory
+from lmos_actors.directory import ThingDirectory
 from lmos_actors.llm import Model
 from lmos_actors.supervision import is_member
 

@@ -32,7 +32,7 @@ def add_story_classes(
 
             classes[name] = RelayHub
         elif names.is_directory(name):
-            from lmos_actors.discovery import ThingDirectory
+            from lmos_actors.directory import ThingDirectory
 
             classes[name] = ThingDirectory
     replays = replays_among(names.agents)

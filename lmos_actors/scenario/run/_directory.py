@@ -23,15 +23,8 @@ import trio
 
 from lmos_actors.actors import CURRENT, OwnTask, Ref
 from lmos_actors.bindings import Descriptions, Exposure, http_of, names_of, path_named
-from lmos_actors.discovery import (
-    MAX_AGENTS,
-    REQUEST_SECONDS,
-    AgentFinder,
-    Lookup,
-    OwnDirectory,
-    Registrar,
-    ServedAgents,
-)
+from lmos_actors.directory import OwnDirectory
+from lmos_actors.discovery import MAX_AGENTS, REQUEST_SECONDS, AgentFinder, Lookup, Registrar, ServedAgents
 from lmos_actors.errors import ConfigError
 from lmos_actors.supervision import Tree
 from lmos_actors.transport import endpoint_of
@@ -41,7 +34,8 @@ if TYPE_CHECKING:
 
     from lmos_actors.actors import AgentQuery, Spread
     from lmos_actors.bindings import RemoteLink
-    from lmos_actors.discovery import ReplicaLink, ThingDirectory
+    from lmos_actors.directory import ThingDirectory
+    from lmos_actors.discovery import ReplicaLink
     from lmos_actors.node import Node
     from lmos_actors.persistence import MemoryStore
     from lmos_actors.protocol.td import Description

@@ -97,7 +97,7 @@ class RunNetwork:
         if self._directory is None:
             yield
             return
-        from lmos_actors.discovery import DirectoryOptions, ThingDirectory, directory_spec
+        from lmos_actors.directory import DirectoryOptions, ThingDirectory, directory_spec
         from lmos_actors.persistence import MemoryStore
 
         from ._directory import NetworkDirectory  # few files need it

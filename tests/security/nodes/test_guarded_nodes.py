@@ -9,7 +9,7 @@ import attrs
 import pytest
 
 from lmos_actors import Agent, ChildSpec, SupervisorSpec, action, open_node
-from lmos_actors.discovery import DirectoryOptions
+from lmos_actors.directory import DirectoryOptions
 from lmos_actors.errors import InvalidInput
 from lmos_actors.persistence import MemoryStore
 from lmos_actors.security import ANYONE, Access, Security, SharedToken

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, TypeGuard
+from typing import Any, Final
+
+from lmos_actors.discovery import is_array, is_object
 
 MAX_DEPTH: Final = 48
 """Limit of the nesting of descriptions and patches."""
@@ -10,14 +12,6 @@ MAX_DEPTH: Final = 48
 
 class TooDeep(ValueError):
     """Value nested deeper than `MAX_DEPTH`."""
-
-
-def is_object(value: object) -> TypeGuard[dict[str, Any]]:
-    return isinstance(value, dict)
-
-
-def is_array(value: object) -> TypeGuard[list[Any]]:
-    return isinstance(value, list)
 
 
 def merged(target: Any, patch: Any, room: int = MAX_DEPTH) -> Any:

@@ -37,6 +37,7 @@ from lmos_actors.actors import (
     event,
     prop,
 )
+from lmos_actors.discovery import LEASE
 from lmos_actors.errors import ActionFailed, StoreFailed, WriteConflict
 from lmos_actors.persistence import (
     SERVER,
@@ -48,7 +49,6 @@ from lmos_actors.persistence import (
     store_of,
 )
 
-from .._search_results import LEASE
 from ._changes import KINDS, Change, EventLog, EventPage
 from ._entries import Entry, InvalidDescription, Moment, retrieved_at
 from ._options import DirectoryOptions

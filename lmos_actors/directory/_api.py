@@ -30,6 +30,7 @@ from lmos_actors.bindings.http import (
     only_head,
     problem_response,
 )
+from lmos_actors.discovery import is_object
 from lmos_actors.errors import ActionFailed, AgentError, NotFound
 from lmos_actors.protocol.td import Description, dump
 
@@ -37,7 +38,6 @@ from ._agent import PageText, ThingDirectory
 from ._changes import KINDS
 from ._description import JSON, LD_JSON, MERGE_PATCH, PROBLEM, TD_JSON, directory_td, open_to_all
 from ._events import EventStreams
-from ._merge_patch import is_object
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence

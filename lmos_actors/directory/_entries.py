@@ -17,9 +17,10 @@ import attrs
 import msgspec
 
 from lmos_actors._core import read_json
+from lmos_actors.discovery import is_array, is_object
 from lmos_actors.protocol.td import check
 
-from ._merge_patch import MAX_DEPTH, TooDeep, check_depth, is_array, is_object
+from ._merge_patch import MAX_DEPTH, TooDeep, check_depth
 from ._options import CENTURY
 
 if TYPE_CHECKING:

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from .._search_results import LEASE
+from lmos_actors.discovery import LEASE
+
 from ._changes import Change, LoggedEvent
 from ._entries import (
     SLACK_SECONDS,

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from lmos_actors.discovery import DirectoryRefused, is_object
 from lmos_actors.errors import ActionFailed, AgentError, ConnectFailed
 from lmos_actors.supervision import ChildSpec
 
-from .._client import DirectoryRefused
 from ._agent import ThingDirectory, store_for
-from ._merge_patch import is_object
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence

@@ -6,5 +6,4 @@ from ._hosting import (
     directory_routes as directory_routes,
     directory_spec as directory_spec,
 )
-from ._merge_patch import is_array as is_array, is_object as is_object
 from ._options import DirectoryOptions as DirectoryOptions
