@@ -24,8 +24,6 @@ from .chat import (
     ChatHints as ChatHints,
     ChatOptions as ChatOptions,
     all_chat_cases as all_chat_cases,
-    chosen_chat as chosen_chat,
-    judge_facade as judge_facade,
 )
 from .clients import (
     CLIENT_CASES as CLIENT_CASES,
@@ -35,8 +33,6 @@ from .clients import (
 from .relay import (
     RelayConformOptions as RelayConformOptions,
     all_relay_cases as all_relay_cases,
-    chosen_relay as chosen_relay,
-    judge_relay as judge_relay,
 )
 from .relay_clients import (
     RELAY_CLIENT_CASES as RELAY_CLIENT_CASES,
@@ -44,6 +40,7 @@ from .relay_clients import (
 )
 from .session import (
     Case as Case,
+    JudgingOptions as JudgingOptions,
     Requirement as Requirement,
 )
 from .target import (

@@ -26,8 +26,9 @@ from lmos_actors.errors import ConfigError
 from lmos_actors.files import Duration
 from lmos_actors.transport import TcpNetwork, endpoint_of
 
-from ._run import ConformOptions, chosen, prepare, run_case
+from ._run import ConformOptions, chosen
 from .card import LMOS_LEVELS, Level, Verdict, case_lines, counted, cut
+from .session import run_case
 from .target import Hints
 from .wire import Unreachable
 
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Sequence
 
     from .card import Result
-    from .session import Case, CaseContext, RunContext
+    from .session import Case, CaseContext, LmosServer
     from .wire import Headers
 
 WHERE: Final = "lmos"
@@ -120,7 +121,7 @@ class _Known:
     """A server that has been found, and how it is judged; or why it was not found."""
 
     options: ConformOptions
-    shared: RunContext | None = None
+    server: LmosServer | None = None
     why: str = ""
 
 
@@ -136,9 +137,9 @@ def _judged(config: pytest.Config, url: str, options: ConformOptions, case: Case
         known = servers[url] = _Known(options)
 
     async def judge() -> Result:
-        if known.shared is None:
-            known.shared = await prepare(TcpNetwork(), url, to_the_named(options, url))
-        return await run_case(known.shared, case)
+        if known.server is None:
+            known.server = await to_the_named(options, url).find(TcpNetwork(), url)
+        return await run_case(known.server, case)
 
     if not known.why:
         try:

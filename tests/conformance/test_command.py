@@ -80,7 +80,9 @@ class Server:
 def server(monkeypatch: pytest.MonkeyPatch) -> Server:
     made, real = Server(), _conform.chosen
     monkeypatch.setattr(_conform, "conform", made.conform)
-    monkeypatch.setattr(_conform, "chosen", lambda patterns: real(patterns) if patterns else KNOWN)
+    monkeypatch.setattr(
+        _conform, "chosen", lambda patterns, kind: real(patterns, kind) if patterns else KNOWN
+    )
     return made
 
 

@@ -18,7 +18,7 @@ from lmos_actors.conformance import (
     Unreachable,
     Verdict,
     all_chat_cases,
-    judge_facade,
+    conform,
 )
 from lmos_actors.conformance.scripted import SendText
 from lmos_actors.errors import ConfigError
@@ -54,7 +54,7 @@ def card_of(
         async with trio.open_nursery() as nursery:
             await nursery.start(make().run, network, endpoint_of(HERE))
             options = ChatOptions(level=level, cases=cases, allow_unsafe=allow_unsafe, hints=hints)
-            card = await judge_facade(network, HERE, options)
+            card = await conform(network, HERE, options)
             nursery.cancel_scope.cancel()
         return card
 
@@ -129,11 +129,11 @@ def test_where_there_is_no_facade() -> None:
     async def main() -> None:
         network = MemoryNetwork()
         with pytest.raises(Unreachable):
-            await judge_facade(network, "ws://nobody:80/")
+            await conform(network, "ws://nobody:80/", ChatOptions())
         async with trio.open_nursery() as nursery:
             await nursery.start(FacadeServer().run, network, endpoint_of(HERE))
             with pytest.raises(Unreachable, match="404"):
-                await judge_facade(network, "ws://kit.example:80/ws?agent=other")
+                await conform(network, "ws://kit.example:80/ws?agent=other", ChatOptions())
             nursery.cancel_scope.cancel()
 
     on_virtual_time(main)

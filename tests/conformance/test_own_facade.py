@@ -11,7 +11,7 @@ import pytest
 import trio
 
 from lmos_actors import ActionFailed, open_node
-from lmos_actors.conformance import ChatHints, ChatOptions, Level, Verdict, all_chat_cases, judge_facade
+from lmos_actors.conformance import ChatHints, ChatOptions, Level, Verdict, all_chat_cases, conform
 from lmos_actors.facades import ChatAgent, ChatTurn, OmniaOptions, VoiceCall
 from lmos_actors.transport import MemoryNetwork, TcpNetwork
 from tests.commands import called
@@ -55,7 +55,7 @@ def test_everything_passes_but_uploads_without_a_folder() -> None:
         async with open_node(listen="ws://desk:80", omnia=OmniaOptions(only=True), network=network) as node:
             await node.start(Desk)
             options = ChatOptions(level=Level.SPEC, hints=HINTS, allow_unsafe=True)
-            card = await judge_facade(network, "ws://desk:80/ws?agent=desk", options)
+            card = await conform(network, "ws://desk:80/ws?agent=desk", options)
         assert ids(card, Verdict.PASSED) == {*OTHERS, "omniaupload.wrong-order"}, told(card)
         assert ids(card, Verdict.NOT_OFFERED) == set(UPLOADS) - {"omniaupload.wrong-order"}
 
@@ -68,7 +68,7 @@ async def test_uploads_pass_over_sockets(tmp_path: Path) -> None:
         await node.start(Desk)
         chosen = ChatOptions(level=Level.SPEC, allow_unsafe=True, cases=UPLOADS)
         url = f"{node.urls[0].replace('ws', 'http', 1).removesuffix('/ws')}/agents/desk"
-        card = await judge_facade(TcpNetwork(), url, chosen)
+        card = await conform(TcpNetwork(), url, chosen)
     assert ids(card, Verdict.PASSED) == set(UPLOADS), told(card)
 
 

@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from lmos_actors import open_node
-from lmos_actors.conformance import Level, RelayConformOptions, Verdict, all_relay_cases, judge_relay
+from lmos_actors.conformance import Level, RelayConformOptions, Verdict, all_relay_cases, conform
 from lmos_actors.facades import RelayOptions
 from lmos_actors.transport import MemoryNetwork, TcpNetwork
 from tests.commands import called
@@ -29,7 +29,7 @@ def test_everything_passes() -> None:
         network, options = MemoryNetwork(), RelayOptions(extensions=EXTENSIONS)
         async with open_node(listen="ws://127.0.0.1:80", relay=options, network=network):
             given = RelayConformOptions(level=Level.SPEC, allow_unsafe=True, cases=OTHERS)
-            card = await judge_relay(network, "ws://127.0.0.1:80/arc", given)
+            card = await conform(network, "ws://127.0.0.1:80/arc", given)
         assert ids(card, Verdict.PASSED) == set(OTHERS), told(card)
 
     on_virtual_time(main)
@@ -39,7 +39,7 @@ async def test_votes_pass_over_sockets() -> None:
     async with open_node(listen="ws://127.0.0.1:0", relay=RelayOptions(extensions=EXTENSIONS)) as node:
         given = RelayConformOptions(level=Level.SPEC, cases=("relayvoting.*", "relayopen.*"))
         url = f"{node.urls[0].removesuffix('/ws')}/arc"
-        card = await judge_relay(TcpNetwork(), url, given)
+        card = await conform(TcpNetwork(), url, given)
     assert not ids(card, Verdict.FAILED, Verdict.NOT_OFFERED, Verdict.NOT_RUN, Verdict.TOLERATED), told(card)
 
 

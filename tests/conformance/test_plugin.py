@@ -55,11 +55,15 @@ class Server:
         self.ran: list[str] = []
         self.missing = False
 
-    async def prepare(self, network: object, url: str, options: ConformOptions) -> Any:
-        self.prepared.append((url, options))
-        if self.missing:
-            raise Unreachable(url, "nothing is there")
-        return url
+    @property
+    def found_by(self) -> Callable[..., Any]:
+        async def find(options: ConformOptions, network: object, url: str) -> Any:
+            self.prepared.append((url, options))
+            if self.missing:
+                raise Unreachable(url, "nothing is there")
+            return url
+
+        return find
 
     async def run_case(self, shared: str, case: Case) -> Result:
         self.ran.append(case.id)
@@ -69,7 +73,7 @@ class Server:
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Server:
     made = Server()
-    monkeypatch.setattr(pytest_plugin, "prepare", made.prepare)
+    monkeypatch.setattr(ConformOptions, "find", made.found_by)
     monkeypatch.setattr(pytest_plugin, "run_case", made.run_case)
     monkeypatch.setattr(_run, "all_cases", lambda: KNOWN)
     return made

@@ -20,7 +20,7 @@ from lmos_actors.conformance import (
     Unreachable,
     Verdict,
     all_relay_cases,
-    judge_relay,
+    conform,
 )
 from lmos_actors.conformance.card import DEVIATIONS, RELAY_LEVELS
 from lmos_actors.conformance.scripted import SendText
@@ -69,7 +69,7 @@ def judged(
             server = make()
             await nursery.start(server.run, network, endpoint_of(HERE))
             try:
-                found: Card | Exception = await judge_relay(network, HERE, given)
+                found: Card | Exception = await conform(network, HERE, given)
             except (Unreachable, ConfigError) as error:
                 found = error
             if on_run is not None:
@@ -393,11 +393,11 @@ def test_where_there_is_no_hub() -> None:
     async def main() -> None:
         network = MemoryNetwork()
         with pytest.raises(Unreachable):
-            await judge_relay(network, "ws://nobody:80/arc")
+            await conform(network, "ws://nobody:80/arc", RelayConformOptions())
         async with trio.open_nursery() as nursery:
             await nursery.start(HubServer().run, network, endpoint_of(HERE))
             with pytest.raises(Unreachable, match="404"):
-                await judge_relay(network, "ws://kit.example:80/elsewhere")
+                await conform(network, "ws://kit.example:80/elsewhere", RelayConformOptions())
             nursery.cancel_scope.cancel()
 
     on_virtual_time(main)
@@ -418,7 +418,7 @@ def test_a_hub_that_never_answers_a_request_is_not_reached() -> None:
         network = MemoryNetwork()
         listener = await network.listen(endpoint_of(HERE))
         with pytest.raises(Unreachable, match="2 s"):
-            await judge_relay(network, HERE)
+            await conform(network, HERE, RelayConformOptions())
         await listener.aclose()
 
     on_virtual_time(main)

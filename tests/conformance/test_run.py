@@ -10,7 +10,6 @@ import trio
 
 from lmos_actors import ConfigError
 from lmos_actors.conformance import ConformOptions, Level, Result, Unreachable, Verdict, all_cases, conform
-from lmos_actors.conformance._run import prepare, run_case
 from lmos_actors.conformance.card import DEVIATIONS, LMOS_LEVELS, ROWS, lmos
 from lmos_actors.conformance.scripted import NetworkServer, RequestHead, refusal
 from lmos_actors.conformance.session import (
@@ -20,6 +19,7 @@ from lmos_actors.conformance.session import (
     Chapter,
     Failed,
     NoAnswer,
+    run_case,
 )
 from lmos_actors.conformance.target import NotOffered, NotRun
 from lmos_actors.conformance.wire import ConnectionEnd, ConnectionGone, Unreachable as Nobody
@@ -46,8 +46,8 @@ def result_of(
         chapter.case("own.case", "A case", section=lmos("error"), expected="this", unsafe=unsafe)(run)
         async with trio.open_nursery() as nursery:
             await nursery.start(right().run, network, HERE)
-            shared = await prepare(network, URL, ConformOptions(**options))
-            result = await run_case(shared, chapter.cases[0])
+            server = await ConformOptions(**options).find(network, URL)
+            result = await run_case(server, chapter.cases[0])
             nursery.cancel_scope.cancel()
         return result
 

@@ -26,11 +26,7 @@ from lmos_actors.conformance import (
     Unreachable,
     Verdict,
     chosen,
-    chosen_chat,
-    chosen_relay,
     conform,
-    judge_facade,
-    judge_relay,
 )
 from lmos_actors.errors import ConfigError
 from lmos_actors.files import load
@@ -53,16 +49,21 @@ from ._output import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from lmos_actors._core import Headers
-    from lmos_actors.conformance import Requirement
+    from lmos_actors.conformance import JudgingOptions, Requirement
     from lmos_actors.security import Credentials
     from lmos_actors.transport import Network
 
-JudgingOptions: TypeAlias = ConformOptions | ChatOptions | RelayConformOptions
 Kind: TypeAlias = Literal["lmos", "omnia", "relay"]
 """What is judged."""
+
+OPTIONS_OF: Final[dict[Kind, type[JudgingOptions]]] = {
+    "lmos": ConformOptions,
+    "omnia": ChatOptions,
+    "relay": RelayConformOptions,
+}
 
 FEW: Final = 5
 """Most failed cases that are named in the command to try those alone."""
@@ -152,13 +153,8 @@ def is_relay(url: str) -> bool:
 
 def cases_of(patterns: Sequence[str], kind: Kind = "lmos") -> Sequence[Requirement]:
     """Return the cases that `--case` names. Raises ConfigError."""
-    chosen_by: dict[Kind, Callable[[Sequence[str]], Sequence[Requirement]]] = {
-        "lmos": chosen,
-        "omnia": chosen_chat,
-        "relay": chosen_relay,
-    }
     try:
-        return chosen_by[kind](patterns)
+        return chosen(patterns, OPTIONS_OF[kind])
     except ConfigError as error:
         raise ConfigError(error.message, "--case") from None
 
@@ -226,18 +222,12 @@ class ServerRun:
         self._seconds = trio.current_time() - began
 
     async def _judge(self, network: Network) -> None:
-        self._printer.begin(self._request.url)
+        request, printer = self._request, self._printer
+        printer.begin(request.url)
         try:
-            self._card = await self._carded(network, self._request.url, self._request.options)
+            self._card = await conform(network, request.url, request.options, on_result=printer.result)
         except Exception as error:  # a nursery on the way out would make a group of it
             self._failure = error
-
-    async def _carded(self, network: Network, url: str, options: JudgingOptions) -> Card:
-        if isinstance(options, ChatOptions):
-            return await judge_facade(network, url, options, on_result=self._printer.result)
-        if isinstance(options, RelayConformOptions):
-            return await judge_relay(network, url, options, on_result=self._printer.result)
-        return await conform(network, url, options, on_result=self._printer.result)
 
     async def _end_at_interrupt(
         self, working: trio.CancelScope, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED

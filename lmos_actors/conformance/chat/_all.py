@@ -1,26 +1,24 @@
-"""All cases for facades, in the order in which they are run, and the options of a run."""
+"""All cases for facades, in the order in which they are run, and how a facade is found."""
 
 from __future__ import annotations
 
+from contextlib import aclosing, suppress
 from functools import cache
-from typing import TYPE_CHECKING, Final
+from random import Random
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from lmos_actors.conformance.card import CHAT_LEVELS, Level, check_level
-from lmos_actors.conformance.session import cases_of, chosen_of
-from lmos_actors.conformance.target import no_headers
-from lmos_actors.errors import ConfigError
+from lmos_actors.conformance.card import CHAT_LEVELS
+from lmos_actors.conformance.session import JudgingOptions, cases_of
+from lmos_actors.conformance.wire import ConnectionGone, Refused, Unreachable
 
 from . import _frames, _media, _turns
-from ._context import ChatHints
+from ._context import ChatHints, Facade, facade_url
 
 if TYPE_CHECKING:
-    import ssl
-    from collections.abc import Sequence
-
     from lmos_actors.conformance.session import Case
-    from lmos_actors.conformance.target import HeadersFor
+    from lmos_actors.transport import Network
 
     from ._context import ChatContext
 
@@ -42,35 +40,32 @@ def all_chat_cases() -> tuple[Case[ChatContext], ...]:
     return cases_of(_CHAPTERS)
 
 
-def chosen_chat(patterns: Sequence[str]) -> tuple[Case[ChatContext], ...]:
-    """Return the cases for facades that patterns name, all without patterns.
-
-    Raises ConfigError for one that names none.
-    """
-    return chosen_of(all_chat_cases(), patterns)
-
-
 @attrs.frozen(kw_only=True)
-class ChatOptions:
+class ChatOptions(JudgingOptions):
     """The options with which a facade is judged; as those of `ConformOptions`.
 
     `hints` is what to say to the agent. Raises ConfigError for a pattern that no case has, and for the level
     of kotlin-wot, which has no facade.
     """
 
-    level: Level = Level.LENIENT
-    patience: float = 2.0
-    idle: float = 2.0
-    seed: int = 0
-    allow_unsafe: bool = False
-    hints: ChatHints = attrs.field(factory=ChatHints)
-    cases: tuple[str, ...] = ()
-    headers: HeadersFor = no_headers
-    tls: ssl.SSLContext | None = None
+    levels = CHAT_LEVELS
+    judged = "facades"
 
-    def __attrs_post_init__(self) -> None:
-        for name in ("patience", "idle"):
-            if not getattr(self, name) > 0:
-                raise ConfigError(f"{name} must be above 0, not {getattr(self, name)!r}")
-        check_level(self.level, CHAT_LEVELS, "facades")
-        chosen_chat(self.cases)
+    hints: ChatHints = attrs.field(factory=ChatHints)
+
+    @classmethod
+    def known_cases(cls) -> tuple[Case[Any], ...]:
+        """Return all cases for facades, in the order in which they are run."""
+        return all_chat_cases()
+
+    async def find(self, network: Network, url: str) -> Facade:
+        """Open a connection, and find out whether a session is announced. Raises Unreachable, ConfigError."""
+        facade = Facade(network=network, options=self, url=facade_url(url), hints=self.hints)
+        async with aclosing(facade.context(Random(self.seed))) as context:
+            try:
+                talk = await facade.connect(context)
+                with suppress(ConnectionGone):  # which the cases judge
+                    facade.announces = await talk.socket.next_message(self.patience) is not None
+            except Refused as refused:
+                raise Unreachable(facade.url, str(refused)) from None
+        return facade

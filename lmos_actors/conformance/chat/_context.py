@@ -15,19 +15,16 @@ import attrs
 import msgspec
 import trio
 
-from lmos_actors.conformance.session import NoAnswer, Probe
+from lmos_actors.conformance.session import JudgedServer, NoAnswer, Probe
 from lmos_actors.conformance.wire import BINARY, TEXT, read_json
 from lmos_actors.files import load
 
 if TYPE_CHECKING:
     import os
-    import ssl
-    from collections.abc import Callable
+    from collections.abc import Sequence
     from random import Random
 
-    from lmos_actors.conformance.card import Level
     from lmos_actors.conformance.wire import Headers, Socket
-    from lmos_actors.transport import Network
 
 ANSWER: Final = 30.0
 """Seconds that an agent has to answer, if that is more than a protocol's answer may take."""
@@ -58,20 +55,29 @@ class ChatHints(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 @attrs.define(kw_only=True)
-class ChatRunContext:
-    """The context that all cases of a run share. `announces`: a session is announced before a message."""
+class Facade(JudgedServer["ChatContext"]):
+    """The facade of an agent. `announces`: it announces a session before a message."""
 
-    network: Network
     url: str
-    level: Level
-    patience: float
-    idle: float
-    seed: int
-    allow_unsafe: bool
     hints: ChatHints
-    headers: Callable[[str], Headers]
-    tls: ssl.SSLContext | None
     announces: bool = True
+
+    @property
+    def spoken(self) -> str:
+        """How it is spoken to, in words."""
+        return "Omnia's chat protocol"
+
+    def context(self, random: Random) -> ChatContext:
+        """Return the context of a case, which has opened nothing yet."""
+        return ChatContext(self, random)
+
+    async def connect(self, context: ChatContext) -> Talk:
+        """Open a connection in a context. Raises Unreachable and Refused."""
+        return await context.talk(announced=False)
+
+    def places(self) -> Sequence[str]:
+        """Return the URLs to which credentials of the kit have gone."""
+        return (self.url,)
 
 
 def facade_url(url: str) -> str:
@@ -140,7 +146,7 @@ class Talk:
         self.frames: list[Frame] = []
         """The text frames that came."""
         self._context = context
-        self._patience = context.shared.patience
+        self._patience = context.patience
 
     async def send(self, frame: Frame | str) -> None:
         """Send an object, or a text as it is. Raises ConnectionGone."""
@@ -235,10 +241,8 @@ def shown(frame: Frame | bytes | None) -> str:
 class ChatContext(Probe):
     """The context of one case: opens conversations, which end with it, and records findings."""
 
-    def __init__(self, shared: ChatRunContext, random: Random) -> None:
-        super().__init__(
-            shared.network, headers=shared.headers, tls=shared.tls, patience=shared.patience, random=random
-        )
+    def __init__(self, shared: Facade, random: Random) -> None:
+        super().__init__(shared.options.access(shared.network), random)
         self.shared = shared
         self.url = shared.url
 

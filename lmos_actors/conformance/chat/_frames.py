@@ -132,7 +132,7 @@ async def many(context: ChatContext) -> None:
 async def ping(context: ChatContext) -> None:
     talk = await context.talk()
     await talk.socket.send_frame(PING, b"kit")
-    while (frame := await talk.socket.next_frame(context.shared.patience)) is not None:
+    while (frame := await talk.socket.next_frame(context.patience)) is not None:
         if frame.opcode == PONG:
             if frame.payload != b"kit":
                 context.fail(f"a pong with {frame.payload!r}")
@@ -267,7 +267,7 @@ async def _must_refuse_binary(context: ChatContext, talk: Talk, what: str, key: 
 
 
 async def _must_close(context: ChatContext, talk: Talk, what: str, *codes: Any) -> None:
-    gone = await talk.socket.end(max(context.shared.patience, 5.0))
+    gone = await talk.socket.end(max(context.patience, 5.0))
     if gone is None:
         context.fail(f"after {what} the connection is still open")
     if gone.code not in codes:

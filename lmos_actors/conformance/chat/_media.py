@@ -265,7 +265,7 @@ async def call_resumed(context: ChatContext) -> None:
         context.fail(f"after a break comes {shown(again.announcement)}")
     await again.sound(sound(1, bytes(640), inside(config, "session_config")))
     try:
-        frame = await again.of_type("error", within=context.shared.idle)
+        frame = await again.of_type("error", within=context.shared.options.idle)
     except NoAnswer:
         return
     context.differs("call-not-resumed", shown(frame))
@@ -282,7 +282,7 @@ async def call_hung_up(context: ChatContext) -> None:
     talk, _ = await _called(context)
     await talk.send({"type": "hangup"})
     await talk.socket.close()
-    await talk.socket.end(context.shared.patience)
+    await talk.socket.end(context.patience)
     again = await context.talk(binary="true", resume=talk.session)
     if _is_resumed(again):
         context.fail(f"after a hangup comes {shown(again.announcement)}")

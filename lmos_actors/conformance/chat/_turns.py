@@ -213,7 +213,7 @@ async def whole_text(context: ChatContext) -> None:
 async def one_end(context: ChatContext) -> None:
     talk = await context.talk()
     await talk.answered()
-    frame = await talk.next(context.shared.idle)
+    frame = await talk.next(context.shared.options.idle)
     if isinstance(frame, dict) and frame["type"] in ("done", "error", "chunk"):
         context.fail(f"after done comes {shown(frame)}")
 
@@ -287,7 +287,7 @@ async def all_end(context: ChatContext) -> None:
         context.fail(shown(wrong[0].end))
     if not any(turn.end["type"] == "done" for turn in ends):
         context.fail("none of them is answered")
-    extra = await talk.next(context.shared.idle)
+    extra = await talk.next(context.shared.options.idle)
     if isinstance(extra, dict) and extra["type"] in ("done", "error"):
         context.fail(f"one more end: {shown(extra)}")
     await talk.must_go_on("many messages at once")
@@ -451,11 +451,11 @@ async def asker(context: ChatContext) -> None:
     asking, other = await context.talk(), await context.talk()
     await asking.answered()
     await other.answered(session_id=asking.session)
-    while await other.next(context.shared.idle) is not None:
+    while await other.next(context.shared.options.idle) is not None:
         pass  # whatever comes of its own turn
     await asking.answered(session_id=asking.session)
     try:
-        frame = await other.of_type("chunk", "done", "error", "tool_call", within=context.shared.idle)
+        frame = await other.of_type("chunk", "done", "error", "tool_call", within=context.shared.options.idle)
     except NoAnswer:
         return
     context.fail(f"the other connection gets {shown(frame)}")

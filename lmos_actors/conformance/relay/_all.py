@@ -1,27 +1,29 @@
-"""All cases for relays, in the order in which they are run, and the options of a run."""
+"""All cases for relays, in the order in which they are run, and how a relay is found."""
 
 from __future__ import annotations
 
+from contextlib import aclosing
 from functools import cache
-from typing import TYPE_CHECKING, Final
+from random import Random
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from lmos_actors.conformance.card import RELAY_LEVELS, Level, check_level
-from lmos_actors.conformance.session import cases_of, chosen_of
-from lmos_actors.conformance.target import no_headers
-from lmos_actors.errors import ConfigError
+from lmos_actors.conformance.card import RELAY_LEVELS
+from lmos_actors.conformance.session import Failed, JudgingOptions, NoAnswer, cases_of
+from lmos_actors.conformance.target import NotRun
+from lmos_actors.conformance.wire import ConnectionGone, Refused, Unreachable
 
 from . import _bad, _connections, _doors, _extensions, _messages
+from ._context import Identity, Relay, relay_place
 
 if TYPE_CHECKING:
-    import ssl
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from lmos_actors.conformance.session import Case, Chapter
-    from lmos_actors.conformance.target import HeadersFor
+    from lmos_actors.transport import Network
 
-    from ._context import RelayContext
+    from ._context import RelayAgent, RelayContext
 
 _CHAPTERS: Final[tuple[Chapter[RelayContext], ...]] = (
     _doors.OPENING,
@@ -46,41 +48,67 @@ def all_relay_cases() -> tuple[Case[RelayContext], ...]:
     return cases_of(_CHAPTERS)
 
 
-def chosen_relay(patterns: Sequence[str]) -> tuple[Case[RelayContext], ...]:
-    """Return the cases for relays that patterns name, all without patterns.
-
-    Raises ConfigError for one that names none.
-    """
-    return chosen_of(all_relay_cases(), patterns)
-
-
 @attrs.frozen(kw_only=True)
-class RelayConformOptions:
+class RelayConformOptions(JudgingOptions):
     """The options with which a relay is judged; as those of `ConformOptions`.
 
     `agents` are those that the kit may be, where it may register none: the token of each, by its id. Two are
-    needed, seven for all cases.
+    needed, seven for all cases. Others are registered, with ids that begin with "kit-".
     `register_url` is where agents are registered, if not at `/register` beside the relay; `invitations` are
     those with which they are: each once, and the last one for all others. With `allow_unsafe` messages are
     sent, too, that have ended relays, and more of them than a relay allows.
     Raises ConfigError for a pattern that no case has, and for the level of kotlin-wot, which is no relay.
     """
 
-    level: Level = Level.LENIENT
-    patience: float = 2.0
-    idle: float = 2.0
-    seed: int = 0
-    allow_unsafe: bool = False
+    levels = RELAY_LEVELS
+    judged = "relays"
+
     agents: Mapping[str, str] = attrs.field(factory=dict[str, str], repr=False)
-    cases: tuple[str, ...] = ()
     register_url: str | None = None
     invitations: tuple[str, ...] = attrs.field(default=(), repr=False)
-    headers: HeadersFor = no_headers
-    tls: ssl.SSLContext | None = None
 
-    def __attrs_post_init__(self) -> None:
-        for name in ("patience", "idle"):
-            if not getattr(self, name) > 0:
-                raise ConfigError(f"{name} must be above 0, not {getattr(self, name)!r}")
-        check_level(self.level, RELAY_LEVELS, "relays")
-        chosen_relay(self.cases)
+    @classmethod
+    def known_cases(cls) -> tuple[Case[Any], ...]:
+        """Return all cases for relays, in the order in which they are run."""
+        return all_relay_cases()
+
+    async def find(self, network: Network, url: str) -> Relay:
+        """Connect two agents: are they welcomed, and hear each other? Raises Unreachable, ConfigError."""
+        known = [Identity(id, token) for id, token in self.agents.items()]
+        relay = Relay(
+            network=network,
+            options=self,
+            url=url,
+            register_url=self.register_url or relay_place(url, "/register"),
+            invitations=self.invitations,
+            known=tuple(known),
+            spare=list(known),
+        )
+        async with aclosing(relay.context(Random(f"{self.seed}:"))) as context:
+            try:
+                one, other = await relay.connect(context), await context.agent("b", welcomed=False)
+                relay.welcomes = await _comes_first(one) and await _comes_first(other)
+                relay.direct = await _arrives(context.word(), one, other)
+            except (NoAnswer, ConnectionGone, Refused) as why:
+                raise Unreachable(url, str(why)) from None
+            except NotRun as why:
+                raise Unreachable(relay.register_url, str(why)) from None
+        return relay
+
+
+async def _comes_first(agent: RelayAgent) -> bool:
+    """Return whether a frame comes, of whatever kind. Raises ConnectionGone."""
+    try:
+        return await agent.next() is not None
+    except Failed:  # it is no frame of the protocol, which cases judge
+        return True
+
+
+async def _arrives(word: str, one: RelayAgent, other: RelayAgent) -> bool:
+    """Return whether a message to one agent arrives. Raises ConnectionGone."""
+    await one.say(word, other.id)
+    try:
+        await other.message(word)
+    except (NoAnswer, Failed):
+        return False
+    return True

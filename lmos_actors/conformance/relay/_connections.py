@@ -36,11 +36,11 @@ _SECOND: Final = relays("second connection of one identity")
 async def ping(context: RelayContext) -> None:
     agent = await context.agent()
     await agent.socket.send_frame(PING, b"kit")
-    deadline = trio.current_time() + context.shared.patience
+    deadline = trio.current_time() + context.patience
     while True:
         frame = await agent.socket.next_frame(max(0.0, deadline - trio.current_time()))
         if frame is None:
-            raise NoAnswer(f"no pong came within {context.shared.patience:g} s")
+            raise NoAnswer(f"no pong came within {context.patience:g} s")
         if frame.opcode == PONG:
             break
     if frame.payload != b"kit":
@@ -91,7 +91,7 @@ async def binary(context: RelayContext) -> None:
 async def utf8(context: RelayContext) -> None:
     one, other, third = await context.agents("a", "b", "c")
     await one.socket.send_frame(TEXT, b'{"to":["*"],"payload":"\xc3\x28"}')
-    end = await one.socket.end(context.shared.patience)
+    end = await one.socket.end(context.patience)
     if end is None:
         context.fail("the connection goes on")
     if end.code != 1007:
@@ -148,11 +148,11 @@ async def long(context: RelayContext) -> None:
 async def close(context: RelayContext) -> None:
     agent = await context.agent()
     await agent.socket.close(1000)
-    end = await agent.socket.end(context.shared.patience)
+    end = await agent.socket.end(context.patience)
     if end is None or end.code is None:
         context.fail("no Close comes" if end is None else str(end))
-    if not await agent.socket.stream_end(context.shared.patience):
-        context.differs("stream-left-open", f"the stream is open after {context.shared.patience:g} s")
+    if not await agent.socket.stream_end(context.patience):
+        context.differs("stream-left-open", f"the stream is open after {context.patience:g} s")
 
 
 @CONNECTIONS.case(
@@ -163,9 +163,9 @@ async def close(context: RelayContext) -> None:
 )
 async def stays(context: RelayContext) -> None:
     one, other = await context.agents("a", "b")
-    end = await one.socket.end(context.shared.idle)
+    end = await one.socket.end(context.shared.options.idle)
     if end is not None:
-        context.fail(f"after {context.shared.idle:g} s at most: {end}")
+        context.fail(f"after {context.shared.options.idle:g} s at most: {end}")
     await context.must_go_on(one, other, "a pause")
 
 
@@ -227,7 +227,7 @@ async def second(context: RelayContext) -> None:
 async def first_ends(context: RelayContext) -> None:
     (first,) = await context.agents("b")
     await context.agent("b")
-    end = await first.socket.end(context.shared.patience)
+    end = await first.socket.end(context.patience)
     if end is None:
         context.differs("relay-second-beside", "the first connection goes on")
     elif end.code != 4009:

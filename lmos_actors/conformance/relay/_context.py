@@ -22,17 +22,14 @@ from urllib.parse import urlsplit, urlunsplit
 import attrs
 import trio
 
-from lmos_actors.conformance.session import NoAnswer, Probe
+from lmos_actors.conformance.session import JudgedServer, NoAnswer, Probe
 from lmos_actors.conformance.wire import TEXT, ConnectionGone, read_json
 
 if TYPE_CHECKING:
-    import ssl
     from collections.abc import Callable, Sequence
     from random import Random
 
-    from lmos_actors.conformance.card import Level
-    from lmos_actors.conformance.wire import Headers, HttpAnswer, Socket
-    from lmos_actors.transport import Network
+    from lmos_actors.conformance.wire import HttpAnswer, Socket
 
 RELAY: Final = "relay"
 ENDING: Final = 1.0
@@ -53,24 +50,16 @@ class Identity:
 
 
 @attrs.define(kw_only=True)
-class RelayRunContext:
-    """The context that all cases of a run share.
+class Relay(JudgedServer["RelayContext"]):
+    """A hub of AgentRelay.
 
     `register_url` is where agents are registered, `invited` how many have used `invitations`. `identities`
     are the agents of the kit, `known` those that were given to it. `direct` is whether a message to one
     agent arrives: without that agents are reached by broadcasts. `welcomes` is whether a welcome comes.
     """
 
-    network: Network
     url: str
     register_url: str
-    level: Level
-    patience: float
-    idle: float
-    seed: int
-    allow_unsafe: bool
-    headers: Callable[[str], Headers]
-    tls: ssl.SSLContext | None
     invitations: tuple[str, ...] = attrs.field(default=(), repr=False)
     invited: int = 0
     known: tuple[Identity, ...] = ()
@@ -79,7 +68,24 @@ class RelayRunContext:
     direct: bool = True
     welcomes: bool = True
 
-    def secrets(self) -> list[str]:
+    @property
+    def spoken(self) -> str:
+        """How it is spoken to, in words."""
+        return "AgentRelay" + ("" if self.direct else ", by broadcasts alone")
+
+    def context(self, random: Random) -> RelayContext:
+        """Return the context of a case, which has opened nothing yet."""
+        return RelayContext(self, random)
+
+    async def connect(self, context: RelayContext) -> RelayAgent:
+        """Open a connection in a context. Raises Unreachable and Refused."""
+        return await context.agent("a", welcomed=False)
+
+    def places(self) -> Sequence[str]:
+        """Return the URLs to which credentials of the kit have gone."""
+        return (self.url,)
+
+    def secrets(self) -> Sequence[str]:
         """Return the tokens of all agents of the kit, and the invitations."""
         return [*(each.token for each in (*self.known, *self.identities.values())), *self.invitations]
 
@@ -164,7 +170,7 @@ class RelayAgent:
         """Wait for the next frame; None if there was none in time. Raises ConnectionGone, Failed."""
         if self._unread:
             return self._unread.pop(0)
-        patience = self._context.shared.patience
+        patience = self._context.patience
         found = await self.socket.next_message(patience if within is None else within)
         if found is None:
             return None
@@ -178,7 +184,7 @@ class RelayAgent:
 
     async def find(self, what: str, matches: Callable[[Frame], bool], within: float | None = None) -> Frame:
         """Wait for a frame that matches, and pass over others. Raises NoAnswer, ConnectionGone, Failed."""
-        within = self._context.shared.patience if within is None else within
+        within = self._context.patience if within is None else within
         deadline = trio.current_time() + within
         while (frame := await self.next(max(0.0, deadline - trio.current_time()))) is not None:
             if matches(frame):
@@ -214,10 +220,8 @@ class RelayAgent:
 class RelayContext(Probe):
     """The context of one case: agents that connect, which leave with it, and findings."""
 
-    def __init__(self, shared: RelayRunContext, random: Random) -> None:
-        super().__init__(
-            shared.network, headers=shared.headers, tls=shared.tls, patience=shared.patience, random=random
-        )
+    def __init__(self, shared: Relay, random: Random) -> None:
+        super().__init__(shared.options.access(shared.network), random)
         self.shared = shared
         self._agents: list[RelayAgent] = []
         self._words = 0

@@ -137,7 +137,7 @@ async def _must_refuse(context: RelayContext, token: str | None, *, query: bool 
             context.fail(str(refused))
         return
     try:
-        said = await socket.next_message(context.shared.patience)
+        said = await socket.next_message(context.patience)
     except ConnectionGone as gone:
         if gone.gone.code != 4001:
             context.fail(f"the connection is opened, and {gone}")

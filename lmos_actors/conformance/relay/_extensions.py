@@ -212,10 +212,10 @@ async def _proposed(context: RelayContext, agent: RelayAgent, other: RelayAgent,
 async def result(context: RelayContext) -> None:
     one, other = await _agents(context, "voting", "a", "b")
     now = await _relay_time(context, one, other)
-    soon = int(min(1000.0, context.shared.patience * 400))
+    soon = int(min(1000.0, context.patience * 400))
     proposal = await _proposed(context, one, other, deadline=now + soon, quorum=1_000_000)
     await other.command("vote", {"approve": True}, ref=proposal)
-    within = soon / 1000 + max(context.shared.patience, 40.0)  # some relays wait after a restart
+    within = soon / 1000 + max(context.patience, 40.0)  # some relays wait after a restart
     for each in (one, other):
         found = await each.find(
             "vote_result",

@@ -2,8 +2,8 @@
 
 from ._case import (
     CaseContext as CaseContext,
+    LmosServer as LmosServer,
     Run as Run,
-    RunContext as RunContext,
 )
 from ._http_forms import (
     GOOD as GOOD,
@@ -18,6 +18,12 @@ from ._http_forms import (
     shown as shown,
     value_of as value_of,
     wrong_for as wrong_for,
+)
+from ._judge import (
+    JudgedServer as JudgedServer,
+    JudgingOptions as JudgingOptions,
+    judge as judge,
+    run_case as run_case,
 )
 from ._liveness import (
     FITTING as FITTING,
@@ -47,9 +53,6 @@ from ._probe import (
     Requirement as Requirement,
     cases_of as cases_of,
     chosen_of as chosen_of,
-    judge_all as judge_all,
-    without_secrets as without_secrets,
-    without_words as without_words,
 )
 from ._samples import (
     SILENCE as SILENCE,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import attrs
 
@@ -13,61 +13,76 @@ from lmos_actors.conformance.wire import (
     Refused,
 )
 
+from ._judge import JudgedServer
 from ._messages import faults
-from ._probe import Case, NoAnswer, Probe
+from ._probe import NoAnswer, Probe
 from ._session import AS_WRITTEN, Session
 
 if TYPE_CHECKING:
-    import ssl
-    from collections.abc import Awaitable, Callable, Generator
+    from collections.abc import Awaitable, Callable, Generator, Sequence
     from random import Random
 
-    from lmos_actors.conformance.card import Level
     from lmos_actors.conformance.target import Call, Hints, Target
     from lmos_actors.conformance.wire import Headers, Socket
-    from lmos_actors.transport import Network
 
     from ._messages import ReceivedMessage
+    from ._probe import Case
     from ._session import Dialect
 
 
 Run: TypeAlias = "Callable[[CaseContext], Awaitable[None]]"
 
 
+_WITHOUT_SOCKET: Final = ("handshake", "description", "http")  # groups that need no open WebSocket
+
+
 @attrs.define(kw_only=True)
-class RunContext:
-    """The context that all cases of a run share: the server, the options, and the facts found out about it.
+class LmosServer(JudgedServer["CaseContext"]):
+    """A server of LMOS.
 
     `dialect`: how it is spoken to, where a case does not decide that. `triggers`: by event, what makes it
     happen; None where nothing was found to.
     """
 
-    network: Network
     target: Target
-    level: Level
-    patience: float
-    idle: float
-    seed: int
-    allow_unsafe: bool
     hints: Hints
-    headers: Callable[[str], Headers]
-    tls: ssl.SSLContext | None
     dialect: Dialect = AS_WRITTEN
     triggers: dict[str, Call | None] = attrs.field(factory=dict[str, "Call | None"])
+
+    @property
+    def spoken(self) -> str:
+        """How it is spoken to, in words."""
+        return str(self.dialect)
+
+    def context(self, random: Random) -> CaseContext:
+        """Return the context of a case, which has opened nothing yet."""
+        return CaseContext(self, random)
+
+    async def connect(self, context: CaseContext) -> object:
+        """Open a connection in a context, if there is where. Raises Unreachable and Refused."""
+        return None if self.target.socket is None else await context.socket()
+
+    def places(self) -> Sequence[str]:
+        """Return the URLs to which credentials of the kit have gone."""
+        return [each for each in (self.target.socket, self.target.thing.where) if each is not None]
+
+    def does_without(self, case: Case[CaseContext]) -> bool:
+        """Return whether a case needs no WebSocket, so that it is run where all are refused."""
+        return case.group in _WITHOUT_SOCKET
 
 
 class CaseContext(Probe):
     """The context of one case: opens connections, which end with it, and records findings."""
 
-    def __init__(self, shared: RunContext, case: Case[CaseContext], random: Random) -> None:
-        super().__init__(
-            shared.network, headers=shared.headers, tls=shared.tls, patience=shared.patience, random=random
-        )
+    def __init__(self, shared: LmosServer, random: Random) -> None:
+        super().__init__(shared.options.access(shared.network), random)
         self.shared = shared
-        self.case = case
         self.target = shared.target
         self.roles = Roles(
-            target=shared.target, hints=shared.hints, allow_unsafe=shared.allow_unsafe, seed=str(shared.seed)
+            target=shared.target,
+            hints=shared.hints,
+            allow_unsafe=shared.options.allow_unsafe,
+            seed=str(shared.options.seed),
         )
 
     # --- verdicts
@@ -133,7 +148,7 @@ class CaseContext(Probe):
         dialect = self.shared.dialect if dialect is None else dialect
         socket = await self.socket(offered=("lmosprotocol",) if dialect.offered else ())
         thing = self.target.thing.id if thing is None else thing
-        return Session(socket, dialect, thing, self.random, self.shared.patience)
+        return Session(socket, dialect, thing, self.random, self.patience)
 
     # --- what cases have in common
 

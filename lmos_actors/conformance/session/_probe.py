@@ -25,19 +25,17 @@ from lmos_actors.errors import ConfigError, nearest
 from lmos_actors.transport import endpoint_of
 
 if TYPE_CHECKING:
-    import ssl
     from collections.abc import Awaitable, Callable, Iterable, Sequence
     from random import Random
 
     from lmos_actors.conformance.card import Section, Traffic
+    from lmos_actors.conformance.target import AccessOptions
     from lmos_actors.conformance.wire import Headers, HttpAnswer, Socket
-    from lmos_actors.transport import Network
 
 _TRAFFIC: Final = 200
 _REASONABLE: Final = 64  # connections of one case
 _CASE_SECONDS: Final = 60.0
 _SECRET: Final = 4  # characters that a header has at least, to be one
-_GONE_FOR: Final = (0.0, 0.5, 1.0, 2.0)  # seconds before each look whether the other side is there
 
 ContextT = TypeVar("ContextT")
 RequirementT = TypeVar("RequirementT", bound="Requirement")
@@ -150,68 +148,16 @@ def chosen_of(cases: Sequence[RequirementT], patterns: Sequence[str]) -> tuple[R
     )
 
 
-async def judge_all(
-    cases: Sequence[RequirementT],
-    judge: Callable[[RequirementT], Awaitable[Result]],
-    try_to_open: Callable[[], Awaitable[None]],
-    on_result: Callable[[Result], None] | None,
-) -> tuple[Result, ...]:
-    """Try cases one after another, and return their results; `on_result` gets each as it comes.
-
-    After one that failed `try_to_open` opens a connection, a few times if it has to. Where it raises
-    Unreachable or Refused each time, the other side is gone, and the other cases are not run.
-    """
-    results: list[Result] = []
-    stop = ""
-    for case in cases:
-        result = case.result(Verdict.NOT_RUN, stop) if stop else await judge(case)
-        if result.verdict is Verdict.FAILED and not stop:
-            stop = await _why_to_stop(case, try_to_open)
-        results.append(result)
-        if on_result is not None:
-            on_result(result)
-    return tuple(results)
-
-
-async def _why_to_stop(case: Requirement, try_to_open: Callable[[], Awaitable[None]]) -> str:
-    """Return why nothing can be tried after a case; "" if a connection can be opened."""
-    why = ""
-    for seconds in _GONE_FOR:
-        await trio.sleep(seconds)
-        try:
-            await try_to_open()
-        except Unreachable:
-            why = f"the server is gone since {case.id}"
-        except Refused as refused:
-            why = f"{refused}, as in {case.id}"
-        else:
-            return ""
-    return why
-
-
 class Probe:
-    """The connections of one case, which end with it, and its findings.
+    """The connections of one case, which end with it, and its findings."""
 
-    `headers` are those of requests to a URL; `patience` is how long an answer may take, in seconds.
-    """
-
-    def __init__(
-        self,
-        network: Network,
-        *,
-        headers: Callable[[str], Headers],
-        tls: ssl.SSLContext | None,
-        patience: float,
-        random: Random,
-    ) -> None:
+    def __init__(self, access: AccessOptions, random: Random) -> None:
         self.random = random
+        self.patience = access.patience
         self.departures: list[Departure] = []
         self.traffic: list[Traffic] = []
         self.left_out = 0
-        self._network = network
-        self._headers = headers
-        self._tls = tls
-        self._patience = patience
+        self._access = access
         self._sockets: list[Socket] = []
         self._began = trio.current_time()
 
@@ -253,14 +199,15 @@ class Probe:
         """
         if len(self._sockets) >= _REASONABLE:
             raise RuntimeError("a case has too many connections")
+        access = self._access
         options = HandshakeOptions(
-            network=self._network,
+            network=access.network,
             endpoint=endpoint_of(url),
-            tls=self._tls,
+            tls=access.tls,
             offered=offered,
-            headers=(*self._headers(url), *headers),
+            headers=(*access.headers(url), *headers),
             without=without,
-            patience=self._patience,
+            patience=access.patience,
         )
         recorder = Recorder(self.record, len(self._sockets) + 1, self._began)
         socket = await open_socket(options, recorder, self.random)
@@ -269,14 +216,15 @@ class Probe:
 
     async def http(self, method: str, url: str, *, headers: Headers = (), body: bytes = b"") -> HttpAnswer:
         """Do one HTTP exchange. Raises Unreachable."""
+        access = self._access
         return await exchange(
-            self._network,
+            access.network,
             method,
             url,
-            headers=(*self._headers(url), *headers),
+            headers=(*access.headers(url), *headers),
             body=body,
-            tls=self._tls,
-            patience=self._patience,
+            tls=access.tls,
+            patience=access.patience,
             record=self.record,
         )
 
@@ -343,12 +291,6 @@ def _in_words(departures: Sequence[Departure]) -> str:
     for each in departures:
         seen.setdefault(each.title, []).append(each.seen)
     return "; ".join(f"{title}: {', '.join(found)}" for title, found in seen.items())
-
-
-def without_secrets(headers: Callable[[str], Headers], places: Sequence[str], result: Result) -> Result:
-    """Remove the kit's credentials for some places from what was seen: the server may have echoed them."""
-    values = [value.decode("latin-1") for place in places for _, value in headers(place)]
-    return without_words((text for value in values for text in (value, value.partition(" ")[2])), result)
 
 
 def without_words(words: Iterable[str], result: Result) -> Result:

@@ -126,7 +126,10 @@ async def restorable_values(context: CaseContext, session: Session) -> dict[str,
 
 async def put_back(context: CaseContext, session: Session, name: str, value: Any) -> None:
     """Restore the value of a property, over a new connection if need be, whatever is cancelled."""
-    with trio.move_on_after(3 * context.shared.patience, shield=True), suppress(*SILENCE, Unreachable):
+    with (
+        trio.move_on_after(3 * context.patience, shield=True),
+        suppress(*SILENCE, Unreachable),
+    ):
         try:
             await session.ask("writeProperty", name=name, data=value)
         except SILENCE:

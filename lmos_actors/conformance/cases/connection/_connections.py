@@ -116,14 +116,14 @@ async def pong(context: CaseContext) -> None:
 )
 async def idle(context: CaseContext) -> None:
     session = await context.session()
-    until = trio.current_time() + context.shared.idle
+    until = trio.current_time() + context.shared.options.idle
     with suppress(ConnectionGone):
         while frame := await session.socket.next_frame(max(0.0, until - trio.current_time())):
             if frame.opcode == CLOSE:
                 context.fail("it was closed while idle")
     if session.socket.gone is not None:
         context.fail(f"{session.socket.gone}, while idle")
-    await must_answer(context, session, f"{context.shared.idle:g} s of silence")
+    await must_answer(context, session, f"{context.shared.options.idle:g} s of silence")
 
 
 # --- frames of the server

@@ -28,7 +28,7 @@ _READING: Final = ("property", "data", "timestamp")
 
 def _lacks(context: CaseContext, seen: object) -> NoReturn:
     """Record that a server does not suit kotlin-wot's clients: a failure at their level only."""
-    if context.shared.level is Level.KOTLIN_WOT:
+    if context.shared.options.level is Level.KOTLIN_WOT:
         context.fail(seen)
     context.not_offered(f"it does not suit kotlin-wot's clients, which no text demands: {seen}")
 

@@ -241,7 +241,7 @@ async def progress(context: CaseContext) -> None:
             if wrong is not None:
                 context.fail(f"progress of {call.action}: {wrong}")
     if not noted:
-        context.not_offered(f"{call.action} reported no progress within {context.shared.patience:g} s")
+        context.not_offered(f"{call.action} reported no progress within {context.patience:g} s")
 
 
 def _progressing(context: CaseContext) -> Call:
@@ -257,6 +257,6 @@ def _progressing(context: CaseContext) -> Call:
         if call.action in names:
             return call
     for name in names:
-        if context.shared.allow_unsafe or name in context.target.safe_actions():
+        if context.shared.options.allow_unsafe or name in context.target.safe_actions():
             return context.roles.call(name)
     context.not_run(f"{names[0]} is not safe: --allow-unsafe lets it be invoked")

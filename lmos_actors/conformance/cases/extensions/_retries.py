@@ -133,7 +133,11 @@ async def _as_peer(context: CaseContext, peer: str) -> Session:
     headers = ((b"LMOS-Peer", peer.encode()),) if peer else ()
     socket = await context.socket(headers=headers)
     return Session(
-        socket, context.shared.dialect, context.target.thing.id, context.random, context.shared.patience
+        socket,
+        context.shared.dialect,
+        context.target.thing.id,
+        context.random,
+        context.patience,
     )
 
 

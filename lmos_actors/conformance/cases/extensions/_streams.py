@@ -195,7 +195,7 @@ async def stream_cancel(context: CaseContext) -> None:
         context.not_offered("cancelAction brings no end (see cancel.running)")
     await run.more(5)
     await context.flush(run.session)
-    for received in await run.session.drain(within=context.shared.patience / 4):
+    for received in await run.session.drain(within=context.patience / 4):
         if (
             received.kind == "actionStatus"
             and received.status == "in progress"

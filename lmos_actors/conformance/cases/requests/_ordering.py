@@ -215,5 +215,5 @@ async def slow_elsewhere(context: CaseContext) -> None:
     await context.flush(session)
     await busy.begin(call)
     with suppress(NoAnswer):
-        await busy.next(within=context.shared.patience / 4)
+        await busy.next(within=context.patience / 4)
     await session.ask("readProperty", name=name)

@@ -71,7 +71,7 @@ async def example_ids(context: CaseContext) -> None:
     expected="answers spelt as in the tables, to requests that are spelt so",
 )
 async def answer_ids(context: CaseContext) -> None:
-    if context.shared.dialect.ids == "Id" and context.shared.level is not Level.KOTLIN_WOT:
+    if context.shared.dialect.ids == "Id" and context.shared.options.level is not Level.KOTLIN_WOT:
         context.not_offered("it understands no requests spelt as in the tables (see spelling.table-ids)")
     for _, received in await one_of_each(context):
         context.judge(received, "ids-spelled-Id")

@@ -1,0 +1,190 @@
+"""The judge of servers, whatever they speak: every case on its own connections, and the report card.
+
+A protocol gives it two things. Its options (heirs of `JudgingOptions`) know the cases and the levels, and
+find the server. What they find (an heir of `JudgedServer`) makes the context of each case, opens a
+connection, and holds the facts that cases share. All else is here, once: which cases are run, what each came
+to, when nothing more can be tried, and what must not stand in a card.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from contextlib import aclosing
+from functools import partial
+from random import Random
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeVar
+
+import attrs
+import trio
+
+from lmos_actors.conformance.card import Card, Level, Verdict, check_level, versions
+from lmos_actors.conformance.target import AccessOptions, no_headers
+from lmos_actors.conformance.wire import Refused, Unreachable
+from lmos_actors.errors import ConfigError
+
+from ._probe import Case, Probe, chosen_of, without_words
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Callable, Sequence
+
+    from lmos_actors.conformance.card import Result
+    from lmos_actors.conformance.target import HeadersFor
+    from lmos_actors.transport import Network
+
+_GONE_FOR: Final = (0.0, 0.5, 1.0, 2.0)  # seconds before each look whether the other side is there
+
+ContextT = TypeVar("ContextT", bound=Probe)
+
+
+@attrs.frozen(kw_only=True)
+class JudgingOptions(ABC):
+    """The options with which every kind of server is judged.
+
+    `patience`: how long an answer may take, in seconds. `idle`: how long a connection is left alone, to see
+    whether it stays. `cases`: patterns of ids as of file names, none: all. `headers` gives those of requests
+    to a URL. Raises ConfigError for a pattern that no case has, naming the nearest, for times that are not
+    above 0, and for a level of other servers.
+    """
+
+    levels: ClassVar[tuple[Level, ...]]
+    judged: ClassVar[str]
+    """What is judged, in words."""
+
+    level: Level = Level.LENIENT
+    patience: float = 2.0
+    idle: float = 2.0
+    seed: int = 0
+    allow_unsafe: bool = False
+    cases: tuple[str, ...] = ()
+    headers: HeadersFor = no_headers
+    tls: ssl.SSLContext | None = None
+
+    def __attrs_post_init__(self) -> None:
+        for name in ("patience", "idle"):
+            if not getattr(self, name) > 0:
+                raise ConfigError(f"{name} must be above 0, not {getattr(self, name)!r}")
+        check_level(self.level, self.levels, self.judged)
+        self.chosen()
+
+    @classmethod
+    @abstractmethod
+    def known_cases(cls) -> tuple[Case[Any], ...]:
+        """Return all cases for such servers, in the order in which they are run."""
+
+    @abstractmethod
+    async def find(self, network: Network, url: str) -> JudgedServer[Any]:
+        """Find the server at a URL, and how it is spoken to. Raises Unreachable and ConfigError."""
+
+    def chosen(self) -> tuple[Case[Any], ...]:
+        """Return the cases that are run. Raises ConfigError for a pattern that names none."""
+        return chosen_of(self.known_cases(), self.cases)
+
+    def access(self, network: Network) -> AccessOptions:
+        """Return how the server is reached over a network."""
+        return AccessOptions(network=network, headers=self.headers, tls=self.tls, patience=self.patience)
+
+
+@attrs.define(kw_only=True)
+class JudgedServer(ABC, Generic[ContextT]):
+    """A server that was found: what all cases of a run share.
+
+    `title` and `thing` are those of its description.
+    """
+
+    network: Network
+    options: JudgingOptions
+    title: str = ""
+    thing: str = ""
+
+    @property
+    @abstractmethod
+    def spoken(self) -> str:
+        """How it is spoken to, in words."""
+
+    @abstractmethod
+    def context(self, random: Random) -> ContextT:
+        """Return the context of a case, which has opened nothing yet."""
+
+    @abstractmethod
+    async def connect(self, context: ContextT) -> object:
+        """Open a connection in a context. Raises Unreachable and Refused."""
+
+    @abstractmethod
+    def places(self) -> Sequence[str]:
+        """Return the URLs to which credentials of the kit have gone."""
+
+    def secrets(self) -> Sequence[str]:
+        """Return what else the kit has shown to the server, and no card may show."""
+        return ()
+
+    def does_without(self, case: Case[ContextT]) -> bool:
+        """Return whether a case needs no WebSocket, so that it is run where all are refused."""
+        return False
+
+
+async def judge(
+    network: Network, url: str, options: JudgingOptions, on_result: Callable[[Result], None] | None
+) -> Card:
+    """Find a server, and run all chosen cases; `on_result` gets each result as it comes.
+
+    After a case that failed a connection is opened, a few times if it has to be. Where none can be, nothing
+    more is run; but where all are refused, what does without. Raises Unreachable and ConfigError.
+    """
+    began = trio.current_time()
+    server = await options.find(network, url)
+    results: list[Result] = []
+    stop, refused = "", False
+    for case in options.chosen():
+        if stop and not (refused and server.does_without(case)):
+            result = case.result(Verdict.NOT_RUN, stop)
+        else:
+            result = await run_case(server, case)
+            if result.verdict is Verdict.FAILED and not stop:
+                stop, refused = await _why_to_stop(server, case)
+        results.append(result)
+        if on_result is not None:
+            on_result(result)
+    return Card(
+        subject=url,
+        role="server",
+        title=server.title,
+        thing=server.thing,
+        level=options.level,
+        spoken=server.spoken,
+        seed=options.seed,
+        results=tuple(results),
+        seconds=trio.current_time() - began,
+        versions=versions(),
+    )
+
+
+async def _why_to_stop(server: JudgedServer[Any], case: Case[Any]) -> tuple[str, bool]:
+    """Return why nothing can be tried after a case, "" if a connection can be opened.
+
+    And whether the server is there, and refuses it.
+    """
+    why, refuses = "", False
+    for seconds in _GONE_FOR:
+        await trio.sleep(seconds)
+        async with aclosing(server.context(Random(server.options.seed))) as context:
+            try:
+                await server.connect(context)
+            except Unreachable:
+                why, refuses = f"the server is gone since {case.id}", False
+            except Refused as refused:
+                why, refuses = f"{refused}, as in {case.id}", True
+            else:
+                return "", False
+    return why, refuses
+
+
+async def run_case(server: JudgedServer[Any], case: Case[Any]) -> Result:
+    """Run one case, and return its result: the server may have echoed secrets, which are taken out."""
+    options = server.options
+    context: Probe = server.context(Random(f"{options.seed}:{case.id}"))
+    run = partial(case.run, context)
+    result = await context.judge_case(case, run, options.level, allow_unsafe=options.allow_unsafe)
+    headers = [value.decode("latin-1") for place in server.places() for _, value in options.headers(place)]
+    shown = [text for value in headers for text in (value, value.partition(" ")[2])]
+    return without_words((*shown, *server.secrets()), result)
