@@ -55,6 +55,18 @@ def result_of(
     return result
 
 
+def test_a_case_has_what_its_chapter_has_unless_it_gives_more() -> None:
+    async def run(context: CaseContext) -> None: ...
+
+    chapter: Chapter[CaseContext] = Chapter(section=lmos("error"), needs="an event")
+    chapter.add("own.as-chapter", "A case", run, expected="this")
+    chapter.add("own.else", "A case", run, expected="this", section=lmos("event"), needs="")
+    found = [(case.section, case.needs) for case in chapter.cases]
+    assert found == [(lmos("error"), "an event"), (lmos("event"), "")]
+    with pytest.raises(RuntimeError, match=r"neither own\.case nor its chapter has a section"):
+        Chapter[Any]().add("own.case", "A case", run, expected="this")
+
+
 def raising(error: Exception) -> Callable[[CaseContext], Awaitable[None]]:
     async def run(context: CaseContext) -> None:
         raise error

@@ -14,13 +14,12 @@ from ._context import ANSWER, code_of, inside, shown
 if TYPE_CHECKING:
     from ._context import ChatContext, Frame, Talk
 
-TOOLS: Final[Chapter[ChatContext]] = Chapter()
-UPLOADS: Final[Chapter[ChatContext]] = Chapter()
-CALLS: Final[Chapter[ChatContext]] = Chapter()
+TOOLS: Final[Chapter[ChatContext]] = Chapter(needs="what makes the agent ask the client for a tool, --hints")
+UPLOADS: Final[Chapter[ChatContext]] = Chapter(section=facade("upload_request"), needs="uploads")
+CALLS: Final[Chapter[ChatContext]] = Chapter(needs="an agent that can be spoken with")
 
 CONTENT: Final = b"12345678"
 _HEADER: Final = struct.Struct(">4sBBHIII12s")
-_UPLOAD: Final = facade("upload_request")
 
 
 # ---- tools
@@ -54,7 +53,6 @@ async def tool_shown(context: ChatContext) -> None:
     "A client carries out its tool",
     section=facade("tool_call"),
     expected="tool_call, and `done` after the ack and the result of the client",
-    needs="what makes the agent ask the client for a tool, --hints",
 )
 async def tool_asked(context: ChatContext) -> None:
     talk, call = await _asked(context)
@@ -68,7 +66,6 @@ async def tool_asked(context: ChatContext) -> None:
     "A turn goes on when a client refuses its tool",
     section=facade("tool_call_nack"),
     expected="`done` or an error after a tool_call_nack, and an answer to what comes then",
-    needs="what makes the agent ask the client for a tool, --hints",
 )
 async def tool_refused(context: ChatContext) -> None:
     talk, call = await _asked(context)
@@ -99,9 +96,7 @@ async def _must_end(context: ChatContext, talk: Talk) -> None:
 @UPLOADS.case(
     "omniaupload.ready",
     "An upload is given a place",
-    section=_UPLOAD,
     expected="upload_ready with upload_id, upload_url and storage_ref",
-    needs="uploads",
     unsafe=True,
 )
 async def upload_ready(context: ChatContext) -> None:
@@ -114,9 +109,7 @@ async def upload_ready(context: ChatContext) -> None:
 @UPLOADS.case(
     "omniaupload.stored",
     "What is uploaded is there",
-    section=_UPLOAD,
     expected="2xx for the PUT, upload_complete, and an answer to a message that refers to it",
-    needs="uploads",
     unsafe=True,
 )
 async def upload_stored(context: ChatContext) -> None:
@@ -140,9 +133,7 @@ async def upload_stored(context: ChatContext) -> None:
 @UPLOADS.case(
     "omniaupload.longer",
     "An upload is not longer than announced",
-    section=_UPLOAD,
     expected="400 or 413 for a PUT of more bytes",
-    needs="uploads",
     unsafe=True,
 )
 async def upload_longer(context: ChatContext) -> None:
@@ -157,9 +148,7 @@ async def upload_longer(context: ChatContext) -> None:
 @UPLOADS.case(
     "omniaupload.unknown",
     "What was not announced cannot be uploaded",
-    section=_UPLOAD,
     expected="4xx for a PUT to an address that was not given",
-    needs="uploads",
     unsafe=True,
 )
 async def upload_unknown(context: ChatContext) -> None:
@@ -173,9 +162,7 @@ async def upload_unknown(context: ChatContext) -> None:
 @UPLOADS.case(
     "omniaupload.wrong-order",
     "An upload without a size is refused",
-    section=_UPLOAD,
     expected="error INVALID_MESSAGE for a size of 0",
-    needs="uploads",
 )
 async def upload_wrong_order(context: ChatContext) -> None:
     talk = await context.talk()
@@ -221,7 +208,6 @@ async def _ticket(context: ChatContext, *, is_judged: bool = False) -> tuple[Tal
     "The first sound begins a call",
     section=facade("session_config"),
     expected="session_config with codec, sample_rate and channels",
-    needs="an agent that can be spoken with",
 )
 async def call_begins(context: ChatContext) -> None:
     _, config = await _called(context)
@@ -236,7 +222,6 @@ async def call_begins(context: ChatContext) -> None:
     "What is no sound begins no call",
     section=facade("UNSATISFIABLE_FORMAT"),
     expected="error UNSATISFIABLE_FORMAT for film",
-    needs="an agent that can be spoken with",
 )
 async def call_format(context: ChatContext) -> None:
     talk = await context.talk(binary="true")
@@ -255,7 +240,6 @@ async def call_format(context: ChatContext) -> None:
     "A call goes on over another connection",
     section=facade("resume"),
     expected="connected.resumed on a connection with resume=, and no error for the next sound",
-    needs="an agent that can be spoken with",
 )
 async def call_resumed(context: ChatContext) -> None:
     talk, config = await _called(context)
@@ -276,7 +260,6 @@ async def call_resumed(context: ChatContext) -> None:
     "A call that was hung up is over",
     section=facade("hangup"),
     expected="no connected.resumed after a hangup",
-    needs="an agent that can be spoken with",
 )
 async def call_hung_up(context: ChatContext) -> None:
     talk, _ = await _called(context)

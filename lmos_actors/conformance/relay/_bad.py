@@ -22,9 +22,7 @@ if TYPE_CHECKING:
 
     from ._context import Frame, RelayAgent, RelayContext
 
-BAD: Final[Chapter[RelayContext]] = Chapter()
 RATES: Final[Chapter[RelayContext]] = Chapter()
-ENDING: Final[Chapter[RelayContext]] = Chapter()
 
 _ERROR: Final = relay("error")
 _INVALID: Final = ("invalid_message", "too_large")
@@ -48,6 +46,9 @@ _BAD: Final[tuple[tuple[str, str, str, Section], ...]] = (
     ("to-nobody", "A `to` without anybody is refused", '{"to":[],"payload":1}', _ERROR),
     ("to-numbers", "A `to` with a number is refused", '{"to":[5],"payload":1}', _ERROR),
 )
+
+BAD: Final[Chapter[RelayContext]] = Chapter(section=_ERROR)
+ENDING: Final[Chapter[RelayContext]] = Chapter(section=_ERROR)
 
 
 def _refusing(frame: str) -> Callable[[RelayContext], Awaitable[None]]:
@@ -76,7 +77,6 @@ for _name, _title, _frame, _section in _BAD:
 @BAD.case(
     "relaybad.error",
     "An error has a code and a message",
-    section=_ERROR,
     expected="`error` from `relay`, to the agent, with code and message in its payload",
 )
 async def error_members(context: RelayContext) -> None:
@@ -93,7 +93,6 @@ async def error_members(context: RelayContext) -> None:
 @BAD.case(
     "relaybad.unheard",
     "Nobody hears what is refused",
-    section=_ERROR,
     expected="an error at the sender, and nothing at other agents",
 )
 async def unheard(context: RelayContext) -> None:
@@ -196,7 +195,6 @@ for _name, _title, _frame in (
         f"relayend.{_name}",
         _title,
         _surviving(_frame),
-        section=_ERROR,
         expected="an error, or a Close, and the relay is there for others",
         unsafe=True,
     )
@@ -213,7 +211,6 @@ ENDING.add(
     "relayend.nesting",
     "Arrays within arrays without end are refused",
     _nesting,
-    section=_ERROR,
     expected="an error, or a Close, for 100,000 nested arrays, or as many as fit, and the relay is there",
     unsafe=True,
 )

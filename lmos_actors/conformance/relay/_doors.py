@@ -19,13 +19,12 @@ if TYPE_CHECKING:
     from ._context import RelayContext
 
 OPENING: Final[Chapter[RelayContext]] = Chapter()
-REGISTRATION: Final[Chapter[RelayContext]] = Chapter()
-PAGES: Final[Chapter[RelayContext]] = Chapter()
+REGISTRATION: Final[Chapter[RelayContext]] = Chapter(section=relay_page("registration"), needs="registration")
+PAGES: Final[Chapter[RelayContext]] = Chapter(section=relay_page("server"))
 
 _MADE_UP: Final = 20  # ids: one relay makes up one of eight that is none
 ID: Final = re.compile(r"(?=.{3,64}$)[a-z0-9]+(-+[a-z0-9]+)*")
 _AUTHENTICATION: Final = relay_page("authentication")
-_REGISTRATION: Final = relay_page("registration")
 _WELCOME: Final = relay("welcome")
 
 
@@ -214,9 +213,7 @@ def _refusal_in(answer: HttpAnswer) -> str:
 @REGISTRATION.case(
     "relayregister.named",
     "An agent registers by the id that it wants",
-    section=_REGISTRATION,
     expected="200 with that agent_id and a token",
-    needs="registration",
 )
 async def named(context: RelayContext) -> None:
     await must_be_open(context)
@@ -230,9 +227,7 @@ async def named(context: RelayContext) -> None:
 @REGISTRATION.case(
     "relayregister.made-up",
     "Without an id the relay makes one up",
-    section=_REGISTRATION,
     expected="200 with an agent_id of 3 to 64 of a-z, 0-9 and hyphens, none of them at an end",
-    needs="registration",
 )
 async def made_up(context: RelayContext) -> None:
     await must_be_open(context)
@@ -248,9 +243,7 @@ async def made_up(context: RelayContext) -> None:
 @REGISTRATION.case(
     "relayregister.taken",
     "Nobody gets an id that is taken",
-    section=_REGISTRATION,
     expected="409 agent_id_taken",
-    needs="registration",
 )
 async def taken(context: RelayContext) -> None:
     await must_be_open(context)
@@ -264,9 +257,7 @@ async def taken(context: RelayContext) -> None:
 @REGISTRATION.case(
     "relayregister.rule",
     "Ids follow their rule",
-    section=_REGISTRATION,
     expected='400 invalid_agent_id for "ab", "Agent-7", "-abc", "abc-", "a_b", and one of 65 characters',
-    needs="registration",
 )
 async def rule(context: RelayContext) -> None:
     await must_be_open(context)
@@ -279,9 +270,7 @@ async def rule(context: RelayContext) -> None:
 @REGISTRATION.case(
     "relayregister.text",
     "Ids are texts",
-    section=_REGISTRATION,
     expected="400 for a number, an array and an object",
-    needs="registration",
 )
 async def text(context: RelayContext) -> None:
     await must_be_open(context)
@@ -297,9 +286,7 @@ async def text(context: RelayContext) -> None:
 @REGISTRATION.case(
     "relayregister.relay",
     "No agent is called relay",
-    section=_REGISTRATION,
     expected="a refusal",
-    needs="registration",
 )
 async def reserved(context: RelayContext) -> None:
     await must_be_open(context)
@@ -313,9 +300,7 @@ async def reserved(context: RelayContext) -> None:
 @REGISTRATION.case(
     "relayregister.json",
     "What is no JSON registers nobody",
-    section=_REGISTRATION,
     expected="400 invalid_json",
-    needs="registration",
 )
 async def json(context: RelayContext) -> None:
     await must_be_open(context)
@@ -329,7 +314,6 @@ async def json(context: RelayContext) -> None:
     "A token is not had by GET",
     section=http("15.5.6"),
     expected="a refusal, as GET changes nothing",
-    needs="registration",
 )
 async def get(context: RelayContext) -> None:
     await must_be_open(context)
@@ -350,7 +334,6 @@ def _plain(answer: HttpAnswer) -> str:
 @PAGES.case(
     "relayhttp.health",
     "The relay says whether it works",
-    section=relay_page("server"),
     expected="200 for GET /health",
 )
 async def health(context: RelayContext) -> None:
@@ -362,7 +345,6 @@ async def health(context: RelayContext) -> None:
 @PAGES.case(
     "relayhttp.stats",
     "The relay says how much it has to do",
-    section=relay_page("server"),
     expected="200 and an object of JSON for GET /stats",
 )
 async def stats(context: RelayContext) -> None:
@@ -381,7 +363,6 @@ async def stats(context: RelayContext) -> None:
 @PAGES.case(
     "relayhttp.names",
     "Strangers do not learn who is there",
-    section=relay_page("server"),
     expected="no id of a connected agent in GET /stats without credentials",
 )
 async def names(context: RelayContext) -> None:

@@ -13,9 +13,6 @@ from ._context import RELAY, inside, of_relay, shown
 if TYPE_CHECKING:
     from ._context import Frame, RelayAgent, RelayContext
 
-SENDING: Final[Chapter[RelayContext]] = Chapter()
-SENDERS: Final[Chapter[RelayContext]] = Chapter()
-FOLLOWING: Final[Chapter[RelayContext]] = Chapter()
 COMMANDS: Final[Chapter[RelayContext]] = Chapter()
 
 _ROUTING: Final = relay_page("routing")
@@ -35,6 +32,10 @@ PAYLOADS: Final[tuple[Any, ...]] = (
     {},
     {"a": {"b": [None, True]}, "": 0, "__proto__": 1},
 )
+
+SENDING: Final[Chapter[RelayContext]] = Chapter(section=_ROUTING)
+SENDERS: Final[Chapter[RelayContext]] = Chapter(section=_FORMAT)
+FOLLOWING: Final[Chapter[RelayContext]] = Chapter(section=_ROUTING)
 
 
 def _count(frames: list[Frame], payload: Any) -> int:
@@ -61,7 +62,6 @@ def _must_not_be_heard(context: RelayContext, agent: RelayAgent, frames: list[Fr
 @SENDING.case(
     "relaysend.broadcast",
     "Everybody hears a broadcast, but for its sender",
-    section=_ROUTING,
     expected='a message to ["*"] at each other agent once, and not at the sender',
 )
 async def broadcast(context: RelayContext) -> None:
@@ -76,7 +76,6 @@ async def broadcast(context: RelayContext) -> None:
 @SENDING.case(
     "relaysend.direct",
     "One agent hears what is said to it",
-    section=_ROUTING,
     expected="the message at its target, and at nobody else",
 )
 async def direct(context: RelayContext) -> None:
@@ -91,7 +90,6 @@ async def direct(context: RelayContext) -> None:
 @SENDING.case(
     "relaysend.several",
     "Several agents hear what is said to them",
-    section=_ROUTING,
     expected="the message at each target once, with all of them in `to`",
 )
 async def several(context: RelayContext) -> None:
@@ -109,7 +107,6 @@ async def several(context: RelayContext) -> None:
 @SENDING.case(
     "relaysend.oneself",
     "An agent that names itself hears itself",
-    section=_ROUTING,
     expected="the message at its sender, whose id is in `to`",
 )
 async def oneself(context: RelayContext) -> None:
@@ -122,7 +119,6 @@ async def oneself(context: RelayContext) -> None:
 @SENDING.case(
     "relaysend.repeated",
     "A target that is named twice hears it once",
-    section=_ROUTING,
     expected="the message once",
 )
 async def repeated(context: RelayContext) -> None:
@@ -135,7 +131,6 @@ async def repeated(context: RelayContext) -> None:
 @SENDING.case(
     "relaysend.star-and-names",
     "A broadcast that names agents, too, is heard once",
-    section=_ROUTING,
     expected='a message to ["*", ID] at each other agent once',
 )
 async def star_and_names(context: RelayContext) -> None:
@@ -149,7 +144,6 @@ async def star_and_names(context: RelayContext) -> None:
 @SENDING.case(
     "relaysend.nobody",
     "What is said to nobody is dropped",
-    section=_ROUTING,
     expected="nobody hears it, and the sender goes on",
 )
 async def nobody(context: RelayContext) -> None:
@@ -162,7 +156,6 @@ async def nobody(context: RelayContext) -> None:
 @SENDING.case(
     "relaysend.order",
     "What one agent says arrives in its order",
-    section=_ROUTING,
     expected=f"{_MANY} broadcasts, all of them, in the order in which they were sent",
 )
 async def order(context: RelayContext) -> None:
@@ -299,7 +292,6 @@ async def own_from(context: RelayContext) -> None:
 @SENDERS.case(
     "relayfrom.none",
     "An agent need not name itself",
-    section=_FORMAT,
     expected="a message without `from` is passed on, with the sender's id",
 )
 async def no_from(context: RelayContext) -> None:
@@ -338,7 +330,6 @@ async def _forge(context: RelayContext, name: str) -> None:
 @SENDERS.case(
     "relayfrom.another",
     "Nobody speaks as another agent",
-    section=_FORMAT,
     expected="an error, and nobody hears a message whose `from` is another agent",
 )
 async def another_from(context: RelayContext) -> None:
@@ -348,7 +339,6 @@ async def another_from(context: RelayContext) -> None:
 @SENDERS.case(
     "relayfrom.relay",
     "Nobody speaks as the relay",
-    section=_FORMAT,
     expected="an error, and nobody hears a message whose `from` is `relay`",
 )
 async def relay_from(context: RelayContext) -> None:
@@ -358,7 +348,6 @@ async def relay_from(context: RelayContext) -> None:
 @SENDERS.case(
     "relayfrom.id-and-ts",
     "The relay decides the id and the time",
-    section=_FORMAT,
     expected="another `id` and `ts` than those of the sender, or an error",
 )
 async def id_and_ts(context: RelayContext) -> None:
@@ -452,7 +441,6 @@ async def list_followed(context: RelayContext) -> None:
 @FOLLOWING.case(
     "relayfollow.once",
     "A follower hears a broadcast once",
-    section=_ROUTING,
     expected="the broadcast of an agent that is followed, once",
 )
 async def followed_once(context: RelayContext) -> None:
@@ -467,7 +455,6 @@ async def followed_once(context: RelayContext) -> None:
 @FOLLOWING.case(
     "relayfollow.oneself",
     "Who follows itself does not hear itself",
-    section=_ROUTING,
     expected="a broadcast not at its sender",
 )
 async def follow_oneself(context: RelayContext) -> None:
@@ -484,7 +471,6 @@ async def follow_oneself(context: RelayContext) -> None:
 @FOLLOWING.case(
     "relayfollow.direct-to",
     "Followers do not hear what is said to one agent",
-    section=_ROUTING,
     expected="a message to an agent not at those who follow that agent",
 )
 async def direct_to(context: RelayContext) -> None:
@@ -500,7 +486,6 @@ async def direct_to(context: RelayContext) -> None:
 @FOLLOWING.case(
     "relayfollow.direct-of",
     "Followers do not hear what an agent says to one",
-    section=_ROUTING,
     expected="a message of an agent to one not at those who follow that agent",
 )
 async def direct_of(context: RelayContext) -> None:

@@ -93,10 +93,12 @@ class Case(Requirement, Generic[ContextT]):
 
 
 class Chapter(Generic[ContextT]):
-    """The cases of one file, in their order."""
+    """The cases of one subject, in their order; those that give no `section` and `needs` have these."""
 
-    def __init__(self) -> None:
+    def __init__(self, section: Section | None = None, needs: str = "") -> None:
         self.cases: list[Case[ContextT]] = []
+        self._section = section
+        self._needs = needs
 
     def add(
         self,
@@ -104,23 +106,34 @@ class Chapter(Generic[ContextT]):
         title: str,
         run: Callable[[ContextT], Awaitable[None]],
         *,
-        section: Section,
         expected: str,
-        needs: str = "",
+        section: Section | None = None,
+        needs: str | None = None,
         unsafe: bool = False,
     ) -> None:
         """Add a case: for functions that make the runs of several cases."""
+        section = section or self._section
+        if section is None:
+            raise RuntimeError(f"neither {id} nor its chapter has a section")
+        needs = self._needs if needs is None else needs
         self.cases.append(
             Case(id=id, title=title, section=section, expected=expected, needs=needs, unsafe=unsafe, run=run)
         )
 
     def case(
-        self, id: str, title: str, *, section: Section, expected: str, needs: str = "", unsafe: bool = False
+        self,
+        id: str,
+        title: str,
+        *,
+        expected: str,
+        section: Section | None = None,
+        needs: str | None = None,
+        unsafe: bool = False,
     ) -> Callable[[Callable[[ContextT], Awaitable[None]]], Callable[[ContextT], Awaitable[None]]]:
         """Return a decorator that adds a function as a case."""
 
         def add(run: Callable[[ContextT], Awaitable[None]]) -> Callable[[ContextT], Awaitable[None]]:
-            self.add(id, title, run, section=section, expected=expected, needs=needs, unsafe=unsafe)
+            self.add(id, title, run, expected=expected, section=section, needs=needs, unsafe=unsafe)
             return run
 
         return add

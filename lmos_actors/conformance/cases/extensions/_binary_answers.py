@@ -15,9 +15,7 @@ from ._input_run import NEEDS_BOTH, PLENTY, InputRun
 if TYPE_CHECKING:
     from lmos_actors.conformance.session import CaseContext
 
-BINARY_ANSWERS: Final[Chapter[CaseContext]] = Chapter()
-
-_ANSWERS: Final = extension("Streams, Answers as streams")
+BINARY_ANSWERS: Final[Chapter[CaseContext]] = Chapter(section=extension("Streams, Answers as streams"))
 
 
 async def _answered(context: CaseContext, items: list[bytes], *, frames: bool) -> InputRun:
@@ -33,7 +31,6 @@ async def _answered(context: CaseContext, items: list[bytes], *, frames: bool) -
 @BINARY_ANSWERS.case(
     "extension.binary-items",
     "Items in binary frames are those in base64",
-    section=_ANSWERS,
     expected="the same items with `binary: true`, in frames numbered from 0, as without it in base64 text",
     needs=f"{NEEDS_BOTH}, and the same one each time",
 )
@@ -58,7 +55,6 @@ async def binary_items(context: CaseContext) -> None:
 @BINARY_ANSWERS.case(
     "extension.binary-open",
     "A stream of binary frames is opened, and counted at its end",
-    section=_ANSWERS,
     expected="streamOpen with an even number from 2 before the first frame, and streamEnd with the count "
     "of the frames before `completed`",
     needs=NEEDS_BOTH,
@@ -85,7 +81,6 @@ async def binary_open(context: CaseContext) -> None:
 @BINARY_ANSWERS.case(
     "extension.binary-stop",
     "An answer in binary frames can be stopped",
-    section=_ANSWERS,
     expected="no more items and no streamEnd after a streamEnd of the consumer with a reason, and the final "
     "answer at the end of the run",
     needs=f"{NEEDS_BOTH} in binary frames, each time an item comes",

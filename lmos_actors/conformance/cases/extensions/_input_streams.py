@@ -15,7 +15,6 @@ from ._members import needs
 if TYPE_CHECKING:
     from lmos_actors.conformance.session import CaseContext
 
-INPUT_STREAMS: Final[Chapter[CaseContext]] = Chapter()
 
 _INPUT: Final = extension("Streams, Input streams")
 _ANSWERS: Final = extension("Streams, Answers as streams")
@@ -28,6 +27,8 @@ _MOST: Final = 600  # items
 _MOST_BYTES: Final = 1 << 20
 _REFUSED: Final = "an error with the status 400 as the only end of the run"
 
+INPUT_STREAMS: Final[Chapter[CaseContext]] = Chapter(needs=_NEEDS)
+
 
 @INPUT_STREAMS.case(
     "extension.input",
@@ -35,7 +36,6 @@ _REFUSED: Final = "an error with the status 400 as the only end of the run"
     section=_INPUT,
     expected="one final answer, `completed`, after three items that fit the schema, and streamEnd with "
     "their count",
-    needs=_NEEDS,
 )
 async def input_stream(context: CaseContext) -> None:
     feed = await InputRun.begin(context)
@@ -50,7 +50,6 @@ async def input_stream(context: CaseContext) -> None:
     "An input stream may have no items",
     section=_INPUT,
     expected="a final answer after streamEnd with the count 0, which needs no credit",
-    needs=_NEEDS,
 )
 async def input_empty(context: CaseContext) -> None:
     feed = await InputRun.begin(context)
@@ -64,7 +63,6 @@ async def input_empty(context: CaseContext) -> None:
     section=_INPUT,
     expected="streamCredit with the number of the stream, the correlationID of the run, and items and "
     "bytes above 0",
-    needs=_NEEDS,
 )
 async def input_credit(context: CaseContext) -> None:
     feed = await InputRun.begin(context)
@@ -169,7 +167,6 @@ async def input_held(context: CaseContext) -> None:
     "Items are counted",
     section=_VIOLATIONS,
     expected=f"{_REFUSED}, if an item has the number of the one after the next",
-    needs=_NEEDS,
 )
 async def input_sequence(context: CaseContext) -> None:
     feed = await InputRun.begin(context)
@@ -184,7 +181,6 @@ async def input_sequence(context: CaseContext) -> None:
     "The end of a stream counts its items",
     section=_VIOLATIONS,
     expected=f"{_REFUSED}, if streamEnd has another count",
-    needs=_NEEDS,
 )
 async def input_count(context: CaseContext) -> None:
     feed = await InputRun.begin(context)
@@ -213,7 +209,6 @@ async def input_kind(context: CaseContext) -> None:
     "Items of JSON come as streamItem alone",
     section=_VIOLATIONS,
     expected=f"{_REFUSED}, if a binary frame comes on a stream of JSON",
-    needs=_NEEDS,
 )
 async def input_json(context: CaseContext) -> None:
     feed = await InputRun.begin(context)
@@ -255,7 +250,6 @@ async def input_wrong(context: CaseContext) -> None:
     section=_INPUT,
     expected="one final answer after streamEnd with a reason; an error has the status 400 and the path of "
     "the stream",
-    needs=_NEEDS,
 )
 async def input_broken(context: CaseContext) -> None:
     feed = await InputRun.begin(context)
@@ -271,7 +265,6 @@ async def input_broken(context: CaseContext) -> None:
     section=_ORDER,
     expected="one final answer, that of the cancel, and no credit after it; items and an end that were under "
     "way are ignored",
-    needs=_NEEDS,
 )
 async def input_cancel(context: CaseContext) -> None:
     feed = await InputRun.begin(context)
@@ -290,7 +283,6 @@ async def input_cancel(context: CaseContext) -> None:
     "Items for a run that is over are ignored",
     section=_ORDER,
     expected="no answer to an item and an end that come after the final answer, and the connection as it was",
-    needs=_NEEDS,
 )
 async def input_late(context: CaseContext) -> None:
     feed = await InputRun.begin(context)
@@ -307,7 +299,6 @@ async def input_late(context: CaseContext) -> None:
     "A violation ends its run alone",
     section=_VIOLATIONS,
     expected="the completion of another run with an input stream on the same connection",
-    needs=_NEEDS,
 )
 async def input_alone(context: CaseContext) -> None:
     feed = await InputRun.begin(context)
@@ -329,7 +320,6 @@ async def input_alone(context: CaseContext) -> None:
     section=_VIOLATIONS,
     expected="an error with the status 400 and the path `$.streams.<parameter>.stream` for a number that is "
     "even, and for one that was used before",
-    needs=_NEEDS,
 )
 async def input_number(context: CaseContext) -> None:
     first = await InputRun.begin(context, number=5)
@@ -350,7 +340,6 @@ async def input_number(context: CaseContext) -> None:
     "An action has sixteen input streams at most",
     section=_VIOLATIONS,
     expected="an error with the status 400 and the path `$.streams` for seventeen",
-    needs=_NEEDS,
 )
 async def input_many(context: CaseContext) -> None:
     needs(context, "streams")
@@ -368,7 +357,6 @@ async def input_many(context: CaseContext) -> None:
     section=extension("Members, Retries"),
     expected="one final answer to a second invokeAction with the same messageID and a new stream, whether "
     "it is carried out or the first answer is remembered",
-    needs=_NEEDS,
 )
 async def input_again(context: CaseContext) -> None:
     first = await InputRun.begin(context)

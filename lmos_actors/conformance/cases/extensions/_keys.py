@@ -22,9 +22,8 @@ if TYPE_CHECKING:
     from lmos_actors.conformance.session import CaseContext, ReceivedMessage, Session
     from lmos_actors.conformance.target import Call
 
-KEYS: Final[Chapter[CaseContext]] = Chapter()
+KEYS: Final[Chapter[CaseContext]] = Chapter(section=extension("Members, Keys"))
 
-_KEYS: Final = extension("Members, Keys")
 _KEPT: Final = "lmosx:offers with keys, lmosx:answers, and an action that may be invoked"
 _ILL_FORMED: Final[tuple[Any, ...]] = (7, "", "two words", "k" * 257)
 
@@ -49,7 +48,6 @@ async def _ask(session: Session, call: Call, key: object) -> ReceivedMessage:
 @KEYS.case(
     "extension.key",
     "Of the requests of one key, one is carried out",
-    section=_KEYS,
     expected="no second event when an action is invoked again with the same key and content, under another "
     "messageID, over the same connection and over another one",
     needs="lmosx:offers with keys, lmosx:answers, and an event that an action which may be invoked makes "
@@ -76,7 +74,6 @@ async def key(context: CaseContext) -> None:
 @KEYS.case(
     "extension.key-answer",
     "A request whose key came before gets the same final answer",
-    section=_KEYS,
     expected="the same final answer when an action is invoked again with the same key and content, over the "
     "same connection and over another one",
     needs=_KEPT,
@@ -95,7 +92,6 @@ async def key_answer(context: CaseContext) -> None:
 @KEYS.case(
     "extension.key-other",
     "The key of another request is refused",
-    section=_KEYS,
     expected="an error of the type key-reused when another action is invoked with the same key",
     needs=f"{_KEPT}, and a second one",
 )
@@ -114,7 +110,6 @@ async def key_other(context: CaseContext) -> None:
 @KEYS.case(
     "extension.key-form",
     "A key that is none is refused, and the connection goes on",
-    section=_KEYS,
     expected="an error when an action is invoked with a key that is a number, empty, has a blank, or 257 "
     "characters; then another request is answered",
     needs="lmosx:offers with keys, and an action that may be invoked",
@@ -132,7 +127,6 @@ async def key_form(context: CaseContext) -> None:
 @KEYS.case(
     "extension.key-unkept",
     "A key is refused where no answer is kept",
-    section=_KEYS,
     expected="an error of the type operation-not-allowed when an action with streams is invoked with a key, "
     "or, without lmosx:answers, any action",
     needs="lmosx:offers with keys, and an action with an output stream or no lmosx:answers",

@@ -19,9 +19,8 @@ if TYPE_CHECKING:
     from lmos_actors.conformance.session import CaseContext, ReceivedMessage, Run, Sent, Session
     from lmos_actors.conformance.target import Call
 
-KOTLIN: Final[Chapter[CaseContext]] = Chapter()
+KOTLIN: Final[Chapter[CaseContext]] = Chapter(section=kotlin("WebSocketProtocolClient"))
 
-_CLIENT: Final = kotlin("WebSocketProtocolClient")
 _MESSAGES: Final = kotlin("Messages")
 _READING: Final = ("property", "data", "timestamp")
 
@@ -92,7 +91,6 @@ KOTLIN.add(
     _answered(
         "readProperty", lambda context: context.roles.readable_property(), "propertyReading", *_READING
     ),
-    section=_CLIENT,
     expected="a propertyReading with thingId, messageId, property, data, timestamp, and the messageId of the "
     "request as correlationId",
     needs="a property that can be read",
@@ -103,7 +101,6 @@ KOTLIN.add(
     _answered(
         "observeProperty", lambda context: context.roles.observable_property(), "propertyReading", *_READING
     ),
-    section=_CLIENT,
     expected="a propertyReading at once in answer to observeProperty, correlated by the messageId of the "
     "request",
     needs="an observable property",
@@ -112,7 +109,6 @@ KOTLIN.add(
     "kotlin.subscribe",
     "`subscribeevent` is acknowledged",
     _answered("subscribeEvent", lambda context: context.roles.event(), "acknowledgement", "message"),
-    section=_CLIENT,
     expected="an acknowledgement with message, correlated by the messageId of the request",
     needs="an event",
 )
@@ -121,7 +117,6 @@ KOTLIN.add(
 @KOTLIN.case(
     "kotlin.subscribe-again",
     "A repeated `subscribeevent` is acknowledged",
-    section=_CLIENT,
     expected="an acknowledgement of the second subscribeevent too: kotlin-wot's clients unsubscribe by it",
     needs="an event",
 )
@@ -135,7 +130,6 @@ async def subscribe_again(context: CaseContext) -> None:
 @KOTLIN.case(
     "kotlin.one-status",
     "A run has one actionStatus, with an output",
-    section=_CLIENT,
     expected="one actionStatus completed, with the member output even if it is null: kotlin-wot's clients "
     "take the first status for the end, and wait forever if there is no output",
     needs="an action that may be invoked",
@@ -153,7 +147,6 @@ async def one_status(context: CaseContext) -> None:
 @KOTLIN.case(
     "kotlin.failure",
     "A run that fails is answered by an error",
-    section=_CLIENT,
     expected="an error with texts for type, title, status, detail and instance: kotlin-wot's clients take "
     "any actionStatus for a success, and drop an error that lacks one of them",
     needs="an action that fails, --hints",

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
     from lmos_actors.conformance.session import CaseContext, ReceivedMessage, Sent
 
-ONE_WAY_MESSAGES: Final[Chapter[CaseContext]] = Chapter()
+ONE_WAY_MESSAGES: Final[Chapter[CaseContext]] = Chapter(
+    section=extension("One-way messages"), needs="lmosx:offers with tells, and an action that may be invoked"
+)
 
-_TELLS: Final = extension("One-way messages")
-_OFFERED: Final = "lmosx:offers with tells, and an action that may be invoked"
 _WINDOW: Final = 2
 """Messages that may be sent to one thing before credit has come back."""
 _TIMES: Final = 16
@@ -56,9 +56,7 @@ async def _credited(context: CaseContext, session: Session, sent: Sequence[Sent]
 @ONE_WAY_MESSAGES.case(
     "extension.tell",
     "A one-way message is not answered, and its credit comes back",
-    section=_TELLS,
     expected="no answer to invokeAction with `tell`, and a tellCredit that names its number",
-    needs=_OFFERED,
 )
 async def one_way(context: CaseContext) -> None:
     needs(context, "tells")
@@ -75,7 +73,6 @@ async def one_way(context: CaseContext) -> None:
 @ONE_WAY_MESSAGES.case(
     "extension.tell-refused",
     "A one-way message that does not begin is answered",
-    section=_TELLS,
     expected="an error, in answer to invokeAction with `tell` of an action that is not described",
     needs="lmosx:offers with tells",
 )
@@ -89,9 +86,7 @@ async def refused(context: CaseContext) -> None:
 @ONE_WAY_MESSAGES.case(
     "extension.tell-number",
     "Numbers of one-way messages must grow",
-    section=_TELLS,
     expected="an error 400 with the path $.tell, in answer to a `tell` that is not above all before",
-    needs=_OFFERED,
 )
 async def number(context: CaseContext) -> None:
     needs(context, "tells")
@@ -107,9 +102,7 @@ async def number(context: CaseContext) -> None:
 @ONE_WAY_MESSAGES.case(
     "extension.tell-credit",
     "One-way messages are accepted as far as the credit goes",
-    section=_TELLS,
     expected="no answer to 2 messages at once, nor to 2 more each time that their credit has come back",
-    needs=_OFFERED,
 )
 async def credit(context: CaseContext) -> None:
     needs(context, "tells")

@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from lmos_actors.conformance.session import CaseContext, ReceivedMessage
     from lmos_actors.conformance.target import Call
 
-RETRIES: Final[Chapter[CaseContext]] = Chapter()
 
-_RETRIES: Final = extension("Members, Retries")
 _REPEATED: Final = "lmosx:offers with retries, and an event that an action which may be invoked makes happen"
+
+RETRIES: Final[Chapter[CaseContext]] = Chapter(section=extension("Members, Retries"), needs=_REPEATED)
 
 
 class _Repeats:
@@ -69,10 +69,8 @@ class _Repeats:
 @RETRIES.case(
     "extension.retry",
     "A repeated request is not carried out again",
-    section=_RETRIES,
     expected="no second event when invokeAction is sent again with the same messageID and content, `attempt` "
     "and `remaining` aside",
-    needs=_REPEATED,
 )
 async def retry(context: CaseContext) -> None:
     repeats, session = await _Repeats.begin(context), await context.session()
@@ -87,7 +85,6 @@ async def retry(context: CaseContext) -> None:
 @RETRIES.case(
     "extension.retry-answer",
     "A repeated request gets the same final answer",
-    section=_RETRIES,
     expected="the same final answer when invokeAction is sent again with the same messageID and content",
     needs="lmosx:offers with retries, and an action that may be invoked",
 )
@@ -105,7 +102,6 @@ async def retry_answer(context: CaseContext) -> None:
 @RETRIES.case(
     "extension.retry-other",
     "A request with the same id and other content is a new request",
-    section=_RETRIES,
     expected="an event when the action that makes it happen is invoked under a messageID that had other "
     "content before",
     needs=f"{_REPEATED}, and a second action that may be invoked",
@@ -144,9 +140,7 @@ async def _as_peer(context: CaseContext, peer: str) -> Session:
 @RETRIES.case(
     "extension.retry-peer",
     "A request may be repeated over another connection of the same peer",
-    section=_RETRIES,
     expected="no second event when invokeAction is repeated over another connection with the same LMOS-Peer",
-    needs=_REPEATED,
 )
 async def retry_peer(context: CaseContext) -> None:
     repeats, peer = await _Repeats.begin(context), secrets.token_hex(24)  # as the seed comes again
@@ -161,9 +155,7 @@ async def retry_peer(context: CaseContext) -> None:
 @RETRIES.case(
     "extension.retry-stranger",
     "A request of another peer is a new request",
-    section=_RETRIES,
     expected="an event for each of two peers, connections without LMOS-Peer, that use the same messageID",
-    needs=_REPEATED,
 )
 async def retry_stranger(context: CaseContext) -> None:
     repeats = await _Repeats.begin(context)

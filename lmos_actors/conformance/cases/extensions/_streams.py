@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from lmos_actors.conformance.session import CaseContext, ReceivedMessage, Sent, Session
     from lmos_actors.conformance.target import Call
 
-STREAMS: Final[Chapter[CaseContext]] = Chapter()
 
 _ANSWERS: Final = extension("Streams, Answers as streams")
 _CREDIT: Final = extension("Streams, Credit")
@@ -25,6 +24,8 @@ _LATE: Final = extension("Streams, Order")
 _NEEDS: Final = "lmosx:offers with streams, and an action with an output in lmosx:streams that may be invoked"
 _BYTES: Final = 1 << 20
 _MANY: Final = 2_000
+
+STREAMS: Final[Chapter[CaseContext]] = Chapter(needs=_NEEDS)
 
 
 class _Stream:
@@ -91,7 +92,6 @@ class _Stream:
     section=_ANSWERS,
     expected="an actionStatus `in progress` with an output that fits its schema for each item, and "
     "`completed` without an output as the end",
-    needs=_NEEDS,
 )
 async def stream(context: CaseContext) -> None:
     run = await _Stream.begin(context)
@@ -117,7 +117,6 @@ async def stream(context: CaseContext) -> None:
     "No more items come than there is credit for",
     section=_CREDIT,
     expected="three items, and not one more, for a credit of three items",
-    needs=_NEEDS,
 )
 async def stream_credit(context: CaseContext) -> None:
     run = await _Stream.begin(context, items=3)
@@ -130,7 +129,6 @@ async def stream_credit(context: CaseContext) -> None:
     section=_CREDIT,
     expected="one item, and not one more, for a credit of a hundred items and one byte: an item may take the "
     "bytes below zero",
-    needs=_NEEDS,
 )
 async def stream_bytes(context: CaseContext) -> None:
     run = await _Stream.begin(context, items=100, size=1)
@@ -142,7 +140,6 @@ async def stream_bytes(context: CaseContext) -> None:
     "More credit brings more items",
     section=_CREDIT,
     expected="the next items when streamCredit, with the correlationID of the run, gives room for them",
-    needs=_NEEDS,
 )
 async def stream_more(context: CaseContext) -> None:
     run = await _Stream.begin(context, items=2)
@@ -184,7 +181,6 @@ async def stream_whole(context: CaseContext) -> None:
     "No item comes after the end of a run that was cancelled",
     section=_LATE,
     expected="nothing of the run after the final answer that cancelAction brings, though there is credit",
-    needs=_NEEDS,
 )
 async def stream_cancel(context: CaseContext) -> None:
     run = await _Stream.begin(context, items=2)
@@ -209,7 +205,6 @@ async def stream_cancel(context: CaseContext) -> None:
     "Credit for a run that is over is ignored",
     section=_LATE,
     expected="no answer to streamCredit for a run that is over, and the connection as it was",
-    needs=_NEEDS,
 )
 async def stream_late(context: CaseContext) -> None:
     run = await _Stream.begin(context)
@@ -228,7 +223,6 @@ async def stream_late(context: CaseContext) -> None:
     section=_VIOLATIONS,
     expected="an error with the status 400 as the end of the run whose correlationID a streamItem has that "
     "belongs to no stream of it, and another run of the connection as it was",
-    needs=_NEEDS,
 )
 async def stream_violation(context: CaseContext) -> None:
     run = await _Stream.begin(context, items=1)

@@ -24,9 +24,8 @@ if TYPE_CHECKING:
     from lmos_actors.conformance.session import CaseContext
     from lmos_actors.conformance.target import Call, HttpForm
 
-HTTP_ACTIONS: Final[Chapter[CaseContext]] = Chapter()
+HTTP_ACTIONS: Final[Chapter[CaseContext]] = Chapter(section=td("5.3.1.4 ActionAffordance"))
 
-_ACTION: Final = td("5.3.1.4 ActionAffordance")
 _BAD: Final = http("15.5.1")
 
 
@@ -48,7 +47,6 @@ def _call(context: CaseContext, output: bool | None = None) -> tuple[Call, HttpF
 @HTTP_ACTIONS.case(
     "http.invoke",
     "An action is invoked over HTTP",
-    section=_ACTION,
     expected="200 with the output, 204 without one, or 201 for a run that goes on",
     needs="a form for HTTP that invokes a safe action",
 )
@@ -72,7 +70,6 @@ async def invoke(context: CaseContext) -> None:
 @HTTP_ACTIONS.case(
     "http.invoke-equal",
     "An action has the same output over HTTP and over the WebSocket",
-    section=_ACTION,
     expected="for the same input, the output that an actionStatus has",
     needs="a form for HTTP that invokes a safe action with an output",
 )

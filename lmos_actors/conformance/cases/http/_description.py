@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from lmos_actors.conformance.wire import HttpAnswer
     from lmos_actors.protocol.td import Finding, Form
 
-DESCRIPTION: Final[Chapter[CaseContext]] = Chapter()
+DESCRIPTION: Final[Chapter[CaseContext]] = Chapter(needs="a description that can be read")
 
 _MEDIA_TYPES: Final = ("application/td+json", "application/json", "application/ld+json")
 _MOVED: Final = (301, 302, 303, 307, 308)
@@ -39,7 +39,6 @@ _NOT_THERE: Final = (401, 403, 404, 405, 410)
 _SAME: Final = ("content-type", "content-length")  # of HEAD and GET; other headers may change in between
 _TYPICAL: Final = ("@context", "title", "properties", "actions", "events")
 _SHOWN: Final = 3  # findings in one verdict
-_READABLE: Final = "a description that can be read"
 _SERVED: Final = "a description that is served"
 
 
@@ -136,7 +135,6 @@ def _checked(part: str, key: str) -> Run:
     "The description can be read",
     section=td("5.2 Preliminaries"),
     expected="a JSON object, each name in it once, whose members have the types that TD 1.1 gives them",
-    needs=_READABLE,
 )
 async def readable(context: CaseContext) -> None:
     thing = context.target.thing
@@ -154,7 +152,6 @@ DESCRIPTION.add(
     _checked("", "td-doubtful"),
     section=td("Appendix B. JSON Schema for TD Instance Validation"),
     expected="a description that the JSON schema of TD 1.1 accepts, without undefined names",
-    needs=_READABLE,
 )
 
 
@@ -163,7 +160,6 @@ DESCRIPTION.add(
     "@context names TD 1.1 and LMOS",
     section=agent("@context"),
     expected="an @context of https://www.w3.org/2022/wot/td/v1.1 and https://eclipse.dev/lmos/protocol/v1",
-    needs=_READABLE,
 )
 async def names_the_context(context: CaseContext) -> None:
     _judge(context, "context", "td-context")
@@ -176,7 +172,6 @@ async def names_the_context(context: CaseContext) -> None:
     "@type names an agent",
     section=agent("@type"),
     expected="an @type of lmos:Agent, or of a tool lmos:Tool",
-    needs=_READABLE,
 )
 async def kind(context: CaseContext) -> None:
     _judge(context, "type", "td-type", tolerated=False)  # `Agent`, as the table has it, is right too
@@ -206,7 +201,6 @@ DESCRIPTION.add(
     _checked("security", "td-security"),
     section=td("5.3.1.1 Thing"),
     expected="security and securityDefinitions; nosec_sc with the scheme nosec if access is open",
-    needs=_READABLE,
 )
 
 
@@ -234,7 +228,6 @@ DESCRIPTION.add(
     _checked("op", "td-doubtful"),
     section=td("5.3.4.2 Form"),
     expected="of each form an op that its affordance can have: no writeproperty of a readOnly property",
-    needs=_READABLE,
 )
 
 
@@ -243,7 +236,6 @@ DESCRIPTION.add(
     "Addresses in forms are URIs",
     section=td("5.3.4.2 Form"),
     expected="an href in each form that is a URI, or one when resolved against base",
-    needs=_READABLE,
 )
 async def addresses(context: CaseContext) -> None:
     _judge(context, "href", "td-doubtful")

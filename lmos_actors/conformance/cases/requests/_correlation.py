@@ -12,9 +12,8 @@ if TYPE_CHECKING:
 
     from lmos_actors.conformance.session import CaseContext, ReceivedMessage, Run, Sent, Session
 
-CORRELATION: Final[Chapter[CaseContext]] = Chapter()
+CORRELATION: Final[Chapter[CaseContext]] = Chapter(section=lmos("Common Message Requirements"))
 
-_SHARED: Final = lmos("Common Message Requirements")
 _EXPECTED: Final = "the correlationID of the request in the answer to it"
 _READABLE: Final = "a property that can be read"
 
@@ -68,7 +67,6 @@ CORRELATION.add(
     "correlation.write",
     "The answer to a write has the correlationID of the request",
     _correlated(_write),
-    section=_SHARED,
     expected=_EXPECTED,
     needs="a property that can be read and written",
 )
@@ -77,7 +75,6 @@ CORRELATION.add(
 @CORRELATION.case(
     "correlation.invoke",
     "The status of a run has the correlationID of the request",
-    section=_SHARED,
     expected=_EXPECTED,
     needs="an action that may be invoked",
 )
@@ -130,7 +127,6 @@ async def by_message_id(context: CaseContext) -> None:
 @CORRELATION.case(
     "correlation.two-open",
     "Of two requests at once, each gets its own answer",
-    section=_SHARED,
     expected="two answers, each with the correlationID of the request that it answers",
     needs=_READABLE,
 )
@@ -160,7 +156,6 @@ def _hold_own(context: CaseContext, received: ReceivedMessage, sent: list[Sent])
 @CORRELATION.case(
     "correlation.statuses",
     "All statuses of a run have the correlationID of the request",
-    section=_SHARED,
     expected="the correlationID of the request in each actionStatus of the run, the first as well as the "
     "last",
     needs="an action that takes a while",

@@ -15,9 +15,8 @@ if TYPE_CHECKING:
 
     from lmos_actors.conformance.session import CaseContext, ReceivedMessage, Run, Sent, Session
 
-ERRORS: Final[Chapter[CaseContext]] = Chapter()
+ERRORS: Final[Chapter[CaseContext]] = Chapter(section=lmos("error"))
 
-_ERROR: Final = lmos("error")
 _ANSWERS: Final = ("propertyReading", "propertyReadings", "actionStatus", "error", "acknowledgement")
 _UNDESCRIBED: Final = "that is not in the description"
 
@@ -43,35 +42,30 @@ ERRORS.add(
     "errors.unknown-thing",
     "A request to an unknown thing is answered by an error",
     _answered_by_error("readProperty", Target.any_property, thing=Target.unknown_thing),
-    section=_ERROR,
     expected="an error in answer to a readProperty with another thingID",
 )
 ERRORS.add(
     "errors.unknown-property",
     "Reading an unknown property is answered by an error",
     _answered_by_error("readProperty", Target.unknown_property),
-    section=_ERROR,
     expected=f"an error in answer to a readProperty with a name {_UNDESCRIBED}",
 )
 ERRORS.add(
     "errors.unknown-write",
     "Writing an unknown property is answered by an error",
     _answered_by_error("writeProperty", Target.unknown_property, data=1),
-    section=_ERROR,
     expected=f"an error in answer to a writeProperty with a name {_UNDESCRIBED}",
 )
 ERRORS.add(
     "errors.unknown-action",
     "Invoking an unknown action is answered by an error",
     _answered_by_error("invokeAction", Target.unknown_action),
-    section=_ERROR,
     expected=f"an error in answer to an invokeAction with an action {_UNDESCRIBED}",
 )
 ERRORS.add(
     "errors.unknown-event",
     "Subscribing to an unknown event is answered by an error",
     _answered_by_error("subscribeEvent", Target.unknown_event),
-    section=_ERROR,
     expected=f"an error in answer to a subscribeEvent with an event {_UNDESCRIBED}: silence would be taken "
     "for a success",
 )
@@ -80,7 +74,6 @@ ERRORS.add(
 @ERRORS.case(
     "errors.blame",
     "An error about an unknown name has a status from 400 to 499",
-    section=_ERROR,
     expected="a status such as 404: those from 500 to 599 blame the server, and invite a retry",
 )
 async def blame(context: CaseContext) -> None:
@@ -92,7 +85,6 @@ async def blame(context: CaseContext) -> None:
 @ERRORS.case(
     "errors.stays",
     "The connection stays open after errors",
-    section=_ERROR,
     expected="an answer to a readProperty after several requests that were answered by errors",
 )
 async def stays(context: CaseContext) -> None:

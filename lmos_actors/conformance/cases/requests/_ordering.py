@@ -26,9 +26,8 @@ if TYPE_CHECKING:
 
     from lmos_actors.conformance.session import CaseContext, ReceivedMessage, Session
 
-ORDERING: Final[Chapter[CaseContext]] = Chapter()
+ORDERING: Final[Chapter[CaseContext]] = Chapter(section=lmos("One Request-Multiple Responses"))
 
-_RESPONSES: Final = lmos("One Request-Multiple Responses")
 _REPLY: Final = lmos("Request-Reply")
 _SLOW: Final = "an action that takes a while, --hints, and a property that can be read"
 _MANY: Final = 50
@@ -88,7 +87,6 @@ async def write_then_read(context: CaseContext) -> None:
 @ORDERING.case(
     "ordering.changes",
     "An observer gets the changes in their order",
-    section=_RESPONSES,
     expected="readings in the order in which the values were written, the last one with the last of them; "
     "older ones may be left out",
     needs="an observable property that can be changed",
@@ -186,7 +184,6 @@ def _time(received: ReceivedMessage) -> datetime | None:
 @ORDERING.case(
     "ordering.slow-run",
     "A long run does not delay later requests",
-    section=_RESPONSES,
     expected="an answer to readProperty while an action that was invoked before goes on",
     needs=_SLOW,
 )
@@ -205,7 +202,6 @@ async def slow_run(context: CaseContext) -> None:
 @ORDERING.case(
     "ordering.slow-elsewhere",
     "A long run does not delay other connections",
-    section=_RESPONSES,
     expected="an answer to readProperty while an action goes on that was invoked over another connection",
     needs=_SLOW,
 )

@@ -15,14 +15,14 @@ from lmos_actors.conformance.wire import ConnectionGone
 if TYPE_CHECKING:
     from lmos_actors.conformance.session import CaseContext, ReceivedMessage, Run, Sent, Session
 
-RUNS: Final[Chapter[CaseContext]] = Chapter()
 
 _QUERY: Final = lmos("queryAction")
-_CANCEL: Final = lmos("cancelAction")
 _LASTING: Final = "an action that takes a while"
 _GOING: Final = ("pending", "in progress")
 _LONGER: Final = "name a longer one as slow, --hints"
 _UNKNOWN: Final = "an error or an actionStatus, and a connection that stays"
+
+RUNS: Final[Chapter[CaseContext]] = Chapter(section=lmos("cancelAction"), needs=_LASTING)
 
 
 async def _begin(context: CaseContext, session: Session) -> Sent:
@@ -88,7 +88,6 @@ async def _reply(session: Session, sent: Sent) -> ReceivedMessage:
     "A run can be queried while it is going on",
     section=_QUERY,
     expected="an actionStatus pending or in progress",
-    needs=_LASTING,
 )
 async def query_running(context: CaseContext) -> None:
     session = await context.session()
@@ -114,7 +113,6 @@ async def _both_ends(context: CaseContext, session: Session, end: ReceivedMessag
     "A query without a correlationID is about the last run of the action",
     section=_QUERY,
     expected="an actionStatus of the run that goes on",
-    needs=_LASTING,
 )
 async def query_by_name(context: CaseContext) -> None:
     session = await context.session()
@@ -206,26 +204,20 @@ RUNS.add(
     "cancel.running",
     "A run can be cancelled, or the answer says that it cannot",
     _cancelled(reason="the kit tries it"),
-    section=_CANCEL,
     expected="an actionStatus",
-    needs=_LASTING,
 )
 RUNS.add(
     "cancel.by-name",
     "A cancel without a correlationID is about the last run of the action",
     _cancelled(by_name=True),
-    section=_CANCEL,
     expected="an actionStatus",
-    needs=_LASTING,
 )
 
 
 @RUNS.case(
     "cancel.stays",
     "A cancelled run stays cancelled",
-    section=_CANCEL,
     expected="no actionStatus completed for the run after the cancel was confirmed, and none in progress",
-    needs=_LASTING,
 )
 async def cancel_stays(context: CaseContext) -> None:
     session = await context.session()
@@ -241,7 +233,6 @@ async def cancel_stays(context: CaseContext) -> None:
 @RUNS.case(
     "cancel.finished",
     "A cancel of a finished run is answered",
-    section=_CANCEL,
     expected="an actionStatus: the action could not be cancelled, as it was already completed",
     needs="an action that may be invoked",
 )
@@ -260,7 +251,6 @@ RUNS.add(
     "cancel.unknown",
     "A cancel of an unknown run is answered",
     _unknown("cancelAction"),
-    section=_CANCEL,
     expected=_UNKNOWN,
     needs="an action",
 )

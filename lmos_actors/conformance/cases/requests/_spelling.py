@@ -12,9 +12,9 @@ from lmos_actors.conformance.session import SILENCE, Chapter, a_reading, one_of_
 if TYPE_CHECKING:
     from lmos_actors.conformance.session import CaseContext, Dialect
 
-SPELLING: Final[Chapter[CaseContext]] = Chapter()
-
-_READABLE: Final = "a property that can be read"
+SPELLING: Final[Chapter[CaseContext]] = Chapter(
+    section=lmos("Common Message Members Table"), needs="a property that can be read"
+)
 
 
 async def understood(context: CaseContext, dialect: Dialect) -> str | None:
@@ -43,9 +43,7 @@ async def _hold(context: CaseContext, dialect: Dialect, key: str, *, refusable: 
 @SPELLING.case(
     "spelling.table-ids",
     "Requests are understood with thingID, messageID, correlationID",
-    section=lmos("Common Message Members Table"),
     expected="a propertyReading in answer to a readProperty that is spelt as in the tables",
-    needs=_READABLE,
 )
 async def table_ids(context: CaseContext) -> None:
     await _hold(context, attrs.evolve(context.shared.dialect, ids="ID"), "table-spelling-unread")
@@ -57,7 +55,6 @@ async def table_ids(context: CaseContext) -> None:
     section=lmos("invokeAction, Example Request"),
     expected="a propertyReading in answer to a readProperty that is spelt as most examples are, or an error: "
     "the tables demand the other spelling",
-    needs=_READABLE,
 )
 async def example_ids(context: CaseContext) -> None:
     dialect = attrs.evolve(context.shared.dialect, ids="Id")
@@ -67,8 +64,8 @@ async def example_ids(context: CaseContext) -> None:
 @SPELLING.case(
     "spelling.answer-ids",
     "Answers have thingID, messageID, correlationID",
-    section=lmos("Common Message Members Table"),
     expected="answers spelt as in the tables, to requests that are spelt so",
+    needs="",
 )
 async def answer_ids(context: CaseContext) -> None:
     if context.shared.dialect.ids == "Id" and context.shared.options.level is not Level.KOTLIN_WOT:
@@ -82,7 +79,6 @@ async def answer_ids(context: CaseContext) -> None:
     "A reading has its name in `name` and its value in `value`",
     section=lmos("propertyReading"),
     expected="a propertyReading with the members name and value, in answer to a request with name",
-    needs=_READABLE,
 )
 async def reading_members(context: CaseContext) -> None:
     _, received = await a_reading(context)

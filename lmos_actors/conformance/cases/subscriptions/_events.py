@@ -22,12 +22,13 @@ from lmos_actors.protocol.td import SUBPROTOCOL
 if TYPE_CHECKING:
     from lmos_actors.conformance.session import CaseContext, ReceivedMessage, Sent
 
-EVENTS: Final[Chapter[CaseContext]] = Chapter()
 
 _EVENT: Final = lmos("event")
 _PATTERN: Final = lmos("Publish-Subscribe")
 _SUBSCRIBE: Final = lmos("subscribeEvent")
 _NEEDS: Final = "an event that an action which may be invoked makes happen"
+
+EVENTS: Final[Chapter[CaseContext]] = Chapter(needs=_NEEDS)
 
 
 @EVENTS.case(
@@ -35,7 +36,6 @@ _NEEDS: Final = "an event that an action which may be invoked makes happen"
     "An event reaches its subscriber",
     section=_PATTERN,
     expected="no error in answer to subscribeEvent, and a message `event` when the event has happened",
-    needs=_NEEDS,
 )
 async def delivered(context: CaseContext) -> None:
     event = context.roles.event()
@@ -60,7 +60,6 @@ async def _one(context: CaseContext) -> tuple[str, ReceivedMessage]:
     "An event has its name and its data",
     section=_EVENT,
     expected="the members event, a text, and data in each message `event`, beside those of every message",
-    needs=_NEEDS,
 )
 async def members(context: CaseContext) -> None:
     _, received = await _one(context)
@@ -89,7 +88,6 @@ async def data(context: CaseContext) -> None:
     "An event has the time at which it happened",
     section=_EVENT,
     expected="a timestamp, a date-time of RFC 9557, in each message `event`",
-    needs=_NEEDS,
 )
 async def timestamp(context: CaseContext) -> None:
     _, received = await _one(context)
@@ -102,7 +100,6 @@ async def timestamp(context: CaseContext) -> None:
     "An event carries the correlationID of its subscription",
     section=_EVENT,
     expected="the correlationID of the subscribeEvent as that of each of its events",
-    needs=_NEEDS,
 )
 async def correlation(context: CaseContext) -> None:
     sent, received = await _correlated(context, wanted=True)
@@ -121,7 +118,6 @@ async def correlation(context: CaseContext) -> None:
     section=_EVENT,
     expected="a correlationID, which is mandatory in `event`: the messageID is the only other identifier of "
     "a subscription",
-    needs=_NEEDS,
 )
 async def correlation_by_message(context: CaseContext) -> None:
     sent, received = await _correlated(context, wanted=False)
@@ -148,7 +144,6 @@ async def _correlated(context: CaseContext, *, wanted: bool) -> tuple[Sent, Rece
     "An event that happens once comes once",
     section=_PATTERN,
     expected="one message `event` for one occurrence",
-    needs=_NEEDS,
 )
 async def once(context: CaseContext) -> None:
     trial = await EventTrial.begin(context)
@@ -166,7 +161,6 @@ async def once(context: CaseContext) -> None:
     section=_PATTERN,
     expected="a message `event` whenever the event occurs: at least five for five occurrences shortly after "
     "one another",
-    needs=_NEEDS,
 )
 async def each(context: CaseContext) -> None:
     trial = await EventTrial.begin(context)
@@ -181,7 +175,6 @@ async def each(context: CaseContext) -> None:
     "An event reaches each of two subscribers",
     section=_PATTERN,
     expected="the `event` message on both connections that have subscribed",
-    needs=_NEEDS,
 )
 async def two_subscribers(context: CaseContext) -> None:
     event = context.roles.event()
@@ -200,7 +193,6 @@ async def two_subscribers(context: CaseContext) -> None:
     "No event comes without a subscription",
     section=_PATTERN,
     expected="messages `event` to subscribers only",
-    needs=_NEEDS,
 )
 async def not_subscribed(context: CaseContext) -> None:
     trial, idle = await EventTrial.begin(context), await context.session()
@@ -231,7 +223,6 @@ async def other_event(context: CaseContext) -> None:
     section=_SUBSCRIBE,
     expected="one message `event` for each occurrence, though the same subscription, with the same "
     "correlationID, was requested twice; whether the second is refused is left open",
-    needs=_NEEDS,
 )
 async def twice_subscribed(context: CaseContext) -> None:
     trial, session = await EventTrial.begin(context), await context.session()
@@ -255,7 +246,6 @@ async def twice_subscribed(context: CaseContext) -> None:
     "After unsubscribeEvent no more events come",
     section=lmos("unsubscribeEvent"),
     expected="no message `event` once unsubscribeEvent has been processed",
-    needs=_NEEDS,
 )
 async def unsubscribe(context: CaseContext) -> None:
     trial = await EventTrial.begin(context)
@@ -270,7 +260,6 @@ async def unsubscribe(context: CaseContext) -> None:
     "A new subscription works after unsubscribeEvent",
     section=_SUBSCRIBE,
     expected="events after the second subscribeEvent as after the first",
-    needs=_NEEDS,
 )
 async def resubscribe(context: CaseContext) -> None:
     trial = await EventTrial.begin(context)
@@ -288,7 +277,6 @@ async def resubscribe(context: CaseContext) -> None:
     "A lost subscriber harms no other",
     section=_PATTERN,
     expected="the `event` message to a subscriber, though the connection of an earlier one was cut",
-    needs=_NEEDS,
 )
 async def gone_subscriber(context: CaseContext) -> None:
     event = context.roles.event()

@@ -21,12 +21,11 @@ from lmos_actors.conformance.session import (
 if TYPE_CHECKING:
     from lmos_actors.conformance.session import CaseContext
 
-OBSERVATIONS: Final[Chapter[CaseContext]] = Chapter()
+OBSERVATIONS: Final[Chapter[CaseContext]] = Chapter(needs="an observable property that can be changed")
 
 _OBSERVE: Final = lmos("observeProperty")
 _UPDATES: Final = lmos("One Request-Multiple Responses")
 _NEEDS: Final = "an observable property"
-_CHANGES: Final = "an observable property that can be changed"
 
 
 @OBSERVATIONS.case(
@@ -70,6 +69,7 @@ async def first_reading(context: CaseContext) -> None:
     "Observing an unknown property is an error",
     section=lmos("error"),
     expected="an error in answer to observeProperty for a property that the description does not have",
+    needs="",
 )
 async def unknown(context: CaseContext) -> None:
     session = await context.session()
@@ -81,7 +81,6 @@ async def unknown(context: CaseContext) -> None:
     "An observer gets the new value of a property",
     section=_UPDATES,
     expected="a propertyReading with the new value, when the property was changed over another connection",
-    needs=_CHANGES,
     unsafe=True,
 )
 async def change(context: CaseContext) -> None:
@@ -104,7 +103,6 @@ async def change(context: CaseContext) -> None:
     section=_UPDATES,
     expected="a propertyReading when the property was changed over the same connection, beside the answer to "
     "what changed it",
-    needs=_CHANGES,
     unsafe=True,
 )
 async def own_change(context: CaseContext) -> None:
@@ -125,7 +123,6 @@ async def own_change(context: CaseContext) -> None:
     section=lmos("propertyReading"),
     expected="the correlationID of observeProperty in the readings that it brings, as in those that answer "
     "readProperty",
-    needs=_CHANGES,
     unsafe=True,
 )
 async def correlation(context: CaseContext) -> None:
@@ -150,7 +147,6 @@ async def correlation(context: CaseContext) -> None:
     "A change reaches each of two observers",
     section=_UPDATES,
     expected="a propertyReading on both connections that observe the property",
-    needs=_CHANGES,
     unsafe=True,
 )
 async def two_observers(context: CaseContext) -> None:
@@ -170,7 +166,6 @@ async def two_observers(context: CaseContext) -> None:
     "No reading comes without an observation",
     section=_UPDATES,
     expected="readings only to observers of the property, and in answer to requests",
-    needs=_CHANGES,
     unsafe=True,
 )
 async def not_observing(context: CaseContext) -> None:
@@ -192,7 +187,6 @@ async def not_observing(context: CaseContext) -> None:
     section=_OBSERVE,
     expected="one propertyReading for each change, though the same observation, with the same correlationID, "
     "was requested twice; whether the second is refused is left open",
-    needs=_CHANGES,
     unsafe=True,
 )
 async def twice(context: CaseContext) -> None:
@@ -217,7 +211,6 @@ async def twice(context: CaseContext) -> None:
     "After unobserveProperty no more readings come",
     section=lmos("unobserveProperty"),
     expected="no propertyReading of a change once unobserveProperty has been processed",
-    needs=_CHANGES,
     unsafe=True,
 )
 async def unobserve(context: CaseContext) -> None:

@@ -26,9 +26,8 @@ if TYPE_CHECKING:
     from lmos_actors.conformance.session import CaseContext
     from lmos_actors.conformance.target import Call, Target
 
-SEVERAL_THINGS: Final[Chapter[CaseContext]] = Chapter()
+SEVERAL_THINGS: Final[Chapter[CaseContext]] = Chapter(section=lmos("Common Message Requirements"))
 
-_COMMON: Final = lmos("Common Message Requirements")
 _SUBSCRIBE: Final = lmos("subscribeEvent")
 _NEEDS: Final = "a second thing whose description leads to the same socket"
 _EVENT: Final = f"{_NEEDS}, and an event that both have and the same action makes happen"
@@ -68,7 +67,6 @@ def _with_property(context: CaseContext, *, observable: bool) -> tuple[Target, s
 @SEVERAL_THINGS.case(
     "things.each",
     "One connection reaches each thing",
-    section=_COMMON,
     expected="a propertyReading of each of the things over one connection, by their thingID",
     needs=f"{_NEEDS}, both with a property that can be read",
 )
@@ -89,7 +87,6 @@ async def each(context: CaseContext) -> None:
 @SEVERAL_THINGS.case(
     "things.named",
     "An answer names the thing of its request",
-    section=_COMMON,
     expected="the thingID of the request in its answer, for requests to two things in turn",
     needs=f"{_NEEDS}, both with a property that can be read",
 )
@@ -106,7 +103,6 @@ async def named(context: CaseContext) -> None:
 @SEVERAL_THINGS.case(
     "things.values",
     "Each thing has its own values",
-    section=_COMMON,
     expected="a property left as it is when that of the same name of another thing is written",
     needs=_PROPERTY,
     unsafe=True,
