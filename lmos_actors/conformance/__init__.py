@@ -28,6 +28,8 @@ from .chat import (
 from .clients import (
     CLIENT_CASES as CLIENT_CASES,
     ClientCase as ClientCase,
+    ClientJudgingOptions as ClientJudgingOptions,
+    ClientOptions as ClientOptions,
     judge_clients as judge_clients,
 )
 from .relay import (
@@ -36,7 +38,7 @@ from .relay import (
 )
 from .relay_clients import (
     RELAY_CLIENT_CASES as RELAY_CLIENT_CASES,
-    judge_relay_clients as judge_relay_clients,
+    RelayClientOptions as RelayClientOptions,
 )
 from .session import (
     Case as Case,

@@ -6,7 +6,6 @@ import json
 import re
 import signal
 from fnmatch import fnmatchcase
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -19,7 +18,9 @@ from lmos_actors.cli.conform import _conform, _serve as _conform_serve
 from lmos_actors.conformance import (
     CLIENT_CASES,
     RELAY_CLIENT_CASES,
+    ClientOptions,
     Level,
+    RelayClientOptions,
     Unreachable,
     Verdict,
     all_cases,
@@ -327,16 +328,17 @@ class Clients:
     """What comes of clients, as the command sees it."""
 
     def __init__(self) -> None:
-        self.given: dict[str, Any] = {}
+        self.url = ""
+        self.options: Any = None
         self.verdicts = [Verdict.PASSED, Verdict.NOT_RUN]
         self.then: Callable[[], Any] = lambda: None
         self.leave = True
 
     async def judge(
-        self, network: object, endpoint: Endpoint, *, stop: trio.Event, announce: Any, **given: Any
+        self, network: object, endpoint: Endpoint, options: Any, *, stop: trio.Event, announce: Any
     ) -> Card:
         assert isinstance(network, TcpNetwork)
-        self.given = {"url": endpoint.url.rstrip("/"), **given}
+        self.url, self.options = endpoint.url.rstrip("/"), options
         announce("http://127.0.0.1:8080/agents/conformance")
         self.then()
         if not self.leave:
@@ -349,7 +351,6 @@ class Clients:
 def clients(monkeypatch: pytest.MonkeyPatch) -> Clients:
     made = Clients()
     monkeypatch.setattr(_conform_serve, "judge_clients", made.judge)
-    monkeypatch.setattr(_conform_serve, "judge_relay_clients", partial(made.judge, of="relays"))
     return made
 
 
@@ -364,13 +365,8 @@ def test_clients_are_judged(clients: Clients, call: Callable[..., Ran], tmp_path
     assert ran.out.endswith(
         f"\njudged:    clients, Lamp\nspoken to: as written\nlevel:     lenient, seed 7\nagain:     {again}\n"
     )
-    assert clients.given == {
-        "url": "ws://127.0.0.1:8080",
-        "level": Level.SPEC,
-        "patience": 1.0,
-        "seed": 3,
-        "once": True,
-    }
+    assert clients.url == "ws://127.0.0.1:8080"
+    assert clients.options == ClientOptions(level=Level.SPEC, patience=1.0, seed=3, once=True)
     assert JUnitXml.fromfile(str(tmp_path / "card.xml")).tests == 2
 
 
@@ -378,7 +374,7 @@ def test_clients_of_relays_are_judged(clients: Clients, call: Callable[..., Ran]
     ran = call("--serve", "9000", "--relay", "--level", "rawk")
     assert ran.code == 0
     assert ran.out.endswith("again:     lmos-actors conform --serve 9000 --level rawk --relay\n")
-    assert (clients.given["of"], clients.given["level"]) == ("relays", Level.RAWK)
+    assert clients.options == RelayClientOptions(level=Level.RAWK)
 
 
 @pytest.mark.parametrize(
@@ -391,7 +387,7 @@ def test_clients_of_relays_are_judged(clients: Clients, call: Callable[..., Ran]
 )
 def test_where_clients_come(given: str, url: str, clients: Clients, call: Callable[..., Ran]) -> None:
     assert call("--serve", given).code == 0
-    assert clients.given["url"] == url
+    assert clients.url == url
 
 
 def test_how_clients_end(clients: Clients, call: Callable[..., Ran]) -> None:
@@ -443,7 +439,7 @@ def test_a_wrong_usage_of_serve(
     ran = call(*words)
     assert (ran.code, ran.out) == (2, "")
     assert said in ran.err
-    assert clients.given == {}
+    assert clients.options is None
 
 
 def test_an_address_that_is_taken(call: Callable[..., Ran]) -> None:

@@ -9,7 +9,15 @@ from contextlib import suppress
 import pytest
 import trio
 
-from lmos_actors.conformance import Card, card_html, card_json, card_junit, card_text, judge_clients
+from lmos_actors.conformance import (
+    Card,
+    ClientOptions,
+    card_html,
+    card_json,
+    card_junit,
+    card_text,
+    judge_clients,
+)
 from lmos_actors.conformance.wire import (
     CONTINUATION,
     PING,
@@ -48,7 +56,7 @@ async def attacked(data: bytes, *, idle: int = 0) -> Card:
 
     async def judge(task_status: trio.TaskStatus[str]) -> None:
         announce = task_status.started
-        cards.append(await judge_clients(network, HERE, once=True, announce=announce))
+        cards.append(await judge_clients(network, HERE, ClientOptions(once=True), announce=announce))
 
     async with trio.open_nursery() as nursery:
         await nursery.start(judge)

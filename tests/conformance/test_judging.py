@@ -21,6 +21,7 @@ from lmos_actors.conformance.clients import (
     ChallengeConnection,
     ChallengeServer,
     ClientNotes,
+    ClientOptions,
     MessageRules,
     describe_challenges,
     describe_challenges_b,
@@ -48,7 +49,11 @@ async def judged(client: Callable[[MemoryNetwork], Awaitable[object]], *, level:
     cards: list[Card] = []
 
     async def judge(task_status: trio.TaskStatus[str]) -> None:
-        cards.append(await judge_clients(network, HERE, level=level, once=True, announce=task_status.started))
+        cards.append(
+            await judge_clients(
+                network, HERE, ClientOptions(level=level, once=True), announce=task_status.started
+            )
+        )
 
     async with trio.open_nursery() as nursery:
         await nursery.start(judge)
@@ -305,7 +310,9 @@ async def test_it_ends_on_a_signal(autojump_clock: trio.abc.Clock) -> None:
     cards: list[Card] = []
 
     async def judge() -> None:
-        card = await judge_clients(MemoryNetwork(), HERE, stop=stop, announce=said.append, seed=3)
+        card = await judge_clients(
+            MemoryNetwork(), HERE, ClientOptions(seed=3), stop=stop, announce=said.append
+        )
         cards.append(card)
 
     async with trio.open_nursery() as nursery:
@@ -510,7 +517,7 @@ MEMBERS = (
 def test_nothing_that_a_client_sends_raises() -> None:
     random = Random(1)
     time = [0.0]
-    server = ChallengeServer(lambda: time[0], Random(1), ClientNotes(Level.SPEC), 2.0)
+    server = ChallengeServer(lambda: time[0], Random(1), ClientNotes(Level.SPEC, ClientOptions.cases), 2.0)
     names = {
         "name": [*server.main.properties], "action": [*server.main.actions], "event": [*server.main.events],
         "thingID": [ID, ID_B], "messageID": [f"m{number}" for number in range(30)],

@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import trio
 
-from lmos_actors.conformance import RELAY_CLIENT_CASES, Card, Level, Verdict, judge_relay_clients
+from lmos_actors.conformance import (
+    RELAY_CLIENT_CASES,
+    Card,
+    Level,
+    RelayClientOptions,
+    Verdict,
+    judge_clients,
+)
 from lmos_actors.conformance.card import RELAY_LEVELS
 from lmos_actors.conformance.relay_clients import JUDGE, PARTS
 from lmos_actors.conformance.wire import TEXT
@@ -39,8 +46,11 @@ async def judged(client: Callable[[MemoryNetwork], Awaitable[object]], *, level:
 
     async def judge(task_status: trio.TaskStatus[str]) -> None:
         cards.append(
-            await judge_relay_clients(
-                network, endpoint_of(HERE), level=level, once=True, announce=task_status.started
+            await judge_clients(
+                network,
+                endpoint_of(HERE),
+                RelayClientOptions(level=level, once=True),
+                announce=task_status.started,
             )
         )
 
@@ -188,7 +198,7 @@ async def test_a_level_of_lmos_is_none_of_theirs() -> None:
     with pytest.raises(
         ConfigError, match='"kotlin-wot" is a level for LMOS; clients of relays are judged by'
     ):
-        await judge_relay_clients(MemoryNetwork(), endpoint_of(HERE), level=Level.KOTLIN_WOT)
+        RelayClientOptions(level=Level.KOTLIN_WOT)
 
 
 # ---- clients that mean no good

@@ -13,7 +13,11 @@ from .._app import ELSEWHERE, REACHED, File, Force, Limit, Switch, Texts, Within
 from ..options._connection import ServerOptions, options_in, secret_lines
 
 if TYPE_CHECKING:
-    from ..conform._conform import JudgingOptions, Kind
+    from collections.abc import Callable
+
+    from lmos_actors.conformance import JudgingOptions
+
+    from ..conform._conform import Kind
 
 MadeT = TypeVar("MadeT")
 
@@ -160,7 +164,7 @@ once, the last one for all others."""
         return words
 
 
-def _made(options: type[MadeT], values: dict[str, Any]) -> MadeT:
+def _made(options: Callable[..., MadeT], values: dict[str, Any]) -> MadeT:
     """Return options. Raises ConfigError for a level that is none of theirs: all else is known to be good."""
     try:
         return options(**values)
@@ -289,21 +293,23 @@ def _judge(url: str | None, given: ConformOptionGroup, output: OutputOptions) ->
 
 
 def _serve(given: ConformOptionGroup, output: OutputOptions) -> int:
-    from lmos_actors.conformance import Level
+    from lmos_actors.conformance import ClientOptions, Level, RelayClientOptions
 
     from ..conform._serve import ADDRESS, JudgeClientsRequest, list_client_cases, serve_clients
 
     if output.list_:
         return list_client_cases(json=output.printed, relay=given.relay)
     address = given.serve if isinstance(given.serve, str) else ADDRESS
+    common = {
+        "level": Level(given.level),
+        "patience": given.patience,
+        "seed": given.seed,
+        "once": given.once,
+    }
     return serve_clients(
         JudgeClientsRequest(
+            options=_made(RelayClientOptions if given.relay else ClientOptions, common),
             address=address,
-            relay=given.relay,
-            once=given.once,
-            level=Level(given.level),
-            patience=given.patience,
-            seed=given.seed,
             within=given.within,
             json=output.printed,
             verbose=output.verbose,

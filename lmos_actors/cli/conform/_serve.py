@@ -15,12 +15,9 @@ import trio
 from lmos_actors.conformance import (
     CLIENT_CASES,
     RELAY_CLIENT_CASES,
-    Level,
     Verdict,
     judge_clients,
-    judge_relay_clients,
 )
-from lmos_actors.conformance.card import LMOS_LEVELS, RELAY_LEVELS, check_level
 from lmos_actors.errors import ConfigError, TransportError, group_of
 from lmos_actors.transport import TcpNetwork, endpoint_of
 
@@ -41,7 +38,7 @@ from ._output import (
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from lmos_actors.conformance import Card
+    from lmos_actors.conformance import Card, ClientJudgingOptions
     from lmos_actors.transport import Endpoint, Network
 
 ADDRESS: Final = "127.0.0.1:8080"
@@ -50,30 +47,16 @@ _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 @attrs.frozen(kw_only=True)
 class JudgeClientsRequest:
-    """A request to judge clients of LMOS, or with `relay` those of a hub of AgentRelay.
+    """A request to judge clients of LMOS, or those of a hub of AgentRelay, as its options say."""
 
-    Raises ConfigError for a level that is none of theirs.
-    """
-
-    relay: bool = False
+    options: ClientJudgingOptions
     address: str = ADDRESS
-    once: bool = False
-    level: Level = Level.LENIENT
-    patience: float = 2.0
-    seed: int = 0
     within: float | None = None
     json: bool = False
     verbose: bool = False
     card_files: Mapping[str, str | None] = attrs.field(factory=dict[str, "str | None"])
     force: bool = False
     command: Sequence[str] = ()
-
-    def __attrs_post_init__(self) -> None:
-        levels, what = (RELAY_LEVELS, "clients of relays") if self.relay else (LMOS_LEVELS, "clients of LMOS")
-        try:
-            check_level(self.level, levels, what)
-        except ConfigError as error:
-            raise ConfigError(error.message, "--level") from None
 
     def endpoint(self) -> Endpoint:
         """Return where to listen. Raises ConfigError."""
@@ -173,22 +156,14 @@ class ClientsRun:
             if threading.current_thread() is threading.main_thread():
                 await nursery.start(self._stop_at_signal, stop)
             nursery.start_soon(self._stop_in_time, stop)
-            judge = judge_relay_clients if request.relay else judge_clients
-            card = await judge(
-                network,
-                request.endpoint(),
-                level=request.level,
-                patience=request.patience,
-                seed=request.seed,
-                once=request.once,
-                stop=stop,
-                announce=self._announce,
+            card = await judge_clients(
+                network, request.endpoint(), request.options, stop=stop, announce=self._announce
             )
             nursery.cancel_scope.cancel("it is over")
         return card
 
     def _announce(self, url: str) -> None:
-        ends = "when the clients that came have left" if self._order.once else "at Ctrl-C"
+        ends = "when the clients that came have left" if self._order.options.once else "at Ctrl-C"
         out = sys.stderr if self._order.json else sys.stdout
         print(f"judging clients of {url}; ends {ends}", file=out, flush=True)
 
@@ -212,10 +187,10 @@ class ClientsRun:
     def code(self, card: Card) -> int:
         """Return the exit code. Without `--once` a signal is how it is meant to end."""
         tried = any(each.verdict not in (Verdict.NOT_RUN, Verdict.NOT_OFFERED) for each in card.results)
-        if self._interrupted and self._order.once:
+        if self._interrupted and self._order.options.once:
             return INTERRUPTED_BY[self._interrupted]
         if not tried:
             return NOT_REACHED
-        if self._late and self._order.once:
+        if self._late and self._order.options.once:
             return TIME_LIMIT
         return OK if card.passed else FAILED

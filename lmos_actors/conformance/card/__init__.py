@@ -24,6 +24,7 @@ from ._deviations import (
 from ._html import card_html as card_html
 from ._json import card_data as card_data, card_json as card_json
 from ._junit import card_junit as card_junit
+from ._options import KitOptions as KitOptions
 from ._text import (
     card_text as card_text,
     case_lines as case_lines,
@@ -44,6 +45,4 @@ from ._verdicts import (
     Section as Section,
     Traffic as Traffic,
     Verdict as Verdict,
-    check_level as check_level,
-    versions as versions,
 )

@@ -5,11 +5,9 @@ from __future__ import annotations
 from enum import Enum
 from functools import cache
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias
 
 import attrs
-
-from lmos_actors.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -39,17 +37,6 @@ RELAY_LEVELS: Final = (Level.SPEC, Level.LENIENT, Level.REFERENCE, Level.RAWK)
 def versions() -> Mapping[str, str]:
     """Return the versions of what judges: of this package, and of what its network is made of."""
     return {name: version(name) for name in ("lmos-actors", "trio", "h11")}
-
-
-def check_level(level: Level, known: tuple[Level, ...], what: str) -> None:
-    """Raise ConfigError for a level by which one kind of peer is not judged; `what` is that kind."""
-    if level not in known:
-        its = "relays" if level in RELAY_LEVELS else "LMOS"
-        names = [each.value for each in known]
-        raise ConfigError(
-            f'"{level.value}" is a level for {its}; {what} are judged by '
-            f"{', '.join(names[:-1])} or {names[-1]}"
-        )
 
 
 class Verdict(Enum):
@@ -109,6 +96,19 @@ class Departure:
     section: Section
 
 
+class Demand(Protocol):
+    """What a case demands, of a server or of a client."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def title(self) -> str: ...
+    @property
+    def section(self) -> Section: ...
+    @property
+    def expected(self) -> str: ...
+
+
 @attrs.frozen(kw_only=True)
 class Result:
     """How a case came out.
@@ -128,6 +128,18 @@ class Result:
     traffic: tuple[Traffic, ...] = ()
     left_out: int = 0
     seconds: float = 0.0
+
+    @classmethod
+    def of(cls, case: Demand, verdict: Verdict, seen: str = "") -> Result:
+        """Return the result of a case, without findings."""
+        return cls(
+            id=case.id,
+            title=case.title,
+            section=case.section,
+            expected=case.expected,
+            verdict=verdict,
+            seen=seen,
+        )
 
 
 @attrs.frozen(kw_only=True)

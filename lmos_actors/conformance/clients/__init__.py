@@ -12,10 +12,8 @@ from ._challenge_descriptions import (
 )
 from ._challenges import ChallengeConnection as ChallengeConnection, ChallengeServer as ChallengeServer
 from ._codec import Judge as Judge, JudgingCodec as JudgingCodec
+from ._judge import ClientJudgingOptions as ClientJudgingOptions, judge_clients as judge_clients
 from ._log import ClientNotes as ClientNotes, ConnectionLog as ConnectionLog
 from ._rules import MessageRules as MessageRules
-from ._server import (
-    judge_clients as judge_clients,
-    serve_until as serve_until,
-)
+from ._server import ClientOptions as ClientOptions
 from ._visits import Visits as Visits

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
@@ -16,7 +16,8 @@ from lmos_actors.conformance.card import (
     Verdict,
 )
 
-from ._cases import CASES, ClientCase, ClientCases
+if TYPE_CHECKING:
+    from ._cases import ClientCase, ClientCases
 
 _KEPT: Final = 200  # of what went by on a connection
 _SHOWN: Final = 20  # of it before something that is wrong
@@ -71,9 +72,9 @@ class ConnectionLog:
 
 
 class ClientNotes:
-    """Notes what clients do, case by case. `cases` are those of LMOS, if no others are given."""
+    """Notes what clients do, case by case."""
 
-    def __init__(self, level: Level, cases: ClientCases = CASES) -> None:
+    def __init__(self, level: Level, cases: ClientCases) -> None:
         self.level = level
         self.watched = {case.challenge: PassiveCase() for case in cases.passive}
         self.challenges = {case.challenge: Challenge() for case in cases.challenges}
@@ -150,26 +151,26 @@ class ClientNotes:
         counting = [each for each in watch.departures if DEVIATIONS[each.key].counts(self.level)]
         departures_text = [f"{each.title}: {each.seen}" for each in failing or counting]
         if not watch.tried:
-            result = _result(case, Verdict.NOT_RUN, f"no client did anything to be judged so{_by(case)}")
+            result = Result.of(case, Verdict.NOT_RUN, f"no client did anything to be judged so{_by(case)}")
         elif watch.wrong or failing:
-            result = _result(case, Verdict.FAILED, "; ".join([*watch.wrong, *departures_text]))
+            result = Result.of(case, Verdict.FAILED, "; ".join([*watch.wrong, *departures_text]))
         elif counting:
-            result = _result(case, Verdict.TOLERATED, "; ".join(departures_text))
+            result = Result.of(case, Verdict.TOLERATED, "; ".join(departures_text))
         else:
-            result = _result(case, Verdict.PASSED)
+            result = Result.of(case, Verdict.PASSED)
         return attrs.evolve(result, departures=tuple(watch.departures), traffic=watch.traffic)
 
     def _challenge(self, case: ClientCase, challenge: Challenge) -> Result:
         if challenge.wrong:
-            result = _result(case, Verdict.FAILED, "; ".join(challenge.wrong))
+            result = Result.of(case, Verdict.FAILED, "; ".join(challenge.wrong))
         elif challenge.proven:
-            result = _result(case, Verdict.PASSED)
+            result = Result.of(case, Verdict.PASSED)
         elif not challenge.begun:
-            result = _result(case, Verdict.NOT_RUN, f"no client has begun it{_by(case)}")
+            result = Result.of(case, Verdict.NOT_RUN, f"no client has begun it{_by(case)}")
         elif not any(each.proven or each.wrong for each in self.challenges.values()):
-            result = _result(case, Verdict.NOT_RUN, f"no client has ever {self._cases.proof}")
+            result = Result.of(case, Verdict.NOT_RUN, f"no client has ever {self._cases.proof}")
         else:
-            result = _result(case, Verdict.FAILED, f"it was begun {challenge.begun}x, and never proven")
+            result = Result.of(case, Verdict.FAILED, f"it was begun {challenge.begun}x, and never proven")
         traffic = challenge.log.since(challenge.since) if challenge.log is not None else ()
         return attrs.evolve(result, traffic=traffic)
 
@@ -181,14 +182,3 @@ def _plain(text: str) -> str:
 
 def _by(case: ClientCase) -> str:
     return f". How: {case.how}" if case.how else ""
-
-
-def _result(case: ClientCase, verdict: Verdict, seen: str = "") -> Result:
-    return Result(
-        id=case.id,
-        title=case.title,
-        section=case.section,
-        expected=case.expected,
-        verdict=verdict,
-        seen=seen,
-    )

@@ -3,9 +3,6 @@
 It is the scripted server with a judge at each layer: `ChallengeNetwork` judges handshakes, `JudgingCodec`
 frames and Closes, `MessageRules` messages. Each judge notes what is wrong and passes everything on as if it
 were right, so that one error does not hide the next.
-
-No message makes a client stop, so the end is observed: with `once` the run ends when no connection has been
-open for a while, and for longer while a challenge waits for a client to reconnect.
 """
 
 from __future__ import annotations
@@ -13,22 +10,24 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING, Final
 
+import attrs
 import trio
 
-from lmos_actors.conformance.card import LMOS_LEVELS, Card, Level, check_level, versions
+from lmos_actors.conformance.card import LMOS_LEVELS
 from lmos_actors.conformance.scripted import NetworkServer, RequestHead, WebSocketCodec
 
+from ._cases import CASES
 from ._challenges import ChallengeConnection, ChallengePages, ChallengeServer
 from ._codec import Judge, JudgingCodec
-from ._log import ClientNotes, ConnectionLog
+from ._judge import ClientJudgingOptions
+from ._log import ConnectionLog
 from ._rules import MessageRules, judge_subprotocol
 from ._visits import Visits
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from lmos_actors.conformance.scripted import Reply, ScriptedConnection
 
-    from lmos_actors.conformance.scripted import Reply, ScriptedConnection, WebServer
-    from lmos_actors.transport import Endpoint, Network
+    from ._log import ClientNotes
 
 _RETURN: Final = 10.0  # seconds at least that a client is waited for that is to come back
 
@@ -68,6 +67,19 @@ class ChallengeNetwork(NetworkServer):
         )
         return JudgingCodec(connection, judge)
 
+    def place(self, base: str) -> str:
+        """Return the URL of the description, by the address."""
+        return f"http{base.removeprefix('ws')}/agents/{self.server.main.name}"
+
+    def facts(self, base: str) -> dict[str, str]:
+        """Return what the card has about the thing, by the address."""
+        title = str(self.server.describe(base)["title"])
+        return {
+            "spoken": f"as the server at {self.place(base)}",
+            "title": title,
+            "thing": self.server.main.id,
+        }
+
 
 def _wrong_in_binary(data: bytes) -> tuple[str, str]:
     """Return what is wrong with a binary message: items of streams are such."""
@@ -75,71 +87,19 @@ def _wrong_in_binary(data: bytes) -> tuple[str, str]:
     return ("" if is_item else f"a binary message {data[:40].hex()}"), ""
 
 
-async def judge_clients(
-    network: Network,
-    endpoint: Endpoint,
-    *,
-    level: Level = Level.LENIENT,
-    patience: float = 2.0,
-    seed: int = 0,
-    once: bool = False,
-    stop: trio.Event | None = None,
-    announce: Callable[[str], object] | None = None,
-) -> Card:
-    """Serve the scripted thing with its challenges, judge the clients that connect, and return their card.
+@attrs.frozen(kw_only=True)
+class ClientOptions(ClientJudgingOptions):
+    """The options with which clients of LMOS are judged.
 
-    It ends when `stop` is set, or with `once` when the clients that came have gone, and have been away for
-    twice the `patience` in seconds, 3 at least, 10 where a challenge makes them reconnect. `announce` gets
-    the URL of the description once it is served. Raises ConfigError if the address cannot be used, and for
-    a level of relays.
+    `patience`: how long an answer may take, in seconds. With `once` all is over when the clients that came
+    have been away for twice the `patience`, 3 seconds at least, 10 where a challenge makes them reconnect.
+    Raises ConfigError for a level of relays.
     """
-    check_level(level, LMOS_LEVELS, "clients of LMOS")
-    notes = ClientNotes(level)
-    server = ChallengeServer(trio.current_time, Random(seed), notes, patience)
-    serving = ChallengeNetwork(server)
-    began = trio.current_time()
-    base = ""
 
-    def found(address: str) -> None:
-        nonlocal base
-        base = address
-        if announce is not None:
-            announce(_description_at(base, server))
+    levels = LMOS_LEVELS
+    judged = "clients of LMOS"
+    cases = CASES
 
-    await serve_until(serving, network, endpoint, found, stop, serving.visits.left if once else None)
-    return Card(
-        subject=", ".join(serving.visits.agents) or "clients",
-        role="client",
-        title=str(server.describe(base)["title"]),
-        thing=server.main.id,
-        level=level,
-        spoken=f"as the server at {_description_at(base, server)}",
-        seed=seed,
-        results=notes.results(),
-        seconds=trio.current_time() - began,
-        versions=versions(),
-    )
-
-
-def _description_at(base: str, server: ChallengeServer) -> str:
-    return f"http{base.removeprefix('ws')}/agents/{server.main.name}"
-
-
-async def serve_until(
-    serving: WebServer,
-    network: Network,
-    endpoint: Endpoint,
-    found: Callable[[str], object],
-    *ends: trio.Event | None,
-) -> None:
-    """Serve until one of some events; `found` is called with the address. Raises ConfigError."""
-    async with trio.open_nursery() as nursery:
-        found(await nursery.start(serving.run, network, endpoint))
-        for event in ends:
-            if event is not None:
-                nursery.start_soon(_end_with, event, nursery.cancel_scope)
-
-
-async def _end_with(event: trio.Event, scope: trio.CancelScope) -> None:
-    await event.wait()
-    scope.cancel()
+    def host(self, notes: ClientNotes) -> ChallengeNetwork:
+        """Return a server of the scripted thing with its challenges."""
+        return ChallengeNetwork(ChallengeServer(trio.current_time, Random(self.seed), notes, self.patience))

@@ -1,4 +1,4 @@
 """Cases for clients of relays, and the hub that judges clients by them."""
 
 from ._cases import JUDGE as JUDGE, PARTS as PARTS, RELAY_CLIENT_CASES as RELAY_CLIENT_CASES
-from ._server import judge_relay_clients as judge_relay_clients
+from ._server import RelayClientOptions as RelayClientOptions

@@ -1,4 +1,4 @@
-"""The hub that judges clients, on a network: registration, handshakes, and its report card."""
+"""The hub that judges clients, on a network: registration and handshakes."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import re
 from random import Random
 from typing import TYPE_CHECKING, Final
 
+import attrs
 import trio
 
-from lmos_actors.conformance.card import RELAY_LEVELS, Card, Level, check_level, versions
+from lmos_actors.conformance.card import RELAY_LEVELS
 from lmos_actors.conformance.clients import (
-    ClientNotes,
+    ClientJudgingOptions,
     ConnectionLog,
     Judge,
     JudgingCodec,
     Visits,
-    serve_until,
 )
 from lmos_actors.conformance.scripted import Reply, RequestHead, SendClose, WebServer, refusal
 
@@ -25,10 +25,8 @@ from ._hub import JudgedAgent, RelayJudge, RelayJudgeConnection
 from ._rules import RELAY, Invalid, judge_credentials, judge_registration, tokens_in, wrong_in_binary
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
+    from lmos_actors.conformance.clients import ClientNotes
     from lmos_actors.conformance.scripted import WebSocketCodec
-    from lmos_actors.transport import Endpoint, Network
 
 PATH: Final = "/arc"
 _TOKEN: Final = re.compile(r"tok_([a-z0-9][a-z0-9-]{1,62}[a-z0-9])")
@@ -135,6 +133,14 @@ class RelayJudgeServer(WebServer):
             connection.open()
         return RelayJudgeCodec(connection, judge)
 
+    def place(self, base: str) -> str:
+        """Return the URL of the hub, by the address."""
+        return f"{base}{PATH}"
+
+    def facts(self, base: str) -> dict[str, str]:
+        """Return what the card has about the hub, by the address."""
+        return {"spoken": f"as the hub of AgentRelay at {self.place(base)}"}
+
 
 def _token_in(head: RequestHead) -> str:
     in_header, in_address = tokens_in(head)
@@ -145,45 +151,18 @@ def _answer(status: int, found: dict[str, object]) -> Reply:
     return Reply(status, json.dumps(found).encode(), _JSON)
 
 
-async def judge_relay_clients(
-    network: Network,
-    endpoint: Endpoint,
-    *,
-    level: Level = Level.LENIENT,
-    patience: float = 2.0,
-    seed: int = 0,
-    once: bool = False,
-    stop: trio.Event | None = None,
-    announce: Callable[[str], object] | None = None,
-) -> Card:
-    """Be a hub of AgentRelay, judge the clients that connect, and return their card.
+@attrs.frozen(kw_only=True)
+class RelayClientOptions(ClientJudgingOptions):
+    """The options with which clients of relays are judged; as those of `ClientOptions`.
 
-    At the levels `REFERENCE` and `RAWK` the hub does what those relays do. It ends when `stop` is set, or
-    with `once` when the clients that came have gone, and nothing more is expected of them. `announce` gets
-    the URL of the hub once it is served. Raises ConfigError if the address cannot be used, and for the level
+    At the levels `REFERENCE` and `RAWK` the hub does what those relays do. Raises ConfigError for the level
     of kotlin-wot, which is no relay.
     """
-    check_level(level, RELAY_LEVELS, "clients of relays")
-    notes = ClientNotes(level, CASES)
-    hub = RelayJudge(trio.current_time, Random(seed), notes, patience)
-    serving = RelayJudgeServer(hub)
-    began, places = trio.current_time(), [""]
 
-    def found(base: str) -> None:
-        places[0] = f"{base}{PATH}"
-        if announce is not None:
-            announce(places[0])
+    levels = RELAY_LEVELS
+    judged = "clients of relays"
+    cases = CASES
 
-    await serve_until(serving, network, endpoint, found, stop, serving.visits.left if once else None)
-    return Card(
-        subject=", ".join(serving.visits.agents) or "clients",
-        role="client",
-        title="",
-        thing="",
-        level=level,
-        spoken=f"as the hub of AgentRelay at {places[0]}",
-        seed=seed,
-        results=notes.results(),
-        seconds=trio.current_time() - began,
-        versions=versions(),
-    )
+    def host(self, notes: ClientNotes) -> RelayJudgeServer:
+        """Return a hub of AgentRelay."""
+        return RelayJudgeServer(RelayJudge(trio.current_time, Random(self.seed), notes, self.patience))

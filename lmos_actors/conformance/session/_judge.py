@@ -12,12 +12,12 @@ from abc import ABC, abstractmethod
 from contextlib import aclosing
 from functools import partial
 from random import Random
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 import attrs
 import trio
 
-from lmos_actors.conformance.card import Card, Level, Verdict, check_level, versions
+from lmos_actors.conformance.card import KitOptions, Verdict
 from lmos_actors.conformance.target import AccessOptions, no_headers
 from lmos_actors.conformance.wire import Refused, Unreachable
 from lmos_actors.errors import ConfigError
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import Callable, Sequence
 
-    from lmos_actors.conformance.card import Result
+    from lmos_actors.conformance.card import Card, Result
     from lmos_actors.conformance.target import HeadersFor
     from lmos_actors.transport import Network
 
@@ -38,7 +38,7 @@ ContextT = TypeVar("ContextT", bound=Probe)
 
 
 @attrs.frozen(kw_only=True)
-class JudgingOptions(ABC):
+class JudgingOptions(KitOptions, ABC):
     """The options with which every kind of server is judged.
 
     `patience`: how long an answer may take, in seconds. `idle`: how long a connection is left alone, to see
@@ -47,14 +47,9 @@ class JudgingOptions(ABC):
     above 0, and for a level of other servers.
     """
 
-    levels: ClassVar[tuple[Level, ...]]
-    judged: ClassVar[str]
-    """What is judged, in words."""
+    role = "server"
 
-    level: Level = Level.LENIENT
-    patience: float = 2.0
     idle: float = 2.0
-    seed: int = 0
     allow_unsafe: bool = False
     cases: tuple[str, ...] = ()
     headers: HeadersFor = no_headers
@@ -64,7 +59,7 @@ class JudgingOptions(ABC):
         for name in ("patience", "idle"):
             if not getattr(self, name) > 0:
                 raise ConfigError(f"{name} must be above 0, not {getattr(self, name)!r}")
-        check_level(self.level, self.levels, self.judged)
+        KitOptions.__attrs_post_init__(self)
         self.chosen()
 
     @classmethod
@@ -145,18 +140,8 @@ async def judge(
         results.append(result)
         if on_result is not None:
             on_result(result)
-    return Card(
-        subject=url,
-        role="server",
-        title=server.title,
-        thing=server.thing,
-        level=options.level,
-        spoken=server.spoken,
-        seed=options.seed,
-        results=tuple(results),
-        seconds=trio.current_time() - began,
-        versions=versions(),
-    )
+    facts = {"spoken": server.spoken, "title": server.title, "thing": server.thing}
+    return options.card(url, results, began=began, **facts)
 
 
 async def _why_to_stop(server: JudgedServer[Any], case: Case[Any]) -> tuple[str, bool]:

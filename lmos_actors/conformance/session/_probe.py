@@ -71,14 +71,7 @@ class Requirement:
 
     def result(self, verdict: Verdict, seen: str) -> Result:
         """Return a result without findings."""
-        return Result(
-            id=self.id,
-            title=self.title,
-            section=self.section,
-            expected=self.expected,
-            verdict=verdict,
-            seen=seen,
-        )
+        return Result.of(self, verdict, seen)
 
 
 @attrs.frozen(kw_only=True, eq=False)
