@@ -4,6 +4,7 @@ from ._run import ConformOptions as ConformOptions, chosen as chosen, conform as
 from .card import (
     Card as Card,
     Departure as Departure,
+    KitOptions as KitOptions,
     Level as Level,
     Result as Result,
     Section as Section,

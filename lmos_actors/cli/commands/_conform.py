@@ -9,20 +9,18 @@ from cyclopts import Group, Parameter
 
 from lmos_actors.errors import ConfigError
 
-from .._app import ELSEWHERE, REACHED, File, Force, Limit, Switch, Texts, Within, app, whole
+from .._app import ELSEWHERE, REACHED, File, Limit, Switch, Texts, Within, app, whole
+from ..options._cards import OutputOptions
 from ..options._connection import ServerOptions, options_in, secret_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from lmos_actors.conformance import JudgingOptions
+    from lmos_actors.conformance import JudgingOptions, KitOptions
 
     from ..conform._conform import Kind
 
-MadeT = TypeVar("MadeT")
+MadeT = TypeVar("MadeT", bound="KitOptions")
 
 JUDGED = Group("Judging", sort_key=0.5)
-OUTPUT = Group("Output", sort_key=2)
 RELAY = Group("Relays", sort_key=1.5)
 CLIENTS = Group("Clients, in place of a server", sort_key=3)
 
@@ -99,9 +97,9 @@ once, the last one for all others."""
 
     def options(self, url: str, kind: Kind) -> JudgingOptions:
         """Return how a server is judged. Blocks on the disk. Raises ConfigError."""
-        from lmos_actors.conformance import ChatOptions, ConformOptions, Level, RelayConformOptions
+        from lmos_actors.conformance import ChatHints, Hints
 
-        from ..conform._conform import Presented, agents_of, chat_hints_of, hints_of
+        from ..conform._conform import OPTIONS_OF, Presented, agents_of, hints_of
 
         server = self.server
         if kind == "relay" and (server.bearer is not None or server.basic is not None):
@@ -110,25 +108,42 @@ once, the last one for all others."""
                 "--basic" if server.bearer is None else "--bearer",
             )
         places = [each for each in (url, self.description) if each]
-        common: dict[str, Any] = {
-            "level": Level(self.level),
-            "patience": self.patience,
-            "idle": self.idle,
-            "seed": self.seed,
-            "allow_unsafe": self.allow_unsafe,
-            "cases": tuple(self.case or ()),
-            "headers": Presented.of(server.headers(), server.credentials(url), places),
-            "tls": server.tls.context(),
-        }
+        headers = Presented.of(server.headers(), server.credentials(url), places)
+        tls = server.tls.context()
+        own: dict[str, Any]
         if kind == "relay":
-            common |= {"agents": agents_of(self.hints), "register_url": self.register_url}
+            own = {"agents": agents_of(self.hints), "register_url": self.register_url}
             if self.invitation is not None:
-                common["invitations"] = secret_lines(self.invitation, "--invitation")
-            return _made(RelayConformOptions, common)
-        if kind == "omnia":
-            return _made(ChatOptions, {**common, "hints": chat_hints_of(self.hints)})
-        about = {"hints": hints_of(self.hints), "thing": self.thing, "description": self.description}
-        return _made(ConformOptions, {**common, **about})
+                own["invitations"] = secret_lines(self.invitation, "--invitation")
+        elif kind == "omnia":
+            own = {"hints": hints_of(self.hints, ChatHints)}
+        else:
+            own = {
+                "hints": hints_of(self.hints, Hints),
+                "thing": self.thing,
+                "description": self.description,
+            }
+        return self.made(
+            OPTIONS_OF[kind],
+            idle=self.idle,
+            allow_unsafe=self.allow_unsafe,
+            cases=tuple(self.case or ()),
+            headers=headers,
+            tls=tls,
+            **own,
+        )
+
+    def made(self, options: type[MadeT], **own: Any) -> MadeT:
+        """Return options of the kit. Raises ConfigError for a level that is none of theirs.
+
+        All else is known to be good.
+        """
+        from lmos_actors.conformance import Level
+
+        try:
+            return options(level=Level(self.level), patience=self.patience, seed=self.seed, **own)
+        except ConfigError as error:
+            raise ConfigError(error.message, "--level") from None
 
     def check_serve(self, url: str | None) -> None:
         """Raise ConfigError for what does not go with `--serve`, or goes with it alone."""
@@ -162,45 +177,6 @@ once, the last one for all others."""
             for each in values:
                 words += [option] if each is True else [option, str(each)]
         return words
-
-
-def _made(options: Callable[..., MadeT], values: dict[str, Any]) -> MadeT:
-    """Return options. Raises ConfigError for a level that is none of theirs: all else is known to be good."""
-    try:
-        return options(**values)
-    except ConfigError as error:
-        raise ConfigError(error.message, "--level") from None
-
-
-@Parameter(name="*")
-@dataclass(frozen=True, kw_only=True)
-class OutputOptions:
-    """The options for output."""
-
-    json: Annotated[
-        bool | str, Parameter(negative=(), metavar="[FILE]", group=OUTPUT, show_default=False)
-    ] = False
-    """Print the report card as JSON, and nothing else; or write it to a file."""
-    junit: Annotated[File, Parameter(group=OUTPUT)] = None
-    """Write JUnit XML."""
-    html: Annotated[File, Parameter(group=OUTPUT)] = None
-    """Write one HTML file that needs no network."""
-    force: Annotated[Force, Parameter(group=OUTPUT)] = False
-    verbose: Annotated[Switch, Parameter(name=["-v", "--verbose"], group=OUTPUT)] = False
-    """Print a line for every case, and the traffic of those that did not pass."""
-    list_: Annotated[Switch, Parameter(name="--list", group=OUTPUT)] = False
-    """Print the cases, and try none."""
-
-    @property
-    def printed(self) -> bool:
-        """Whether JSON is all that is printed."""
-        return self.json is True
-
-    @property
-    def card_files(self) -> dict[str, str | None]:
-        """The files to write, by option."""
-        file = self.json if isinstance(self.json, str) else None
-        return {"--json": file, "--junit": self.junit, "--html": self.html}
 
 
 _USUAL = ConformOptionGroup()
@@ -282,10 +258,7 @@ def _judge(url: str | None, given: ConformOptionGroup, output: OutputOptions) ->
             options=given.options(place, kind),
             cases=cases,
             within=given.within,
-            json=output.printed,
-            verbose=output.verbose,
-            card_files=output.card_files,
-            force=output.force,
+            output=output,
             inputs=inputs,
             command=given.words(url),
         )
@@ -293,28 +266,20 @@ def _judge(url: str | None, given: ConformOptionGroup, output: OutputOptions) ->
 
 
 def _serve(given: ConformOptionGroup, output: OutputOptions) -> int:
-    from lmos_actors.conformance import ClientOptions, Level, RelayClientOptions
+    from lmos_actors.conformance import ClientOptions, RelayClientOptions
 
     from ..conform._serve import ADDRESS, JudgeClientsRequest, list_client_cases, serve_clients
 
     if output.list_:
         return list_client_cases(json=output.printed, relay=given.relay)
     address = given.serve if isinstance(given.serve, str) else ADDRESS
-    common = {
-        "level": Level(given.level),
-        "patience": given.patience,
-        "seed": given.seed,
-        "once": given.once,
-    }
+    kind = RelayClientOptions if given.relay else ClientOptions
     return serve_clients(
         JudgeClientsRequest(
-            options=_made(RelayClientOptions if given.relay else ClientOptions, common),
+            options=given.made(kind, once=given.once),
             address=address,
             within=given.within,
-            json=output.printed,
-            verbose=output.verbose,
-            card_files=output.card_files,
-            force=output.force,
+            output=output,
             command=given.words("--serve", address, *(["--once"] if given.once else [])),
         )
     )

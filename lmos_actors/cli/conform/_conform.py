@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 import shlex
-import signal
-import threading
 import traceback
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
 import attrs
@@ -35,6 +34,7 @@ from lmos_actors.transport import TcpNetwork, endpoint_of
 
 from .._signals import signals
 from ..options._connection import secret_lines
+from ._interrupt import Interrupt
 from ._output import (
     FAILED,
     INTERRUPTED_BY,
@@ -56,6 +56,9 @@ if TYPE_CHECKING:
     from lmos_actors.security import Credentials
     from lmos_actors.transport import Network
 
+    from ..options._cards import OutputOptions
+
+HintsT = TypeVar("HintsT", Hints, ChatHints)
 Kind: TypeAlias = Literal["lmos", "omnia", "relay"]
 """What is judged."""
 
@@ -71,19 +74,13 @@ FEW: Final = 5
 
 @attrs.frozen(kw_only=True)
 class ConformRequest:
-    """A request to judge a server of LMOS, a facade of Omnia's protocol, or a relay, as its options say.
-
-    `json`: print JSON alone; `card_files`: the files to write, by option.
-    """
+    """A request to judge a server of LMOS, a facade of Omnia's protocol, or a relay, as its options say."""
 
     url: str
     options: JudgingOptions
     cases: Sequence[Requirement]
-    within: float | None = None
-    json: bool = False
-    verbose: bool = False
-    card_files: Mapping[str, str | None] = attrs.field(factory=dict[str, "str | None"])
-    force: bool = False
+    within: float | None
+    output: OutputOptions
     inputs: Sequence[str] = ()
     command: Sequence[str] = ()
 
@@ -121,14 +118,9 @@ class Presented:
         return cls(encode_headers(headers), credentials, hosts)
 
 
-def hints_of(path: str | None) -> Hints:
+def hints_of(path: str | None, kind: type[HintsT]) -> HintsT:
     """Read the file of `--hints`. Blocks on the disk. Raises ConfigError."""
-    return Hints() if path is None else Hints.load(path)
-
-
-def chat_hints_of(path: str | None) -> ChatHints:
-    """Read the file of `--hints` for a facade. Blocks on the disk. Raises ConfigError."""
-    return ChatHints() if path is None else ChatHints.load(path)
+    return kind() if path is None else kind.load(path)
 
 
 class RelayHints(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -180,8 +172,8 @@ def _case_data(case: Requirement) -> dict[str, Any]:
 
 def judge(request: ConformRequest, network: Network | None = None) -> int:
     """Judge a server, and return the exit code. Raises ConfigError, OSError, KeyboardInterrupt."""
-    card_files = CardFiles.opened(request.card_files, request.inputs, force=request.force)
-    printer = CardPrinter(request.cases, json=request.json, verbose=request.verbose)
+    card_files = CardFiles.opened(request.output, request.inputs)
+    printer = CardPrinter(request.cases, request.output)
     try:
         with signals.in_order():
             server_run = ServerRun(request, printer)
@@ -205,7 +197,7 @@ class ServerRun:
         self._request, self._printer = request, printer
         self._card: Card | None = None
         self._failure: BaseException | None = None
-        self._interrupted = ""  # the name of the signal
+        self._interrupt = Interrupt()
         self._seconds = 0.0
 
     async def run(self, network: Network) -> None:
@@ -214,8 +206,7 @@ class ServerRun:
         within = math.inf if self._request.within is None else self._request.within
         async with trio.open_nursery() as nursery:
             working = trio.CancelScope()
-            if threading.current_thread() is threading.main_thread():
-                await nursery.start(self._end_at_interrupt, working)
+            await nursery.start(self._interrupt.watch, partial(working.cancel, "interrupted"))
             with working, trio.move_on_after(within):
                 await self._judge(network)
             nursery.cancel_scope.cancel("it is over")
@@ -228,15 +219,6 @@ class ServerRun:
             self._card = await conform(network, request.url, request.options, on_result=printer.result)
         except Exception as error:  # a nursery on the way out would make a group of it
             self._failure = error
-
-    async def _end_at_interrupt(
-        self, working: trio.CancelScope, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
-    ) -> None:
-        """At the first Ctrl-C, or SIGTERM, end in order; the second is Python's own."""
-        with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as received:
-            task_status.started()
-            self._interrupted = signal.Signals(await anext(received)).name
-        working.cancel("interrupted")
 
     # --- afterwards
 
@@ -255,7 +237,7 @@ class ServerRun:
         card, code = self._ended()
         card_files.write(card, code)
         self._printer.end(card, self._more(card))
-        if self._request.json:
+        if self._request.output.printed:
             print_card(card, code)
         if card.cut:
             left = len(self._request.cases) - len(self._printer.results)
@@ -270,8 +252,8 @@ class ServerRun:
         command = shlex.join(request.command)
         if card is not None:
             return attrs.evolve(card, command=command), OK if card.passed else FAILED
-        done, code = self._printer.results, INTERRUPTED_BY.get(self._interrupted, TIME_LIMIT)
-        why = f"interrupted ({self._interrupted})" if self._interrupted else "time limit"
+        done, code = self._printer.results, INTERRUPTED_BY.get(self._interrupt.name, TIME_LIMIT)
+        why = f"interrupted ({self._interrupt.name})" if self._interrupt.name else "time limit"
         tried = {result.id for result in done}
         left = [not_tried(case, why) for case in request.cases if case.id not in tried]
         made = Card(
@@ -290,7 +272,7 @@ class ServerRun:
         return made, code
 
     def _not_reached(self, error: Unreachable) -> int:
-        if self._request.json:
+        if self._request.output.printed:
             print_json({"error": {"url": error.url, "message": error.why}, "exit_code": NOT_REACHED})
         complain(str(error))
         return NOT_REACHED

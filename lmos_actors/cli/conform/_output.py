@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from lmos_actors.conformance import Card, Requirement, Result
 
+    from ..options._cards import OutputOptions
     from ..run._live import Moving, Screen
 
 OK: Final = 0
@@ -49,14 +50,14 @@ def group_of(case: Requirement | Result) -> str:
 
 
 class CardPrinter:
-    """Prints results of cases: each group when it is over. With `json` only the progress on a terminal."""
+    """Prints results of cases: each group when it is over. With JSON only the progress on a terminal."""
 
-    def __init__(self, cases: Sequence[Requirement], *, json: bool, verbose: bool) -> None:
+    def __init__(self, cases: Sequence[Requirement], output: OutputOptions) -> None:
         self.results: list[Result] = []
-        self._cases, self._json, self._verbose = cases, json, verbose
+        self._cases, self._json, self._verbose = cases, output.printed, output.verbose
         self._width = max(map(len, map(group_of, cases)), default=0)
         self._printed_count = 0
-        self._out = sys.stderr if json else sys.stdout
+        self._out = sys.stderr if output.printed else sys.stdout
         self._moving: Moving | None = None
         self._screen: Screen | None = None
         if self._out.isatty() and os.environ.get("TERM") not in ("dumb", "unknown"):
@@ -150,13 +151,11 @@ class CardFiles:
     _open: dict[str, Target] = attrs.field(factory=dict[str, Target])
 
     @classmethod
-    def opened(
-        cls, paths: Mapping[str, str | None], inputs: Iterable[str], *, force: bool = False
-    ) -> CardFiles:
+    def opened(cls, output: OutputOptions, inputs: Iterable[str]) -> CardFiles:
         """Open the files that options name. Raises ConfigError for what cannot, or must not, be written."""
-        card_files = cls(force)
+        card_files = cls(output.force)
         try:
-            for option, path in paths.items():
+            for option, path in output.card_files.items():
                 if path is not None:
                     card_files._add(option, path, list(inputs))
         except ConfigError:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import math
 import shlex
-import signal
 import sys
-import threading
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -22,6 +20,7 @@ from lmos_actors.errors import ConfigError, TransportError, group_of
 from lmos_actors.transport import TcpNetwork, endpoint_of
 
 from .._signals import signals
+from ._interrupt import Interrupt
 from ._output import (
     FAILED,
     INTERRUPTED_BY,
@@ -36,13 +35,14 @@ from ._output import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from lmos_actors.conformance import Card, ClientJudgingOptions
     from lmos_actors.transport import Endpoint, Network
 
+    from ..options._cards import OutputOptions
+
 ADDRESS: Final = "127.0.0.1:8080"
-_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 @attrs.frozen(kw_only=True)
@@ -50,12 +50,9 @@ class JudgeClientsRequest:
     """A request to judge clients of LMOS, or those of a hub of AgentRelay, as its options say."""
 
     options: ClientJudgingOptions
-    address: str = ADDRESS
-    within: float | None = None
-    json: bool = False
-    verbose: bool = False
-    card_files: Mapping[str, str | None] = attrs.field(factory=dict[str, "str | None"])
-    force: bool = False
+    address: str
+    within: float | None
+    output: OutputOptions
     command: Sequence[str] = ()
 
     def endpoint(self) -> Endpoint:
@@ -86,8 +83,8 @@ def list_client_cases(*, json: bool, relay: bool = False) -> int:
 
 def serve_clients(request: JudgeClientsRequest, network: Network | None = None) -> int:
     """Judge clients, and return the exit code. Raises ConfigError, OSError, KeyboardInterrupt."""
-    card_files = CardFiles.opened(request.card_files, (), force=request.force)
-    printer = CardPrinter((), json=request.json, verbose=request.verbose)
+    card_files = CardFiles.opened(request.output, ())
+    printer = CardPrinter((), request.output)
     try:
         clients_run = ClientsRun(request)
         try:
@@ -126,7 +123,7 @@ def _finish(
     card_files.write(card, code)
     printer.results[:] = card.results
     printer.end(card)
-    if request.json:
+    if request.output.printed:
         print_card(card, code)
     if cut:
         complain(clients_run.reason(code))
@@ -147,14 +144,13 @@ class ClientsRun:
         self.failure: BaseException | None = None
         self._order = request
         self._late = False
-        self._interrupted = ""  # the name of the signal
+        self._interrupt = Interrupt()
 
     async def run(self, network: Network) -> Card:
         """Serve until that is over, and return the card. Raises groups of ConfigError and TransportError."""
         request, stop = self._order, trio.Event()
         async with trio.open_nursery() as nursery:
-            if threading.current_thread() is threading.main_thread():
-                await nursery.start(self._stop_at_signal, stop)
+            await nursery.start(self._interrupt.watch, stop.set)
             nursery.start_soon(self._stop_in_time, stop)
             card = await judge_clients(
                 network, request.endpoint(), request.options, stop=stop, announce=self._announce
@@ -164,16 +160,8 @@ class ClientsRun:
 
     def _announce(self, url: str) -> None:
         ends = "when the clients that came have left" if self._order.options.once else "at Ctrl-C"
-        out = sys.stderr if self._order.json else sys.stdout
+        out = sys.stderr if self._order.output.printed else sys.stdout
         print(f"judging clients of {url}; ends {ends}", file=out, flush=True)
-
-    async def _stop_at_signal(
-        self, stop: trio.Event, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
-    ) -> None:
-        with trio.open_signal_receiver(*_SIGNALS) as received:
-            task_status.started()
-            self._interrupted = signal.Signals(await anext(received)).name
-        stop.set()
 
     async def _stop_in_time(self, stop: trio.Event) -> None:
         await trio.sleep(math.inf if self._order.within is None else self._order.within)
@@ -187,8 +175,8 @@ class ClientsRun:
     def code(self, card: Card) -> int:
         """Return the exit code. Without `--once` a signal is how it is meant to end."""
         tried = any(each.verdict not in (Verdict.NOT_RUN, Verdict.NOT_OFFERED) for each in card.results)
-        if self._interrupted and self._order.options.once:
-            return INTERRUPTED_BY[self._interrupted]
+        if self._interrupt.name and self._order.options.once:
+            return INTERRUPTED_BY[self._interrupt.name]
         if not tried:
             return NOT_REACHED
         if self._late and self._order.options.once:
