@@ -20,6 +20,7 @@ from ._deviations import (
     rfc6455 as rfc6455,
     rfc8259 as rfc8259,
     td as td,
+    weigh as weigh,
 )
 from ._html import card_html as card_html
 from ._json import card_data as card_data, card_json as card_json

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from ._verdicts import Level, Section
+from ._verdicts import Level, Section, Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ._verdicts import Departure
 
 PROTOCOL: Final = "LMOS communication protocol"
 BINDING: Final = "LMOS WebSocket binding"
@@ -256,3 +261,11 @@ ROWS: Final = (
 # fmt: on
 
 DEVIATIONS: Final = {row.key: row for row in ROWS}
+
+
+def weigh(departures: Sequence[Departure], level: Level) -> tuple[Verdict, list[Departure]]:
+    """Return the verdict on what was not as written, and the departures that lead to it."""
+    failing = [each for each in departures if DEVIATIONS[each.key].fails(level)]
+    counting = [each for each in departures if DEVIATIONS[each.key].counts(level)]
+    verdict = Verdict.FAILED if failing else Verdict.TOLERATED if counting else Verdict.PASSED
+    return verdict, failing or counting

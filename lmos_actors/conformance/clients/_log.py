@@ -14,6 +14,7 @@ from lmos_actors.conformance.card import (
     Result,
     Traffic,
     Verdict,
+    weigh,
 )
 
 if TYPE_CHECKING:
@@ -147,17 +148,13 @@ class ClientNotes:
         return (*watched, *challenges)
 
     def _watched(self, case: ClientCase, watch: PassiveCase) -> Result:
-        failing = [each for each in watch.departures if DEVIATIONS[each.key].fails(self.level)]
-        counting = [each for each in watch.departures if DEVIATIONS[each.key].counts(self.level)]
-        departures_text = [f"{each.title}: {each.seen}" for each in failing or counting]
+        verdict, telling = weigh(watch.departures, self.level)
+        seen = "; ".join([*watch.wrong, *(f"{each.title}: {each.seen}" for each in telling)])
         if not watch.tried:
-            result = Result.of(case, Verdict.NOT_RUN, f"no client did anything to be judged so{_by(case)}")
-        elif watch.wrong or failing:
-            result = Result.of(case, Verdict.FAILED, "; ".join([*watch.wrong, *departures_text]))
-        elif counting:
-            result = Result.of(case, Verdict.TOLERATED, "; ".join(departures_text))
-        else:
-            result = Result.of(case, Verdict.PASSED)
+            verdict, seen = Verdict.NOT_RUN, f"no client did anything to be judged so{_by(case)}"
+        elif watch.wrong:
+            verdict = Verdict.FAILED
+        result = Result.of(case, verdict, seen)
         return attrs.evolve(result, departures=tuple(watch.departures), traffic=watch.traffic)
 
     def _challenge(self, case: ClientCase, challenge: Challenge) -> Result:

@@ -10,7 +10,7 @@ import attrs
 import trio
 
 from lmos_actors._core import HIDDEN
-from lmos_actors.conformance.card import DEVIATIONS, Departure, Level, Result, Verdict
+from lmos_actors.conformance.card import DEVIATIONS, Departure, Level, Result, Verdict, weigh
 from lmos_actors.conformance.target import NotOffered, NotRun
 from lmos_actors.conformance.wire import (
     ConnectionGone,
@@ -285,10 +285,8 @@ class Probe:
                 await self.aclose()
 
     def _verdict(self, level: Level) -> tuple[Verdict, str]:
-        failing = [each for each in self.departures if DEVIATIONS[each.key].fails(level)]
-        counting = [each for each in self.departures if DEVIATIONS[each.key].counts(level)]
-        verdict = Verdict.FAILED if failing else Verdict.TOLERATED if counting else Verdict.PASSED
-        return verdict, _in_words(failing or counting)
+        verdict, telling = weigh(self.departures, level)
+        return verdict, _in_words(telling)
 
 
 def _in_words(departures: Sequence[Departure]) -> str:
