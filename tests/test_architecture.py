@@ -42,7 +42,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("security",),
     ("transport",),
     ("protocol",),
-    ("files",),
+    ("files", "links"),
     ("_core",),
     ("root",),
 )
@@ -58,6 +58,7 @@ ONLY: dict[str, frozenset[str]] = {
     "transport": frozenset({"_core", "root"}),
     "protocol": frozenset({"_core", "root"}),
     "files": frozenset({"_core", "root"}),
+    "links": frozenset({"_core", "root"}),
 }
 
 # What judges others shares nothing with what it judges: of our own it imports these names, and no WebSocket.
@@ -79,6 +80,7 @@ WEBSOCKETS = frozenset({"wsproto", "trio_websocket", "websockets"})
 # Rule 3. Decisions and data formats: no scheduler and no clock.
 PURE = (
     "lmos_actors.files",
+    "lmos_actors.links",
     "lmos_actors.protocol",
     "lmos_actors.security",
     "lmos_actors.supervision._plan",
@@ -109,7 +111,6 @@ PURE = (
     "lmos_actors.scenario.model._steps",
     "lmos_actors.scenario.model._checks",
     "lmos_actors.scenario.model._files",
-    "lmos_actors.simulation._links",
 )
 CLOCKS = frozenset({"trio", "trio_websocket", "time", "random", "secrets"})
 FOREIGN = frozenset({"asyncio", "anyio", "threading.Timer", "sched"})

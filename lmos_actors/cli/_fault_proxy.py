@@ -21,9 +21,9 @@ from lmos_actors._core import number_of
 from lmos_actors.deployment import FaultProxy, links_with
 from lmos_actors.errors import ConfigError, nearest
 from lmos_actors.files import Duration, Size
+from lmos_actors.links import LinkFault, LinkRules
 from lmos_actors.protocol.td import Stream
 from lmos_actors.security import is_loopback
-from lmos_actors.simulation import LinkFault, LinkRules
 from lmos_actors.transport import raise_descriptor_limit
 
 from ._answers import AnswerPrinter, OutputLine
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from lmos_actors.deployment import Way
     from lmos_actors.errors import ConnectFailed
-    from lmos_actors.simulation import Draw
+    from lmos_actors.links import Draw
     from lmos_actors.transport import Endpoint
 
 OK: Final = 0

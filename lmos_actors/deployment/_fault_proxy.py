@@ -32,7 +32,7 @@ import trio
 
 from lmos_actors._core import Entropy, SeededBytes
 from lmos_actors.errors import ConnectFailed
-from lmos_actors.simulation import LONGEST, SEGMENT, LinkFault, LinkRules, Links, corrupted
+from lmos_actors.links import LONGEST, SEGMENT, LinkFault, LinkRules, Links, corrupted
 from lmos_actors.transport import DirectStream, Endpoint, MemoryStream, default_network
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import trio
 from lmos_actors import Agent, Property, open_node, prop
 from lmos_actors.deployment import FaultProxy, Gateway, GatewayNetwork, links_with
 from lmos_actors.errors import ConnectFailed
-from lmos_actors.simulation import LinkFault, LinkRules, between_sides
+from lmos_actors.links import LinkFault, LinkRules, between_sides
 from lmos_actors.transport import MemoryNetwork, endpoint_of
 from tests.deployment.test_fault_proxy import on_virtual_time
 

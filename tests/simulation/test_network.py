@@ -27,7 +27,8 @@ from lmos_actors import (
     prop,
     simulate,
 )
-from lmos_actors.simulation import LinkFault, LinkRules, Links, TraceLog, between_sides
+from lmos_actors.links import LinkFault, LinkRules, Links, between_sides
+from lmos_actors.simulation import TraceLog
 from lmos_actors.simulation.network import SimulatedNetwork
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from hypothesis import given, strategies as st
 
 from lmos_actors import open_node, simulate
 from lmos_actors.errors import ConnectFailed
-from lmos_actors.simulation import LinkFault, LinkRules, Links
+from lmos_actors.links import LinkFault, LinkRules, Links
 from lmos_actors.simulation.network._peer import NetworkParts
 from lmos_actors.simulation.network._streams import WINDOW, LineNetwork, corrupted
 from lmos_actors.transport import MemoryNetwork, endpoint_of

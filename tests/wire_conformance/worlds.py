@@ -12,10 +12,10 @@ import trio
 from lmos_actors import NotAllowed, describe, open_node, simulate
 from lmos_actors.bindings import ContractWarning
 from lmos_actors.facades import RelayBridge
+from lmos_actors.links import LinkRules, Links
 from lmos_actors.protocol.lmos import SessionOptions
 from lmos_actors.protocol.td import dump, with_forms
 from lmos_actors.security import Access, Security
-from lmos_actors.simulation import LinkRules, Links
 from lmos_actors.simulation.network import USER, NodeNetwork, Place, SimulatedNetwork, WireNetwork
 from lmos_actors.transport import MemoryNetwork, endpoint_of
 from tests.facades.relays import HUBS, URL

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import UNSET
 
 from lmos_actors.actors import Slot
-from lmos_actors.simulation import Links
+from lmos_actors.links import Links
 from lmos_actors.simulation.network import USER, SimulatedNetwork, WireNetwork
 from lmos_actors.supervision import Supervisor, agents_of
 

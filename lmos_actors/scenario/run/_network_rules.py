@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 from msgspec import UNSET
 
-from lmos_actors.simulation import PERFECT, LinkFault, LinkRules, between_sides
+from lmos_actors.links import PERFECT, LinkFault, LinkRules, between_sides
 from lmos_actors.simulation.network import USER
 
 from ..model import NETWORK, LateLinks, LossyLinks, Partition, Pick

@@ -22,7 +22,8 @@ from lmos_actors.live.runs import MOST_NODES, CheckSeen, LinkNews, MessageOnLink
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from lmos_actors.simulation import Line, TraceLog
+    from lmos_actors.links import Line
+    from lmos_actors.simulation import TraceLog
 
     from .._guard import Guard
     from ._network import RunNetwork

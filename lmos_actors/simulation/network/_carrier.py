@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from .._links import Line
+    from lmos_actors.links import Line
+
     from ._peer import NetworkParts
 
 

@@ -29,9 +29,9 @@ if TYPE_CHECKING:
         Turns,
     )
     from lmos_actors.bindings import RemoteLink
+    from lmos_actors.links import LinkFault, Links
     from lmos_actors.transport import MemoryNetwork
 
-    from .._links import LinkFault, Links
     from ._peer import OnSent
 
 USER: Final = "user"

@@ -30,8 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from lmos_actors.actors import Runtime
-
-    from .._links import Links
+    from lmos_actors.links import Links
 
 
 Delivery: TypeAlias = Literal["stream", "datagram"]

@@ -34,8 +34,7 @@ if TYPE_CHECKING:
         TraceMembers,
     )
     from lmos_actors.bindings import PendingRequest, SentTell
-
-    from .._links import Line, Links
+    from lmos_actors.links import Line, Links
 
 
 class OnSent(Protocol):

@@ -17,9 +17,9 @@ import trio
 from trio.lowlevel import checkpoint
 
 from lmos_actors.errors import ConnectFailed
+from lmos_actors.links import LONGEST, SEGMENT, corrupted
 from lmos_actors.transport import MemoryStream, Pipe, pair_of, secured
 
-from .._links import LONGEST, SEGMENT, corrupted
 from ._carrier import Carrier
 from ._connecting import REFUSED
 from ._heartbeats import OPENING

@@ -33,10 +33,9 @@ if TYPE_CHECKING:
     from lmos_actors._core import Budget
     from lmos_actors.actors import ItemTarget, Runtime, TraceMembers, UnsentKind, UnsentMessage
     from lmos_actors.bindings import Headers, Peers, PendingRequest, RemoteThing, SentTell
+    from lmos_actors.links import Links
     from lmos_actors.protocol.lmos import ConsumerSession
     from lmos_actors.transport import Connection, Ended, MemoryNetwork
-
-    from .._links import Links
 
 
 class PeersOf(Protocol):

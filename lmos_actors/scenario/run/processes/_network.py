@@ -17,7 +17,7 @@ import attrs
 import trio
 
 from lmos_actors.deployment import FaultProxy, Gateway, GatewayNetwork
-from lmos_actors.simulation import PERFECT, LinkRules, Links
+from lmos_actors.links import PERFECT, LinkRules, Links
 from lmos_actors.simulation.network import USER
 from lmos_actors.transport import Endpoint, TcpNetwork, endpoint_of
 

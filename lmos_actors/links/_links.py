@@ -1,4 +1,6 @@
-"""Links of a simulated network: when what one node sends to another arrives, if it does. No clock, no tasks.
+"""Links between nodes: when what one sends to another arrives, if it does. No clock, no tasks.
+
+A simulated network and the proxy for faults of real connections deliver by these rules.
 
 A `Line` is one direction between two nodes. Its rules say how long a message takes (latency and jitter), how
 many bytes a second it carries, and which share of messages is lost, doubled or overtaken. Two kinds of

@@ -1,4 +1,4 @@
-"""Lines of a simulated network: when what is sent arrives. Pure, so without a clock."""
+"""Lines between nodes: when what is sent arrives. Pure, so without a clock."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from lmos_actors._core import RandomStream
-from lmos_actors.simulation import LinkFault, LinkRules, Links, between_sides
+from lmos_actors.links import LinkFault, LinkRules, Links, between_sides
 from tests.matrix import examples
 
 if TYPE_CHECKING:
