@@ -16,7 +16,7 @@ import yaml
 from lmos_actors.files import LayoutError, inside, is_list, is_mapping, lay_out_yaml, listed, mapped, parse
 
 from ..format import orders_of
-from ..model import Cells, is_late
+from ..model import Cells, is_late, struct_of
 from ._space import text_of_time
 
 if TYPE_CHECKING:
@@ -38,7 +38,8 @@ _WIDTH: Final = 100
 
 def plain_cells(document: Document, settings: Mapping[str, str]) -> list[Data]:
     """Return each combination of a file that is right as a file of its own, without seeds."""
-    return [_plain(cell.data) for cell in Cells(document, settings).all()]
+    cells = Cells(document, settings, struct_of(mapped(document.data)))
+    return [_plain(cell.data) for cell in cells.all()]
 
 
 def _plain(data: Data) -> Data:

@@ -16,6 +16,7 @@ from ..model import (
     DIRECTORY,
     LABEL,
     AnyFile,
+    AnyKind,
     CellData,
     Cells,
     Directory,
@@ -23,14 +24,15 @@ from ..model import (
     Scenario,
     SeedRange,
     Simulation,
+    has_required_parts,
     project_root,
+    struct_of,
 )
 from ..system._agent_classes import Targets
 from ..system._cell_names import CellNames
 from ..system._deployment_file import DEPLOYMENT
 from ..system._remote_access import RemoteAccess, hide_secrets
 from ..system._system import System
-from ..system._system_check import has_required_parts
 from ._story_classes import add_story_classes
 from ._used_system import UsedSystems, not_opened
 from .validators._cell_check import check_cell
@@ -133,7 +135,7 @@ def resolve(
     """
     document = read(path) if text is None else _in_place_of(path, text)
     _check_format(document)
-    cells = Cells(document, settings or {})
+    cells = Cells(document, settings or {}, struct_of(mapped(document.data)))
     mistakes = [*document.mistakes, *cells.mistakes]
     found = cells.all()
     mistakes += cells.mistakes
@@ -166,7 +168,7 @@ def _check_format(document: Document) -> None:
         why = f'"{DEPLOYMENT}" has no steps: "up" runs it, "validate" checks it, and {story}'
         raise FileError([document.mistake(("lmos",), why)])
     if kind not in ("scenario/v1", "simulation/v1"):
-        raise FileError(decode(document, AnyFile)[1])
+        raise FileError(decode(document, AnyKind)[1])
 
 
 def _scenario(
@@ -185,7 +187,7 @@ def _scenario(
     mistakes += wrong
     if deployed is None and "system" in cell.data:  # its mistakes are known
         return _Decoded(None)
-    if not has_required_parts(cell.data):
+    if not has_required_parts(struct_of(cell.data), cell.data):
         return _Decoded(None)
     names = CellNames(document, cell, made)
     use = mapped(cell.data.get("tree")).get("use")

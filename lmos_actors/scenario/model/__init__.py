@@ -30,7 +30,7 @@ from ._agents import (
     Waited as Waited,
     When as When,
 )
-from ._any_file import AnyFile as AnyFile, scenario_schema as scenario_schema
+from ._any_file import AnyFile as AnyFile, scenario_schema as scenario_schema, struct_of as struct_of
 from ._base import (
     ALL_AGENTS as ALL_AGENTS,
     COMMANDS as COMMANDS,
@@ -57,11 +57,9 @@ from ._cells import (
     CellData as CellData,
     Cells as Cells,
     fill_late as fill_late,
+    has_required_parts as has_required_parts,
     is_late as is_late,
-    known_keys as known_keys,
-    needed_keys as needed_keys,
     split_step as split_step,
-    struct_of as struct_of,
 )
 from ._checks import (
     Always as Always,
@@ -152,16 +150,10 @@ from ._faults import (
     Swizzle as Swizzle,
 )
 from ._files import (
-    PROCESS as PROCESS,
-    REAL as REAL,
-    WORLDS as WORLDS,
-    RateText as RateText,
-    Relay as Relay,
     Scenario as Scenario,
     SeedRange as SeedRange,
     Simulation as Simulation,
     Store as Store,
-    is_real as is_real,
 )
 from ._measured import measured_times as measured_times
 from ._network import (
@@ -171,6 +163,16 @@ from ._network import (
     LinksBetween as LinksBetween,
     Network as Network,
     Rules as Rules,
+)
+from ._parts import (
+    PROCESS as PROCESS,
+    REAL as REAL,
+    WORLDS as WORLDS,
+    AnyKind as AnyKind,
+    RateText as RateText,
+    Relay as Relay,
+    Source as Source,
+    is_real as is_real,
 )
 from ._project import project_root as project_root
 from ._steps import (
@@ -204,7 +206,6 @@ from ._steps import (
     Say as Say,
     SayAt as SayAt,
     Saying as Saying,
-    Source as Source,
     Start as Start,
     Stop as Stop,
     Stream as Stream,

@@ -9,7 +9,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
-from msgspec import structs
+from msgspec import Struct, structs
 
 from lmos_actors.errors import ConfigError
 from lmos_actors.files import (
@@ -21,6 +21,7 @@ from lmos_actors.files import (
     Document,
     Duration,
     FileError,
+    Later,
     Mistake,
     Reference,
     Size,
@@ -35,9 +36,8 @@ from lmos_actors.files import (
     parse,
 )
 
-from ._deployment import Deployment
-from ._files import WORLDS, Choices, Scenario, Simulation, SweepRange, Variable, World
 from ._measured import MeasuredValues
+from ._parts import WORLDS, Choices, SweepRange, Variable, World
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -114,9 +114,12 @@ def is_late(path: DataPath) -> tuple[str, ...]:
 
 
 class Cells:
-    """Works the cells out. `mistakes` grows; `used` are the names that references have used."""
+    """Works the cells out of a file that is to be a `struct`.
 
-    def __init__(self, document: Document, settings: Mapping[str, str]) -> None:
+    `mistakes` grows; `used` are the names that references have used.
+    """
+
+    def __init__(self, document: Document, settings: Mapping[str, str], struct: type[Struct]) -> None:
         self.document = document
         self.settings = settings
         self.mistakes: list[Mistake] = []
@@ -124,7 +127,7 @@ class Cells:
         self._measured = MeasuredValues(document, self.mistakes)
         self.data: dict[str, Any] = mapped(document.data)
         self.axes = "sweep" if self.data.get("lmos") == "simulation/v1" else "matrix"
-        self.unknown_keys = [key for key in self.data if key not in known_keys(self.data)]
+        self.unknown_keys = [key for key in self.data if key not in known_keys(struct)]
         self.vars = self._part("vars", Variable)
         self.matrix = self._matrix()
 
@@ -356,28 +359,28 @@ LABEL: Final = "name"
 """The member of a matrix value that is shown for it."""
 
 
-def struct_of(data: Mapping[str, Any]) -> type[Scenario | Simulation | Deployment]:
-    """Return the struct of a file by its data."""
-    kind = data.get("lmos")
-    if kind == "deployment/v1":
-        return Deployment
-    return Simulation if kind == "simulation/v1" else Scenario
-
-
-def known_keys(data: Mapping[str, Any]) -> frozenset[str]:
-    """Return the keys that such a file may have, including planned ones, which have an error of their own."""
-    return _keys(struct_of(data))
+@cache
+def known_keys(struct: type[Struct]) -> frozenset[str]:
+    """Return the keys that a file may have, including planned ones, which have an error of their own."""
+    later: Later = vars(struct)["later"]
+    return later.words.union(["lmos"], (field.encode_name for field in structs.fields(struct)))
 
 
 @cache
-def _keys(struct: type[Scenario | Simulation | Deployment]) -> frozenset[str]:
-    return struct.later.words.union(["lmos"], (field.encode_name for field in structs.fields(struct)))
-
-
-@cache
-def needed_keys(struct: type[Scenario | Simulation | Deployment]) -> tuple[str, ...]:
+def _needed_keys(struct: type[Struct]) -> tuple[str, ...]:
     """Return the keys that a file must have."""
     return tuple(field.encode_name for field in structs.fields(struct) if field.required)
+
+
+def has_required_parts(struct: type[Struct], data: dict[str, Any]) -> bool:
+    """Return whether the parts that define names are there; without them every reference would be reported.
+
+    A misspelt top-level key is then reported alone, with the mistakes in shape.
+    """
+    known = known_keys(struct)
+    if any(key not in known for key in data) or any(key not in data for key in _needed_keys(struct)):
+        return False
+    return is_mapping(data.get("agents", {})) and is_list(data.get("population", []))
 
 
 def _members(key: str, value: Any) -> list[tuple[str, Any]]:

@@ -10,7 +10,7 @@ from lmos_actors.files import Duration, Later, Size, fill
 
 from ._agents import AgentEntry, Backoff, PoolEntry, Remote, Strategy, Tree
 from ._base import Closed, Count, Name, Scalar
-from ._files import Circles, Relay, Variable
+from ._parts import Circles, Relay, Variable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

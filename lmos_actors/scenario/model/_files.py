@@ -8,42 +8,19 @@ and stand only where data is open.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Final, Literal, Self, TypeAlias
+from typing import Annotated, ClassVar
 
 from msgspec import UNSET, Meta, UnsetType, field
 
-from lmos_actors.files import Duration, Later, Size
+from lmos_actors.files import Duration, Later
 
 from ._agents import AnyAgent, Population, Topology, Tree
 from ._base import Closed, Delay, Name, Scalar
 from ._checks import AnyCheck, Measure
 from ._explore import Explore
 from ._network import Network
+from ._parts import Choices, Circles, Relay, SweepRange, Variable, World
 from ._steps import AnyStep, TimelineEntry
-
-Choices: TypeAlias = Annotated[tuple[Any, ...], Meta(min_length=1)]
-World: TypeAlias = Literal["memory", "wire", "websocket", "process"]
-PROCESS: Final = "process"
-"""The world of processes."""
-
-WORLDS: Final = ("memory", "wire", "websocket", PROCESS)
-REAL: Final = ("websocket", PROCESS)
-"""Worlds with real time."""
-
-Circles: TypeAlias = Literal["warn", "fail"]
-"""What happens to a request that closes a circle of requests; see `open_node`."""
-
-Extension: TypeAlias = Literal["receipts", "presence", "history", "semantic", "voting", "questions"]
-LONGEST_COUNT: Final = 9
-"""Digits of a number of messages."""
-
-
-class Variable(Closed, frozen=True, kw_only=True):
-    """A value that the file uses as $(vars.NAME). Without a default the matrix or --set must give it."""
-
-    type: Literal["string", "integer", "number", "boolean", "duration", "size"]
-    default: Any | UnsetType = UNSET
-    doc: str = ""
 
 
 class SeedRange(Closed, frozen=True, kw_only=True):
@@ -51,14 +28,6 @@ class SeedRange(Closed, frozen=True, kw_only=True):
 
     from_: int = field(name="from")
     count: Annotated[int, Meta(ge=1, le=100_000)]
-
-
-class SweepRange(Closed, frozen=True, kw_only=True):
-    """The numbers from, from+step, ... up to `to`, itself included."""
-
-    from_: float = field(name="from")
-    to: float
-    step: Annotated[float, Meta(gt=0)]
 
 
 class Trials(Closed, frozen=True, kw_only=True):
@@ -72,45 +41,6 @@ class Store(Closed, frozen=True, kw_only=True):
     """The disk on which agents are kept. `latency` is the time of a commit, drawn for each, if set."""
 
     latency: Delay | UnsetType = UNSET
-
-
-class RateText(str):
-    """So many messages in so long: `1000/1m`."""
-
-    __slots__ = ()
-    described: ClassVar = "messages in a time, such as 1000/1m"
-    pattern: ClassVar = r"^[1-9][0-9]{0,8}/[0-9].*$"
-
-    @classmethod
-    def parse(cls, text: str) -> Self:
-        """Read it. Raises ValueError."""
-        count, slash, span = text.partition("/")
-        if not (
-            slash and count.isascii() and count.isdecimal() and len(count) <= LONGEST_COUNT and int(count)
-        ):
-            raise ValueError(f'"{text}" is not {cls.described}')
-        if not Duration.parse(span) > 0:
-            raise ValueError(f'"{text}" is not {cls.described}')
-        return cls(text)
-
-    @property
-    def limit(self) -> tuple[int, float]:
-        """The messages, and the seconds."""
-        count, _, span = self.partition("/")
-        return int(count), float(Duration.parse(span))
-
-
-class Relay(Closed, frozen=True, kw_only=True):
-    """The hub that the node of the file is: its extensions, and its limits.
-
-    `weights` are what votes weigh. `rate` is how many messages in how long one may send.
-    """
-
-    extensions: tuple[Extension, ...] = ("receipts",)
-    weights: dict[str, Annotated[int, Meta(ge=0, le=1 << 30)]] = {}
-    rate: RateText | tuple[RateText, ...] | Literal["unlimited"] | UnsetType = UNSET
-    broadcasts: Literal["all", "followed"] = "all"
-    max_message: Size | UnsetType = UNSET
 
 
 class Report(Closed, frozen=True, kw_only=True):
@@ -181,8 +111,3 @@ class Simulation(File, frozen=True, kw_only=True, tag_field="lmos", tag="simulat
     topology: Topology | None = None
     timeline: tuple[TimelineEntry, ...] = ()
     later: ClassVar[Later] = Later("env", "secrets", "facades", "listen", "processes")
-
-
-def is_real(world: str) -> bool:
-    """Return whether time in a world is real, so that no two runs are the same."""
-    return world in REAL

@@ -23,6 +23,7 @@ from ._faults import (
     Rate,
     Side,
 )
+from ._parts import Source
 
 # --- steps
 
@@ -71,15 +72,6 @@ class Subscribe(Asking, frozen=True, kw_only=True, tag="subscribe"):
     """Subscribe to an event until the end of the scenario; `expect that: event` looks at what came."""
 
     event: Name
-
-
-class Source(Closed, frozen=True, kw_only=True):
-    """The source of an input stream: its items, `times` over, each `every` so often; `then` is its end."""
-
-    items: tuple[Any, ...] = ()
-    times: Annotated[int, Meta(ge=1)] = 1
-    every: Duration | None = None
-    then: Literal["end", "fail", "wait"] = "end"
 
 
 class Invoke(Asking, frozen=True, kw_only=True, tag="invoke"):

@@ -8,13 +8,15 @@ import attrs
 
 from lmos_actors.files import FileError, Note, decode, mapped, read
 
-from ..model import AnyFile, Cells, Deployment, Group, project_root
+from ..model import AnyKind, Cells, Deployment, Group, has_required_parts, project_root
 from ._agent_classes import Targets
 from ._cell_names import CellNames
 from ._fields import accepts
+from ._group_validator import GroupValidator
+from ._identity_validator import IdentityValidator
 from ._remote_access import RemoteAccess, hide_secrets, unusable_access
 from ._system import System
-from ._system_check import check_system, has_required_parts
+from ._value_validator import ValueValidator
 
 if TYPE_CHECKING:
     import os
@@ -77,7 +79,7 @@ def load_deployment(
     document = read(path, copy=snapshot)
     if mapped(document.data).get("lmos") != DEPLOYMENT:
         raise FileError(_of_other_kind(document))
-    cells = Cells(document, settings or {})
+    cells = Cells(document, settings or {}, Deployment)
     mistakes = [*document.mistakes, *cells.mistakes]
     found = cells.all()
     mistakes += cells.mistakes
@@ -100,7 +102,7 @@ def _of_other_kind(document: Document) -> tuple[Mistake, ...]:
     if kind in ("scenario/v1", "simulation/v1"):
         why = f'"{kind}" is told a story, by "run"; what runs as processes is "{DEPLOYMENT}"'
         return (document.mistake(("lmos",), why),)
-    return decode(document, AnyFile)[1]
+    return decode(document, AnyKind)[1]
 
 
 class _Deployment:
@@ -123,9 +125,9 @@ class _Deployment:
     def read(self, cell: CellData) -> tuple[Deployment, System] | None:
         """Return the deployment and its system, None where the file is wrong."""
         made: dict[DataPath, object] = {}
-        deployment, wrong = decode(self.document, AnyFile, cell.data, made=made)
+        deployment, wrong = decode(self.document, Deployment, cell.data, made=made)
         self.mistakes += wrong
-        if not has_required_parts(cell.data):
+        if not has_required_parts(Deployment, cell.data):
             return None
         names = CellNames(self.document, cell, made)
         use = mapped(cell.data.get("tree")).get("use")
@@ -135,7 +137,7 @@ class _Deployment:
                 return None
         if names.tree is not None or not isinstance(use, str):
             self._check(names)
-        if not isinstance(deployment, Deployment):
+        if deployment is None:
             return None
         system = System(deployment.agents, deployment.tree, names.classes, names.tree)
         for each in unusable_access(self.document, [system.remotes], RemoteAccess()):
@@ -148,7 +150,9 @@ class _Deployment:
             self._targets.classes(names, self.mistakes, self._needed(names)) if self._targets else {}
         )
         names.fitted = self._targets is not None
-        check_system(names, cast("Path", self.document.path).parent)
+        ValueValidator(names).agents()
+        IdentityValidator(names, cast("Path", self.document.path).parent).check()
+        GroupValidator(names).check()
         self.mistakes += names.mistakes
         self.notes += names.notes
 
