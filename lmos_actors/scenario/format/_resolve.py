@@ -13,6 +13,7 @@ from lmos_actors.files import Document, FileError, Mistake, Note, decode, mapped
 
 from ..doubles import Recordings, recorded_agent_of, replays_among
 from ..model import (
+    DEPLOYMENT,
     DIRECTORY,
     LABEL,
     AnyFile,
@@ -30,7 +31,6 @@ from ..model import (
 )
 from ..system._agent_classes import Targets
 from ..system._cell_names import CellNames
-from ..system._deployment_file import DEPLOYMENT
 from ..system._remote_access import RemoteAccess, hide_secrets
 from ..system._system import System
 from ._story_classes import add_story_classes

@@ -14,7 +14,6 @@ from lmos_actors.errors import ConfigError
 from lmos_actors.files import FileError, mapped
 
 from ..model import DIRECTORY, PROCESS, filled_for, texts_of
-from ..system._deployment_file import PARTS, load_deployment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,6 +41,8 @@ class UsedSystems:
             return None
         found = self._read[name] if name in self._read else self._load(name)
         self._read[name] = found
+        from ..system._deployment_file import PARTS  # few files need it
+
         there = [key for key in PARTS if key in cell.data]
         for key in there:
             why = f'"{key}" is what "system" stands for: {name} has it'
@@ -52,6 +53,8 @@ class UsedSystems:
         return found
 
     def _load(self, name: str) -> DeploymentFile | None:
+        from ..system._deployment_file import load_deployment
+
         path = _without_dots(Path(self.document.path or "").parent / name)
         try:
             found = load_deployment(path, classes=self._classes)

@@ -99,6 +99,7 @@ from ._deployment import (
     Omnia as Omnia,
     Update as Update,
     filled_for as filled_for,
+    is_deployment as is_deployment,
     needs_of as needs_of,
     texts_of as texts_of,
 )
@@ -165,6 +166,7 @@ from ._network import (
     Rules as Rules,
 )
 from ._parts import (
+    DEPLOYMENT as DEPLOYMENT,
     PROCESS as PROCESS,
     REAL as REAL,
     WORLDS as WORLDS,

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal, TypeAlias
 
 from msgspec import UNSET, Meta, UnsetType
 
-from lmos_actors.files import Duration, Later, Size, fill
+from lmos_actors.files import Duration, Later, Size, fill, mapped, read
 
 from ._agents import AgentEntry, Backoff, PoolEntry, Remote, Strategy, Tree
 from ._base import Closed, Count, Name, Scalar
-from ._parts import Circles, Relay, Variable
+from ._parts import DEPLOYMENT, Circles, Relay, Variable
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Mapping
 
 DATABASE: Final = "sqlite:"
@@ -150,6 +151,11 @@ class Deployment(Closed, frozen=True, kw_only=True, tag_field="lmos", tag="deplo
     groups: Annotated[dict[str, Group], Meta(min_length=1)]
     launcher: Launcher = Launcher()
     later: ClassVar[Later] = Later("autoscale")
+
+
+def is_deployment(path: str | os.PathLike[str]) -> bool:
+    """Return whether a file says that it is a deployment. Blocks on the disk. Raises FileError."""
+    return mapped(read(path).data).get("lmos") == DEPLOYMENT
 
 
 def texts_of(value: Texts | None) -> tuple[str, ...]:

@@ -10,7 +10,8 @@ from lmos_actors.files import Duration, Size
 
 from ._base import Closed
 
-KINDS: Final = ("scenario/v1", "simulation/v1", "deployment/v1")
+DEPLOYMENT: Final = "deployment/v1"
+KINDS: Final = ("scenario/v1", "simulation/v1", DEPLOYMENT)
 """The kinds of files, as `lmos` says them."""
 
 _SCENARIO, _SIMULATION, _DEPLOYMENT = (defstruct("Kind", [], tag_field="lmos", tag=kind) for kind in KINDS)

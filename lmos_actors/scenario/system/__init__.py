@@ -5,7 +5,6 @@ A process of a group reads its file with this, and with nothing of stories.
 
 from ._deployment_file import (
     DeploymentFile as DeploymentFile,
-    is_deployment as is_deployment,
     load_deployment as load_deployment,
 )
 from ._fields import (

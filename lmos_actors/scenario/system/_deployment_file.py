@@ -8,7 +8,7 @@ import attrs
 
 from lmos_actors.files import FileError, Note, decode, mapped, read
 
-from ..model import AnyKind, Cells, Deployment, Group, has_required_parts, project_root
+from ..model import DEPLOYMENT, AnyKind, Cells, Deployment, Group, has_required_parts, project_root
 from ._agent_classes import Targets
 from ._cell_names import CellNames
 from ._fields import accepts
@@ -26,9 +26,6 @@ if TYPE_CHECKING:
     from lmos_actors.files import DataPath, Document, Mistake
 
     from ..model import CellData
-
-
-DEPLOYMENT: Final = "deployment/v1"
 
 
 @attrs.frozen
@@ -53,11 +50,6 @@ class DeploymentFile:
 
 PARTS: Final = {"agents": "agents", "tree": "tree", "nodes": "groups"}
 """The keys of a scenario file that a deployment stands for, and its own for them."""
-
-
-def is_deployment(path: str | os.PathLike[str]) -> bool:
-    """Return whether a file says that it is a deployment. Blocks on the disk. Raises FileError."""
-    return mapped(read(path).data).get("lmos") == DEPLOYMENT
 
 
 def load_deployment(
