@@ -31,6 +31,7 @@ from lmos_actors import (
     conformance,
 )
 from lmos_actors.cli import _dispatch as cli, main
+from lmos_actors.deployment.model import _deployment as _model_deployment
 from lmos_actors.errors import ActionCancelled, Forbidden, KeyReused, RateLimited, Unauthorized, WouldDeadlock
 from lmos_actors.protocol import lmos, td
 from lmos_actors.protocol.lmos import _problems
@@ -38,14 +39,12 @@ from lmos_actors.protocol.lmos.thing._requests import VERBS
 from lmos_actors.reports._results import PRECEDENCE
 from lmos_actors.scenario.formulas import _names, _text as _formula_text
 from lmos_actors.scenario.model import (
-    _agents as _model_agents,
-    _base as _model_base,
     _checks as _model_checks,
-    _deployment as _model_deployment,
     _faults as _model_faults,
     _files as _model,
     _steps as _model_steps,
 )
+from lmos_actors.system.model import _agents as _model_agents, _base as _model_base
 from lmos_actors.transport import ConnectionOptions, DoorOptions
 from tests.source import ROOT
 

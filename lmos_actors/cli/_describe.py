@@ -26,8 +26,9 @@ from lmos_actors.protocol.td import (
     load,
     with_forms,
 )
-from lmos_actors.scenario import accepts, import_target, project_root
 from lmos_actors.supervision import name_of
+from lmos_actors.system import accepts, import_target
+from lmos_actors.system.model import project_root
 
 from ._importing import complain, importing
 from ._signals import signals

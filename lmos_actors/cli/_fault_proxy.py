@@ -18,7 +18,7 @@ import attrs
 import trio
 
 from lmos_actors._core import number_of
-from lmos_actors.deployment import FaultProxy, links_with
+from lmos_actors.deployment.faults import FaultProxy, links_with
 from lmos_actors.errors import ConfigError, nearest
 from lmos_actors.files import Duration, Size
 from lmos_actors.links import LinkFault, LinkRules
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
     from contextlib import AbstractContextManager
 
-    from lmos_actors.deployment import Way
+    from lmos_actors.deployment.faults import Way
     from lmos_actors.errors import ConnectFailed
     from lmos_actors.links import Draw
     from lmos_actors.transport import Endpoint
@@ -113,7 +113,7 @@ def _read(read: Callable[[Any], Any], value: Any, place: str) -> Any:
 
 
 def _delay(word: str) -> Draw:
-    from lmos_actors.scenario import delay_in, sampler  # which takes a while, and is not needed by all
+    from lmos_actors.system.values import delay_in, sampler  # which takes a while, and is not needed by all
 
     return sampler(delay_in(word))
 

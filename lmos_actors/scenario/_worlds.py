@@ -26,8 +26,7 @@ from lmos_actors._core import (
 )
 from lmos_actors.actors import TRACES
 from lmos_actors.simulation import VirtualClock, settle, simulate
-
-from .model import is_real
+from lmos_actors.system.model import is_real
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -19,8 +19,8 @@ from lmos_actors import Agent, ConfigError, Property, StartFailed, describe, ope
 from lmos_actors.facades.chat import tool_of
 from lmos_actors.persistence import MemoryStore
 from lmos_actors.protocol.td import dump
-from lmos_actors.scenario import import_target
 from lmos_actors.supervision import ChildSpec, hint_of, pointer_of
+from lmos_actors.system import import_target
 from lmos_actors.testing import fake
 
 if TYPE_CHECKING:

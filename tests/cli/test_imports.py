@@ -41,7 +41,9 @@ FAR = (
 # What a process of a group does not need: it runs agents, and neither judges them nor starts processes.
 NOT_SERVED = (
     "lmos_actors.conformance",
-    "lmos_actors.deployment",
+    "lmos_actors.deployment.export",
+    "lmos_actors.deployment.faults",
+    "lmos_actors.deployment.processes",
     "lmos_actors.facades",
     "lmos_actors.reports",
     "lmos_actors.scenario.doubles",

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
     from lmos_actors import Node
-    from lmos_actors.deployment import Order
+    from lmos_actors.deployment.processes import Order
     from lmos_actors.transport import Endpoint, MemoryListener
 
 DIRECTORY = "127.0.0.1:7100"

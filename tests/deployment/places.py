@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import trio
 
-from lmos_actors.deployment import (
+from lmos_actors.deployment.processes import (
     GroupPlan,
     Launcher,
     LauncherAgent,
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping
 
     from lmos_actors import Ref
-    from lmos_actors.deployment import Order, RolloutStatus
+    from lmos_actors.deployment.processes import Order, RolloutStatus
     from lmos_actors.live import AuditEntry
     from lmos_actors.node import NodeOptions
 

@@ -15,7 +15,7 @@ import pytest
 import trio
 
 from lmos_actors.cli import main
-from lmos_actors.deployment import (
+from lmos_actors.deployment.processes import (
     AlreadyRunning,
     Controls,
     Launcher,
@@ -55,7 +55,7 @@ class Clerk(Agent):
 
 HOLD = """
 import sys, time
-from lmos_actors.deployment import controls_of
+from lmos_actors.deployment.processes import controls_of
 controls_of(sys.argv[1], sys.argv[2]).prepare()
 print("held", flush=True)
 time.sleep(60)
@@ -302,7 +302,7 @@ def test_a_command_that_looks_at_the_lock_just_then_keeps_no_launcher_away(
     def release(_: float) -> None:
         lock.release()
 
-    monkeypatch.setattr("lmos_actors.deployment._control.time.sleep", release)
+    monkeypatch.setattr("lmos_actors.deployment.processes._control.time.sleep", release)
     controls.prepare().release()
 
 

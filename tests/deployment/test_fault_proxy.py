@@ -14,7 +14,7 @@ from hypothesis import given, settings, strategies as st
 from trio.testing import MockClock
 
 from lmos_actors import Agent, AgentUnavailable, OutcomeUnknown, Property, action, open_node, prop
-from lmos_actors.deployment import FaultProxy, links_with
+from lmos_actors.deployment.faults import FaultProxy, links_with
 from lmos_actors.errors import ConfigError, ConnectFailed
 from lmos_actors.links import LinkFault, LinkRules, between_sides
 from lmos_actors.transport import MemoryNetwork, TcpNetwork, endpoint_of

@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import trio
 
-from lmos_actors.deployment import LocalPlace, Order
+from lmos_actors.deployment.processes import LocalPlace, Order
 from lmos_actors.errors import StartFailed
 from tests.source import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping
 
-    from lmos_actors.deployment import Process
+    from lmos_actors.deployment.processes import Process
 
 pytestmark = [
     pytest.mark.slow,
@@ -79,7 +79,7 @@ groups: {all: {directory: true, register: all, agents: [probe]}}
 LAUNCHER = """
 import sys, trio
 from pathlib import Path
-from lmos_actors.deployment import LocalPlace, Order
+from lmos_actors.deployment.processes import LocalPlace, Order
 from lmos_actors.errors import StartFailed
 
 async def main():

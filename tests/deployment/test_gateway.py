@@ -9,7 +9,7 @@ import pytest
 import trio
 
 from lmos_actors import Agent, Property, open_node, prop
-from lmos_actors.deployment import FaultProxy, Gateway, GatewayNetwork, links_with
+from lmos_actors.deployment.faults import FaultProxy, Gateway, GatewayNetwork, links_with
 from lmos_actors.errors import ConnectFailed
 from lmos_actors.links import LinkFault, LinkRules, between_sides
 from lmos_actors.transport import MemoryNetwork, endpoint_of

@@ -20,7 +20,14 @@ import pytest
 import trio
 
 from lmos_actors import ActionFailed, open_node
-from lmos_actors.deployment import Launcher, ReplicaStatus, RolloutStatus, State, Step, open_launcher
+from lmos_actors.deployment.processes import (
+    Launcher,
+    ReplicaStatus,
+    RolloutStatus,
+    State,
+    Step,
+    open_launcher,
+)
 from lmos_actors.transport import MemoryNetwork
 from tests.deployment.fleet import Counter, Fleet, Weather
 from tests.deployment.machine import BROKEN, DIRECTORY, Machine, MachinePlace, NodeProcess
@@ -31,7 +38,7 @@ from tests.supervision.world import run
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable
 
-    from lmos_actors.deployment import LaunchPlan
+    from lmos_actors.deployment.processes import LaunchPlan
 
 Victim = Literal["launcher", "old", "new", "directory"]
 """Who is killed: a process that was there before the rolling restart, or one that it has started, ..."""

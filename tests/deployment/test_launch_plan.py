@@ -8,14 +8,14 @@ import attrs
 import pytest
 from hypothesis import given, strategies as st
 
-from lmos_actors.deployment import changes_between, in_order
-from lmos_actors.scenario import launch_plan, load_deployment
+from lmos_actors.deployment.files import launch_plan, load_deployment
+from lmos_actors.deployment.processes import changes_between, in_order
 from tests.deployment.places import group, plan_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from lmos_actors.deployment import LaunchPlan
+    from lmos_actors.deployment.processes import LaunchPlan
 
 NAMES = ("a", "b", "c", "d", "e", "f")
 

@@ -12,7 +12,7 @@ import pytest
 import trio
 
 from lmos_actors import ActionFailed, Backoff
-from lmos_actors.deployment import CANNOT_START, LauncherAgent, changes_between
+from lmos_actors.deployment.processes import CANNOT_START, LauncherAgent, changes_between
 from lmos_actors.errors import RestartIntensityExceeded
 from tests.deployment.places import KILL, Script, World, deployed, group, plan_of
 from tests.matrix import few_or_all

@@ -28,7 +28,7 @@ from tests.supervision.otp.stories import TICKS_PER_SECOND, Exit, Story, Sup, Wo
 from tests.supervision.world import run
 
 if TYPE_CHECKING:
-    from lmos_actors.deployment import GroupPlan
+    from lmos_actors.deployment.processes import GroupPlan
     from tests.supervision.otp.stories import Observed
 
 TICK = 60.0

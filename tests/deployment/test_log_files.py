@@ -10,7 +10,7 @@ import pytest
 import trio
 from hypothesis import given, strategies as st
 
-from lmos_actors.deployment import LineSplitter, LogFiles, LogLine, RecentLines
+from lmos_actors.deployment.processes import LineSplitter, LogFiles, LogLine, RecentLines
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lmos_actors.deployment import KnownStores
+from lmos_actors.deployment.processes import KnownStores
 from lmos_actors.errors import ConfigError
 from tests.commands import called, started
 from tests.redis_server import RedisServer, needs_redis

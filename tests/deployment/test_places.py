@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import trio
 
-from lmos_actors.deployment import LineSplitter, LocalPlace, Order, RayPlace
+from lmos_actors.deployment.files import launch_plan, load_deployment
+from lmos_actors.deployment.processes import LineSplitter, LocalPlace, Order, RayPlace
 from lmos_actors.errors import ConfigError, StartFailed
-from lmos_actors.scenario import launch_plan, load_deployment
 from tests.ray_cluster import cluster, needs_ray
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterator
     from pathlib import Path
 
-    from lmos_actors.deployment import Place, Process
+    from lmos_actors.deployment.processes import Place, Process
 
 FILE = """
 lmos: deployment/v1
@@ -307,7 +307,7 @@ async def test_a_group_of_one_machine_is_refused_on_several(
 OTHER = """
 import sys, trio
 from pathlib import Path
-from lmos_actors.deployment import RayPlace
+from lmos_actors.deployment.processes import RayPlace
 async def main():
     folder = Path(sys.argv[2])
     place = RayPlace(sys.argv[1], folder, folder / "desk.yaml", folder.name.replace("_", "-"), gone=1.0)

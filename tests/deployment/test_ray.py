@@ -20,9 +20,9 @@ import pytest
 import trio
 
 from lmos_actors import AgentUnavailable, NotFound, OutcomeUnknown, open_node
-from lmos_actors.deployment import Launcher, LogFiles, Order, RayPlace, UnixNetwork, open_launcher
+from lmos_actors.deployment.files import launch_plan, load_deployment
+from lmos_actors.deployment.processes import Launcher, LogFiles, Order, RayPlace, UnixNetwork, open_launcher
 from lmos_actors.errors import ConfigError, LmosActorsError
-from lmos_actors.scenario import launch_plan, load_deployment
 from tests.deployment import fleet as agents
 from tests.deployment.fleet import Counter, Fleet, Weather
 from tests.processes import parent_of, pause

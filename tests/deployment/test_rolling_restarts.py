@@ -17,8 +17,15 @@ import pytest
 import trio
 
 from lmos_actors import ActionFailed, open_node
-from lmos_actors.deployment import Launcher, LocalPlace, LogFiles, UnixNetwork, controls_of, open_launcher
-from lmos_actors.scenario import launch_plan, load_deployment
+from lmos_actors.deployment.files import launch_plan, load_deployment
+from lmos_actors.deployment.processes import (
+    Launcher,
+    LocalPlace,
+    LogFiles,
+    UnixNetwork,
+    controls_of,
+    open_launcher,
+)
 from tests.deployment import fleet as agents
 from tests.deployment.fleet import Counter, Fleet, Weather
 from tests.matrix import few_or_all
@@ -28,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
     from pathlib import Path
 
-    from lmos_actors.deployment import ReplicaStatus, RolloutStatus
+    from lmos_actors.deployment.processes import ReplicaStatus, RolloutStatus
 
 DEPLOYMENT = """
 lmos: deployment/v1

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from lmos_actors.deployment.files import load_deployment
 from lmos_actors.files import FileError
-from lmos_actors.scenario import load_deployment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -27,10 +27,17 @@ from lmos_actors import (
     action,
     open_node,
 )
-from lmos_actors.deployment import Launcher, LocalPlace, LogFiles, UnixNetwork, controls_of, open_launcher
+from lmos_actors.deployment.files import launch_plan, load_deployment
+from lmos_actors.deployment.processes import (
+    Launcher,
+    LocalPlace,
+    LogFiles,
+    UnixNetwork,
+    controls_of,
+    open_launcher,
+)
 from lmos_actors.discovery import Registration
 from lmos_actors.errors import StoreInUse
-from lmos_actors.scenario import launch_plan, load_deployment
 from lmos_actors.security import TOKEN_VARIABLE, SharedToken
 
 if TYPE_CHECKING:

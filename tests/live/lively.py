@@ -24,7 +24,7 @@ from lmos_actors import (
     prop,
 )
 from lmos_actors.actors import hold, release
-from lmos_actors.deployment import GroupStatus, LauncherStatus, LogFiles, ReplicaStatus
+from lmos_actors.deployment.processes import GroupStatus, LauncherStatus, LogFiles, ReplicaStatus
 from lmos_actors.facades import ChatAgent, ChatTurn, open_chat, open_relay, register_on_relay
 from lmos_actors.supervision import BulkSpec
 from tests.facades.relays import Shown

@@ -13,11 +13,11 @@ import trio
 
 from lmos_actors import Agent, ChildSpec, Ref, action, open_node
 from lmos_actors.approvals import Approvals
+from lmos_actors.deployment.files import launch_plan, load_deployment
 from lmos_actors.errors import StoreFailed
 from lmos_actors.live import Do, OwnOperations, open_live
 from lmos_actors.node import NodeOptions, open_page, open_stages
 from lmos_actors.persistence import Batch, Conflict, Durability, MemoryStore
-from lmos_actors.scenario import launch_plan, load_deployment
 from lmos_actors.security import Access, Security
 from lmos_actors.supervision import SupervisorSpec
 from lmos_actors.transport import Accept, FrontDoor, MemoryNetwork, endpoint_of

@@ -18,7 +18,8 @@ import attrs
 import trio
 
 from lmos_actors import ActionFailed
-from lmos_actors.deployment import (
+from lmos_actors.deployment.files import launch_plan, load_deployment
+from lmos_actors.deployment.processes import (
     GROUP_MODULES,
     Launcher,
     LocalPlace,
@@ -28,12 +29,11 @@ from lmos_actors.deployment import (
     controls_of,
     open_launcher,
 )
-from lmos_actors.scenario import launch_plan, load_deployment
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
-    from lmos_actors.deployment import LaunchPlan, RolloutStatus
+    from lmos_actors.deployment.processes import LaunchPlan, RolloutStatus
 
 
 class Killer:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from lmos_actors.deployment.files import load_deployment
 from lmos_actors.files import FileError
-from lmos_actors.scenario import load_deployment
 from lmos_actors.scenario.format import load_scenario
 from lmos_actors.scenario.run import run_cell
 from tests.scenario.project import Project

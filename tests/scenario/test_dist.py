@@ -9,9 +9,8 @@ from hypothesis import given, strategies as st
 
 from lmos_actors._core import RandomStream
 from lmos_actors.files import Duration
-from lmos_actors.scenario.model import Constant, Empirical, Exponential, Lognormal, Normal, Uniform
-from lmos_actors.scenario.values import draw, problem_at, sampler
-from lmos_actors.scenario.values._dist import LONGEST, Drawn, is_time, problem_of
+from lmos_actors.system.model import Constant, Empirical, Exponential, Lognormal, Normal, Uniform
+from lmos_actors.system.values import LONGEST, Drawn, draw, is_time, problem_at, problem_of, sampler
 from tests.rows import each_row
 
 S = Duration(1.0)

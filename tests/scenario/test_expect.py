@@ -12,7 +12,6 @@ from msgspec import UNSET
 
 from lmos_actors.errors import InvalidInput, NotAllowed
 from lmos_actors.files import Duration
-from lmos_actors.scenario import pick
 from lmos_actors.scenario.judge import (
     FEWEST_SAMPLES,
     fill_expect,
@@ -24,8 +23,9 @@ from lmos_actors.scenario.judge import (
     percentile,
     waits_to_the_end,
 )
-from lmos_actors.scenario.model import Below, Condition, Expect, ExpectedError, Latency, Restarts
-from lmos_actors.scenario.values import holds, same
+from lmos_actors.scenario.model import Below, Expect, Latency, Restarts
+from lmos_actors.system.model import Condition, ExpectedError
+from lmos_actors.system.values import holds, pick, same
 from tests.rows import each_row
 
 wanted = partial(Expect, that="value")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from lmos_actors.scenario.formulas import Formula, FormulaFailed, FormulaProblem, compile_formula
-from lmos_actors.scenario.values import same
+from lmos_actors.system.values import same
 from tests.matrix import examples
 from tests.rows import each_row
 

@@ -12,8 +12,8 @@ from msgspec import UNSET
 
 from lmos_actors.scenario.doubles._rules import Request, has_text, is_from, misfits, nearest
 from lmos_actors.scenario.format import load_scenario
-from lmos_actors.scenario.model import Condition, Rule, When
 from lmos_actors.scenario.run import run_cell
+from lmos_actors.system.model import Condition, Rule, When
 from tests.scenario.project import Project, story
 
 if TYPE_CHECKING:

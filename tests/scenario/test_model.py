@@ -13,9 +13,10 @@ import pytest
 
 from lmos_actors.errors import ConfigError
 from lmos_actors.files import Duration, FileError, parse
-from lmos_actors.scenario import Scenario, fill_late, scenario_schema
+from lmos_actors.scenario import Scenario, scenario_schema
 from lmos_actors.scenario.format import Resolved, resolve
-from lmos_actors.scenario.model import OF_NETWORK, OF_NODE, AgentEntry, Root, Supervisor
+from lmos_actors.scenario.model import OF_NETWORK, OF_NODE
+from lmos_actors.system.model import AgentEntry, Root, Supervisor, fill_late
 from tests.matrix import some
 from tests.source import ROOT
 

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, strategies as st
 from jsonpath import JSONPathEnvironment
 
-from lmos_actors.scenario import pick
-from lmos_actors.scenario.values import path_problem, select
+from lmos_actors.system.values import path_problem, pick, select
 from tests.rows import each_row
 
 LIBRARY = JSONPathEnvironment(strict=True)

@@ -13,7 +13,6 @@ import pytest
 
 from lmos_actors.cli.explore import explored
 from lmos_actors.files import FileError
-from lmos_actors.scenario import accepts
 from lmos_actors.scenario.explore import (
     Search,
     Shrinker,
@@ -28,6 +27,7 @@ from lmos_actors.scenario.explore import (
 )
 from lmos_actors.scenario.format import load_scenario, resolve
 from lmos_actors.scenario.run import ExploredRun, RunLost, StateSampler, run_cell
+from lmos_actors.system import accepts
 from tests.source import ROOT
 
 if TYPE_CHECKING:

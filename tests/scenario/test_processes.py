@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lmos_actors.files import FileError, parse
-from lmos_actors.scenario import accepts
 from lmos_actors.scenario.format import load_scenario, resolve
 from lmos_actors.scenario.run import run_cell
+from lmos_actors.system import accepts
 from tests.commands import started, surroundings
 from tests.processes import command_lines, state_of
 from tests.scenario.steps import inject, invoke, wait

@@ -14,10 +14,11 @@ import trustme
 from lmos_actors._core import Spelling, refusal_remedy
 from lmos_actors.errors import AgentUnavailable, ConfigError, ConnectFailed, Forbidden, Unauthorized
 from lmos_actors.files import FileError
-from lmos_actors.scenario import RemoteAccess, scenario_schema
+from lmos_actors.scenario import scenario_schema
 from lmos_actors.scenario.format import load_scenario
 from lmos_actors.scenario.run import run_cell
 from lmos_actors.security import credential_of
+from lmos_actors.system import RemoteAccess
 from tests.commands import called, started
 from tests.docs.test_documents import DOCS, Block, agrees, blocks, commands
 from tests.scenario.test_remote import CAST

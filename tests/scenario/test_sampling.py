@@ -22,7 +22,7 @@ from lmos_actors.scenario.formulas import (
     state_of,
 )
 from lmos_actors.scenario.run import run_cell
-from lmos_actors.scenario.values import show
+from lmos_actors.system.values import show
 from tests.scenario.crowds import Crowds, at, crowds_in, peers, total
 
 if TYPE_CHECKING:

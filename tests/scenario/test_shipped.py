@@ -15,10 +15,12 @@ import yaml
 
 from agents.weather import ModelConfiguration, UserFeedback, WeatherAgent
 from lmos_actors.actors import shape_of
+from lmos_actors.deployment.files import load_deployment
 from lmos_actors.files import LOADER, FileError
-from lmos_actors.scenario import is_real, load_deployment, scenario_schema
+from lmos_actors.scenario import scenario_schema
 from lmos_actors.scenario.format import load_scenario
 from lmos_actors.scenario.run import run_cell
+from lmos_actors.system.model import is_real
 from tests.matrix import few_or_all, slow, some
 from tests.rows import each_row
 from tests.source import ROOT

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lmos_actors.errors import ConfigError
-from lmos_actors.scenario import import_target, project_root
+from lmos_actors.system import import_target
+from lmos_actors.system.model import project_root
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

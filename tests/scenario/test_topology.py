@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from lmos_actors.scenario.format import neighbours_of
-from lmos_actors.scenario.model import TOPOLOGY_KEYS, Topology
+from lmos_actors.system.model import TOPOLOGY_KEYS, Topology
 from tests.scenario.test_fit import project as project
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ def test_networks_that_cannot_be(
 @pytest.mark.slow
 def test_networks_that_are_written_out_need_no_library() -> None:
     said = (
-        "import sys; from lmos_actors.scenario.model import Topology; "
+        "import sys; from lmos_actors.system.model import Topology; "
         "from lmos_actors.scenario.format import neighbours_of; "
         "neighbours_of(Topology(kind='ring', of='a'), 9, 1); print('networkx' in sys.modules)"
     )

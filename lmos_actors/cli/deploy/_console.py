@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any, Final
 import trio
 
 from lmos_actors._core import printable
-from lmos_actors.deployment import ReplicaStatus
+from lmos_actors.deployment.processes import ReplicaStatus
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lmos_actors.deployment import Follower, LauncherStatus, RolloutStatus
+    from lmos_actors.deployment.processes import Follower, LauncherStatus, RolloutStatus
     from lmos_actors.live import AuditEntry
 
 COLOURS: Final = (36, 32, 33, 35, 34, 96, 92, 93, 95, 94)

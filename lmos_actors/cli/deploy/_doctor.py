@@ -20,10 +20,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import UNSET
 
-from lmos_actors.deployment import DESCRIPTORS_EACH, FEW_DESCRIPTORS, controls_of
+from lmos_actors.deployment.files import load_deployment
+from lmos_actors.deployment.model import DATABASE, filled_for, texts_of
+from lmos_actors.deployment.processes import DESCRIPTORS_EACH, FEW_DESCRIPTORS, controls_of
 from lmos_actors.errors import ConfigError
 from lmos_actors.persistence import LockFile
-from lmos_actors.scenario import DATABASE, filled_for, load_deployment, texts_of
 from lmos_actors.security import Reference, SecretSource, Security, server_tls
 from lmos_actors.transport import endpoint_of
 
@@ -35,7 +36,8 @@ from ._secrets import secrets_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from lmos_actors.scenario import DeploymentFile, Group
+    from lmos_actors.deployment.files import DeploymentFile
+    from lmos_actors.deployment.model import Group
 
 MEGABYTE: Final = 1 << 20
 LITTLE: Final = 256 * MEGABYTE

@@ -14,7 +14,7 @@ import msgspec
 import trio
 
 from lmos_actors._core import printable
-from lmos_actors.deployment import (
+from lmos_actors.deployment.processes import (
     LauncherAgent,
     LocalPlace,
     UnixNetwork,
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 
     from lmos_actors.actors import Ref
-    from lmos_actors.deployment import Controls, LauncherStatus
+    from lmos_actors.deployment.processes import Controls, LauncherStatus
     from lmos_actors.node import Node
 
 OK: Final = 0

@@ -10,13 +10,15 @@ import attrs
 from lmos_actors.errors import ConfigError
 from lmos_actors.files import is_list, is_mapping, read
 from lmos_actors.llm import AnthropicModel, OpenAIModel
-from lmos_actors.scenario import Remote, keywords_of
 from lmos_actors.security import Reference
+from lmos_actors.system import keywords_of
+from lmos_actors.system.model import Remote
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lmos_actors.scenario import DeploymentFile, Group
+    from lmos_actors.deployment.files import DeploymentFile
+    from lmos_actors.deployment.model import Group
 
 
 @attrs.define

@@ -19,7 +19,9 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final, cast
 import attrs
 import trio
 
-from lmos_actors.deployment import (
+from lmos_actors.deployment.files import launch_plan, load_deployment
+from lmos_actors.deployment.model import MOST_REPLICAS, LauncherPage
+from lmos_actors.deployment.processes import (
     DESCRIPTORS_EACH,
     FEW_DESCRIPTORS,
     GROUP_MODULES,
@@ -46,7 +48,6 @@ from lmos_actors.errors import (
     group_of,
 )
 from lmos_actors.node import NodeOptions
-from lmos_actors.scenario import MOST_REPLICAS, LauncherPage, launch_plan, load_deployment
 from lmos_actors.supervision import Backoff
 from lmos_actors.transport import raise_descriptor_limit
 
@@ -62,9 +63,9 @@ from ._requests import apply, wait_ready
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from lmos_actors.deployment import Controls, LaunchPlan, Place
+    from lmos_actors.deployment.files import DeploymentFile
+    from lmos_actors.deployment.processes import Controls, LaunchPlan, Place
     from lmos_actors.node import Node
-    from lmos_actors.scenario import DeploymentFile
 
 OK: Final = 0
 FAILED: Final = 1

@@ -14,9 +14,11 @@ import attrs
 from lmos_actors.errors import ConfigError
 from lmos_actors.files import FileError
 from lmos_actors.reports import count, worst
-from lmos_actors.scenario import REAL_LIMIT, RemoteAccess, is_real
+from lmos_actors.scenario import REAL_LIMIT
 from lmos_actors.scenario.explore import Search, plain_cells, space_of, with_schedule
 from lmos_actors.scenario.run import log_header, real_limit_of
+from lmos_actors.system import RemoteAccess
+from lmos_actors.system.model import is_real
 
 from .._signals import signals
 from ..run._display import print_wrong

@@ -16,8 +16,8 @@ from ..run._pool import Task
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from lmos_actors.scenario import RemoteAccess
     from lmos_actors.scenario.explore import Data
+    from lmos_actors.system import RemoteAccess
 
     from ..run._pool import Pool
 

@@ -6,8 +6,8 @@ import sys
 from functools import partial
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
+from lmos_actors.deployment.files import load_deployment
 from lmos_actors.errors import ConfigError
-from lmos_actors.scenario import load_deployment
 
 from .._importing import complain, importing, print_notes
 from .._written_files import opened_file, unwritten

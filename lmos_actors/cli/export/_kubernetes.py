@@ -16,7 +16,7 @@ from lmos_actors.errors import ConfigError
 from ._source import NUMBER, PROBE, USER, Address, dns_name, probe
 
 if TYPE_CHECKING:
-    from lmos_actors.scenario import Group
+    from lmos_actors.deployment.model import Group
 
     from ..deploy._secrets import Secrets
     from ._source import Source

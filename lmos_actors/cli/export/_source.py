@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from lmos_actors.deployment.files import launch_plan
+from lmos_actors.deployment.model import DATABASE, filled_for, needs_of, texts_of
 from lmos_actors.files import FileError, mapped
-from lmos_actors.scenario import DATABASE, filled_for, launch_plan, needs_of, texts_of
 from lmos_actors.security import is_loopback
 from lmos_actors.transport import endpoint_of
 
@@ -19,9 +20,10 @@ from ..deploy._secrets import secrets_of
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from lmos_actors.deployment import GroupPlan
+    from lmos_actors.deployment.files import DeploymentFile
+    from lmos_actors.deployment.model import Group
+    from lmos_actors.deployment.processes import GroupPlan
     from lmos_actors.files import Mistake, Note
-    from lmos_actors.scenario import DeploymentFile, Group
     from lmos_actors.transport import Endpoint
 
     from ..deploy._secrets import Secrets

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import UNSET
 
-from lmos_actors.deployment import CANNOT_START
+from lmos_actors.deployment.processes import CANNOT_START
 from lmos_actors.files import fill
 
 from ._source import dns_name
 
 if TYPE_CHECKING:
-    from lmos_actors.scenario import Group
+    from lmos_actors.deployment.model import Group
 
     from ._source import Source
 

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import Mapping
 
-    from lmos_actors.scenario import RemoteAccess
     from lmos_actors.security import Credential, Credentials
+    from lmos_actors.system import RemoteAccess
 
 Authorities: TypeAlias = Annotated[
     File, Parameter(help="A file with the authorities to trust, instead of those of the system.")
@@ -222,7 +222,7 @@ class OutwardOptions:
 
     def access(self) -> RemoteAccess:
         """Return the access to remote agents of files. Blocks on the disk. Raises ConfigError."""
-        from lmos_actors.scenario import RemoteAccess
+        from lmos_actors.system import RemoteAccess
 
         self.options()  # so that errors are raised before any file is read
         return RemoteAccess(

@@ -35,7 +35,7 @@ from lmos_actors.errors import (
 )
 from lmos_actors.facades import Said, TextChunk, ToolCalled, ToolReturned, TurnDone, open_chat, tool_of
 from lmos_actors.protocol.omnia import MEDIA_NOT_ENABLED
-from lmos_actors.scenario import import_function
+from lmos_actors.system import import_function
 from lmos_actors.transport import endpoint_of
 
 from .._answers import AnswerPrinter

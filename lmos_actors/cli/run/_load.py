@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from lmos_actors.errors import ConfigError
-    from lmos_actors.scenario import RemoteAccess
     from lmos_actors.scenario.format import Resolved
+    from lmos_actors.system import RemoteAccess
 
 Wrong: TypeAlias = list[dict[str, Any]]
 """Mistakes as plain data, for `--json`."""

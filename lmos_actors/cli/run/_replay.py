@@ -14,11 +14,12 @@ import attrs
 from lmos_actors.errors import ConfigError
 from lmos_actors.files import did_you_mean, mapped
 from lmos_actors.reports import as_text, message_text, read_record
-from lmos_actors.scenario import REAL_LIMIT, is_real
+from lmos_actors.scenario import REAL_LIMIT
 from lmos_actors.scenario.format import load_scenario, with_end_at
 from lmos_actors.scenario.judge import CUT_SHORT, LogFile, compare_heads, compare_records, lines_of
 from lmos_actors.scenario.run import StopInstrument, run_cell
 from lmos_actors.simulation import surroundings
+from lmos_actors.system.model import is_real
 
 from .._importing import importing
 from .._signals import signals

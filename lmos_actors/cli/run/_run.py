@@ -13,12 +13,15 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import attrs
 
+from lmos_actors.deployment.model import is_deployment
 from lmos_actors.errors import ConfigError
 from lmos_actors.files import Duration, FileError, mapped
 from lmos_actors.reports import Cut, FileResult, Missing, worst
-from lmos_actors.scenario import REAL_LIMIT, Compare, RemoteAccess, is_deployment, is_real, load_deployment
+from lmos_actors.scenario import REAL_LIMIT, Compare
 from lmos_actors.scenario.format import resolve, with_end_at
 from lmos_actors.scenario.judge import judge_compared
+from lmos_actors.system import RemoteAccess
+from lmos_actors.system.model import is_real
 
 from .._importing import importing, print_notes
 from .._signals import signals
@@ -93,6 +96,8 @@ def _validated(file: str, settings: Mapping[str, str], wrong: Wrong) -> tuple[li
     if not _is_deployment(file):
         found, code = load_files([file], settings, wrong=wrong)
         return [{**_read(file, each), "runs": len(each.cells)} for _, each in found], code
+    from lmos_actors.deployment.files import load_deployment  # few files need it
+
     loaded = importing(file, partial(load_deployment, file, settings=settings), notice=noting(wrong))
     if isinstance(loaded, int):
         return [], loaded

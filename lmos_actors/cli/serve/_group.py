@@ -21,12 +21,15 @@ import trio
 from msgspec import UNSET
 
 from lmos_actors.bindings import is_private
+from lmos_actors.deployment.agents import GroupAgents
+from lmos_actors.deployment.files import load_deployment
+from lmos_actors.deployment.model import DATABASE, filled_for, texts_of
 from lmos_actors.errors import BROKEN_CODE, ConfigError
 from lmos_actors.files import did_you_mean
 from lmos_actors.persistence import AsyncStore, server_store, store_of, with_id
-from lmos_actors.scenario import DATABASE, GroupAgents, filled_for, load_deployment, relay_options, texts_of
 from lmos_actors.security import SharedToken, is_private as is_private_place, place_of
 from lmos_actors.supervision import Tree
+from lmos_actors.system import relay_options
 from lmos_actors.transport import endpoint_of
 
 from .._importing import WRONG, importing
@@ -38,9 +41,10 @@ from ._serve import ServeRequest, serve_tree
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from lmos_actors.deployment.files import DeploymentFile
+    from lmos_actors.deployment.model import Deployment, Group
     from lmos_actors.node import Node
     from lmos_actors.persistence import Store
-    from lmos_actors.scenario import Deployment, DeploymentFile, Group
 
     from ..options._serving import GroupOptions
 

@@ -225,7 +225,7 @@ def _node_options(request: ServeRequest, addresses: Sequence[str]) -> dict[str, 
         options["register"] = Registration(urls, ttl=ttl, token=request.token)
     options |= request.bridges.options(insecure=guarded.insecure)
     if request.gateway is not None:
-        from lmos_actors.deployment import GatewayNetwork  # few processes have one
+        from lmos_actors.deployment.faults import GatewayNetwork  # few processes have one
         from lmos_actors.transport import TcpNetwork, endpoint_of
 
         options["network"] = GatewayNetwork(endpoint_of(request.gateway), TcpNetwork())

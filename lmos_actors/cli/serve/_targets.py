@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from lmos_actors.errors import ConfigError, InvalidInput, nearest
-from lmos_actors.scenario import fields_of_agent, use_tree
 from lmos_actors.supervision import ChildSpec, name_of
+from lmos_actors.system import fields_of_agent, use_tree
 
 from .._describe import agent_class, from_here
 from .._importing import importing
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from lmos_actors.actors import Agent, Ref
-    from lmos_actors.scenario import UsedTree
+    from lmos_actors.system import UsedTree
 
 
 @attrs.frozen

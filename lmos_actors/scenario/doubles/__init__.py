@@ -1,6 +1,7 @@
 """Agents that stand in for others: mocks by rules, replays by recordings."""
 
-from .._untyped import untyped_class as untyped_class
+from lmos_actors.system import untyped_class as untyped_class
+
 from ._mocks import (
     MockScript as MockScript,
     mock_class as mock_class,

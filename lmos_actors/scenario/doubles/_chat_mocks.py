@@ -13,14 +13,15 @@ from msgspec import UNSET
 from lmos_actors.errors import ActionFailed
 from lmos_actors.facades import ChatAgent, ChatTurn
 from lmos_actors.facades.chat import ChatPart, MediaPiece, TextChunk, ToolCalled, ToolReturned
+from lmos_actors.system.model import USER, Chunk, Done, Rule, Waited
+from lmos_actors.system.values import exception_class
 
-from ..model import USER, Chunk, Done, Rule, Waited
-from ..values import exception_class
 from ._replays import error_of
 from ._rules import Request
 
 if TYPE_CHECKING:
-    from ..model import Replay
+    from lmos_actors.system.model import Replay
+
     from ._mocks import MockScript
     from ._recordings import RecordedAgent, Recording
     from ._replays import ReplayScript

@@ -15,8 +15,7 @@ import attrs
 
 from lmos_actors._core import HIDDEN
 from lmos_actors.files import is_list, is_mapping
-
-from ..values import same, show
+from lmos_actors.system.values import same, show
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

@@ -15,10 +15,10 @@ from msgspec import UNSET, structs
 from lmos_actors.actors import STREAM, DoubleRequest, answered, double_of
 from lmos_actors.errors import ActionFailed, InvalidInput
 from lmos_actors.reports import Failure
+from lmos_actors.system import untyped_class
+from lmos_actors.system.model import QUESTION, USER, Chunk, Done, Mock, Progressed, Rule, Waited
+from lmos_actors.system.values import draw, exception_class, show
 
-from .._untyped import untyped_class
-from ..model import QUESTION, USER, Chunk, Done, Mock, Progressed, Rule, Waited
-from ..values import draw, exception_class, show
 from ._rules import Request, misfits, named_sender, nearest
 from ._uses import note_use
 
@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     from lmos_actors._core import RandomStream
     from lmos_actors.actors import Agent
     from lmos_actors.files import DataPath
-
-    from ..model import Delay
+    from lmos_actors.system.model import Delay
 
 SHOWN: Final = 3
 """Most unmatched requests that are shown; the others are counted."""

@@ -29,9 +29,9 @@ from lmos_actors.actors import answered, double_of
 from lmos_actors.errors import ActionFailed, nearest
 from lmos_actors.files import is_mapping, mapped
 from lmos_actors.llm import ModelEnd, Reasoning, TextDelta, ToolRequest, Usage, estimated_tokens
+from lmos_actors.system.model import USER, Called, Chunk, Done, Reasoned, Waited
+from lmos_actors.system.values import exception_class, misfits, show
 
-from ..model import USER, Called, Chunk, Done, Reasoned, Waited
-from ..values import exception_class, misfits, show
 from ._rules import Request
 
 if TYPE_CHECKING:
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 
     from lmos_actors.actors import Agent, DoubleRequest
     from lmos_actors.llm import ModelItem
+    from lmos_actors.system.model import Rule, ToolCall
 
-    from ..model import Rule, ToolCall
     from ._mocks import MockScript
 
 GENERATE: Final = "generate"

@@ -12,10 +12,10 @@ import attrs
 
 from lmos_actors._core import HIDDEN
 from lmos_actors.files import FileError, Mistake, did_you_mean, is_list, is_mapping
+from lmos_actors.system.model import Replay
+from lmos_actors.system.values import same
 
 from ..judge import CUT_SHORT, LogFile
-from ..model import Replay
-from ..values import same
 from ._differences import distance, fits_around
 
 if TYPE_CHECKING:

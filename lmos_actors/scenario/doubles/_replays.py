@@ -25,10 +25,10 @@ from lmos_actors.actors import (
 )
 from lmos_actors.errors import ActionFailed, AgentError, InvalidInput
 from lmos_actors.reports import Failure
+from lmos_actors.system import untyped_class
+from lmos_actors.system.model import USER
+from lmos_actors.system.values import exception_class, is_shown_whole, show
 
-from .._untyped import untyped_class
-from ..model import USER
-from ..values import exception_class, is_shown_whole, show
 from ._differences import differences, listing
 from ._recordings import LISTENING, fits, most_similar, recorded_agent_of
 from ._rules import named_sender
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 
     from lmos_actors.actors import Agent, Operation
     from lmos_actors.files import DataPath
+    from lmos_actors.system.model import Replay
 
-    from ..model import Replay
     from ._recordings import Exchange, RecordedAgent, Recording
     from ._rules import Request
 

@@ -9,15 +9,15 @@ import attrs
 from msgspec import UNSET
 
 from lmos_actors.files import inside
+from lmos_actors.system.model import USER
+from lmos_actors.system.values import same, show
 
 from ..judge import judge_match
-from ..model import USER
-from ..values import same, show
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ..model import Rule, When
+    from lmos_actors.system.model import Rule, When
 
 NEAREST: Final = 3
 """Most rules shown for a request that fits none."""

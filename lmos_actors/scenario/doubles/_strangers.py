@@ -20,8 +20,8 @@ from lmos_actors.errors import ActionFailed, AgentDied, ConnectFailed, LmosActor
 from lmos_actors.facades import RelayMessage, open_relay
 from lmos_actors.facades.relay import all_items, carried, fault_of, trace_of
 from lmos_actors.security import RELAYED
+from lmos_actors.system.model import USER
 
-from ..model import USER
 from ._mocks import mock_class
 from ._recordings import ANSWER
 from ._replays import replay_class
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
     from lmos_actors.actors import Agent, DoubleRequest, Runtime
     from lmos_actors.facades import Relay
+    from lmos_actors.system.model import Rule
 
-    from ..model import Rule
     from ._mocks import MockScript
     from ._recordings import Exchange
     from ._replays import ReplayScript

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import yaml
 
 from lmos_actors.files import LayoutError, inside, is_list, is_mapping, lay_out_yaml, listed, mapped, parse
+from lmos_actors.system.model import Cells, is_late
 
 from ..format import orders_of
-from ..model import Cells, is_late, struct_of
+from ..model import struct_of
 from ._space import text_of_time
 
 if TYPE_CHECKING:

@@ -10,10 +10,10 @@ from msgspec import UNSET
 
 from lmos_actors.errors import ConfigError
 from lmos_actors.files import Duration, Offset
+from lmos_actors.system.model import DIRECTORY, PoolEntry
 
 from ..doubles import is_model
 from ..model import (
-    DIRECTORY,
     INSTANT,
     OF_NETWORK,
     DrawnClockSkew,
@@ -30,7 +30,6 @@ from ..model import (
     DurationRange,
     NumberRange,
     OffsetRange,
-    PoolEntry,
     Simulation,
     drawn_fault,
 )

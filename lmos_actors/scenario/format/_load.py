@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 import attrs
 
 from lmos_actors.files import FileError, Note
+from lmos_actors.system import RemoteAccess, accepts, unusable_access
 
-from ..system._fields import accepts
-from ..system._remote_access import RemoteAccess, unusable_access
 from ._resolve import resolve
 
 if TYPE_CHECKING:
@@ -17,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from lmos_actors.files import Mistake
+    from lmos_actors.system.model import Bridge, Elsewhere
 
-    from ..model import Bridge, Elsewhere
     from ._resolve import Resolved
 
 

@@ -10,29 +10,21 @@ from typing import TYPE_CHECKING, Any, cast
 import attrs
 
 from lmos_actors.files import Document, FileError, Mistake, Note, decode, mapped, parse, read
-
-from ..doubles import Recordings, recorded_agent_of, replays_among
-from ..model import (
+from lmos_actors.system import CellNames, RemoteAccess, System, Targets, hide_secrets
+from lmos_actors.system.model import (
     DEPLOYMENT,
     DIRECTORY,
     LABEL,
-    AnyFile,
     AnyKind,
     CellData,
     Cells,
-    Directory,
     Replay,
-    Scenario,
-    SeedRange,
-    Simulation,
     has_required_parts,
     project_root,
-    struct_of,
 )
-from ..system._agent_classes import Targets
-from ..system._cell_names import CellNames
-from ..system._remote_access import RemoteAccess, hide_secrets
-from ..system._system import System
+
+from ..doubles import Recordings, recorded_agent_of, replays_among
+from ..model import AnyFile, Directory, Scenario, SeedRange, Simulation, struct_of
 from ._story_classes import add_story_classes
 from ._used_system import UsedSystems, not_opened
 from .validators._cell_check import check_cell
@@ -40,12 +32,11 @@ from .validators._cell_check import check_cell
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from lmos_actors.deployment.files import DeploymentFile
     from lmos_actors.files import DataPath
+    from lmos_actors.system import Accepts, UsedTree
 
     from ..doubles import RecordedAgent, Recording
-    from ..system._deployment_file import DeploymentFile
-    from ..system._targets import Accepts
-    from ..system._used_tree import UsedTree
 
 
 @attrs.frozen

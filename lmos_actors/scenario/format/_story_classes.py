@@ -5,16 +5,17 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from lmos_actors.system import add_made_class
+from lmos_actors.system.model import Bridge, Mock, Replay
+
 from ..doubles import contract_of, mock_contract, replays_among, stranger_contract
-from ..model import Bridge, Mock, Replay
-from ..system._agent_classes import add_made_class
 
 if TYPE_CHECKING:
     from lmos_actors.actors import Agent
     from lmos_actors.files import Mistake
+    from lmos_actors.system import CellNames
 
     from ..doubles import Recording, Recordings
-    from ..system._cell_names import CellNames
 
 
 def add_story_classes(

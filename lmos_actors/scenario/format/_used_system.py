@@ -10,18 +10,18 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lmos_actors.deployment.model import filled_for, texts_of
 from lmos_actors.errors import ConfigError
 from lmos_actors.files import FileError, mapped
-
-from ..model import DIRECTORY, PROCESS, filled_for, texts_of
+from lmos_actors.system.model import DIRECTORY, PROCESS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from lmos_actors.deployment.files import DeploymentFile
+    from lmos_actors.deployment.model import Group
     from lmos_actors.files import Document, Mistake
-
-    from ..model import CellData, Group
-    from ..system._deployment_file import DeploymentFile
+    from lmos_actors.system.model import CellData
 
 
 class UsedSystems:
@@ -41,7 +41,7 @@ class UsedSystems:
             return None
         found = self._read[name] if name in self._read else self._load(name)
         self._read[name] = found
-        from ..system._deployment_file import PARTS  # few files need it
+        from lmos_actors.deployment.files import PARTS  # few files need it
 
         there = [key for key in PARTS if key in cell.data]
         for key in there:
@@ -53,7 +53,7 @@ class UsedSystems:
         return found
 
     def _load(self, name: str) -> DeploymentFile | None:
-        from ..system._deployment_file import load_deployment
+        from lmos_actors.deployment.files import load_deployment
 
         path = _without_dots(Path(self.document.path or "").parent / name)
         try:

@@ -17,8 +17,7 @@ from typing import Any, Final, TypeAlias, TypeGuard
 from simpleeval import InvalidExpression, SimpleEval  # type: ignore[import-untyped] # pyright: ignore
 
 from lmos_actors.files import is_list, is_mapping
-
-from ..values import same, show
+from lmos_actors.system.values import same, show
 
 Look: TypeAlias = Callable[[str], Any]
 """Returns the value of a dotted name, plain data. Raises LookupError, whose text is shown to the user."""

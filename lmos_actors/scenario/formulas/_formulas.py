@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from ..values import show
+from lmos_actors.system.values import show
+
 from ._evaluation import FormulaFailed as FormulaFailed, Look as Look, computing
 from ._text import FormulaProblem as FormulaProblem, Known as Known, read_formula
 

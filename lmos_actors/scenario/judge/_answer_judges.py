@@ -10,8 +10,8 @@ from msgspec import UNSET
 
 from lmos_actors._core import read_json
 from lmos_actors.files import is_list, mapped
+from lmos_actors.system.values import schema_misfits, show
 
-from ..values import schema_misfits, show
 from ._expect import judge_match
 from ._judge import Judge
 from ._model_judges import TalkJudge

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from lmos_actors.files import Duration
+from lmos_actors.system.values import same, show
 
 from ..formulas import PLAIN, FormulaFailed, compile_formula, error_text
-from ..values import same, show
 from ._cuts import with_cuts
 from ._expect import Verdict, judge_bounded, judge_latency
 from ._judge import Judge, instant, listing

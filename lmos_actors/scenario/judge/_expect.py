@@ -14,14 +14,15 @@ import attrs
 from msgspec import UNSET, structs
 
 from lmos_actors.files import Duration, is_list, mapped
-
-from ..model import Condition, ExpectedError, fill_late
-from ..values import holds as holds, same as same, select, show as show
+from lmos_actors.system.model import Condition, ExpectedError, fill_late
+from lmos_actors.system.values import holds as holds, same as same, select, show as show
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ..model import Below, Bounded, Expect, Latency, Scalar
+    from lmos_actors.system.model import Scalar
+
+    from ..model import Below, Bounded, Expect, Latency
 
 FEWEST_SAMPLES: Final = 20
 """Fewest samples for a percentile; with fewer the check fails."""

@@ -12,6 +12,7 @@ from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from lmos_actors.files import Duration
+from lmos_actors.system.model import ALL_AGENTS
 
 from ..formulas import (
     AgentValues,
@@ -22,7 +23,7 @@ from ..formulas import (
     error_text,
     of_agents,
 )
-from ..model import ALL_AGENTS, Never
+from ..model import Never
 from ._cuts import with_cuts
 from ._judge import Judge, Offenders, instant, listing
 

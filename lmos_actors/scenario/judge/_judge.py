@@ -9,9 +9,9 @@ from typing import Any, ClassVar, Final, Protocol, TypeAlias
 import attrs
 
 from lmos_actors.reports import CheckResult
+from lmos_actors.system.model import ALL_AGENTS
 
 from ..model import (
-    ALL_AGENTS,
     Always,
     Answer,
     AnyCheck,

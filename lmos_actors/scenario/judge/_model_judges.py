@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec import UNSET
 
 from lmos_actors.files import did_you_mean
+from lmos_actors.system.model import Condition
+from lmos_actors.system.values import show
 
-from ..model import CalledTool, Condition
-from ..values import show
 from ._expect import judge_condition, judge_match
 from ._judge import Judge
 from ._model_talk import RECORDS, ModelTalk, calls_of
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from lmos_actors.reports import CheckResult
 
-    from ..model import CountBounds, Spending, Tools
+    from ..model import CalledTool, CountBounds, Spending, Tools
     from ._model_talk import ModelRequestMade, ToolCallMade
 
 SHOWN: Final = 8

@@ -18,8 +18,7 @@ import attrs
 
 from lmos_actors._core import plain
 from lmos_actors.files import is_list, is_mapping, mapped
-
-from ..values import show
+from lmos_actors.system.values import show
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -11,9 +11,9 @@ import math
 from typing import TYPE_CHECKING, Any, Final
 
 from lmos_actors.reports import SeriesResult
+from lmos_actors.system.values import show
 
 from ..formulas import FormulaFailed, compile_formula, error_text
-from ..values import show
 from ._expect import nearest_rank
 from ._formula_judges import ValueMissing
 

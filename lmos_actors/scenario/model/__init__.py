@@ -1,66 +1,6 @@
 """The structs of scenario and simulation files."""
 
-from ._agents import (
-    TOPOLOGY_KEYS as TOPOLOGY_KEYS,
-    AgentEntry as AgentEntry,
-    AnyAgent as AnyAgent,
-    Backoff as Backoff,
-    Bridge as Bridge,
-    Called as Called,
-    Chunk as Chunk,
-    Done as Done,
-    Elsewhere as Elsewhere,
-    Mailbox as Mailbox,
-    Mock as Mock,
-    OwnProcess as OwnProcess,
-    PoolEntry as PoolEntry,
-    Population as Population,
-    Progressed as Progressed,
-    Reasoned as Reasoned,
-    Remote as Remote,
-    Replay as Replay,
-    Root as Root,
-    Rule as Rule,
-    Supervised as Supervised,
-    Supervising as Supervising,
-    Supervisor as Supervisor,
-    ToolCall as ToolCall,
-    Topology as Topology,
-    Tree as Tree,
-    Waited as Waited,
-    When as When,
-)
 from ._any_file import AnyFile as AnyFile, scenario_schema as scenario_schema, struct_of as struct_of
-from ._base import (
-    ALL_AGENTS as ALL_AGENTS,
-    COMMANDS as COMMANDS,
-    DIRECTORY as DIRECTORY,
-    EVERYBODY as EVERYBODY,
-    HUB as HUB,
-    NETWORK as NETWORK,
-    QUESTION as QUESTION,
-    USER as USER,
-    Condition as Condition,
-    Constant as Constant,
-    Delay as Delay,
-    Distribution as Distribution,
-    Empirical as Empirical,
-    ExpectedError as ExpectedError,
-    Exponential as Exponential,
-    Lognormal as Lognormal,
-    Normal as Normal,
-    Scalar as Scalar,
-    Uniform as Uniform,
-)
-from ._cells import (
-    LABEL as LABEL,
-    CellData as CellData,
-    Cells as Cells,
-    fill_late as fill_late,
-    has_required_parts as has_required_parts,
-    is_late as is_late,
-    split_step as split_step,
-)
 from ._checks import (
     Always as Always,
     Answer as Answer,
@@ -86,22 +26,6 @@ from ._checks import (
     Statistics as Statistics,
     Tools as Tools,
     Trace as Trace,
-)
-from ._deployment import (
-    DATABASE as DATABASE,
-    MOST_REPLICAS as MOST_REPLICAS,
-    Deployment as Deployment,
-    Drain as Drain,
-    Group as Group,
-    Launcher as Launcher,
-    LauncherPage as LauncherPage,
-    Limits as Limits,
-    Omnia as Omnia,
-    Update as Update,
-    filled_for as filled_for,
-    is_deployment as is_deployment,
-    needs_of as needs_of,
-    texts_of as texts_of,
 )
 from ._explore import (
     DRAWN as DRAWN,
@@ -156,7 +80,6 @@ from ._files import (
     Simulation as Simulation,
     Store as Store,
 )
-from ._measured import measured_times as measured_times
 from ._network import (
     MOST_CONNECTIONS as MOST_CONNECTIONS,
     MOST_REGISTERED as MOST_REGISTERED,
@@ -165,18 +88,6 @@ from ._network import (
     Network as Network,
     Rules as Rules,
 )
-from ._parts import (
-    DEPLOYMENT as DEPLOYMENT,
-    PROCESS as PROCESS,
-    REAL as REAL,
-    WORLDS as WORLDS,
-    AnyKind as AnyKind,
-    RateText as RateText,
-    Relay as Relay,
-    Source as Source,
-    is_real as is_real,
-)
-from ._project import project_root as project_root
 from ._steps import (
     EXPECT_KEYS as EXPECT_KEYS,
     FAULT_KEYS as FAULT_KEYS,

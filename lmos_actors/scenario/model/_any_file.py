@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from lmos_actors.deployment.model import Deployment
 from lmos_actors.files import schema_of_file
 
-from ._deployment import Deployment
 from ._files import Scenario, Simulation
 
 if TYPE_CHECKING:

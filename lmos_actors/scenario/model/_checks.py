@@ -7,9 +7,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from msgspec import UNSET, Meta, UnsetType, field
 
 from lmos_actors.files import Duration
-
-from ._agents import BearerText
-from ._base import Closed, Condition, Count, Data, Expression, Name, Scalar
+from lmos_actors.system.model import BearerText, Closed, Condition, Count, Data, Expression, Name, Scalar
 
 
 class Check(Closed, frozen=True, kw_only=True, tag_field="check"):

@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal, TypeAlias
 from msgspec import UNSET, Meta, UnsetType, field
 
 from lmos_actors.files import Duration, Offset
+from lmos_actors.system.model import Closed, Name
 
-from ._base import Closed, Name
 from ._faults import How, ProviderStatus
 
 

@@ -7,8 +7,7 @@ from typing import Annotated, Literal, TypeAlias
 from msgspec import UNSET, Meta, UnsetType, field
 
 from lmos_actors.files import Duration, Later, Offset
-
-from ._base import Closed, Delay, Name
+from lmos_actors.system.model import Closed, Delay, Name
 
 
 class Pick(Closed, frozen=True, kw_only=True):

@@ -13,13 +13,26 @@ from typing import Annotated, ClassVar
 from msgspec import UNSET, Meta, UnsetType, field
 
 from lmos_actors.files import Duration, Later
+from lmos_actors.system.model import (
+    AnyAgent,
+    Choices,
+    Circles,
+    Closed,
+    Delay,
+    Name,
+    Population,
+    Relay,
+    Scalar,
+    SweepRange,
+    Topology,
+    Tree,
+    Variable,
+    World,
+)
 
-from ._agents import AnyAgent, Population, Topology, Tree
-from ._base import Closed, Delay, Name, Scalar
 from ._checks import AnyCheck, Measure
 from ._explore import Explore
 from ._network import Network
-from ._parts import Choices, Circles, Relay, SweepRange, Variable, World
 from ._steps import AnyStep, TimelineEntry
 
 

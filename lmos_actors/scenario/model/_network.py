@@ -7,8 +7,7 @@ from typing import Annotated, Final, Literal, TypeAlias
 from msgspec import UNSET, Meta, UnsetType, field
 
 from lmos_actors.files import Duration, Size
-
-from ._base import Closed, Delay, Name
+from lmos_actors.system.model import Closed, Delay, Name
 
 Share: TypeAlias = Annotated[float, Meta(ge=0, lt=1)]
 """A share of messages; not all of them."""

@@ -7,8 +7,21 @@ from typing import Annotated, Any, Literal, TypeAlias
 from msgspec import UNSET, Meta, UnsetType, field
 
 from lmos_actors.files import Duration, Later, Offset
+from lmos_actors.system.model import (
+    COMMANDS,
+    HUB,
+    QUESTION,
+    USER,
+    Closed,
+    Condition,
+    Count,
+    Delay,
+    ExpectedError,
+    Name,
+    Scalar,
+    Source,
+)
 
-from ._base import COMMANDS, HUB, QUESTION, USER, Closed, Condition, Count, Delay, ExpectedError, Name, Scalar
 from ._faults import (
     LATER_FAULTS,
     AnyFault,
@@ -23,7 +36,6 @@ from ._faults import (
     Rate,
     Side,
 )
-from ._parts import Source
 
 # --- steps
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lmos_actors.system.model import Mock, Replay, is_real
+
 from ..doubles import (
     MockScript,
     ReplayScript,
@@ -15,7 +17,6 @@ from ..doubles import (
     replay_class,
     replays_among,
 )
-from ..model import Mock, Replay, is_real
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

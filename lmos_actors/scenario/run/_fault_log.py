@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from msgspec import UNSET
 
-from ..model import NETWORK, ClockSkew, Crash, Disconnect, OnLinks, Provider, Restart, Slow, SlowDisk
+from lmos_actors.system.model import NETWORK
+
+from ..model import ClockSkew, Crash, Disconnect, OnLinks, Provider, Restart, Slow, SlowDisk
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -31,11 +31,12 @@ from lmos_actors.errors import NotFound
 from lmos_actors.files import Duration
 from lmos_actors.reports import FaultResult, NodeRestart
 from lmos_actors.supervision import supervisor_of
+from lmos_actors.system.model import NETWORK
+from lmos_actors.system.values import draw, exception_class
 
 from ..judge import Cut
 from ..model import (
     INSTANT,
-    NETWORK,
     AnyFault,
     ClockSkew,
     Comeback,
@@ -55,7 +56,6 @@ from ..model import (
     Swizzle,
     kind_of_fault,
 )
-from ..values import draw, exception_class
 from ._fault_log import ends_of_cut, log_fields, named_in_log
 from ._provider_faults import ProviderFault, ProviderFaults
 

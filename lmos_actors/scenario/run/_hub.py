@@ -20,22 +20,10 @@ from lmos_actors.errors import ActionFailed, AgentUnavailable, ConnectFailed, Ou
 from lmos_actors.facades import RelayAnswer, RelayFault, RelayMessage, open_relay
 from lmos_actors.facades.relay import relay_url
 from lmos_actors.persistence import NewIdentity
+from lmos_actors.system.model import HUB, QUESTION, USER, Bridge, Mock, Replay
 
 from ..doubles._hub_agents import HubLine, HubToken
-from ..model import (
-    HUB,
-    QUESTION,
-    USER,
-    Bridge,
-    Expect,
-    Mock,
-    Replay,
-    Say,
-    SayAt,
-    Simulation,
-    is_command,
-    targets_of,
-)
+from ..model import Expect, Say, SayAt, Simulation, is_command, targets_of
 from ._step_text import each_step
 
 if TYPE_CHECKING:

@@ -24,9 +24,8 @@ from lmos_actors.actors import Slot
 from lmos_actors.errors import WrongState
 from lmos_actors.persistence import AgentStates, SimulatedDisk
 from lmos_actors.supervision import agents_of, children_of, lose, regain, wait_unwound
-
-from ..model import USER
-from ..values import draw
+from lmos_actors.system.model import USER
+from lmos_actors.system.values import draw
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable

@@ -17,9 +17,10 @@ from lmos_actors.actors import Slot
 from lmos_actors.links import Links
 from lmos_actors.simulation.network import USER, SimulatedNetwork, WireNetwork
 from lmos_actors.supervision import Supervisor, agents_of
+from lmos_actors.system.model import DIRECTORY
 
 from .._worlds import wait_until_idle
-from ..model import DIRECTORY, INSTANT, MOST_CONNECTIONS, Disconnect, kind_of_fault
+from ..model import INSTANT, MOST_CONNECTIONS, Disconnect, kind_of_fault
 from ._network_rules import NetworkRules
 from ._step_text import faults_in
 

@@ -12,9 +12,10 @@ from msgspec import UNSET
 
 from lmos_actors.links import PERFECT, LinkFault, LinkRules, between_sides
 from lmos_actors.simulation.network import USER
+from lmos_actors.system.model import NETWORK
+from lmos_actors.system.values import sampler
 
-from ..model import NETWORK, LateLinks, LossyLinks, Partition, Pick
-from ..values import sampler
+from ..model import LateLinks, LossyLinks, Partition, Pick
 from ._node_names import NodeNames
 from ._step_text import faults_in
 

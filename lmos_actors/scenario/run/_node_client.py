@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from lmos_actors.actors import trace_context
 from lmos_actors.bindings import http_of, remote_ref, remote_thing
+from lmos_actors.deployment.agents import RemoteAgents
 from lmos_actors.errors import AgentError
 from lmos_actors.protocol.lmos import SessionOptions
+from lmos_actors.system.model import is_real
 from lmos_actors.transport import MemoryNetwork, TcpNetwork
 
-from .._remote_agents import RemoteAgents
 from .._worlds import LISTEN_ADDRESSES, wait_until_idle
-from ..model import is_real
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..model import HUB, USER, Bridge, Simulation
-from ..system import supervisor_paths
+from lmos_actors.system import supervisor_paths
+from lmos_actors.system.model import HUB, USER, Bridge
+
+from ..model import Simulation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -17,7 +17,7 @@ import attrs
 import trio
 from msgspec import UNSET
 
-from lmos_actors.deployment import LineSplitter, LocalProcess, how_ended, kill_with_us
+from lmos_actors.deployment.processes import LineSplitter, LocalProcess, how_ended, kill_with_us
 from lmos_actors.errors import ConfigError, LmosActorsError, StartFailed, TransportError, raise_together
 
 from ._machine import first_of
@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     from subprocess import Popen
 
     from lmos_actors.bindings import ConsumedThing
-
-    from ..model import OwnProcess
+    from lmos_actors.system.model import OwnProcess
 
 Consume: TypeAlias = "Callable[[str, str | None], Awaitable[ConsumedThing]]"
 """Connects to the agent at a URL; of several there, to the one of a name."""

@@ -15,11 +15,11 @@ import attrs
 from lmos_actors.actors import Agent, MailboxOptions, Ref, set_service_time
 from lmos_actors.files import KEEP, decode, fill, inside, is_list, is_mapping, references
 from lmos_actors.supervision import BulkSpec, ChildSpec, supervisor_of
+from lmos_actors.system import backoff_of, by_state_name, fields_of_agent, has_ref
+from lmos_actors.system.model import Distribution
+from lmos_actors.system.values import draw, number_type
 
 from ..format import neighbours_of
-from ..model import Distribution
-from ..system import backoff_of, by_state_name, fields_of_agent, has_ref
-from ..values import draw, number_type
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -27,9 +27,10 @@ if TYPE_CHECKING:
     from lmos_actors._core import Entropy
     from lmos_actors.actors import Operation
     from lmos_actors.files import DataPath, Document, Reference
+    from lmos_actors.system import AgentField
+    from lmos_actors.system.model import Population, Topology
 
-    from ..model import Population, Simulation, Topology
-    from ..system import AgentField
+    from ..model import Simulation
     from ._run_agents import RunAgents
 
 INDEX = "index"

@@ -18,9 +18,9 @@ from msgspec import UNSET
 from lmos_actors.actors import altered, slot_of
 from lmos_actors.errors import NotFound
 from lmos_actors.files import Duration
+from lmos_actors.system.values import draw
 
 from ..doubles import USES
-from ..values import draw
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Mapping, Sequence

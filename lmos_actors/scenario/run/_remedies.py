@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lmos_actors._core import Spelling, refusal_remedy
-
-from ..system import credentials_key
+from lmos_actors.system import credentials_key
 
 if TYPE_CHECKING:
-    from ..model import Bridge, Elsewhere
+    from lmos_actors.system.model import Bridge, Elsewhere
 
 
 def remedy_for(entry: Bridge | Elsewhere, error: BaseException) -> str:

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from lmos_actors.actors import Ref, Slot
     from lmos_actors.approvals import Approvals
     from lmos_actors.files import DataPath, Document
+    from lmos_actors.system import RemoteAccess
 
     from ..format import Cell
     from ..judge import Judges, StepAnswer
-    from ..system import RemoteAccess
     from ._faults import Faults
     from ._hub import RunHub
     from ._machine import Machine

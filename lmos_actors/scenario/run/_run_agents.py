@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, Final
 from lmos_actors.actors import Ref, Slot, Thing, found_link, slot_of
 from lmos_actors.errors import AgentUnavailable
 from lmos_actors.supervision import Supervisor, agents_of, children_of, supervisors_of
+from lmos_actors.system.model import ALL_AGENTS, HUB
 
-from ..model import ALL_AGENTS, HUB, Simulation
+from ..model import Simulation
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -18,11 +18,8 @@ from lmos_actors.actors import Ref, set_service_time
 from lmos_actors.errors import LmosActorsError, StartFailed, raise_together
 from lmos_actors.node import open_node
 from lmos_actors.persistence import SimulatedStore
-
-from .._worlds import LISTEN_ADDRESSES, begin_time, change_environment, wait_until_idle
-from ..doubles import named_sender
-from ..judge import AgentDirectory, Judges
-from ..model import (
+from lmos_actors.system import Places, TreeBuilder, relay_options, root_spec, start_spec
+from lmos_actors.system.model import (
     HUB,
     PROCESS,
     AgentEntry,
@@ -31,13 +28,13 @@ from ..model import (
     OwnProcess,
     PoolEntry,
     Replay,
-    Restarts,
-    Simulation,
-    Statistics,
     is_real,
-    kind_of_fault,
 )
-from ..system import Places, TreeBuilder, relay_options, root_spec, start_spec
+
+from .._worlds import LISTEN_ADDRESSES, begin_time, change_environment, wait_until_idle
+from ..doubles import named_sender
+from ..judge import AgentDirectory, Judges
+from ..model import Restarts, Simulation, Statistics, kind_of_fault
 from ._faults import Faults
 from ._machine import Machine, first_of
 from ._populations import Populations
@@ -51,17 +48,18 @@ if TYPE_CHECKING:
 
     from lmos_actors.actors import Slot
     from lmos_actors.bindings import ConsumedThing
+    from lmos_actors.deployment.agents import RemoteAgents
     from lmos_actors.node import Node
     from lmos_actors.persistence import Store
     from lmos_actors.security import Security
     from lmos_actors.simulation.network import LineNetwork
+    from lmos_actors.system import RemoteAccess
+    from lmos_actors.system.model import Elsewhere
     from lmos_actors.transport import MemoryNetwork
 
-    from .._remote_agents import RemoteAgents
     from ..doubles._hub_agents import HubLine
     from ..format import Cell
-    from ..model import Elsewhere, Scenario
-    from ..system import RemoteAccess
+    from ..model import Scenario
     from ._doubles import Doubles
     from ._own_processes import OwnProcesses
     from ._run import Run

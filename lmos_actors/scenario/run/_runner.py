@@ -28,10 +28,11 @@ from lmos_actors.errors import (
 )
 from lmos_actors.reports import Failure, RunResult, last_messages
 from lmos_actors.simulation import TraceLog
+from lmos_actors.system.model import PROCESS, is_real
 
 from .._guard import GRACE, REAL_LIMIT, RUNTIME, Guard, restoring_directory
 from .._worlds import run_world
-from ..model import PROCESS, Compare, Scenario, Simulation, is_real
+from ..model import Compare, Scenario, Simulation
 from ._doubles import Doubles
 from ._log_header import log_header
 from ._remedies import remedy_for

@@ -19,24 +19,12 @@ from msgspec import UNSET
 from lmos_actors._core import plain
 from lmos_actors.actors import Invocation, LocalCall, acting_as
 from lmos_actors.errors import AgentDied, AgentError, DeadlineExceeded, OutcomeUnknown, SourceFailed
+from lmos_actors.system.model import HUB, USER, fill_late, is_real
+from lmos_actors.system.values import pick
 
 from .._worlds import wait_until_idle
 from ..judge import StepAnswer, judge_error
-from ..model import (
-    HUB,
-    USER,
-    FaultAt,
-    Invoke,
-    InvokeAt,
-    Read,
-    Stream,
-    Write,
-    WriteAt,
-    fill_late,
-    is_answered,
-    is_real,
-)
-from ..values import pick
+from ..model import FaultAt, Invoke, InvokeAt, Read, Stream, Write, WriteAt, is_answered
 from ._faults import FaultFailed
 from ._remedies import remedy_for
 from ._run import STEP
@@ -49,8 +37,9 @@ if TYPE_CHECKING:
     from lmos_actors.actors import LocalStream, Thing
     from lmos_actors.bindings import ConsumedThing, RemoteCall, RemoteStream
     from lmos_actors.files import DataPath
+    from lmos_actors.system.model import Source
 
-    from ..model import Decision, Saying, Source
+    from ..model import Decision, Saying
     from ._run import Run
 
 

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from msgspec import UNSET
 
 from lmos_actors.files import Duration
+from lmos_actors.system.model import USER
 
 from ..model import (
     OF_NETWORK,
     OF_NODE,
-    USER,
     AnyFault,
     Asking,
     Cancel,

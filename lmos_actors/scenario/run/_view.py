@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from lmos_actors.errors import LmosActorsError
 from lmos_actors.supervision import restarts_of
+from lmos_actors.system.model import ALL_AGENTS
 
 from ..formulas import fields_known, state_of
-from ..model import ALL_AGENTS
 from ._secrets import secrets_of
 
 if TYPE_CHECKING:

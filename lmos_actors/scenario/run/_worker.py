@@ -25,11 +25,11 @@ import msgspec
 from lmos_actors._collector import collector
 from lmos_actors.files import FileError
 from lmos_actors.reports import RunResult
+from lmos_actors.system import RemoteAccess, accepts
+from lmos_actors.system.model import is_real
 
 from .._guard import TIME_LIMIT, longest_of, restoring_directory
 from ..format import resolve, with_end_at
-from ..model import is_real
-from ..system import RemoteAccess, accepts
 from ._pace import PaceKeeper, PaceOrder
 from ._runner import SLOW, run_cell
 from ._states import StateSampler

@@ -8,11 +8,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from lmos_actors.files import mapped
+from lmos_actors.system import (
+    IdentityValidator,
+    ValueValidator,
+    acts_by_itself,
+    classes_named_by,
+    discovers_agents,
+)
+from lmos_actors.system.model import DIRECTORY
 
-from ...model import DIRECTORY
-from ...system._fields import acts_by_itself, classes_named_by, discovers_agents
-from ...system._identity_validator import IdentityValidator
-from ...system._value_validator import ValueValidator
 from ._check_validator import CheckValidator
 from ._double_validator import DoubleValidator
 from ._explore_validator import ExploreValidator
@@ -28,7 +32,7 @@ from ._topology_validator import TopologyValidator
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ...system._cell_names import CellNames
+    from lmos_actors.system import CellNames
 
 
 def check_cell(names: CellNames, folder: Path, *, whole: bool) -> None:

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec import UNSET
 
 from lmos_actors.files import did_you_mean, listed, mapped
+from lmos_actors.system.model import ALL_AGENTS, USER
 
 from ...formulas import RESERVED, FormulaProblem, compile_formula, known_names, of_agents
 from ...model import (
-    ALL_AGENTS,
-    USER,
     Always,
     Answer,
     Bounded,
@@ -50,9 +49,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from lmos_actors.files import DataPath
+    from lmos_actors.system import CellNames, ValueValidator
 
-    from ...system._cell_names import CellNames
-    from ...system._value_validator import ValueValidator
     from ._fault_validator import FaultValidator
 
 FEWEST_SAMPLES: Final = 20

@@ -6,16 +6,25 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import UNSET
 
-from ...model import Condition
-from ...values import along, is_late, is_numeric, is_textual, may_contain, misfits, regex_problem, same, show
+from lmos_actors.system.model import Condition
+from lmos_actors.system.values import (
+    along,
+    is_late,
+    is_numeric,
+    is_textual,
+    may_contain,
+    misfits,
+    regex_problem,
+    same,
+    show,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from lmos_actors.files import DataPath
-
-    from ...system._cell_names import CellNames
-    from ...values import Schema
+    from lmos_actors.system import CellNames
+    from lmos_actors.system.values import Schema
 
 _BELOW: Final = ("le", "lt")
 _ABOVE: Final = ("ge", "gt")

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec import UNSET
 
 from lmos_actors.files import did_you_mean
-
-from ...doubles import is_model, on_hub
-from ...model import (
+from lmos_actors.system import NO_VOTING, VOTE, event_schema, input_schema, is_stream, output_schema
+from lmos_actors.system.model import (
     USER,
     Bridge,
     Called,
@@ -22,9 +21,9 @@ from ...model import (
     Rule,
     Waited,
 )
-from ...system._hub_names import NO_VOTING, VOTE
-from ...system._value_validator import event_schema, input_schema, is_stream, output_schema
-from ...values import ANYTHING, exception_class, exception_names, misfits, problem_at
+from lmos_actors.system.values import ANYTHING, exception_class, exception_names, misfits, problem_at
+
+from ...doubles import is_model, on_hub
 from ._condition_validator import ConditionValidator
 from ._model_validator import ModelValidator
 
@@ -32,9 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from lmos_actors.files import DataPath
-
-    from ...system._cell_names import CellNames
-    from ...system._value_validator import ValueValidator
+    from lmos_actors.system import CellNames, ValueValidator
 
 _ANSWERS: Final = ("output", "reply", "fail", "crash")
 _OF_OTHERS: Final = ("omnia", "relay")

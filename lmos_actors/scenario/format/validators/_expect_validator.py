@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec import UNSET
 
 from lmos_actors.files import did_you_mean, inside, references
+from lmos_actors.system import event_schema, output_schema, property_schema
+from lmos_actors.system.values import ANYTHING
 
 from ...model import EXPECT_KEYS, STATUSES, Expect, Invoke, Observe, Query, Read, Say, Stream, is_answered
-from ...system._value_validator import event_schema, output_schema, property_schema
-from ...values import ANYTHING
 from ._condition_validator import ConditionValidator
 from ._say_validator import MESSAGE, answer_to
 
 if TYPE_CHECKING:
     from lmos_actors.files import DataPath
+    from lmos_actors.system import CellNames
+    from lmos_actors.system.values import Schema
 
-    from ...system._cell_names import CellNames
-    from ...values import Schema
     from ._step_scope import StepScope
 
 ASKED_OF: Final[dict[str, tuple[Any, str]]] = {

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec import UNSET
 
 from lmos_actors.files import Duration, Offset, did_you_mean, is_mapping, listed, mapped
+from lmos_actors.system.model import WORLDS, is_real
 
 from ...doubles import is_model
 from ...model import (
     INSTANT,
     OF_NETWORK,
-    WORLDS,
     ClockSkew,
     Comeback,
     Crash,
@@ -36,7 +36,6 @@ from ...model import (
     Slow,
     Swizzle,
     drawn_fault,
-    is_real,
 )
 from ._link_fault_validator import OF_HANG
 
@@ -44,9 +43,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from lmos_actors.files import DataPath
+    from lmos_actors.system import CellNames, ValueValidator
 
-    from ...system._cell_names import CellNames
-    from ...system._value_validator import ValueValidator
     from ._fault_validator import FaultValidator
 
 _HERE: Final[DataPath] = ("explore",)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import UNSET
 
 from lmos_actors.files import did_you_mean
+from lmos_actors.system.values import exception_class, exception_names, problem_at
 
 from ...doubles import is_model
 from ...model import (
@@ -22,12 +23,11 @@ from ...model import (
     Slow,
     kind_of_fault,
 )
-from ...values import exception_class, exception_names, problem_at
 
 if TYPE_CHECKING:
     from lmos_actors.files import DataPath
+    from lmos_actors.system import CellNames
 
-    from ...system._cell_names import CellNames
     from ._link_fault_validator import LinkFaultValidator
     from ._process_validator import ProcessValidator
     from ._store_validator import StoreValidator

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec import UNSET
 
 from lmos_actors.files import Duration, did_you_mean, mapped
+from lmos_actors.system import NEEDED, all_steps
+from lmos_actors.system.model import USER
 
-from ...model import INSTANT, OF_NETWORK, USER, Pick
-from ...system._hub_names import all_steps
-from ...system._node_validator import NEEDED
+from ...model import INSTANT, OF_NETWORK, Pick
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from lmos_actors.files import DataPath
+    from lmos_actors.system import CellNames
 
-    from ...system._cell_names import CellNames
     from ._network_validator import NetworkValidator
 
 

@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec import UNSET
 
 from lmos_actors.files import did_you_mean
+from lmos_actors.system.values import ANYTHING, schema_problems
 
 from ...model import Answer, CalledTool, Spending, Tools
-from ...values import ANYTHING, schema_problems
 from ._condition_validator import ConditionValidator, contradiction, given
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from lmos_actors.files import DataPath
+    from lmos_actors.system import CellNames
 
     from ...model import NoSecrets
-    from ...system._cell_names import CellNames
 
 _PATTERNS: Final = ("called", "in_order", "never")
 _AMOUNTS: Final = ("tokens", "input_tokens", "output_tokens", "calls", "tools")

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec import UNSET
 
 from lmos_actors.files import did_you_mean, mapped
+from lmos_actors.system.model import WORLDS, Called, Done, Mock, Progressed, Replay, is_real
 
 from ...doubles import is_live, is_model, tools_after
-from ...model import WORLDS, Called, Done, Mock, Progressed, Replay, is_real
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from lmos_actors.files import DataPath
+    from lmos_actors.system import CellNames
+    from lmos_actors.system.model import Rule
 
-    from ...model import Rule
-    from ...system._cell_names import CellNames
     from ._condition_validator import ConditionValidator
 
 GENERATE: Final = "generate"

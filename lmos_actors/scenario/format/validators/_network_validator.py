@@ -6,29 +6,18 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import UNSET
 
-from ...model import (
-    HUB,
-    MOST_CONNECTIONS,
-    MOST_REGISTERED,
-    PROCESS,
-    WORLDS,
-    Bridge,
-    LinksBetween,
-    Network,
-    Rules,
-    Topology,
-    is_real,
-)
-from ...system._node_validator import NODES, OF_SYSTEM, NodeValidator
-from ...values import problem_of_delay
+from lmos_actors.system import NODES, OF_SYSTEM, NodeValidator
+from lmos_actors.system.model import HUB, PROCESS, WORLDS, Bridge, Topology, is_real
+from lmos_actors.system.values import problem_of_delay
+
+from ...model import MOST_CONNECTIONS, MOST_REGISTERED, LinksBetween, Network, Rules
 from ._topology import neighbours_of, topology_problem
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from lmos_actors.files import DataPath
-
-    from ...system._cell_names import CellNames
+    from lmos_actors.system import CellNames
 
 _HERE: DataPath = ("network",)
 

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec import UNSET
 
 from lmos_actors.files import did_you_mean, mapped
+from lmos_actors.system.model import PROCESS, USER
 
-from ...model import PROCESS, USER, Answer, Asking, Compare, Latency, Say, Start, Stop
+from ...model import Answer, Asking, Compare, Latency, Say, Start, Stop
 
 if TYPE_CHECKING:
     from lmos_actors.files import DataPath
-
-    from ...system._cell_names import CellNames
+    from lmos_actors.system import CellNames
 
 KINDS: Final = ("kill", "stop", "cont", "restart")
 """The kinds of faults that processes have."""

@@ -7,19 +7,20 @@ from typing import TYPE_CHECKING, Final
 from msgspec import UNSET
 
 from lmos_actors.files import did_you_mean
+from lmos_actors.system import NO_VOTING, VOTE
+from lmos_actors.system.model import COMMANDS, EVERYBODY, HUB, QUESTION, USER
+from lmos_actors.system.values import along, path_problem
 
-from ...model import COMMANDS, EVERYBODY, HUB, QUESTION, USER, is_answered, targets_of
-from ...system._hub_names import NO_VOTING, VOTE
-from ...values import along, path_problem
+from ...model import is_answered, targets_of
 from ._condition_validator import ConditionValidator
 from ._timeline_validator import check_error
 
 if TYPE_CHECKING:
     from lmos_actors.files import DataPath
+    from lmos_actors.system import CellNames
+    from lmos_actors.system.values import Schema
 
     from ...model import Say, Saying
-    from ...system._cell_names import CellNames
-    from ...values import Schema
 
 _TEXT: Final[Schema] = {"type": "string"}
 MESSAGE: Final[Schema] = {

@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from lmos_actors.files import did_you_mean
-
-from ...values import ANYTHING
+from lmos_actors.system.values import ANYTHING
 
 if TYPE_CHECKING:
     from lmos_actors.files import DataPath
-
-    from ...system._cell_names import CellNames
-    from ...values import Schema
+    from lmos_actors.system import CellNames
+    from lmos_actors.system.values import Schema
 
 _SAVED: Final = re.compile(r"\$\(saved\.([\w-]+)\)")
 

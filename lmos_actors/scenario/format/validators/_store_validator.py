@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING
 
 from msgspec import UNSET
 
-from ...model import WORLDS, Store, is_real
-from ...values import problem_at
+from lmos_actors.system.model import WORLDS, is_real
+from lmos_actors.system.values import problem_at
+
+from ...model import Store
 
 if TYPE_CHECKING:
     from lmos_actors.files import DataPath
-
-    from ...system._cell_names import CellNames
+    from lmos_actors.system import CellNames
 
 _HERE: DataPath = ("store",)
 

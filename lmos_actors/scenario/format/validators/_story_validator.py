@@ -5,6 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from lmos_actors.files import DataPath, did_you_mean, is_mapping, listed, mapped
+from lmos_actors.system import NAME, NAMED
+from lmos_actors.system.model import split_step
+from lmos_actors.system.values import ANYTHING, along, path_problem
 
 from ...model import (
     Asking,
@@ -25,10 +28,7 @@ from ...model import (
     Tell,
     Wait,
     Write,
-    split_step,
 )
-from ...system._cell_names import NAME, NAMED
-from ...values import ANYTHING, along, path_problem
 from ._expect_validator import ExpectValidator, root_of
 from ._say_validator import SayValidator
 from ._step_scope import BrokenStep, StepScope
@@ -37,8 +37,8 @@ from ._timeline_validator import check_action, check_error, check_member, check_
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ...system._cell_names import CellNames
-    from ...system._value_validator import ValueValidator
+    from lmos_actors.system import CellNames, ValueValidator
+
     from ._fault_validator import FaultValidator
 
 _RUNNING: Final = ((Invoke, Stream), "an invoke or stream step")

@@ -8,17 +8,17 @@ from msgspec import UNSET
 
 from lmos_actors.errors import InvalidInput, NotAllowed, NotFound
 from lmos_actors.files import DataPath, did_you_mean, listed, mapped
+from lmos_actors.system import is_stream, place_schema, tables_of
+from lmos_actors.system.values import NOT_YET, along, error_names, path_problem, select
 
 from ...model import DecidingAt, FaultAt, HealAt, InvokeAt, SayAt, TellAt, TimedAsking, WriteAt
-from ...system._value_validator import is_stream, place_schema, tables_of
-from ...values import NOT_YET, along, error_names, path_problem, select
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ...model import ExpectedError
-    from ...system._cell_names import CellNames
-    from ...system._value_validator import ValueValidator
+    from lmos_actors.system import CellNames, ValueValidator
+    from lmos_actors.system.model import ExpectedError
+
     from ._fault_validator import FaultValidator
 
 

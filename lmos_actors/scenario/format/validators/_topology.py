@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from ...model import Topology
+    from lmos_actors.system.model import Topology
 
 MOST_COMPLETE: Final = 5_000
 """The largest complete topology: the number of pairs grows with the square."""

@@ -7,16 +7,14 @@ from typing import TYPE_CHECKING, Any
 from msgspec import UNSET
 
 from lmos_actors.files import did_you_mean
+from lmos_actors.system import fields_of_agent
+from lmos_actors.system.model import TOPOLOGY_KEYS, Population, Topology
 
-from ...model import TOPOLOGY_KEYS, Population, Topology
-from ...system._fields import fields_of_agent
 from ._topology import topology_problem
 
 if TYPE_CHECKING:
     from lmos_actors.files import DataPath
-
-    from ...system._cell_names import CellNames
-    from ...system._value_validator import ValueValidator
+    from lmos_actors.system import CellNames, ValueValidator
 
 _KEYS = ("degree", "rewire", "probability", "width", "edges")
 _FEWEST = 2

@@ -10,9 +10,8 @@ import trio
 from lmos_actors.actors import trace_context
 from lmos_actors.approvals import NAME as APPROVALS, Approvals
 from lmos_actors.bindings import http_of, remote_ref, remote_thing
-
-from ..._remote_agents import RemoteAgents
-from ...system import RemoteAccess
+from lmos_actors.deployment.agents import RemoteAgents
+from lmos_actors.system import RemoteAccess
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,11 +14,11 @@ import trio
 from msgspec import UNSET
 
 from lmos_actors.reports import FaultResult
+from lmos_actors.system.model import NETWORK
 
 from ...judge import Cut
 from ...model import (
     INSTANT,
-    NETWORK,
     Continue,
     Disconnect,
     Kill,

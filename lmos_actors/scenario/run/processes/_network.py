@@ -1,8 +1,8 @@
 """The network of processes: the links of the file, applied to real connections.
 
-Each group has a gateway, through which its processes reach all others (`lmos_actors.deployment`), and so has
-`user`, where the file names it. All of them share the lines of one `Links`: those of a simulated network,
-with the same rules, faults and chance, of which each pair of groups has its own.
+Each group has a gateway, through which its processes reach all others (`lmos_actors.deployment.faults`), and
+so has `user`, where the file names it. All of them share the lines of one `Links`: those of a simulated
+network, with the same rules, faults and chance, of which each pair of groups has its own.
 
 What is no node of the network is reached without a line: a process of the same group, the group with the
 directory unless the file has that in its network, and whatever is no process of the run.
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 import trio
 
-from lmos_actors.deployment import FaultProxy, Gateway, GatewayNetwork
+from lmos_actors.deployment.faults import FaultProxy, Gateway, GatewayNetwork
 from lmos_actors.links import PERFECT, LinkRules, Links
 from lmos_actors.simulation.network import USER
 from lmos_actors.transport import Endpoint, TcpNetwork, endpoint_of

@@ -19,7 +19,10 @@ import attrs
 import trio
 
 from lmos_actors._core import current_environment, set_environment
-from lmos_actors.deployment import (
+from lmos_actors.deployment.agents import GroupNames
+from lmos_actors.deployment.files import launch_plan
+from lmos_actors.deployment.model import filled_for, texts_of
+from lmos_actors.deployment.processes import (
     GROUP_MODULES,
     Launcher,
     LocalPlace,
@@ -41,20 +44,18 @@ from lmos_actors.node import open_node
 from lmos_actors.security import SharedToken
 from lmos_actors.transport import endpoint_of
 
-from ..._group_names import GroupNames
-from ...model import filled_for, texts_of
-from ...system import launch_plan
 from .._machine import first_of
 from ._client import ProcessClient
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterator, Mapping
 
-    from lmos_actors.deployment import GroupPlan, Member, Process
+    from lmos_actors.deployment.files import DeploymentFile
+    from lmos_actors.deployment.processes import GroupPlan, Member, Process
     from lmos_actors.node import Node
+    from lmos_actors.system import RemoteAccess
     from lmos_actors.transport import Endpoint
 
-    from ...system import DeploymentFile, RemoteAccess
     from ._network import ProcessNetwork
 
 IN_ORDER: Final = 10.0

@@ -9,14 +9,14 @@ from msgspec import UNSET
 
 from lmos_actors.files import did_you_mean, listed, mapped
 
-from ..model import DIRECTORY, USER, Bridge, Supervisor, Tree
 from ._cell_names import NAME, NAMED, USED
+from .model import DIRECTORY, USER, Bridge, Supervisor, Tree
 
 if TYPE_CHECKING:
     from lmos_actors.files import DataPath
 
-    from ..model import Supervising
     from ._cell_names import CellNames
+    from .model import Supervising
 
 
 @attrs.frozen

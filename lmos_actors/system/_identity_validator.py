@@ -9,7 +9,7 @@ from lmos_actors.errors import ConfigError
 from lmos_actors.files import mapped, read
 from lmos_actors.protocol.td import DescriptionError, check, differences, is_uri, load
 
-from ..model import AgentEntry
+from .model import AgentEntry
 
 if TYPE_CHECKING:
     from pathlib import Path

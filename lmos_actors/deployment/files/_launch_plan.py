@@ -10,14 +10,14 @@ from msgspec import UNSET
 
 from lmos_actors.errors import ConfigError
 from lmos_actors.files import Duration
+from lmos_actors.system import backoff_of
 
 from ..model import DATABASE, Deployment, Group, filled_for, needs_of, texts_of
-from ._tree_builder import backoff_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lmos_actors.deployment import GroupPlan, LaunchPlan
+    from ..processes import GroupPlan, LaunchPlan
 
 MOST: Final = 1_000
 """Most processes of a group that can have several."""
@@ -30,7 +30,7 @@ def launch_plan(
 
     With `operations` processes of groups that ask nobody who they are get `--allow-operations`, too.
     """
-    from lmos_actors.deployment import LaunchPlan  # few files need it
+    from ..processes import LaunchPlan  # few files need it
 
     launcher = deployment.launcher
     return LaunchPlan(
@@ -48,8 +48,9 @@ def launch_plan(
 
 
 def _group_plan(deployment: Deployment, name: str, file: str, words: tuple[str, ...]) -> GroupPlan:
-    from lmos_actors.deployment import GroupPlan
     from lmos_actors.persistence import server_store
+
+    from ..processes import GroupPlan
 
     group = deployment.groups[name]
     return GroupPlan(

@@ -16,9 +16,9 @@ import attrs
 from lmos_actors.actors import Ref
 from lmos_actors.errors import LmosActorsError, StartFailed
 from lmos_actors.supervision import standing_by
+from lmos_actors.system import RemoteAccess, TreeBuilder, root_spec, start_spec
 
 from ._group_names import GroupNames
-from .system import RemoteAccess, TreeBuilder, root_spec, start_spec
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from lmos_actors.node import Node
     from lmos_actors.supervision import SupervisorSpec
 
-    from .system import DeploymentFile
+    from ..files import DeploymentFile
 
 
 class GroupAgents:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from lmos_actors.errors import ConfigError
 
-from .._untyped import untyped_class
 from ._hub_names import all_steps
 from ._targets import import_target
+from ._untyped import untyped_class
 from ._used_tree import use_tree
 
 if TYPE_CHECKING:

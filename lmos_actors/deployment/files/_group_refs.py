@@ -15,20 +15,19 @@ from msgspec import UNSET
 
 from lmos_actors.errors import ConfigError
 from lmos_actors.security import ANYONE, Security, idle_patterns
+from lmos_actors.system import USED, absolute, key_of, paths
+from lmos_actors.system.model import AgentEntry, Tree
 
-from ..model import AgentEntry, Tree, filled_for, texts_of
-from ._cell_names import USED
-from ._used_tree import absolute, key_of, paths
+from ..model import filled_for, texts_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from lmos_actors.files import DataPath
     from lmos_actors.security import Verb
+    from lmos_actors.system import CellNames, NodeValidator
 
     from ..model import Group
-    from ._cell_names import CellNames
-    from ._node_validator import NodeValidator
 
 VERBS: Final[tuple[Verb, ...]] = ("read", "write", "invoke", "subscribe")
 """What a ref is used for."""

@@ -9,8 +9,8 @@ import attrs
 
 from lmos_actors.supervision import BulkSpec, ChildSpec, Pool, SupervisorSpec, agent_class
 
-from ..model import AgentEntry, Supervisor
 from ._targets import import_tree
+from .model import AgentEntry, Supervisor
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from lmos_actors.supervision import Sibling
 
-    from ..model import Supervising
+    from .model import Supervising
 
 
 @attrs.frozen

@@ -12,21 +12,18 @@ from typing import TYPE_CHECKING, Any, Final
 from lmos_actors.actors import class_made_by
 from lmos_actors.errors import InvalidInput
 from lmos_actors.persistence import SERVER, has_one_writer
+from lmos_actors.system import USED, accepts, fields_of_agent, is_durable_class, key_of, unfolded
 
 from ..model import DATABASE
-from ._cell_names import USED, is_durable_class
-from ._fields import accepts, fields_of_agent
-from ._used_tree import key_of, unfolded
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from lmos_actors.actors import Shape
     from lmos_actors.supervision import BulkSpec
+    from lmos_actors.system import CellNames, NodeValidator
 
     from ..model import Group
-    from ._cell_names import CellNames
-    from ._node_validator import NodeValidator
 
 PLAIN: Final = (bool, int, float, str)
 """Types of arguments of a tree that are compared with the fields they are for: others may be anything."""

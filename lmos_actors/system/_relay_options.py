@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET
 
-from ..model import RateText, Relay
+from .model import RateText, Relay
 
 if TYPE_CHECKING:
     from lmos_actors.facades import RelayOptions

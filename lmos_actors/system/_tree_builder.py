@@ -13,10 +13,10 @@ from lmos_actors.actors import Agent, MailboxOptions, Ref
 from lmos_actors.files import inside
 from lmos_actors.supervision import Backoff, BulkSpec, ChildSpec, Pool, SupervisorSpec
 
-from ..model import AgentEntry, Bridge, Elsewhere, Mock, PoolEntry, Replay, Supervised, Supervisor, fill_late
 from ._cell_names import is_durable_class
 from ._fields import AgentField, by_state_name, fields_of_agent
 from ._used_tree import absolute
+from .model import AgentEntry, Bridge, Elsewhere, Mock, PoolEntry, Replay, Supervised, Supervisor, fill_late
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
     from lmos_actors.node import Node
 
-    from ..model import Backoff as BackoffEntry, Mailbox, Supervising
     from ._remote_access import RemoteAccess
     from ._system import System
+    from .model import Backoff as BackoffEntry, Mailbox, Supervising
 
 
 class _AgentFactory(partial[Agent]):

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .model import DIRECTORY
-from .system import supervisor_paths
+from lmos_actors.system import supervisor_paths
+from lmos_actors.system.model import DIRECTORY
 
 if TYPE_CHECKING:
-    from .model import Deployment
-    from .system import System
+    from lmos_actors.system import System
+
+    from ..model import Deployment
 
 
 class GroupNames:

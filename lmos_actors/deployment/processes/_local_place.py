@@ -40,7 +40,6 @@ GROUP_MODULES: Final = (
     "lmos_actors.cli.commands",
     "lmos_actors.cli.serve._group",
     "lmos_actors.discovery",
-    "lmos_actors.scenario.system._group_validator",
 )
 """Modules that a process of a group imports anyway, with all that these import."""
 

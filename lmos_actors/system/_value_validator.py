@@ -15,8 +15,9 @@ from lmos_actors.errors import ConfigError, InvalidInput
 from lmos_actors.files import decode, did_you_mean, is_list, is_mapping
 from lmos_actors.supervision import ChildSpec, Pool
 
-from ..model import AgentEntry, Bridge, Distribution, Mock, PoolEntry, Population, Replay
-from ..values import (
+from ._fields import by_state_name, fields_of_agent
+from .model import AgentEntry, Bridge, Distribution, Mock, PoolEntry, Population, Replay
+from .values import (
     ANYTHING,
     data_path,
     is_late,
@@ -26,7 +27,6 @@ from ..values import (
     problem_at,
     unknown_members,
 )
-from ._fields import by_state_name, fields_of_agent
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -35,10 +35,10 @@ if TYPE_CHECKING:
     from lmos_actors.files import DataPath, Kind
     from lmos_actors.supervision import Pointer
 
-    from ..model import Source
-    from ..values import Schema
     from ._cell_names import CellNames
     from ._fields import AgentField
+    from .model import Source
+    from .values import Schema
 
 _AGENT = re.compile(r"\$\(agents\.([\w-]+)\)")
 _INDEX: Final = "$(population.index)"

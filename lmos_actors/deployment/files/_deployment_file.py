@@ -7,16 +7,21 @@ from typing import TYPE_CHECKING, Final, cast
 import attrs
 
 from lmos_actors.files import FileError, Note, decode, mapped, read
+from lmos_actors.system import (
+    CellNames,
+    IdentityValidator,
+    RemoteAccess,
+    System,
+    Targets,
+    ValueValidator,
+    accepts,
+    hide_secrets,
+    unusable_access,
+)
+from lmos_actors.system.model import DEPLOYMENT, AnyKind, Cells, has_required_parts, project_root
 
-from ..model import DEPLOYMENT, AnyKind, Cells, Deployment, Group, has_required_parts, project_root
-from ._agent_classes import Targets
-from ._cell_names import CellNames
-from ._fields import accepts
+from ..model import Deployment, Group
 from ._group_validator import GroupValidator
-from ._identity_validator import IdentityValidator
-from ._remote_access import RemoteAccess, hide_secrets, unusable_access
-from ._system import System
-from ._value_validator import ValueValidator
 
 if TYPE_CHECKING:
     import os
@@ -24,8 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from lmos_actors.files import DataPath, Document, Mistake
-
-    from ..model import CellData
+    from lmos_actors.system.model import CellData
 
 
 @attrs.frozen

@@ -7,10 +7,22 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal, TypeAlias
 from msgspec import UNSET, Meta, UnsetType
 
 from lmos_actors.files import Duration, Later, Size, fill, mapped, read
-
-from ._agents import AgentEntry, Backoff, PoolEntry, Remote, Strategy, Tree
-from ._base import Closed, Count, Name, Scalar
-from ._parts import DEPLOYMENT, Circles, Relay, Variable
+from lmos_actors.system.model import (
+    DEPLOYMENT,
+    AgentEntry,
+    Backoff,
+    Circles,
+    Closed,
+    Count,
+    Name,
+    PoolEntry,
+    Relay,
+    Remote,
+    Scalar,
+    Strategy,
+    Tree,
+    Variable,
+)
 
 if TYPE_CHECKING:
     import os

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from lmos_actors.files import DataPath, Document, Mistake
     from lmos_actors.security import Credentials
 
-    from ..model import Bridge, Elsewhere
+    from .model import Bridge, Elsewhere
 
     Entry: TypeAlias = Bridge | Elsewhere
 

@@ -14,7 +14,10 @@ from lmos_actors.actors import outline_of
 from lmos_actors.files import DataPath, Kind, Mistake, did_you_mean, listed, mapped
 from lmos_actors.supervision import RESERVED
 
-from ..model import (
+from ._hub_names import HUB_PLACE, URLS, HubNames
+from ._remote_access import entry_mistakes
+from ._used_tree import keywords_of
+from .model import (
     ALL_AGENTS,
     DIRECTORY,
     HUB,
@@ -35,17 +38,14 @@ from ..model import (
     Tree,
     is_real,
 )
-from ._hub_names import HUB_PLACE, URLS, HubNames
-from ._remote_access import entry_mistakes
-from ._used_tree import keywords_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from lmos_actors.files import Document, Note
 
-    from ..model import CellData
     from ._used_tree import UsedTree
+    from .model import CellData
 
 NAME = re.compile(r"[A-Za-z_][\w-]*")
 """Names of agents, supervisors, saved values, checks and series."""

@@ -12,17 +12,17 @@ from msgspec import UNSET
 
 from lmos_actors.actors import Agent
 
-from ..model import Bridge, Elsewhere, PoolEntry, Root
 from ._cell_names import is_durable_class, is_resuming_class
 from ._used_tree import key_of, paths
+from .model import Bridge, Elsewhere, PoolEntry, Root
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from lmos_actors.actors import Contract
 
-    from ..model import AnyAgent, Tree
     from ._used_tree import UsedTree
+    from .model import AnyAgent, Tree
 
 
 @attrs.frozen

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from lmos_actors.bindings import consume_thing, remote_ref
-
-from .system import RemoteAccess
+from lmos_actors.system import RemoteAccess
 
 if TYPE_CHECKING:
     from lmos_actors.actors import Ref

@@ -1,10 +1,16 @@
-"""Plain values of files: compared, selected, drawn from distributions, held against schemas."""
+"""Values of files: delays, distributions, paths, schemas, and comparing them."""
 
-from ._delay_words import delay_in as delay_in
+from ._delay_words import (
+    delay_in as delay_in,
+)
 from ._dist import (
+    LONGEST as LONGEST,
+    Drawn as Drawn,
     draw as draw,
+    is_time as is_time,
     number_type as number_type,
     problem_at as problem_at,
+    problem_of as problem_of,
     problem_of_delay as problem_of_delay,
     sampler as sampler,
 )
@@ -14,7 +20,10 @@ from ._exceptions import (
     exception_class as exception_class,
     exception_names as exception_names,
 )
-from ._json_schema import schema_misfits as schema_misfits, schema_problems as schema_problems
+from ._json_schema import (
+    schema_misfits as schema_misfits,
+    schema_problems as schema_problems,
+)
 from ._paths import (
     path_problem as path_problem,
     pick as pick,
@@ -34,4 +43,9 @@ from ._schemas import (
     misfits as misfits,
     unknown_members as unknown_members,
 )
-from ._values import holds as holds, is_shown_whole as is_shown_whole, same as same, show as show
+from ._values import (
+    holds as holds,
+    is_shown_whole as is_shown_whole,
+    same as same,
+    show as show,
+)

@@ -10,16 +10,16 @@ from msgspec import UNSET
 from lmos_actors.errors import nearest
 from lmos_actors.files import did_you_mean, listed, mapped
 
-from ..model import COMMANDS, HUB, USER, WORLDS, Bridge, Mock, Relay, Replay, is_real
 from ._remote_access import entry_mistakes
+from .model import COMMANDS, HUB, USER, WORLDS, Bridge, Mock, Relay, Replay, is_real
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from lmos_actors.files import DataPath
 
-    from ..model import CellData
-    from ..values import Schema
+    from .model import CellData
+    from .values import Schema
 
     Report = Callable[..., object]
 

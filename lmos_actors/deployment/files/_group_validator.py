@@ -11,21 +11,20 @@ from lmos_actors.errors import ConfigError
 from lmos_actors.files import did_you_mean
 from lmos_actors.persistence import SERVER, has_one_writer, store_of
 from lmos_actors.security import is_loopback
+from lmos_actors.system import GROUPS, NodeValidator, key_of
+from lmos_actors.system.model import AgentEntry
 from lmos_actors.transport import endpoint_of
 
-from ..model import AgentEntry, Group, LauncherPage, filled_for, needs_of, texts_of
+from ..model import Group, LauncherPage, filled_for, needs_of, texts_of
 from ._group_refs import GroupRefs
 from ._launch_plan import owned_by
-from ._node_validator import GROUPS, NodeValidator
 from ._start_validator import StartValidator
-from ._used_tree import key_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from lmos_actors.files import DataPath
-
-    from ._cell_names import CellNames
+    from lmos_actors.system import CellNames
 
 
 PAGE: Final = ("launcher", "page")

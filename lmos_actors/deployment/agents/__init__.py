@@ -1,0 +1,11 @@
+"""The agents of one group, as a process of it has them, and those of others."""
+
+from ._group_agents import (
+    GroupAgents as GroupAgents,
+)
+from ._group_names import (
+    GroupNames as GroupNames,
+)
+from ._remote_agents import (
+    RemoteAgents as RemoteAgents,
+)
