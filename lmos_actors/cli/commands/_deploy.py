@@ -365,15 +365,16 @@ is said on standard error, line by line, and in the files. Secrets are reference
     storage
         With Kubernetes the size of a volume for state.
     """
-    from ..export._export import export as run
-    from ..export._source import ExportOptions
+    from lmos_actors.deployment.export import ExportOptions
+
+    from ..deploy._export import export as run
 
     if not 0 < port < 65_536:
         raise ConfigError("must be from 1 to 65535", "--port")
     if re.fullmatch(r"[0-9]+(\.[0-9]+)?([KMGTPE]i?)?", storage) is None:
         raise ConfigError(f'"{storage}" is not a size of Kubernetes, such as 512Mi or 10Gi', "--storage")
     options = ExportOptions(
-        out=out, force=force, root=root, command=command, user=user, image=image, port=port, storage=storage,
+        out=out, root=root, command=command, user=user, image=image, port=port, storage=storage,
         settings=settings_of(set_),
     )  # fmt: skip
-    return run(kind, file, options)
+    return run(kind, file, options, force=force)

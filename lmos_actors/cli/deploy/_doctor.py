@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import UNSET
 
+from lmos_actors.deployment.export import secrets_of
 from lmos_actors.deployment.files import load_deployment
 from lmos_actors.deployment.model import DATABASE, filled_for, texts_of
 from lmos_actors.deployment.processes import DESCRIPTORS_EACH, FEW_DESCRIPTORS, controls_of
@@ -31,7 +32,6 @@ from lmos_actors.transport import endpoint_of
 from .._doctor import Finding, Verdict, report
 from .._importing import importing
 from ..run._load import noting
-from ._secrets import secrets_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

@@ -16,9 +16,8 @@ from lmos_actors.errors import ConfigError
 from ._source import NUMBER, PROBE, USER, Address, dns_name, probe
 
 if TYPE_CHECKING:
-    from lmos_actors.deployment.model import Group
-
-    from ..deploy._secrets import Secrets
+    from ..model import Group
+    from ._secrets import Secrets
     from ._source import Source
 
 NOTICE: Final = 3

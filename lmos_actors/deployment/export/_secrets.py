@@ -17,8 +17,8 @@ from lmos_actors.system.model import Remote
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lmos_actors.deployment.files import DeploymentFile
-    from lmos_actors.deployment.model import Group
+    from ..files import DeploymentFile
+    from ..model import Group
 
 
 @attrs.define

@@ -10,13 +10,11 @@ from typing import TYPE_CHECKING, Any
 import yaml
 from msgspec import UNSET
 
-from lmos_actors.deployment.model import filled_for
-
+from ..model import filled_for
 from ._source import PROBE, USER, dns_name, has_number, probe
 
 if TYPE_CHECKING:
-    from lmos_actors.deployment.model import Group
-
+    from ..model import Group
     from ._source import Source
 
 

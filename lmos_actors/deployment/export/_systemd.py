@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import UNSET
 
-from lmos_actors.deployment.processes import CANNOT_START
 from lmos_actors.files import fill
 
+from ..processes import CANNOT_START
 from ._source import dns_name
 
 if TYPE_CHECKING:
-    from lmos_actors.deployment.model import Group
-
+    from ..model import Group
     from ._source import Source
 
 INSTANCE: Final = "%i"

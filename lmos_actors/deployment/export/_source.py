@@ -9,24 +9,24 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from lmos_actors.deployment.files import launch_plan
-from lmos_actors.deployment.model import DATABASE, filled_for, needs_of, texts_of
 from lmos_actors.files import FileError, mapped
 from lmos_actors.security import is_loopback
 from lmos_actors.transport import endpoint_of
 
-from ..deploy._secrets import secrets_of
+from ..files import launch_plan
+from ..model import DATABASE, filled_for, needs_of, texts_of
+from ._secrets import secrets_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from lmos_actors.deployment.files import DeploymentFile
-    from lmos_actors.deployment.model import Group
-    from lmos_actors.deployment.processes import GroupPlan
     from lmos_actors.files import Mistake, Note
     from lmos_actors.transport import Endpoint
 
-    from ..deploy._secrets import Secrets
+    from ..files import DeploymentFile
+    from ..model import Group
+    from ..processes import GroupPlan
+    from ._secrets import Secrets
 
 PORT: Final = 8080
 NUMBER: Final = "$(replica)"
@@ -49,7 +49,7 @@ class ExportOptions:
     port: int = PORT
     storage: str = "1Gi"
     out: Path | None = None
-    force: bool = False
+    """The folder for the files, None where they are printed."""
     settings: Mapping[str, str] = attrs.Factory(dict[str, str])
 
 

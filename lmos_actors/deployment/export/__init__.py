@@ -1,0 +1,5 @@
+"""Files in which other supervisors are told of a deployment, and the secrets that its processes need."""
+
+from ._export import Kind as Kind, exported as exported
+from ._secrets import secrets_of as secrets_of
+from ._source import ExportOptions as ExportOptions
