@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import gc
 import re
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import pytest
@@ -61,6 +62,18 @@ ONLY: dict[str, frozenset[str]] = {
     "files": frozenset({"_core", "root"}),
     "links": frozenset({"_core", "root"}),
 }
+
+# A module is imported or run by its name too: these start processes of the command by its words, or say what
+# is imported before a process forks.
+BY_NAME = frozenset(
+    {
+        "lmos_actors.deployment.processes._fork_server",
+        "lmos_actors.deployment.processes._local_place",
+        "lmos_actors.scenario.run._own_processes",
+    }
+)
+NAMES_MODULES = re.compile(rf"[\"']{PACKAGE}[.\"']")
+"""What stands in every text that has the name of a module as text."""
 
 # What judges others shares nothing with what it judges: of our own it imports these names, and no WebSocket.
 KIT = "lmos_actors.conformance"
@@ -176,12 +189,23 @@ def ours(module: Module) -> Iterator[Import]:
             yield found
 
 
+def named(module: Module) -> Iterator[Import]:
+    """Modules whose names stand as text: in `import_module`, in a list of modules, after `-m`."""
+    for node in module.nodes if NAMES_MODULES.search(module.text) else ():
+        if isinstance(node, ast.Constant) and node.value in NAMES - {PACKAGE}:
+            yield Import(str(node.value), node.lineno, False)
+        elif isinstance(node, (ast.List, ast.Tuple)):
+            words = [each.value if isinstance(each, ast.Constant) else None for each in node.elts]
+            if ("-m", PACKAGE) in pairwise(words):
+                yield Import(f"{PACKAGE}.cli", node.lineno, False)
+
+
 def wrong_directions(module: Module) -> Iterator[str]:
     """Imports that point up, sideways, or past what `ONLY` allows; the package's own faces are free."""
     if module.name in (PACKAGE, f"{PACKAGE}._public", f"{PACKAGE}.types"):
         return
     own = layer_of(module.name)
-    for found in ours(module):
+    for found in (*ours(module), *(() if module.name in BY_NAME else named(module))):
         if found.target == PACKAGE:
             continue  # the own face: `wrong_doors` says so
         other = layer_of(found.target)
@@ -422,6 +446,7 @@ def test_exceptions_are_still_needed() -> None:
     assert long_functions >= LONG_FUNCTIONS
     foreign = {(m.name, found.target.partition(".")[0]) for m in MODULES for found in m.imports()}
     assert foreign >= FOREIGN_ALLOWED
+    assert {module.name for module in MODULES if any(named(module))} >= BY_NAME
 
 
 def long_function(lines: int) -> str:
@@ -448,6 +473,13 @@ SAMPLES = [
     (shared_too_much, "conformance._kit", "from ._letter import hear", False),
     (shared_too_much, "bindings.lmos._peer", "from lmos_actors.protocol.lmos import Message", False),
     (wrong_directions, "errors", "from .node import Node", True),
+    (wrong_directions, "deployment._x", "import_module('lmos_actors.cli').main([])", True),
+    (wrong_directions, "deployment._x", "modules = ['lmos_actors.cli.serve._group']", True),
+    (wrong_directions, "deployment._x", "words = [sys.executable, '-P', '-m', 'lmos_actors', *more]", True),
+    (wrong_directions, "deployment._x", "sys.modules.get('lmos_actors.llm')", False),
+    (wrong_directions, "deployment._x", "from lmos_actors.scenario import Scenario", True),
+    (wrong_directions, "deployment._x", "from lmos_actors.simulation import simulate", True),
+    (wrong_directions, "scenario._x", "from lmos_actors.deployment.files import load_deployment", False),
     (wrong_directions, "node._node", "from lmos_actors.supervision import Plan", False),
     (wrong_doors, "supervision._plan", "from lmos_actors.actors.slot._slot import Slot", True),
     (wrong_doors, "supervision._plan", "from ..actors import _slot", True),

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import trio
 
+from lmos_actors.cli import main
 from lmos_actors.deployment.files import launch_plan, load_deployment
 from lmos_actors.deployment.processes import LineSplitter, LocalPlace, Order, RayPlace
 from lmos_actors.errors import ConfigError, StartFailed
@@ -79,7 +80,7 @@ def made(kind: str, request: pytest.FixtureRequest, folder: Path) -> Place:
     if kind == "local":
         return LocalPlace(folder / "records")
     ray = request.getfixturevalue("ray")
-    return RayPlace(ray.address if kind == "ray" else ray.outside, folder, file, name)
+    return RayPlace(ray.address if kind == "ray" else ray.outside, folder, file, name, command=main)
 
 
 def order(folder: Path, *words: str) -> Order:
@@ -217,7 +218,7 @@ async def test_a_cluster_has_one_launcher_of_a_name(request: pytest.FixtureReque
 @pytest.mark.matrix
 async def test_a_cluster_without_room(request: pytest.FixtureRequest, tmp_path: Path) -> None:
     address = request.getfixturevalue("ray").address
-    place = RayPlace(address, tmp_path, tmp_path / "desk.yaml", "crowded", placed=2.0)
+    place = RayPlace(address, tmp_path, tmp_path / "desk.yaml", "crowded", command=main, placed=2.0)
     missing = (
         r"no room for 2 s: it wants 64 processors of one machine \(`limits`\); the largest has 2, and 2 are"
     )
@@ -235,7 +236,8 @@ async def test_no_cluster_at_an_address(
     address: str, is_variable: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("RAY_ADDRESS", address if is_variable else "")
-    place = RayPlace("auto" if is_variable else address, tmp_path, tmp_path / "desk.yaml", "desk")
+    named = "auto" if is_variable else address
+    place = RayPlace(named, tmp_path, tmp_path / "desk.yaml", "desk", command=main)
     with pytest.raises(
         ConfigError, match=f"no Ray answers at '{address}' .*: start it by `ray start --head`"
     ):
@@ -246,7 +248,7 @@ async def test_no_cluster_at_an_address(
 def test_ray_is_not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(ConfigError, match=re.escape("pip install 'lmos-actors[ray]'")):
-        RayPlace("auto", tmp_path, tmp_path / "desk.yaml", "desk")
+        RayPlace("auto", tmp_path, tmp_path / "desk.yaml", "desk", command=main)
 
 
 @needs_ray
@@ -298,7 +300,7 @@ async def test_a_group_of_one_machine_is_refused_on_several(
     text = {"lmos": "deployment/v1", "name": "desk", "agents": agents, "groups": {"desk": group}}
     file.write_text(json.dumps(text), encoding="utf-8")
     plan = launch_plan(load_deployment(str(file), classes=False).deployment, str(file))
-    place = RayPlace(ray_of_two.address, tmp_path, file, "desk")
+    place = RayPlace(ray_of_two.address, tmp_path, file, "desk", command=main)
     async with place.opened():
         with pytest.raises(ConfigError, match=f'the group "desk" {refusal}.*and Ray runs it on any machine'):
             place.check(plan)
@@ -307,10 +309,12 @@ async def test_a_group_of_one_machine_is_refused_on_several(
 OTHER = """
 import sys, trio
 from pathlib import Path
+from lmos_actors.cli import main as command
 from lmos_actors.deployment.processes import RayPlace
 async def main():
     folder = Path(sys.argv[2])
-    place = RayPlace(sys.argv[1], folder, folder / "desk.yaml", folder.name.replace("_", "-"), gone=1.0)
+    name = folder.name.replace("_", "-")
+    place = RayPlace(sys.argv[1], folder, folder / "desk.yaml", name, command=command, gone=1.0)
     try:
         async with place.opened():
             print("opened")

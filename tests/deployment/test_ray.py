@@ -20,6 +20,7 @@ import pytest
 import trio
 
 from lmos_actors import AgentUnavailable, NotFound, OutcomeUnknown, open_node
+from lmos_actors.cli import main
 from lmos_actors.deployment.files import launch_plan, load_deployment
 from lmos_actors.deployment.processes import Launcher, LogFiles, Order, RayPlace, UnixNetwork, open_launcher
 from lmos_actors.errors import ConfigError, LmosActorsError
@@ -116,7 +117,7 @@ def project(tmp_path: Path, redis: RedisServer) -> Path:
 def launcher_at(address: str, file: Path, folder: Path) -> tuple[Launcher, RayPlace]:
     loaded = load_deployment(str(file), classes=False)
     plan = launch_plan(loaded.deployment, str(file))
-    place = RayPlace(address, file.parent, file, loaded.deployment.name)
+    place = RayPlace(address, file.parent, file, loaded.deployment.name, command=main)
     return Launcher(plan, place, LogFiles(folder / "logs")), place
 
 

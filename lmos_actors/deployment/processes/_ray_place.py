@@ -173,6 +173,8 @@ class _Mark:
 class RayPlace:
     """A cluster of Ray. `address` is that of Ray, "auto" for the one of this machine.
 
+    `command` is what runs in each worker: it is called with the words of a process.
+
     `root` is the folder of the project, which travels to the workers, `file` the deployment file in it.
     `placed` are the seconds in which the cluster has to find room for a process, and a worker to start,
     `gone` those in which it notices that an earlier launcher has ended.
@@ -185,6 +187,7 @@ class RayPlace:
         file: Path,
         name: str,
         *,
+        command: Callable[[Sequence[str]], object],
         placed: float = PLACED,
         gone: float = GONE,
     ) -> None:
@@ -194,6 +197,7 @@ class RayPlace:
         self._address = address
         self._root = root
         self._file = file
+        self._command = command
         self._namespace = f"lmos-actors.{name}"
         self._aside: list[threading.Thread] = []
 
@@ -322,7 +326,7 @@ class RayPlace:
         )
         actor: Any = None
         try:
-            actor = await trio.to_thread.run_sync(options.remote)
+            actor = await trio.to_thread.run_sync(options.remote, self._command)
             with trio.move_on_after(self._placed) as scope:
                 words, files = self._shipped(order.arguments)
                 environment = dict(order.environment)

@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 ORPHAN: Final = 30.0
 """Seconds without a call after which the launcher counts as gone."""
@@ -93,9 +93,14 @@ class Stream:
 
 
 class RayReplica:
-    """One process of a group; an actor of Ray with threads."""
+    """One process of a group; an actor of Ray with threads.
 
-    def __init__(self) -> None:
+    `command` is called with the words of the process. Ray sends a function by its name, so it has to be one
+    of a module that the worker can import.
+    """
+
+    def __init__(self, command: Callable[[Sequence[str]], object]) -> None:
+        self._command = command
         self._lock = threading.Lock()
         self._streams: dict[int, Stream] = {}
         self._stdin: int | None = None
@@ -148,7 +153,8 @@ class RayReplica:
     def _serve(self, words: Sequence[str]) -> None:
         code = 1
         try:
-            code = import_module("lmos_actors.cli").main(list(words)) or 0
+            self._command(list(words))
+            code = 0
         except SystemExit as error:
             code = error.code if isinstance(error.code, int) else 1
         except BaseException:  # noqa: ASYNC103 -- outside of trio: it is printed, and is the exit code
