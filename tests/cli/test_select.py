@@ -1,4 +1,4 @@
-"""Which runs are chosen by words and labels; what else the commands take: `sim`, `completion`, `--json`."""
+"""Which files are run, by words and labels; what else the commands take: `sim`, `completion`, `--json`."""
 
 from __future__ import annotations
 
@@ -7,15 +7,12 @@ import os
 import shutil
 import subprocess
 import sys
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lmos_actors import ConfigError
 from lmos_actors.cli import main
 from lmos_actors.cli._dispatch import VERBS
-from lmos_actors.cli.run._select import expression, label_of, selection
 from tests.scenario.project import CAST, Project, Ran, story
 
 if TYPE_CHECKING:
@@ -50,62 +47,6 @@ def call(
         return Ran(ended.value.code, *capfd.readouterr())
 
     return call
-
-
-# --- words
-
-
-@pytest.mark.parametrize(
-    ("words", "fits"),
-    [
-        ("Berlin", True),
-        ("weather", True),
-        ("Rome", False),
-        ("not Rome", True),
-        ("Berlin and seed=7", True),
-        ("Berlin and not seed=7", False),
-        ("Rome or seed=7", True),
-        ("not (Rome or seed=7)", False),
-        ("not Rome and seed=7 or Rome", True),
-        ("Ber", True),
-    ],
-)
-def test_runs_are_selected_by_words_and_operators(words: str, fits: bool) -> None:
-    assert expression(words)("weather city=Berlin seed=7") is fits
-
-
-# --- labels
-
-
-@pytest.mark.parametrize(
-    ("labels", "fits"),
-    [
-        (["team=travel"], True),
-        (["team = travel"], True),
-        (["team=other"], False),
-        (["team!=other"], True),
-        (["team!=travel"], False),
-        (["other!=x"], True),
-        (["team"], True),
-        (["other"], False),
-        (["fast=true"], True),
-        (["tier=2"], True),
-        (["team=travel", "tier=3"], False),
-        (["team=travel", "tier=2"], True),
-        (["note=a=b"], True),
-        (["empty="], True),
-    ],
-)
-def test_runs_are_selected_by_labels(labels: list[str], fits: bool) -> None:
-    known = {"team": "travel", "fast": True, "tier": 2, "note": "a=b", "empty": ""}
-    cell: Any = SimpleNamespace(scenario=SimpleNamespace(name="x", labels=known), label="seed=1")
-    assert selection(None, labels).fits(cell) is fits
-
-
-@pytest.mark.parametrize("text", ["", "=x", "!=x", "!"])
-def test_what_is_no_label(text: str) -> None:
-    with pytest.raises(ConfigError, match="is not NAME=VALUE"):
-        label_of(text)
 
 
 def test_files_are_chosen_by_labels(project: Project, call: Callable[..., Ran]) -> None:

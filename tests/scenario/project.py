@@ -14,6 +14,7 @@ from tests.commands import called
 from tests.source import ROOT
 
 if TYPE_CHECKING:
+    import signal
     from pathlib import Path
 
 CAST = '''\
@@ -198,6 +199,28 @@ class NoAgent:
 '''
 
 
+DYING = """
+import os
+from lmos_actors import Agent, action
+
+class Dying(Agent):
+    @action
+    def die(self, signal: int) -> None:
+        os.kill(os.getpid(), signal)
+
+    @action
+    def seed(self) -> int:
+        return hash("a")
+
+    @action
+    def ready(self, path: str) -> None:
+        with open(path, "w") as file:
+            file.write(f"{os.getpid()} ")
+        while True:
+            pass
+"""
+
+
 @attrs.frozen
 class Ran:
     """How a command ended."""
@@ -251,3 +274,11 @@ def story(*steps: Any, **more: Any) -> str:
         **more,
     }
     return json.dumps(whole, indent=1)
+
+
+def dying(*steps: Any, **more: Any) -> str:
+    return story(*steps, agents={"actor": {"from": "agent", "use": "dying.py:Dying"}}, **more)
+
+
+def die(number: signal.Signals) -> dict[str, Any]:
+    return {"do": "invoke", "target": "actor", "action": "die", "input": {"signal": int(number)}}

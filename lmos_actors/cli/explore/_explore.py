@@ -15,6 +15,7 @@ from lmos_actors.errors import ConfigError
 from lmos_actors.files import FileError
 from lmos_actors.reports import count, worst
 from lmos_actors.scenario import REAL_LIMIT
+from lmos_actors.scenario.cells import Pool
 from lmos_actors.scenario.explore import Search, plain_cells, space_of, with_schedule
 from lmos_actors.scenario.run import log_header, real_limit_of
 from lmos_actors.system import RemoteAccess
@@ -23,7 +24,6 @@ from lmos_actors.system.model import is_real
 from .._signals import signals
 from ..run._display import print_wrong
 from ..run._load import load_files
-from ..run._pool import Pool
 from ._finds import Finds
 from ._folder import Folder
 from ._runs import TIME_LIMIT, Runs

@@ -6,11 +6,11 @@ import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from lmos_actors.scenario.cells import repeated
 from lmos_actors.scenario.explore import Shrinker, failures_of, sentence_of, yaml_of
 from lmos_actors.scenario.run import RunLost
 
 from .._written_files import replace_file
-from ..run._jobs import repeated
 from ._folder import Find, free_name
 from ._runs import TIME_LIMIT, is_late
 from ._show import again_of, size_text

@@ -8,19 +8,16 @@ from typing import TYPE_CHECKING
 import attrs
 
 from lmos_actors.reports import Failure, RunResult
+from lmos_actors.scenario.cells import Task
 from lmos_actors.scenario.explore import Outcome, failures_of, is_void, text_of
 from lmos_actors.scenario.run import SLOW, ExploredRun, RunLost, RunOrder
-
-from ..run._pool import Task
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from lmos_actors.scenario.cells import Pool
     from lmos_actors.scenario.explore import Data
     from lmos_actors.system import RemoteAccess
-
-    from ..run._pool import Pool
-
 TIME_LIMIT = "the time limit"
 """The name of the failure of a run that takes too long in real time."""
 

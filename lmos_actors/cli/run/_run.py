@@ -18,6 +18,7 @@ from lmos_actors.errors import ConfigError
 from lmos_actors.files import Duration, FileError, mapped
 from lmos_actors.reports import Cut, FileResult, Missing, worst
 from lmos_actors.scenario import REAL_LIMIT, Compare
+from lmos_actors.scenario.cells import FileJobs, Jobs, Pool, Progress, Selection, selection
 from lmos_actors.scenario.format import resolve, with_end_at
 from lmos_actors.scenario.judge import judge_compared
 from lmos_actors.system import RemoteAccess
@@ -26,11 +27,8 @@ from lmos_actors.system.model import is_real
 from .._importing import importing, print_notes
 from .._signals import signals
 from ._display import Show, print_wrong
-from ._jobs import FileJobs, Jobs, Progress
 from ._load import load_files, noting
-from ._pool import Pool
 from ._report_files import Written
-from ._select import Selection, selection
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
     from lmos_actors.reports import RunResult
+    from lmos_actors.scenario.cells import Pool
     from lmos_actors.scenario.format import Cell
     from lmos_actors.scenario.run import RunProgress
 
-    from ._pool import Pool
 
 PATIENCE: Final = 60.0
 """Seconds for which the first run waits for somebody who looks."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 import attrs
 
-from lmos_actors.scenario.run import (
+from ..run import (
     PaceOrder,
     RunLost,
     RunOrder,

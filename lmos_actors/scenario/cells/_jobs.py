@@ -9,16 +9,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 import attrs
 
 from lmos_actors.reports import Failure, Repeated, RunResult
-from lmos_actors.scenario.run import PaceOrder, RunLost, RunOrder, RunProgress, real_limit_of, run_cell
 from lmos_actors.simulation import first_difference
 
+from ..run import PaceOrder, RunLost, RunOrder, RunProgress, real_limit_of, run_cell
 from ._pool import Task
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lmos_actors.scenario.format import Cell, Resolved
-
+    from ..format import Cell, Resolved
     from ._pool import Pool
 
 MOST_AHEAD = 4

@@ -1,0 +1,19 @@
+"""The runs of files: which cells are chosen, in which processes they run, and what becomes of each.
+
+Nothing is printed here, and nothing here knows of exit codes: an observer is called with each result.
+"""
+
+from ._jobs import (
+    FileJobs as FileJobs,
+    Jobs as Jobs,
+    Progress as Progress,
+    RunObserver as RunObserver,
+    repeated as repeated,
+)
+from ._pool import Pool as Pool, Task as Task
+from ._selection import (
+    Selection as Selection,
+    expression as expression,
+    label_of as label_of,
+    selection as selection,
+)
