@@ -29,8 +29,8 @@ from lmos_actors.actors import service_time, set_service_time, slot_of
 from lmos_actors.files import Duration, FileError
 from lmos_actors.reports import FaultResult
 from lmos_actors.scenario.model import Comeback, Crash, FaultAt, Pause, Pick, Slow
-from lmos_actors.scenario.run._faults import FaultFailed, Faults
 from lmos_actors.scenario.run._step_text import fault_of
+from lmos_actors.scenario.run.memory import FaultFailed, Faults
 from lmos_actors.system.model import Exponential, Uniform
 from tests.scenario.crowds import Crowds, at, crowds_in, peers, total
 

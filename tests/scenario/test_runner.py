@@ -244,7 +244,7 @@ def test_a_check_or_step_that_gets_lost_fails_the_run(
     with monkeypatch.context() as patched:
         patched.setattr("lmos_actors.scenario.judge._judges.Judges.end", lambda _: [])
         assert "the run | (1, 1) steps and checks | (1, 0)" in fails(project, NOTE, checks=[check])
-    monkeypatch.setattr("lmos_actors.scenario.run._steps.Story.execute", _tells_nothing)
+    monkeypatch.setattr("lmos_actors.scenario.run.steps.Story.execute", _tells_nothing)
     assert "the run | (1, 0) steps and checks | (0, 0)" in fails(project, NOTE)
 
 
@@ -486,7 +486,7 @@ def test_many_crashes_are_told_in_few_words(project: Project) -> None:
 
 
 def test_a_kind_of_step_that_nobody_knows_is_no_step_done() -> None:
-    from lmos_actors.scenario.run._step_executor import unknown_step
+    from lmos_actors.scenario.run.steps import unknown_step
 
     assert "the kind str" in str(unknown_step("a step"))
 

@@ -18,7 +18,8 @@ import trio
 from lmos_actors.errors import ConfigError
 from lmos_actors.live.runs import CheckSeen, Outcome, Pace, RunHead, RunsBoard, RunsServer, StepSeen
 from lmos_actors.scenario import Simulation
-from lmos_actors.scenario.run import NodeNames, PaceOrder
+from lmos_actors.scenario.run import PaceOrder
+from lmos_actors.scenario.run.network import NodeNames
 from lmos_actors.system.model import is_real
 
 from .._signals import signals

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from lmos_actors.actors import Slot
 
     from ..model import Decision
-    from ._watch import Watch
+    from .records import Watch
 
 
 LOOK: Final = 0.05

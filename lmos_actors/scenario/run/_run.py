@@ -14,7 +14,7 @@ from lmos_actors.reports import Failure
 from .._worlds import wait_until_idle
 from ..model import Answer, NoSecrets, Simulation
 from ._approvals import RunApprovals
-from ._faults import INJECTED
+from .memory import INJECTED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -26,17 +26,13 @@ if TYPE_CHECKING:
 
     from ..format import Cell
     from ..judge import Judges, StepAnswer
-    from ._faults import Faults
-    from ._hub import RunHub
-    from ._machine import Machine
-    from ._network import RunNetwork
-    from ._node_client import NodeClient
     from ._run_agents import RunAgents
-    from ._states import StateSampler
-    from ._step_log import StepLog
-    from ._stop_point import StopInstrument
-    from ._watch import Watch
+    from .hub import RunHub
+    from .memory import Faults, Machine
+    from .network import RunNetwork
     from .processes import Processes, ProcessFaults
+    from .records import StateSampler, StepLog, StopInstrument, Watch
+    from .wire import NodeClient
 
 Progress: TypeAlias = "Callable[[int, int, str], None]"
 """Callback for progress: done, total, current place."""

@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from lmos_actors.node import Node
 
     from ..format import Cell
-    from ._machine import Machine
-    from ._network import RunNetwork
-    from ._node_client import NodeClient
+    from .memory import Machine
+    from .network import RunNetwork
     from .processes import Processes
+    from .wire import NodeClient
 
 SHOWN: Final = 16
 """Most rows of a drawn tree; the last line counts the others."""

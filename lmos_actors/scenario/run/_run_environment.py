@@ -35,13 +35,12 @@ from .._worlds import LISTEN_ADDRESSES, begin_time, change_environment, wait_unt
 from ..doubles import named_sender
 from ..judge import AgentDirectory, Judges
 from ..model import Restarts, Simulation, Statistics, kind_of_fault
-from ._faults import Faults
-from ._machine import Machine, first_of
 from ._populations import Populations
 from ._run_agents import RunAgents
 from ._step_text import faults_in
-from ._stop_point import KINDS
 from ._view import RunView
+from .memory import Faults, Machine, first_of
+from .records import KINDS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Collection, Sequence
@@ -61,9 +60,8 @@ if TYPE_CHECKING:
     from ..format import Cell
     from ..model import Scenario
     from ._doubles import Doubles
-    from ._own_processes import OwnProcesses
     from ._run import Run
-
+    from .processes import OwnProcesses
 
 ADDRESS: Final = "ws://world"
 """Where a node listens for bridges, and as a hub, in `world: memory`; the network is in memory too."""
@@ -97,7 +95,7 @@ class RunEnvironment:
             return
         network: MemoryNetwork | None = None
         if world in LISTEN_ADDRESSES:
-            from ._node_client import node_network, node_options  # what speaks over wires: few files need it
+            from .wire import node_network, node_options  # what speaks over wires: few files need it
 
             network = self._wires = node_network(world)
             self._options = node_options(world, network)
@@ -117,8 +115,8 @@ class RunEnvironment:
         if any(entry.speaks == "omnia" and entry.to is not None for entry in bridges):
             self._options = {"listen": ADDRESS, **self._options, "omnia": True}
         if cell.scenario.relay is not None:
-            from ._hub import RunHub  # few files need it
-            from ._node_client import node_network
+            from .hub import RunHub  # few files need it
+            from .wire import node_network
 
             network = network or node_network(cell.scenario.world)
             to_hub = partial(self._lines_between, HUB)
@@ -126,7 +124,7 @@ class RunEnvironment:
             own = {"listen": ADDRESS, "network": network, "relay": relay_options(cell.scenario.relay)}
             self._options = {**own, **self._options}
         if cell.scenario.network is not None:
-            from ._network import RunNetwork  # few files need it
+            from .network import RunNetwork  # few files need it
 
             run.network = RunNetwork(cell, change_environment().entropy)
         opened = [str(entry.to) for entry in bridges if entry.access == "anyone"]
@@ -195,7 +193,7 @@ class RunEnvironment:
         if not any(isinstance(entry, OwnProcess) for entry in self._run.cell.system.remotes.values()):
             yield
             return
-        from ._own_processes import OwnProcesses  # few files need it
+        from .processes import OwnProcesses  # few files need it
 
         self._own = OwnProcesses(self._root, self._note_ended)
         async with self._own.open():
@@ -310,7 +308,7 @@ class RunEnvironment:
         run = self._run
         node.root.rt.messages = before.root.rt.messages  # the log goes on
         if run.client is not None:
-            from ._node_client import NodeClient
+            from .wire import NodeClient
 
             run.client = NodeClient(node, run.note_number)
         run.agents.move(node, run.client)
@@ -362,7 +360,7 @@ class RunEnvironment:
         run, scenario = self._run, self._run.cell.scenario
         places = run.cell.system.paths if scenario.relay is None else {**run.cell.system.paths, HUB: HUB}
         if scenario.world in LISTEN_ADDRESSES:
-            from ._node_client import NodeClient
+            from .wire import NodeClient
 
             run.client = NodeClient(node, run.note_number)
         machine = run.machine

@@ -34,16 +34,12 @@ from .._guard import GRACE, REAL_LIMIT, RUNTIME, Guard, restoring_directory
 from .._worlds import run_world
 from ..model import Compare, Scenario, Simulation
 from ._doubles import Doubles
-from ._log_header import log_header
-from ._remedies import remedy_for
 from ._run import Run, RunObserver
 from ._run_environment import RunEnvironment, is_crash_expected, way_to_expect
 from ._secrets import without_secrets
-from ._step_log import StepLog
 from ._step_text import count_steps, describe, each_step
-from ._steps import Story
-from ._timeline import Timeline, entries_of
-from ._watch import Watch
+from .records import StepLog, Watch, log_header
+from .steps import Story, Timeline, entries_of, remedy_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -53,9 +49,8 @@ if TYPE_CHECKING:
 
     from ..format import Cell, Resolved
     from ._run import Progress
-    from ._states import StateSampler
-    from ._stop_point import StopInstrument
     from ._watched import Onlooker, WatchedLog
+    from .records import StateSampler, StopInstrument
 
 AGENTS_PER_SECOND = 1_000
 """Agents of populations for which a run may take one second more."""

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from lmos_actors.simulation import TraceLog
 
     from .._guard import Guard
-    from ._network import RunNetwork
     from ._pace import PaceKeeper
     from ._run import Run
+    from .network import RunNetwork
 
 EACH: Final = 0.1
 """Seconds of real time after which what has been recorded is passed on, while there are records."""

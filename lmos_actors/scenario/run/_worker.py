@@ -32,7 +32,7 @@ from .._guard import TIME_LIMIT, longest_of, restoring_directory
 from ..format import resolve, with_end_at
 from ._pace import PaceKeeper, PaceOrder
 from ._runner import SLOW, run_cell
-from ._states import StateSampler
+from .records import StateSampler
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -1,5 +1,6 @@
-"""Runs in `world: process`: the groups of a deployment as processes, and faults of these."""
+"""Processes: the groups of a deployment in `world: process`, faults of these, and agents `from: process`."""
 
 from ._faults import ProcessFaults as ProcessFaults
 from ._network import ProcessNetwork as ProcessNetwork
+from ._own_processes import OwnProcesses as OwnProcesses
 from ._processes import Processes as Processes

@@ -30,7 +30,7 @@ from ...model import (
     kind_of_fault,
 )
 from .._fault_log import ends_of_cut, log_fields, named_in_log
-from .._faults import FaultFailed
+from ..memory import FaultFailed
 
 if TYPE_CHECKING:
     from lmos_actors._core import Entropy, Instrument

@@ -22,7 +22,7 @@ from lmos_actors.simulation.network import USER
 from lmos_actors.transport import Endpoint, TcpNetwork, endpoint_of
 
 from ...model import INSTANT, Disconnect
-from .._network_rules import NetworkRules
+from ..network import NetworkRules
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable

@@ -44,7 +44,7 @@ from lmos_actors.node import open_node
 from lmos_actors.security import SharedToken
 from lmos_actors.transport import endpoint_of
 
-from .._machine import first_of
+from ..memory import first_of
 from ._client import ProcessClient
 
 if TYPE_CHECKING:

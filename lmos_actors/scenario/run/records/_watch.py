@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import trio
 
-from .._worlds import wait_until_idle
+from ..._worlds import wait_until_idle
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -19,10 +19,10 @@ from lmos_actors.simulation.network import USER, SimulatedNetwork, WireNetwork
 from lmos_actors.supervision import Supervisor, agents_of
 from lmos_actors.system.model import DIRECTORY
 
-from .._worlds import wait_until_idle
-from ..model import INSTANT, MOST_CONNECTIONS, Disconnect, kind_of_fault
+from ..._worlds import wait_until_idle
+from ...model import INSTANT, MOST_CONNECTIONS, Disconnect, kind_of_fault
+from .._step_text import faults_in
 from ._network_rules import NetworkRules
-from ._step_text import faults_in
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from lmos_actors.simulation.network import Delivery, LineNetwork, OnSent
     from lmos_actors.transport import MemoryNetwork
 
-    from ..format import Cell
-    from ..model import Directory, OfNetwork
+    from ...format import Cell
+    from ...model import Directory, OfNetwork
     from ._directory import NetworkDirectory
 
 
@@ -75,7 +75,7 @@ class RunNetwork:
             )
             self._watch()
             return
-        from ._node_client import place_of  # what speaks over wires: few files need it
+        from ..wire import place_of  # what speaks over wires: few files need it
 
         place = place_of(node, network)
         self._network = WireNetwork(

@@ -20,7 +20,7 @@ from msgspec import UNSET
 from lmos_actors.deployment.processes import LineSplitter, LocalProcess, how_ended, kill_with_us
 from lmos_actors.errors import ConfigError, LmosActorsError, StartFailed, TransportError, raise_together
 
-from ._machine import first_of
+from ..memory import first_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable

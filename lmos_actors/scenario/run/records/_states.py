@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from lmos_actors.actors import Slot
 
-    from ..judge import AgentDirectory
+    from ...judge import AgentDirectory
 
 MOST_VALUES: Final = 24
 """Digests of one field in one run at most."""

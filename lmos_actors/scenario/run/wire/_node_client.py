@@ -19,7 +19,7 @@ from lmos_actors.protocol.lmos import SessionOptions
 from lmos_actors.system.model import is_real
 from lmos_actors.transport import MemoryNetwork, TcpNetwork
 
-from .._worlds import LISTEN_ADDRESSES, wait_until_idle
+from ..._worlds import LISTEN_ADDRESSES, wait_until_idle
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,8 +13,8 @@ from lmos_actors._core import plain
 from lmos_actors.errors import AgentError, AgentUnavailable, LmosActorsError
 from lmos_actors.supervision import supervisor_of
 
-from ..judge import MESSAGE, Verdict, fill_expect, judge_expect, waits_to_the_end
-from ..model import (
+from ...judge import MESSAGE, Verdict, fill_expect, judge_expect, waits_to_the_end
+from ...model import (
     Cancel,
     Deciding,
     Expect,
@@ -35,18 +35,18 @@ from ..model import (
     Wait,
     Write,
 )
+from .._step_text import describe
 from ._step_executor import StepExecutor, StepFailed, StepRequest, unknown_step
-from ._step_text import describe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
     from lmos_actors.files import DataPath
 
-    from ..model import Scenario
-    from ._run import Run
-    from ._step_log import StepEntry
-    from ._step_text import Steps
+    from ...model import Scenario
+    from .._run import Run
+    from .._step_text import Steps
+    from ..records import StepEntry
 
 
 class Story(StepExecutor):

@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     from lmos_actors.supervision import Supervisor
     from lmos_actors.transport import MemoryNetwork
 
-    from ..model import Store
-    from ._network import RunNetwork
-    from ._watch import Watch
+    from ...model import Store
+    from ..network import RunNetwork
+    from ..records import Watch
 
     Parts: TypeAlias = list[tuple[Supervisor, tuple[Slot | Supervisor, ...]]]
 

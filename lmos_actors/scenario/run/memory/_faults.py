@@ -34,8 +34,8 @@ from lmos_actors.supervision import supervisor_of
 from lmos_actors.system.model import NETWORK
 from lmos_actors.system.values import draw, exception_class
 
-from ..judge import Cut
-from ..model import (
+from ...judge import Cut
+from ...model import (
     INSTANT,
     AnyFault,
     ClockSkew,
@@ -56,7 +56,7 @@ from ..model import (
     Swizzle,
     kind_of_fault,
 )
-from ._fault_log import ends_of_cut, log_fields, named_in_log
+from .._fault_log import ends_of_cut, log_fields, named_in_log
 from ._provider_faults import ProviderFault, ProviderFaults
 
 if TYPE_CHECKING:
@@ -65,9 +65,9 @@ if TYPE_CHECKING:
     from lmos_actors._core import Entropy, Instrument, RandomStream
     from lmos_actors.actors import Ref, Slot
 
-    from ..model import OfNetwork, ProcessFault
+    from ...model import OfNetwork, ProcessFault
+    from ..network import RunNetwork
     from ._machine import Machine
-    from ._network import RunNetwork
 
 NODE: Final = "root"
 """The path that faults of the node as a whole have in the log."""

@@ -8,10 +8,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..model import Simulation
+from ...model import Simulation
 
 if TYPE_CHECKING:
-    from ..format import Cell, Resolved
+    from ...format import Cell, Resolved
 
 
 def log_header(resolved: Resolved, cell: Cell, trial: int) -> dict[str, object]:

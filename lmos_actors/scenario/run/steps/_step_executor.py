@@ -22,13 +22,13 @@ from lmos_actors.errors import AgentDied, AgentError, DeadlineExceeded, OutcomeU
 from lmos_actors.system.model import HUB, USER, fill_late, is_real
 from lmos_actors.system.values import pick
 
-from .._worlds import wait_until_idle
-from ..judge import StepAnswer, judge_error
-from ..model import FaultAt, Invoke, InvokeAt, Read, Stream, Write, WriteAt, is_answered
-from ._faults import FaultFailed
+from ..._worlds import wait_until_idle
+from ...judge import StepAnswer, judge_error
+from ...model import FaultAt, Invoke, InvokeAt, Read, Stream, Write, WriteAt, is_answered
+from .._run import STEP
+from .._step_text import describe, fault_of
+from ..memory import FaultFailed
 from ._remedies import remedy_for
-from ._run import STEP
-from ._step_text import describe, fault_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from lmos_actors.files import DataPath
     from lmos_actors.system.model import Source
 
-    from ..model import Decision, Saying
-    from ._run import Run
+    from ...model import Decision, Saying
+    from .._run import Run
 
 
 class StepFailed(Exception):

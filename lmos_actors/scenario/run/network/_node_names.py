@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 from lmos_actors.system import supervisor_paths
 from lmos_actors.system.model import HUB, USER, Bridge
 
-from ..model import Simulation
+from ...model import Simulation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from lmos_actors.actors import Slot
 
-    from ..format import Cell
+    from ...format import Cell
 
 
 class NodeNames:

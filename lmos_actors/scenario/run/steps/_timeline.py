@@ -7,21 +7,21 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from .._worlds import wait_until_idle
-from ..judge import TIMED, name_of
-from ..model import DecidingAt, FaultAt, HealAt, InvokeAt, SayAt, TellAt, WriteAt
+from ..._worlds import wait_until_idle
+from ...judge import TIMED, name_of
+from ...model import DecidingAt, FaultAt, HealAt, InvokeAt, SayAt, TellAt, WriteAt
+from .._step_text import at_of, describe
 from ._step_executor import StepExecutor, StepFailed, unknown_step
-from ._step_text import at_of, describe
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from lmos_actors.files import DataPath
 
-    from ..judge import Judge
-    from ..model import Simulation
-    from ._run import Run
-    from ._step_log import StepEntry
+    from ...judge import Judge
+    from ...model import Simulation
+    from .._run import Run
+    from ..records import StepEntry
 
 
 class Timeline(StepExecutor):

@@ -15,17 +15,17 @@ from lmos_actors.simulation.network import USER
 from lmos_actors.system.model import NETWORK
 from lmos_actors.system.values import sampler
 
-from ..model import LateLinks, LossyLinks, Partition, Pick
+from ...model import LateLinks, LossyLinks, Partition, Pick
+from .._step_text import faults_in
 from ._node_names import NodeNames
-from ._step_text import faults_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from lmos_actors._core import Entropy, RandomStream
 
-    from ..format import Cell
-    from ..model import LinksBetween, OfNetwork, Rules, Scenario, Side, Simulation
+    from ...format import Cell
+    from ...model import LinksBetween, OfNetwork, Rules, Scenario, Side, Simulation
 
 
 class NetworkRules:

@@ -20,7 +20,7 @@ from lmos_actors.errors import NotFound
 from lmos_actors.files import Duration
 from lmos_actors.system.values import draw
 
-from ..doubles import USES
+from ...doubles import USES
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from lmos_actors._core import RandomStream
     from lmos_actors.actors import Operation, Ref
 
-    from ..model import Provider
+    from ...model import Provider
 
 LATE: Final = Duration(5.0)
 """The default delay of a piece of an answer."""

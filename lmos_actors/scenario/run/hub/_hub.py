@@ -22,9 +22,9 @@ from lmos_actors.facades.relay import relay_url
 from lmos_actors.persistence import NewIdentity
 from lmos_actors.system.model import HUB, QUESTION, USER, Bridge, Mock, Replay
 
-from ..doubles._hub_agents import HubLine, HubToken
-from ..model import Expect, Say, SayAt, Simulation, is_command, targets_of
-from ._step_text import each_step
+from ...doubles._hub_agents import HubLine, HubToken
+from ...model import Expect, Say, SayAt, Simulation, is_command, targets_of
+from .._step_text import each_step
 
 if TYPE_CHECKING:
     import ssl
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from lmos_actors.simulation.network import LineNetwork
     from lmos_actors.transport import Endpoint, Listener, Network
 
-    from ..format import Cell
-    from ..model import Saying
+    from ...format import Cell
+    from ...model import Saying
 
     Fail: TypeAlias = Callable[[DataPath | None, str, str, str], None]
 

@@ -1,0 +1,6 @@
+"""The story of a run: steps one after another, or entries of a timeline."""
+
+from ._remedies import remedy_for as remedy_for
+from ._step_executor import unknown_step as unknown_step
+from ._steps import Story as Story
+from ._timeline import Timeline as Timeline, entries_of as entries_of
