@@ -29,8 +29,9 @@ from lmos_actors.actors import service_time, set_service_time, slot_of
 from lmos_actors.files import Duration, FileError
 from lmos_actors.reports import FaultResult
 from lmos_actors.scenario.model import Comeback, Crash, FaultAt, Pause, Pick, Slow
-from lmos_actors.scenario.run._step_text import fault_of
-from lmos_actors.scenario.run.memory import FaultFailed, Faults
+from lmos_actors.scenario.run.faults import FaultFailed, Faults
+from lmos_actors.scenario.run.memory import AgentFaults
+from lmos_actors.scenario.run.steps import fault_of
 from lmos_actors.system.model import Exponential, Uniform
 from tests.scenario.crowds import Crowds, at, crowds_in, peers, total
 
@@ -97,8 +98,10 @@ async def staged(count: int = 3, *, restart: Any = "permanent", **options: Any) 
     async with open_node(root, instrument=records) as node:
         refs: list[Ref[Any]] = [node.find(Peer, f"peer-{n}") for n in range(count)]
         named = {"peer": refs, **{f"peer-{n}": [ref] for n, ref in enumerate(refs)}}
-        faults = Faults(records, node.root.rt.entropy, named.__getitem__)
-        records.takers.append(faults.record)
+        faults = Faults(records, node.root.rt.entropy)
+        agents = AgentFaults(faults, named.__getitem__)
+        faults.worlds.append(agents)
+        records.takers.append(agents.record)
         yield Stage(node, refs, faults, records)
 
 
@@ -496,7 +499,8 @@ def test_the_log_of_a_seed_is_the_same_each_time() -> None:
             refs = await node.root.start_many(ChildSpec("peer", Peer), 20)
             rt = node.root.rt
             assert rt.instrument is not None
-            faults = Faults(rt.instrument, rt.entropy, lambda _: refs)
+            faults = Faults(rt.instrument, rt.entropy)
+            faults.worlds.append(AgentFaults(faults, lambda _: refs))
             after = Comeback(after=Exponential(mean=Duration(3.0)), state="kept")
             for number in range(3):
                 await faults.inject(Crash(pick=Pick(of="peer", count=3), restart=after), "crash", wait=False)

@@ -33,7 +33,7 @@ from ..model import (
     Simulation,
     drawn_fault,
 )
-from ..run import NodeNames
+from ..run.network import NodeNames
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -27,10 +27,11 @@ if TYPE_CHECKING:
     from ..format import Cell
     from ..judge import Judges, StepAnswer
     from ._run_agents import RunAgents
+    from .faults import Faults
     from .hub import RunHub
-    from .memory import Faults, Machine
+    from .memory import Machine
     from .network import RunNetwork
-    from .processes import Processes, ProcessFaults
+    from .processes import Processes
     from .records import StateSampler, StepLog, StopInstrument, Watch
     from .wire import NodeClient
 
@@ -56,7 +57,7 @@ class Run:
     """The answers that checks look at."""
     sent: dict[str | None, list[int]] = attrs.Factory(dict[Any, list[int]])
     """The numbers of the messages that a step has sent, by its id; of all steps under None."""
-    faults: Faults | ProcessFaults | None = None
+    faults: Faults | None = None
     judges: Judges | None = None
     stop: StopInstrument | None = None
     """The instrument that stops the run at its stop point, if there is one."""

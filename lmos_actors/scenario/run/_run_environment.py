@@ -39,7 +39,8 @@ from ._populations import Populations
 from ._run_agents import RunAgents
 from ._step_text import faults_in
 from ._view import RunView
-from .memory import Faults, Machine, first_of
+from .faults import Faults
+from .memory import AgentFaults, Machine, MachineFaults, first_of
 from .records import KINDS
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ if TYPE_CHECKING:
     from ..model import Scenario
     from ._doubles import Doubles
     from ._run import Run
-    from .processes import OwnProcesses
+    from .processes import OwnProcesses, Processes
 
 ADDRESS: Final = "ws://world"
 """Where a node listens for bridges, and as a hub, in `world: memory`; the network is in memory too."""
@@ -76,6 +77,7 @@ class RunEnvironment:
         self._own: OwnProcesses | None = None
         self._doubles = doubles
         self._node: Node | None = None
+        self._agent_faults: AgentFaults | None = None
         self._populations: Populations | None = None
         self._options: dict[str, Any] = {}
         self._wires: MemoryNetwork | None = None
@@ -251,8 +253,8 @@ class RunEnvironment:
         if self._populations is not None:
             for index in range(len(self._populations)):
                 await node.start_supervisor(self._populations.spec_of(index, run.agents))
-        if isinstance(run.faults, Faults):
-            run.faults.providers.guard(_failing_models(run.cell.scenario))
+        if self._agent_faults is not None:
+            self._agent_faults.providers.guard(_failing_models(run.cell.scenario))
 
     def _access(self, entry: Bridge) -> RemoteAccess:
         """Return the access of a bridge to the server that its entry names."""
@@ -317,25 +319,28 @@ class RunEnvironment:
 
     def _before_death(self, slots: Collection[Slot] | None) -> None:
         """Note what is lost with a node that is killed next; `slots` are the agents of one of the network."""
-        run = self._run
-        assert run.judges is not None
-        run.judges.node_ends(slots)
-        if isinstance(run.faults, Faults) and slots is not None:
-            run.faults.agents_end({slot.path for slot in slots})
+        judges, faults = self._run.judges, self._agent_faults
+        assert judges is not None
+        assert faults is not None
+        if slots is None:
+            faults.node_ends()
+        judges.node_ends(slots)
+        if slots is not None:
+            faults.agents_end({slot.path for slot in slots})
 
     def _after_return(self, node: str, slots: Collection[Slot]) -> None:
         """Note that the agents of a node of the network have begun again."""
         run = self._run
         if run.judges is not None:
             run.judges.agents_are_back(slots)
-        if isinstance(run.faults, Faults):
+        if run.faults is not None:
             run.faults.node_came_up(node)
 
     def _note_restart(self) -> None:
         run = self._run
         if run.judges is not None:
             run.judges.forget_agents()
-        if isinstance(run.faults, Faults):
+        if run.faults is not None:
             run.faults.node_came_up()
 
     async def _find(self, name: str, entry: Elsewhere, remotes: RemoteAgents) -> ConsumedThing:
@@ -386,15 +391,33 @@ class RunEnvironment:
             run.states.begin(AgentDirectory(RunView(run, places)))
             run.watch.add(run.states.record, *KINDS)
         if run.processes is not None:
-            from .processes import ProcessFaults
+            self._connect_process_faults(run.processes, places)
+        else:
+            self._connect_faults(node, machine)
 
-            network = run.processes.network
-            run.faults = ProcessFaults(
-                run.watch, change_environment().entropy, run.processes, places, network
-            )
-            return
-        faults = run.faults = Faults(run.watch, node.root.rt.entropy, run.agents.refs, machine, run.network)
-        run.watch.add(faults.record, "started", "crashed", "stopped")
+    def _connect_faults(self, node: Node, machine: Machine) -> None:
+        """Let faults strike agents, the machine, and the network if there is one."""
+        run = self._run
+        faults = run.faults = Faults(run.watch, node.root.rt.entropy)
+        agents = self._agent_faults = AgentFaults(faults, run.agents.refs)
+        run.watch.add(agents.record, "started", "crashed", "stopped")
+        faults.worlds += [agents, MachineFaults(faults, machine)]
+        if run.network is not None:
+            from .network import LinkFaults, NodeFaults  # few files need it
+
+            nodes = NodeFaults(faults, machine, run.network)
+            faults.worlds += [nodes, LinkFaults(faults, run.network, machine.call_at)]
+
+    def _connect_process_faults(self, processes: Processes, places: dict[str, str]) -> None:
+        """Let faults strike processes, and the links between them if there is a network."""
+        from .processes import ProcessFaults  # few files need it
+
+        faults = self._run.faults = Faults(self._run.watch, change_environment().entropy)
+        faults.worlds.append(ProcessFaults(faults, processes, places))
+        if processes.network is not None:
+            from .network import LinkFaults
+
+            faults.worlds.append(LinkFaults(faults, processes.network, processes.call_at))
 
     def _set_service_times(self) -> None:
         for name, entry in self._run.cell.scenario.agents.items():

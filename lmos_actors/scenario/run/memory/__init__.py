@@ -1,7 +1,8 @@
 """What runs of all worlds have, unless the groups of a deployment are their processes.
 
-A machine with a disk, on which a node is, and the faults of both.
+A machine with a disk, on which a node is; faults of both, and of agents.
 """
 
-from ._faults import INJECTED as INJECTED, FaultFailed as FaultFailed, Faults as Faults
+from ._agent_faults import INJECTED as INJECTED, AgentFaults as AgentFaults
 from ._machine import Machine as Machine, first_of as first_of
+from ._machine_faults import MachineFaults as MachineFaults

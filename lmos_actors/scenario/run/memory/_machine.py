@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import trio
 from msgspec import UNSET
@@ -38,13 +38,35 @@ if TYPE_CHECKING:
     from lmos_actors.transport import MemoryNetwork
 
     from ...model import Store
-    from ..network import RunNetwork
     from ..records import Watch
 
     Parts: TypeAlias = list[tuple[Supervisor, tuple[Slot | Supervisor, ...]]]
 
 LOOK_AGAIN = 0.01
 """Seconds until it is looked at again whether all agents run, after a full disk."""
+
+
+class NetworkNodes(Protocol):
+    """The nodes of a simulated network, as they end and begin again."""
+
+    ends_nodes: bool
+    """Whether faults end nodes of the network."""
+
+    def of_path(self, path: str, /) -> str:
+        """Return the node of the agent at a path."""
+        ...
+
+    def parts_of(self, node: str, root: Supervisor, /) -> Parts:
+        """Return what is on a node: children of supervisors, whole, by the supervisor, in start order."""
+        ...
+
+    def end_node(self, node: str, /) -> None:
+        """Cut a node off: nothing reaches it, or comes from it."""
+        ...
+
+    def begin_node(self, node: str, /) -> None:
+        """Let a node be reached again."""
+        ...
 
 
 class Machine:
@@ -71,7 +93,7 @@ class Machine:
         self._up = trio.Event()
         self._full = 0
         self._factors: list[float] = []
-        self._nodes: RunNetwork | None = None
+        self._nodes: NetworkNodes | None = None
         self._away: dict[str, trio.Event] = {}  # until all agents have begun again
         self._unwinding: dict[str, None] = {}  # until they begin
         self._boots: trio.Nursery | None = None
@@ -135,7 +157,7 @@ class Machine:
     # ---- nodes of a network
 
     @asynccontextmanager
-    async def starting_nodes(self, network: RunNetwork) -> AsyncGenerator[None]:
+    async def starting_nodes(self, network: NetworkNodes) -> AsyncGenerator[None]:
         """Have nodes of the network begin again, while the node is open."""
         self._nodes = network
         self._watch.is_silent = self._is_of_dead if network.ends_nodes else None

@@ -1,5 +1,7 @@
-"""The network of a file: its nodes and links, and the connections of a simulated one."""
+"""The network of a file: its nodes and links, the connections of a simulated one, and the faults of all."""
 
+from ._link_faults import LinkFaults as LinkFaults
 from ._network import RunNetwork as RunNetwork
 from ._network_rules import NetworkRules as NetworkRules
+from ._node_faults import NodeFaults as NodeFaults
 from ._node_names import NodeNames as NodeNames

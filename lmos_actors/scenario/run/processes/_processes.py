@@ -122,6 +122,15 @@ class Processes:
         assert self._nursery is not None
         return self._nursery
 
+    def call_at(self, when: float, fn: Callable[[], object]) -> None:
+        """Have a function called at an instant, unless the processes end before."""
+
+        async def call() -> None:
+            await trio.sleep_until(when)
+            fn()
+
+        self.nursery.start_soon(call)
+
     # ---- begin and end
 
     @asynccontextmanager

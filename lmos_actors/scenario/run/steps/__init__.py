@@ -1,5 +1,6 @@
 """The story of a run: steps one after another, or entries of a timeline."""
 
+from .._step_text import fault_of as fault_of
 from ._remedies import remedy_for as remedy_for
 from ._step_executor import unknown_step as unknown_step
 from ._steps import Story as Story

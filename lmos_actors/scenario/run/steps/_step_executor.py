@@ -27,7 +27,7 @@ from ...judge import StepAnswer, judge_error
 from ...model import FaultAt, Invoke, InvokeAt, Read, Stream, Write, WriteAt, is_answered
 from .._run import STEP
 from .._step_text import describe, fault_of
-from ..memory import FaultFailed
+from ..faults import FaultFailed
 from ._remedies import remedy_for
 
 if TYPE_CHECKING:
@@ -332,7 +332,7 @@ class StepExecutor:
         faults = self.run.faults
         assert faults is not None
         try:
-            faults.heal(step.of)
+            faults.lift(step.of)
         except FaultFailed as error:
             raise self.fail(step, path, error.expected, error.saw) from None
 

@@ -8,18 +8,18 @@ from msgspec import UNSET
 
 from lmos_actors.system.model import NETWORK
 
-from ..model import ClockSkew, Crash, Disconnect, OnLinks, Provider, Restart, Slow, SlowDisk
+from ...model import ClockSkew, Crash, Disconnect, OnLinks, Provider, Restart, Slow, SlowDisk
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..model import AnyFault
+    from ...model import AnyFault
 
 MOST_NAMED: Final = 10
 """Nodes of each side that the records of a fault of links name; of the others they say how many there are."""
 
 
-class StruckFault(Protocol):
+class LoggedFault(Protocol):
     """The entry of a fault of links in the log."""
 
     kind: str
@@ -34,7 +34,7 @@ def ends_of_cut(targets: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
     return () if targets == (NETWORK,) else tuple((target,) for target in targets)
 
 
-def named_in_log(injected: StruckFault) -> dict[str, object]:
+def named_in_log(injected: LoggedFault) -> dict[str, object]:
     """Return who a fault of links is about, for the log: the nodes of its sides, or the ends of the links."""
     if injected.kind in ("partition", "swizzle"):
         one_way: dict[str, object] = {"one_way": True} if injected.one_way else {}

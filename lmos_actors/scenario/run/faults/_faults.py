@@ -1,0 +1,190 @@
+"""The faults of one run: each is applied by the world that it strikes, and kept here while it is in force.
+
+Random choices come from streams named after the fault, so that adding a fault does not change another.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+import attrs
+import trio
+
+from lmos_actors.reports import FaultResult, NodeRestart
+
+from ...judge import Cut
+from ._fault_log import ends_of_cut, named_in_log
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from lmos_actors._core import Entropy, Instrument, RandomStream
+    from lmos_actors.actors import Slot
+
+    from ...model import AnyFault, ProcessFault
+
+
+class FaultFailed(Exception):
+    """A fault cannot be injected into its target."""
+
+    def __init__(self, expected: str, saw: str) -> None:
+        super().__init__(f"expected {expected}, saw {saw}")
+        self.expected = expected
+        self.saw = saw
+
+
+@attrs.define(eq=False)
+class StruckFault:
+    """A fault that has struck, in force until `left`, what has not recovered yet by its place, is empty."""
+
+    id: str
+    kind: str
+    targets: tuple[str, ...]
+    begin: float
+    left: dict[str, Slot | None]
+    """None for what is no agent, and for agents of a node that has been killed."""
+    end: float | None = None
+    key: str = ""
+    """The name of a fault of links for the network."""
+    sides: tuple[tuple[str, ...], ...] = ()
+    one_way: bool = False
+    ends: dict[str, Callable[[], object]] = attrs.field(factory=dict[str, "Callable[[], object]"])
+    """What undoes it on each agent, by path, where that is not its own affair."""
+    lift: Callable[[], object] | None = None
+    """What ends one that lasts until that is asked for."""
+    agents: dict[str, tuple[str, ...]] = attrs.field(factory=dict[str, tuple[str, ...]])
+    """What is on each node of the network that a restart has ended, by the node."""
+    back_at: dict[str, float] = attrs.field(factory=dict[str, float])
+    """When each of them was there again."""
+
+
+class FaultWorld(Protocol):
+    """What faults of some kinds are done to: agents, a machine, nodes, links, processes."""
+
+    async def strike(self, fault: AnyFault | ProcessFault, id: str, *, wait: bool) -> bool:
+        """Inject a fault if it is of this world, and return whether it is; see `Faults.inject`."""
+        ...
+
+
+class Faults:
+    """Injects faults, ends them, and keeps those in force. `watch` gets a record of each begin and end."""
+
+    def __init__(self, watch: Instrument, entropy: Entropy) -> None:
+        self.worlds: list[FaultWorld] = []
+        """The worlds of the run, each of which applies the faults that strike it."""
+        self.before_look: Callable[[], object] = _do_nothing
+        """Called before somebody looks at what is in force."""
+        self._watch = watch
+        self._entropy = entropy
+        self._struck: list[StruckFault] = []
+        self._in_force: dict[StruckFault, None] = {}
+        self._streams: dict[str, RandomStream] = {}
+
+    async def inject(self, fault: AnyFault | ProcessFault, id: str, *, wait: bool = True) -> None:
+        """Inject a fault and wait for its immediate effects, such as restarts by supervisors.
+
+        `id` is its name, or its place in the file. `wait=False` does not wait for what it has ended. Raises
+        FaultFailed, and then has changed nothing.
+        """
+        for world in self.worlds:
+            if await world.strike(fault, id, wait=wait):
+                return
+        raise AssertionError(f"no world has faults such as {fault}")  # the file should have been refused
+
+    def stream(self, name: str) -> RandomStream:
+        """Return the chance of this name."""
+        if name not in self._streams:
+            self._streams[name] = self._entropy.stream(name)
+        return self._streams[name]
+
+    def begin(self, id: str, kind: str, left: dict[str, Slot | None]) -> StruckFault:
+        """Take a fault that strikes now."""
+        struck = StruckFault(id, kind, tuple(left), trio.current_time(), left)
+        self._struck.append(struck)
+        self._in_force[struck] = None
+        return struck
+
+    def log(self, struck: StruckFault, place: str, fields: dict[str, object]) -> None:
+        """Record the begin of a fault at a place."""
+        self._watch.record("fault", place, {"fault": struck.kind, "id": struck.id, **fields})
+
+    def heal(self, struck: StruckFault, places: Sequence[str]) -> None:
+        """End a fault at some of its places, and altogether at the last of them."""
+        for place in places:
+            struck.left.pop(place, None)
+            if place in struck.agents:
+                struck.back_at[place] = trio.current_time()
+        if not struck.left:
+            struck.end = trio.current_time()
+            del self._in_force[struck]
+        for place in places:
+            fields = {"fault": struck.kind, "id": struck.id, **named_in_log(struck)}
+            self._watch.record("healed", place, fields)
+
+    def lift(self, id: str) -> None:
+        """End a fault that lasts until then. Raises FaultFailed if there is none in force."""
+        lasting = (each.lift for each in self._in_force if each.id == id and each.lift is not None)
+        lift = next(lasting, None)
+        if lift is None:
+            raise FaultFailed(f"the fault {id} in force", "it has not begun, or has ended")
+        lift()
+
+    def node_came_up(self, node: str | None = None) -> None:
+        """All agents of a node that was killed have been started again; or those of one of the network."""
+        for struck in self.present():
+            if struck.kind == "restart":
+                self.heal(struck, [each for each in struck.left if node in (None, each)])
+
+    def present(self) -> tuple[StruckFault, ...]:
+        """Return what is in force, the oldest first."""
+        return tuple(self._in_force)
+
+    @property
+    def active(self) -> bool:
+        """True while any fault is in force."""
+        self.before_look()
+        return bool(self._in_force)
+
+    def cuts(self) -> tuple[Cut, ...]:
+        """Return the cuts of the network that are in force, the oldest first."""
+        return tuple(
+            Cut(
+                struck.begin,
+                struck.sides or ends_of_cut(struck.targets),
+                one_way=struck.one_way,
+                is_down=struck.kind == "restart",
+            )
+            for struck in self._in_force
+            if struck.kind in ("partition", "swizzle", "disconnect")
+            or (struck.kind == "restart" and struck.sides)
+        )
+
+    def healed(self, id: str) -> float | None:
+        """Return the instant when the last fault of an id ended; None if one is in force, or none came."""
+        self.before_look()
+        ends = [struck.end for struck in self._struck if struck.id == id]
+        return max((end for end in ends if end is not None), default=None) if None not in ends else None
+
+    def results(self) -> tuple[FaultResult, ...]:
+        """Return all faults that have struck, in that order; `end` is None for those still in force."""
+        self.before_look()
+        return tuple(
+            FaultResult(
+                id=struck.id,
+                kind=struck.kind,
+                targets=struck.targets,
+                begin=struck.begin,
+                end=struck.end,
+                sides=struck.sides,
+                one_way=struck.one_way,
+                restarted=tuple(
+                    NodeRestart(node=node, agents=agents, end=struck.back_at.get(node))
+                    for node, agents in struck.agents.items()
+                ),
+            )
+            for struck in self._struck
+        )
+
+
+def _do_nothing() -> None:
+    """Be what is called before a look, until a world of faults sets it."""

@@ -1,0 +1,272 @@
+"""Faults of agents: crashes, pauses, slowdowns and wrong clocks, and failures of the providers of models.
+
+A pause and a slowdown end after their duration. A crash lasts until its agent runs again or is gone for good.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import trio
+
+from lmos_actors.actors import (
+    ExitReason,
+    end_skew,
+    hold,
+    keep_state,
+    release,
+    service_time,
+    set_service_time,
+    skew_clock,
+    slot_of,
+)
+from lmos_actors.errors import NotFound
+from lmos_actors.supervision import supervisor_of
+from lmos_actors.system.values import draw, exception_class
+
+from ...model import ClockSkew, Comeback, Crash, Pause, Provider, Slow, kind_of_fault
+from ..faults import FaultFailed, log_fields
+from ._provider_faults import ProviderFault, ProviderFaults
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Container, Sequence
+
+    from lmos_actors.actors import Ref, Slot
+
+    from ...model import AnyFault, ProcessFault
+    from ..faults import Faults, StruckFault
+
+INJECTED: Final = "__lmos_injected__"
+"""Attribute that marks exceptions of faults."""
+
+
+class RefLookup(Protocol):
+    """Lookup of agents by the names of the file."""
+
+    def __call__(self, name: str, /) -> Sequence[Ref[Any]]:
+        """Return the ref of an agent, or those of all agents of a population, in order."""
+        ...
+
+
+class AgentFaults:
+    """The faults of agents, and of the providers of models. `record` takes every record of the run."""
+
+    def __init__(self, faults: Faults, find: RefLookup) -> None:
+        self._faults = faults
+        self._find = find
+        self._down: dict[str, list[StruckFault]] = {}  # by the paths of the crashed
+        self._ends: dict[str, trio.Event] = {}
+        self._paces: dict[Slot, tuple[float, list[float]]] = {}
+        self.providers = ProviderFaults(find, faults.stream)
+        """The faults of providers of models."""
+        faults.before_look = self._end_unrecoverable
+
+    # ---- striking
+
+    async def strike(self, fault: AnyFault | ProcessFault, id: str, *, wait: bool) -> bool:
+        """See `FaultWorld`."""
+        if not isinstance(fault, Crash | Slow | Pause | ClockSkew | Provider):
+            return False
+        slots = self._strike(fault, id)
+        if wait and isinstance(fault, Crash):
+            for slot in slots:
+                if slot.path in self._ends:
+                    await self._ends[slot.path].wait()
+            for supervisor in dict.fromkeys(map(supervisor_of, slots)):
+                await supervisor.settled()
+        return True
+
+    def _strike(self, fault: Crash | Slow | Pause | ClockSkew | Provider, id: str) -> tuple[Slot, ...]:
+        """Inject a fault now and return the affected slots. Raises FaultFailed before any change."""
+        refs = self._choose(fault, id)
+        if isinstance(fault, Crash):
+            self._check_comeback(fault, refs)
+        if isinstance(fault, Slow):
+            _check_service(refs)
+        slots = tuple(slot_of(ref) for ref in refs)
+        kind = kind_of_fault(fault)
+        struck = self._faults.begin(id, kind, {slot.path: slot for slot in slots})
+        for slot in slots:
+            self._faults.log(struck, slot.path, {"targets": len(slots), **log_fields(fault)})
+        if isinstance(fault, Crash):
+            self._crash(fault, struck, refs, slots)
+        elif isinstance(fault, Provider):
+            self._fail_providers(fault, struck, slots)
+        else:
+            self._impair(fault, struck, refs, slots)
+        return slots
+
+    def _choose(self, fault: Crash | Slow | Pause | ClockSkew | Provider, id: str) -> list[Ref[Any]]:
+        pick = fault.pick
+        if pick is None:
+            assert fault.target is not None
+            refs = list(self._find(fault.target))
+            for ref in refs:
+                if _state(ref) != "running":
+                    raise FaultFailed(f"a running {fault.target}", f"{ref.path} is {_state(ref)}")
+            return refs
+        refs = list(self._find(pick.of))
+        count = pick.number_of(len(refs))
+        running = [number for number, ref in enumerate(refs) if _state(ref) == "running"]
+        if count > len(running):
+            raise FaultFailed(f"{count} running agents of {pick.of}", f"{len(running)} of {len(refs)}")
+        return [refs[number] for number in sorted(self._faults.stream(f"fault {id}").sample(running, count))]
+
+    # ---- crashes
+
+    def _check_comeback(self, fault: Crash, refs: list[Ref[Any]]) -> None:
+        if fault.restart is not None:
+            for ref in refs:
+                if slot_of(ref).spec.restart == "temporary":
+                    raise FaultFailed(f"{ref.path} to come back", "it is temporary and not restarted")
+
+    def _crash(self, fault: Crash, struck: StruckFault, refs: list[Ref[Any]], slots: Sequence[Slot]) -> None:
+        made = exception_class(fault.with_)
+        assert made is not None
+        for ref, slot in zip(refs, slots, strict=True):
+            path = slot.path
+            self._down.setdefault(path, []).append(struck)
+            self._ends[path] = trio.Event()
+            if fault.restart is not None:
+                self._schedule_comeback(fault.restart, struck.id, ref, slot)
+            error = made("injected by the scenario")
+            setattr(error, INJECTED, True)
+            slot.die(ExitReason("error", error=error))
+
+    def _schedule_comeback(self, comeback: Comeback, id: str, ref: Ref[Any], slot: Slot) -> None:
+        """Postpone the restart of an agent to the time in the file."""
+        seconds = draw(comeback.after, self._faults.stream(f"fault {id} {slot.path}"))
+        supervisor_of(slot).postpone_restart(slot.label, seconds)
+        if comeback.state == "kept":
+            keep_state(ref)
+
+    def record(self, kind: str, agent: str, fields: dict[str, Any]) -> None:
+        """Take a record of the run: crashed agents may have ended or started again."""
+        if kind == "started":
+            self.providers.started(agent)
+            for struck in self._down.pop(agent, ()):
+                self._faults.heal(struck, [agent] if agent in struck.left else [])
+        elif kind in ("crashed", "stopped"):
+            ended = self._ends.pop(agent, None)
+            if ended is not None:
+                ended.set()
+
+    def _end_unrecoverable(self) -> None:
+        """End crashes whose agents will never run again."""
+        for path, several in tuple(self._down.items()):
+            for struck in tuple(several):
+                slot = struck.left.get(path)
+                if slot is not None and slot.gone:
+                    several.remove(struck)
+                    self._faults.heal(struck, [path])
+            if not several:
+                del self._down[path]
+
+    # ---- providers of models
+
+    def _fail_providers(self, fault: Provider, struck: StruckFault, slots: Sequence[Slot]) -> None:
+        """Have the providers of models fail; they go on to when a node is killed meanwhile."""
+        until = trio.current_time() + fault.duration
+        failing = ProviderFault(fault, until)
+        for path in struck.targets:
+            self.providers.begin(path, failing)
+        struck.ends = {path: partial(self.providers.end, path, failing) for path in struck.targets}
+        clock: Any = trio.lowlevel.current_clock()
+        call_at = getattr(clock, "call_at", slots[0].rt.timers.call_at)
+        call_at(until, partial(self._undo, struck, struck.targets))
+
+    # ---- pauses, slowings and wrong clocks
+
+    def _impair(
+        self,
+        fault: Slow | Pause | ClockSkew,
+        struck: StruckFault,
+        refs: list[Ref[Any]],
+        slots: Sequence[Slot],
+    ) -> None:
+        ends: list[Callable[[], object]]
+        if isinstance(fault, Pause):
+            ends = [partial(release, ref) for ref in refs]
+            for ref in refs:
+                hold(ref)
+        elif isinstance(fault, ClockSkew):
+            skew, rate = float(fault.skew), float(fault.rate)
+            ends = [partial(end_skew, ref, skew_clock(ref, skew, rate)) for ref in refs]
+        else:
+            ends = [partial(self._undo_slow, fault.factor, ref) for ref in refs]
+            for ref in refs:
+                self._slow(fault.factor, ref)
+        struck.ends = dict(zip(struck.targets, ends, strict=True))
+
+        def heal() -> None:
+            if struck.end is None:  # else the node has been killed, and with it what was slow
+                self._undo(struck, tuple(struck.left))
+
+        slots[0].rt.timers.call_at(trio.current_time() + fault.duration, heal)
+
+    def _undo(self, struck: StruckFault, paths: Sequence[str]) -> None:
+        for path in paths:
+            struck.ends[path]()
+        self._faults.heal(struck, paths)
+
+    def _slow(self, factor: float, ref: Ref[Any]) -> None:
+        self._paces.setdefault(slot_of(ref), (service_time(ref), []))[1].append(factor)
+        self._change_pace(ref)
+
+    def _undo_slow(self, factor: float, ref: Ref[Any]) -> None:
+        self._paces[slot_of(ref)][1].remove(factor)
+        self._change_pace(ref)
+
+    def _change_pace(self, ref: Ref[Any]) -> None:
+        """Set the service time; the factors of several faults are multiplied."""
+        slot = slot_of(ref)
+        own, factors = self._paces[slot]
+        if factors:
+            set_service_time(ref, round(own * math.prod(sorted(factors)), 6))
+        else:
+            set_service_time(ref, own)
+            del self._paces[slot]
+
+    def agents_end(self, paths: Container[str]) -> None:
+        """End what was in force on agents that are killed with their node of the network."""
+        for struck in self._faults.present():
+            ended = [path for path in struck.left if path in paths and struck.left[path] is not None]
+            if struck.kind in ("slow", "pause", "clock_skew"):
+                self._undo(struck, ended)
+            else:
+                struck.left |= dict.fromkeys(ended)  # the crashed are to run again
+        for path in tuple(self._ends):
+            if path in paths:
+                self._ends.pop(path).set()
+
+    def node_ends(self) -> None:
+        """End what was in force on agents of a node that is killed; crashed ones are to run again."""
+        for struck in self._faults.present():
+            if struck.kind in ("slow", "pause", "clock_skew"):
+                self._faults.heal(struck, struck.targets)
+            for path in struck.left:
+                struck.left[path] = None
+        self._paces.clear()
+        for ended in self._ends.values():
+            ended.set()
+        self._ends.clear()
+
+
+def _check_service(refs: list[Ref[Any]]) -> None:
+    for ref in refs:
+        if not service_time(ref):
+            raise FaultFailed(f"{ref.path} with a service time to slow", "it has none")
+
+
+def _state(ref: Ref[Any]) -> str:
+    """Return the state of an agent; if it is down, the state that its supervisor has."""
+    try:
+        slot = slot_of(ref)
+    except NotFound:
+        return "gone"
+    state = slot.state_name
+    if state != "down" or slot.status == "running":  # its supervisor has not been notified of its end yet
+        return state
+    return slot.status
