@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 FORKING = """
 import atexit, gc, json, os, runpy, socket, sys, threading
 import cyclopts, jsonschema_rs, shlex
-import lmos_actors.cli.commands, lmos_actors.cli.run._run, lmos_actors.cli.serve._serve
+import lmos_actors.cli.run._run, lmos_actors.cli.serve._serve
 import lmos_actors.cli._dispatch, lmos_actors.cli._inputs, lmos_actors.cli._record
 import lmos_actors.cli.remote._chat, lmos_actors.cli.remote._relay, lmos_actors.cli.remote._requests
 import lmos_actors.conformance, lmos_actors.deployment, lmos_actors.facades

@@ -1,4 +1,4 @@
-"""The application that all commands belong to, the panels of its help, and the types of its options.
+"""The types of the options of commands, and the panels of their help.
 
 A type that several commands have is documented here, once: with its metavariable, its panel and its help.
 """
@@ -10,39 +10,12 @@ from json import dumps
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeAlias
 
-from cyclopts import App, Group, Parameter
+from cyclopts import Group, Parameter
 
 from lmos_actors.errors import ConfigError
 
 MOST_SEEDS: Final = 100_000
 MOST_WORKERS: Final = 1_000
-
-app = App(
-    name="lmos-actors",
-    help="""Run and check scenarios of agents; serve agents and talk to agents that are running.
-
-A scenario file lists agents, what happens to them, and what must hold. \
-It runs on virtual time: minutes take milliseconds, and the same seed gives the same run.
-
-Begin with: lmos-actors init my-agents
-
-In a project: lmos-actors run scenarios/weather.yaml
-
-With a served agent: lmos-actors read http://127.0.0.1:8080/agents/weather
-
-Help on a command: lmos-actors run --help
-
-Exit codes: 0 all passed, or answered; 1 a check failed, or answered with an error; \
-2 a file or the usage is wrong, 3 could not run, or not reached, \
-4 not deterministic, 5 flaky, 124 time limit, 130 interrupted.""",
-    help_format="plaintext",
-    version_flags=["--version"],
-    suppress_keyboard_interrupt=False,
-)
-
-STORIES: Final = Group("Scenarios", sort_key=1)
-ELSEWHERE: Final = Group("Running agents", sort_key=2)
-MACHINE: Final = Group("This machine", sort_key=3)
 
 WHICH: Final = Group("Selection of runs", sort_key=1)
 HOW: Final = Group("Execution", sort_key=2)

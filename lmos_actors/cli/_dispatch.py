@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from lmos_actors._collector import collector
 from lmos_actors.errors import ConfigError, nearest
 
+from ._commands import COMMANDS, application
 from ._signals import signals
 
 if TYPE_CHECKING:
@@ -22,13 +23,7 @@ if TYPE_CHECKING:
 
     from cyclopts import App
 
-VERBS: Final = (
-    "init", "validate", "run", "sim", "explore", "replay", "diff", "fmt", "schema",
-    "up", "status", "logs", "restart", "scale", "drain", "down", "export",
-    "serve", "mcp", "call", "read", "write", "observe", "listen", "monitor", "top", "tree", "inspect",
-    "trace", "deadletters", "chat", "approvals", "relay", "record",
-    "fault-proxy", "discover", "directory", "describe", "conform", "doctor", "state", "completion",
-)  # fmt: skip
+VERBS: Final = tuple(COMMANDS)
 LATER: Final = (
     "attach",
 )  # fmt: skip
@@ -128,8 +123,7 @@ def _command(words: list[str]) -> int:
 def _run(words: list[str]) -> int:
     from cyclopts import CycloptsError, UnusedCliTokensError
 
-    from .commands import app
-
+    app = application(lists=words in ([], ["--help"], ["-h"]))
     if not sys.stdout.isatty() and (not words or not {"--help", "-h"}.isdisjoint(words)):
         _plain(app)
     try:

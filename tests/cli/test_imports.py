@@ -38,6 +38,9 @@ FAR = (
     "trio_websocket",
     "wsproto",
 )
+COMMANDS = tuple(
+    f"lmos_actors.cli.commands.{path.stem}" for path in (ROOT / "lmos_actors/cli/commands").glob("_[a-z]*.py")
+)
 # What a process of a group does not need: it runs agents, and neither judges them nor starts processes.
 NOT_SERVED = (
     "lmos_actors.conformance",
@@ -76,7 +79,7 @@ USED = {"do": "expect", "that": "value", "of": "$(saved.heard)", "match": {"$": 
     [
         (["--version"], (*LATE, *FAR, *FORMAT, *ENGINE, "attrs", "lmos_actors.cli.commands")),
         (["rum"], (*LATE, *FAR, *FORMAT, *ENGINE, "attrs", "lmos_actors.cli.commands")),
-        (["--help"], (*FAR, *ENGINE, "networkx", "jinja2", "pytest", "hypothesis", "structlog")),
+        (["--help"], (*FAR, *ENGINE, *COMMANDS, "networkx", "jinja2", "pytest", "hypothesis", "structlog")),
         (["run", "--help"], (*FAR, *ENGINE, "networkx", "jinja2", "pytest", "hypothesis", "structlog")),
         (["call", "--help"], (*FAR, *ENGINE)),
         (["conform", "--help"], (*FAR, *ENGINE)),

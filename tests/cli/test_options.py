@@ -12,7 +12,7 @@ import pytest
 
 from lmos_actors import open_node
 from lmos_actors.cli import main
-from lmos_actors.cli.commands import app
+from lmos_actors.cli._commands import application
 from lmos_actors.cli.options._connection import in_shell
 from lmos_actors.cli.serve._serve import OPTIONS, as_option
 from tests.source import ROOT
@@ -62,7 +62,7 @@ def options_of(command: App) -> set[str]:
 @cache
 def known() -> frozenset[str]:
     """Every option of the command and of the plugins for pytest, and those of others that are named."""
-    found = {name for command in commands(app) for name in options_of(command)}
+    found = {name for command in commands(application()) for name in options_of(command)}
     for path in MODULES:
         found |= set(
             re.findall(r'(?:addoption\(|_OPTION: Final = )"(--[a-z-]+)"', path.read_text(encoding="utf-8"))
@@ -100,6 +100,7 @@ def test_no_message_of_a_command_names_an_argument_of_python() -> None:
 
 def test_errors_of_node_arguments_name_the_options_of_serve() -> None:
     assert known()
+    app = application()
     there = options_of(app["serve"]) | options_of(app["directory"]["serve"])
     assert {option for option in OPTIONS.values() if option not in there} == set()
     assert set(OPTIONS) <= set(inspect.signature(open_node).parameters)
@@ -112,7 +113,7 @@ def test_numbers_of_options_are_decimal_digits() -> None:
     """A converter of Cyclopts takes `1_0` and `0x10`, and rounds 1.6 for a whole number."""
     numbers = [
         each
-        for command in commands(app)
+        for command in commands(application())
         if command.default_command is not None
         for each in command.assemble_argument_collection()
         if {int, float} & {each.hint, *get_args(each.hint)}

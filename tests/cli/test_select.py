@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lmos_actors.cli import main
-from lmos_actors.cli._dispatch import VERBS
+from lmos_actors.cli._commands import COMMANDS, application
 from tests.scenario.project import CAST, Project, Ran, story
 
 if TYPE_CHECKING:
@@ -144,13 +144,19 @@ def test_what_failed_is_repeated_up_to_the_same_end(project: Project, call: Call
 def test_every_command_teaches_by_example(call: Callable[..., Ran]) -> None:
     whole = call("--help").out
     listed = [line.split(":")[0].strip() for line in whole.splitlines() if line.startswith("  ")]
-    assert [name for name in listed if name in VERBS] == list(VERBS)
-    for verb in VERBS:
+    assert [name for name in listed if name in COMMANDS] == list(COMMANDS)
+    for verb in COMMANDS:
         ran = call(verb, "--help")
         assert ran.code == 0
         assert f"\nlmos-actors {verb}" in ran.out
         assert "FLOAT" not in ran.out
         assert all(ord(character) < 128 for character in ran.out), "boxes are for terminals"
+
+
+def test_the_line_of_a_command_is_the_first_sentence_of_its_help() -> None:
+    app = application()
+    helps = {verb: app[verb].help.partition("\n\n")[0] for verb in COMMANDS}
+    assert helps == {verb: command.line for verb, command in COMMANDS.items()}
 
 
 @pytest.mark.slow
@@ -160,7 +166,7 @@ def test_the_completion_of_a_shell_has_every_verb(
 ) -> None:
     ran = call("completion", shell)
     assert ran.code == 0
-    assert [word for word in (*VERBS, "junit", "fail-fast") if word not in ran.out] == []
+    assert [word for word in (*COMMANDS, "junit", "fail-fast") if word not in ran.out] == []
     if shell == "bash":
         subprocess.run(["bash", "-n"], input=ran.out, text=True, check=True)
     if shell == "zsh" and shutil.which("zsh"):

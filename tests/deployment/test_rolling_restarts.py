@@ -61,7 +61,7 @@ groups:
     max_restarts: 1000
 """
 
-MODULES = ("lmos_actors.cli.commands", "lmos_actors.cli.serve._group", "lmos_actors.discovery")
+MODULES = ("lmos_actors.cli.commands._serve", "lmos_actors.cli.serve._group", "lmos_actors.discovery")
 
 pytestmark = pytest.mark.slow
 

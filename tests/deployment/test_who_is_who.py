@@ -83,7 +83,7 @@ access:
 """
 
 ANN = "a-token-of-ann-that-is-long-enough"
-MODULES = ("lmos_actors.cli.commands", "lmos_actors.cli.serve._group", "lmos_actors.discovery")
+MODULES = ("lmos_actors.cli.commands._serve", "lmos_actors.cli.serve._group", "lmos_actors.discovery")
 WAIT = 50.0
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform != "linux", reason="it looks into /proc")]

@@ -9,7 +9,7 @@ from cyclopts import Group, Parameter
 
 from lmos_actors.errors import ConfigError
 
-from .._app import ELSEWHERE, REACHED, File, Limit, Switch, Texts, Within, app, whole
+from .._app import REACHED, File, Limit, Switch, Texts, Within, whole
 from ..options._cards import OutputOptions
 from ..options._connection import ServerOptions, options_in, secret_lines
 
@@ -183,7 +183,6 @@ _USUAL = ConformOptionGroup()
 _OUTPUT = OutputOptions()
 
 
-@app.command(sort_key=41, group=ELSEWHERE, usage="Usage: lmos-actors conform [OPTIONS] [URL]")
 def conform(
     url: Annotated[str | None, Parameter(name="URL", negative=())] = None,
     /,

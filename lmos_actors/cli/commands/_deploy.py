@@ -7,13 +7,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path  # noqa: TC003 - the application reads the types
 from typing import Annotated, Final, Literal, TypeAlias
 
-from cyclopts import Group, Parameter
+from cyclopts import Parameter
 
 from lmos_actors.errors import ConfigError
 
-from .._app import Force, Json, JsonLines, Switch, Variables, app, settings_of, whole
-
-DEPLOYED = Group("Deployments", sort_key=1.5)
+from .._app import Force, Json, JsonLines, Switch, Variables, settings_of, whole
 
 MOST_REPLICAS: Final = 1_000
 """Most processes of a group, as in deployment files, whose module is imported when it is needed."""
@@ -69,7 +67,6 @@ def is_file(word: str) -> bool:
     return ("." in word or "/" in word) and "=" not in word
 
 
-@app.command(sort_key=0, group=DEPLOYED)
 def up(
     file: Annotated[str, Parameter(name="FILE")],
     /,
@@ -148,7 +145,6 @@ Else the processes that need it do not start.
     )
 
 
-@app.command(sort_key=1, group=DEPLOYED)
 def status(
     file: DeploymentOrNone = None,
     *,
@@ -168,7 +164,6 @@ def status(
     return show_status(file, state, json=json)
 
 
-@app.command(sort_key=2, group=DEPLOYED)
 def logs(
     groups: Groups = None,
     /,
@@ -201,7 +196,6 @@ def logs(
     return show_logs(file, state, groups, last=last, follow=follow)
 
 
-@app.command(sort_key=3, group=DEPLOYED)
 def restart(
     groups: Groups = None,
     /,
@@ -233,7 +227,6 @@ follows once the new one is ready. One that does not become ready is stopped, an
     return run(file, state, groups, rolling=rolling)
 
 
-@app.command(sort_key=4, group=DEPLOYED)
 def scale(
     counts: Annotated[list[str], Parameter(name="FILE|GROUP=N", negative=())],
     /,
@@ -272,7 +265,6 @@ them the file.
     return run(file, state, found)
 
 
-@app.command(sort_key=5, group=DEPLOYED)
 def drain(
     groups: Annotated[list[str], Parameter(name="FILE|GROUP", negative=())],
     /,
@@ -299,7 +291,6 @@ def drain(
     return run(file, state, groups)
 
 
-@app.command(sort_key=6, group=DEPLOYED)
 def down(
     file: DeploymentOrNone = None,
     *,
@@ -317,7 +308,6 @@ def down(
     return run(file, state)
 
 
-@app.command(sort_key=7, group=DEPLOYED)
 def export(
     kind: Annotated[Literal["systemd", "compose", "procfile", "k8s"], Parameter(name="FORMAT")],
     file: Annotated[str, Parameter(name="FILE")],

@@ -6,13 +6,12 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from .._app import ELSEWHERE, Json, Switch, app
+from .._app import Json, Switch  # noqa: TC001 - the application reads the types
 from ..options._connection import ServerOptions
 
 _ALONE = ServerOptions()
 
 
-@app.command(sort_key=40, group=ELSEWHERE)
 def describe(
     subject: str,
     /,

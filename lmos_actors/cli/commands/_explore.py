@@ -11,14 +11,12 @@ from lmos_actors.errors import ConfigError
 
 from .._app import (
     HOW,
-    STORIES,
     WRITTEN,
     Json,
     Settings,
     Switch,
     TimeLimit,
     Workers,
-    app,
     at_least,
     decimal,
     settings_of,
@@ -29,7 +27,6 @@ MOST_RUNS: Final = 10_000_000
 MOST_MINUTES: Final = 100_000
 
 
-@app.command(sort_key=22, group=STORIES, usage="Usage: lmos-actors explore [OPTIONS] FILE")
 def explore(
     file: Path,
     /,

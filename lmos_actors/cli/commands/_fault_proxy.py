@@ -6,17 +6,11 @@ from typing import Annotated
 
 from cyclopts import Group, Parameter
 
-from .._app import ELSEWHERE, REACHED, JsonLines, Switch, app, decimal, whole
+from .._app import REACHED, JsonLines, Switch, decimal, whole
 
 LINKS = Group("Links", sort_key=1.5)
 
 
-@app.command(
-    name="fault-proxy",
-    sort_key=7.9,
-    group=ELSEWHERE,
-    usage="Usage: lmos-actors fault-proxy --to HOST:PORT [OPTIONS]",
-)
 def fault_proxy(
     *,
     to: Annotated[str, Parameter(metavar="HOST:PORT", group=REACHED)],

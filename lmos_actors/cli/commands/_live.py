@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 from cyclopts import Parameter
 
-from .._app import ELSEWHERE, PRINTED, JsonLines, Switch, Within, app, at_least, whole
+from .._app import PRINTED, JsonLines, Switch, Within, at_least, whole
 from ..options._connection import ServerOptions
 
 if TYPE_CHECKING:
@@ -55,7 +55,6 @@ class WatchOptions:
 _ALONE = WatchOptions()
 
 
-@app.command(sort_key=6.1, group=ELSEWHERE)
 def top(
     url: NodeUrl,
     /,
@@ -89,7 +88,6 @@ was lost, 124 time limit, 130 interrupted.
     return options.run(url, TopScreen(by, min(at_least(rows, 1, "--rows") or 1, 50)))
 
 
-@app.command(sort_key=6.2, group=ELSEWHERE, usage="Usage: lmos-actors tree [OPTIONS] URL [PATH]")
 def tree(
     url: NodeUrl,
     path: Annotated[str, Parameter(name="PATH")] = "",
@@ -121,7 +119,6 @@ was lost, 124 time limit, 130 interrupted.
     return options.run(url, TreeScreen(path.strip("/"), at_least(depth, 0, "--depth") or 0))
 
 
-@app.command(sort_key=6.3, group=ELSEWHERE, usage="Usage: lmos-actors inspect [OPTIONS] URL [PATH]")
 def inspect(
     url: Annotated[str, Parameter(name="URL", help="The URL of an agent, or of its node, with a PATH.")],
     path: Annotated[str | None, Parameter(name="PATH")] = None,
@@ -154,7 +151,6 @@ was lost, 124 time limit, 130 interrupted.
     return options.run(url, AgentScreen(path_in(url, path)))
 
 
-@app.command(sort_key=6.35, group=ELSEWHERE)
 def trace(
     url: NodeUrl,
     /,
@@ -203,7 +199,6 @@ connection was lost, 124 time limit, 130 interrupted.
     return run_trace(request, AnswerPrinter(json=options.json))
 
 
-@app.command(sort_key=6.4, group=ELSEWHERE)
 def deadletters(
     url: NodeUrl,
     /,

@@ -9,13 +9,12 @@ from cyclopts import Parameter
 
 from lmos_actors.errors import ConfigError
 
-from .._app import HOW, STORIES, WHICH, WRITTEN, Force, Json, RunNumber, Time, TimeLimit, app, at_least, whole
+from .._app import HOW, WHICH, WRITTEN, Force, Json, RunNumber, Time, TimeLimit, at_least, whole
 
 if TYPE_CHECKING:
     from lmos_actors.scenario.run import StopPoint
 
 
-@app.command(sort_key=30, group=STORIES)
 def replay(
     log: Path,
     /,
@@ -140,7 +139,6 @@ def _check_alone(given: dict[str, Any], option: str) -> None:
         raise ConfigError(f"goes with a run, and {option} runs nothing", extra)
 
 
-@app.command(sort_key=31, group=STORIES)
 def diff(
     first: Path,
     second: Path,

@@ -11,7 +11,8 @@ from cyclopts import Parameter
 
 from lmos_actors.errors import ConfigError
 
-from .._app import MACHINE, Json, Switch, Variables, app, settings_of, whole
+from .._app import Json, Switch, Variables, settings_of, whole
+from .._commands import application
 
 _ZSH_END = """
 (( $+functions[compdef] )) || { autoload -Uz compinit && compinit }
@@ -24,7 +25,6 @@ fi
 """Lines for the zsh script, so that the startup file can source it anywhere, or compinit can find it."""
 
 
-@app.command(sort_key=60, group=MACHINE)
 def doctor(
     file: Annotated[str | None, Parameter(name="FILE")] = None,
     /,
@@ -69,7 +69,6 @@ certificates are valid, its secrets are there, and its modules can be imported. 
     return diagnose(port, json=json)
 
 
-@app.command(sort_key=70, group=MACHINE)
 def completion(shell: Literal["bash", "zsh", "fish"], /, *, install: Switch = False) -> int:
     """Print a script that completes commands and options in a shell, or install it.
 
@@ -84,6 +83,7 @@ def completion(shell: Literal["bash", "zsh", "fish"], /, *, install: Switch = Fa
     install
         Write it where the shell looks for it, and have the shell's startup file read it.
     """
+    app = application()
     end = _ZSH_END if shell == "zsh" else ""
     if not install:
         print(app.generate_completion(prog_name=app.name[0], shell=shell) + end)

@@ -8,12 +8,11 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from .._app import STORIES, Files, Switch, app, json_text
+from .._app import Files, Switch, json_text
 
 SCHEMA_FILE = Path(".lmos/schema.json")
 
 
-@app.command(sort_key=1, group=STORIES)
 def init(
     folder: Annotated[Path, Parameter(name="FOLDER")] = Path(),
     /,
@@ -41,9 +40,6 @@ deploy: agents that run in several processes. assistant: an agent that thinks wi
     return init_project(folder, template)
 
 
-@app.command(
-    name="fmt", sort_key=45, group=STORIES, usage="Usage: lmos-actors fmt [OPTIONS] FILES|FOLDERS..."
-)
 def format_(
     files: Annotated[Files, Parameter(help="YAML or JSON files. A folder stands for those in it, by name.")],
     /,
@@ -72,7 +68,6 @@ def format_(
     return format_files(files_in(files, deployments=True), check=check, diff=diff)
 
 
-@app.command(sort_key=50, group=STORIES)
 def schema(*, write: Switch = False) -> int:
     """Print the JSON Schema of scenario files, for editors.
 

@@ -6,13 +6,12 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from .._app import ELSEWHERE, REACHED, WRITTEN, Switch, Texts, app
+from .._app import REACHED, WRITTEN, Switch, Texts
 from ..options._connection import ClientTlsOptions
 
 _NO_TLS = ClientTlsOptions()
 
 
-@app.command(sort_key=7.8, group=ELSEWHERE, usage="Usage: lmos-actors record --to URL --out FILE [OPTIONS]")
 def record(
     *,
     to: Annotated[str, Parameter(metavar="URL", group=REACHED)],

@@ -12,7 +12,7 @@ from cyclopts import App, Group, Parameter
 
 from lmos_actors.errors import ConfigError
 
-from .._app import ELSEWHERE, PRINTED, File, JsonLines, Switch, Texts, Time, Within, app, at_least, whole
+from .._app import PRINTED, File, JsonLines, Switch, Texts, Time, Within, at_least, whole
 from ..options._connection import ServerOptions, secret_lines
 from ..options._serving import ListenOptions
 
@@ -38,11 +38,8 @@ Help on a command: lmos-actors relay send --help
 
 Exit codes: 0 done; 1 the relay has refused it; 2 the usage is wrong; 3 not reached, not confirmed, or the \
 connection was lost; 124 time limit; 130 interrupted.""",
-    group=ELSEWHERE,
-    sort_key=7.5,
     help_format="plaintext",
 )
-app.command(relay)
 
 HUB = Group("Relay", sort_key=0.5)
 

@@ -12,7 +12,6 @@ from cyclopts import Group, Parameter
 from lmos_actors.errors import ConfigError
 
 from .._app import (
-    ELSEWHERE,
     PRINTED,
     REACHED,
     File,
@@ -21,7 +20,6 @@ from .._app import (
     Texts,
     Url,
     Within,
-    app,
     at_least,
     whole,
 )
@@ -115,7 +113,6 @@ Variable: TypeAlias = Annotated[
 Property: TypeAlias = Annotated[str, Parameter(name="PROPERTY", help="The name of the property.")]
 
 
-@app.command(sort_key=1, group=ELSEWHERE, usage="Usage: lmos-actors call [OPTIONS] URL ACTION [INPUT...]")
 def call(
     url: Url,
     action: str,
@@ -191,7 +188,6 @@ def _check_key(key: str, beside: str | None) -> None:
         raise ConfigError(wrong, "--request-key")
 
 
-@app.command(sort_key=2, group=ELSEWHERE, usage="Usage: lmos-actors read [OPTIONS] URL [PROPERTY...]")
 def read(
     url: Url,
     /,
@@ -220,7 +216,6 @@ def read(
     return options.run_session(url, PropertyRead(property_), variable)
 
 
-@app.command(sort_key=3, group=ELSEWHERE)
 def write(
     url: Url,
     property_: Property,
@@ -251,7 +246,6 @@ def write(
     return options.run_session(url, PropertyWrite(property_, given), variable)
 
 
-@app.command(sort_key=4, group=ELSEWHERE)
 def observe(
     url: Url,
     property_: Property,
@@ -282,7 +276,6 @@ def observe(
     return options.run_session(url, property_observation(property_, at_least(count, 1, "--count")), variable)
 
 
-@app.command(sort_key=5, group=ELSEWHERE)
 def listen(
     url: Url,
     event: str | None = None,
@@ -315,7 +308,6 @@ def listen(
     return options.run_session(url, event_subscription(event, at_least(count, 1, "--count")), variable)
 
 
-@app.command(sort_key=6, group=ELSEWHERE)
 def monitor(url: Url, /, *, count: Count = None, options: RemoteOptions = _ALONE) -> int:
     """Print each end of an incarnation of an agent, with its reason, until Ctrl-C.
 
@@ -334,7 +326,6 @@ def monitor(url: Url, /, *, count: Count = None, options: RemoteOptions = _ALONE
     return options.run_session(url, lifecycle_monitor(at_least(count, 1, "--count")))
 
 
-@app.command(sort_key=7, group=ELSEWHERE)
 def chat(
     url: Annotated[str, Parameter(name="URL")],
     /,
@@ -416,7 +407,6 @@ package.module:function. May be given several times.
     )
 
 
-@app.command(sort_key=7.2, group=ELSEWHERE, usage="Usage: lmos-actors approvals [OPTIONS] URL [VERB] [ID]")
 def approvals(
     url: Url,
     verb: Annotated[Literal["list", "approve", "refuse"], Parameter(name="VERB")] = "list",
@@ -492,7 +482,6 @@ SOUGHT = Group("Which agents", sort_key=1)
 _NOT_SHOWN = OutwardOptions()
 
 
-@app.command(sort_key=8, group=ELSEWHERE)
 def discover(
     source: Annotated[str | None, Parameter(name="URL", negative=())] = None,
     /,

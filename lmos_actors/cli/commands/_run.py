@@ -12,7 +12,6 @@ from lmos_actors.errors import ConfigError
 
 from .._app import (
     HOW,
-    STORIES,
     WHICH,
     WRITTEN,
     Files,
@@ -24,7 +23,6 @@ from .._app import (
     TimeLimit,
     Workers,
     Written,
-    app,
     at_least,
     seeds_of,
     settings_of,
@@ -168,7 +166,6 @@ _NOTHING = RunOptionGroup()
 _ALONE = OutwardOptions()
 
 
-@app.command(sort_key=20, group=STORIES, usage="Usage: lmos-actors run [OPTIONS] FILES|FOLDERS...")
 def run(
     files: Files,
     /,
@@ -215,7 +212,6 @@ With --watch in the others too; max: as fast as it goes.
     return run_files(files_in(files), given.options(outward, speed))
 
 
-@app.command(sort_key=21, group=STORIES, usage="Usage: lmos-actors sim [OPTIONS] FILES|FOLDERS...")
 def sim(
     files: Files,
     /,
@@ -249,7 +245,6 @@ def sim(
     return run_files(files_in(files), options)
 
 
-@app.command(sort_key=10, group=STORIES, usage="Usage: lmos-actors validate [OPTIONS] FILES|FOLDERS...")
 def validate(
     files: Files,
     /,

@@ -7,7 +7,7 @@ from typing import Annotated
 import attrs
 from cyclopts import App, Parameter
 
-from .._app import ELSEWHERE, File, Texts, Time, app, whole
+from .._app import File, Texts, Time, whole
 from ..options._connection import PresentOptions
 from ..options._serving import (
     FOUND,
@@ -30,7 +30,6 @@ _NO_BRIDGE = BridgeOptions()
 _NO_GROUP = GroupOptions()
 
 
-@app.command(sort_key=0, group=ELSEWHERE, usage="Usage: lmos-actors serve [OPTIONS] [TARGET...]")
 def serve(
     targets: Annotated[Texts, Parameter(name="TARGET")] = None,
     /,
@@ -111,7 +110,6 @@ if there is none, or memory: until the end.
     return serve_targets(request)
 
 
-@app.command(sort_key=0.5, group=ELSEWHERE, usage="Usage: lmos-actors mcp [OPTIONS] [TARGET...]")
 def mcp(
     targets: Annotated[Texts, Parameter(name="TARGET")] = None,
     /,
@@ -172,11 +170,8 @@ directory = App(
 
     lmos-actors directory serve --database directory.db
     """,
-    group=ELSEWHERE,
-    sort_key=9,
     help_format="plaintext",
 )
-app.command(directory)
 
 
 @directory.command(name="serve")

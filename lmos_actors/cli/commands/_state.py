@@ -10,7 +10,7 @@ from cyclopts import App, Parameter
 
 from lmos_actors.errors import ConfigError
 
-from .._app import MACHINE, Json, Switch, app
+from .._app import Json, Switch  # noqa: TC001 - the application reads the types
 
 state = App(
     name="state",
@@ -43,11 +43,8 @@ Redis server is read while nodes write to it; its extra is redis.
 
 Exit codes: 0 done; 1 the file is damaged, or has no such key; 2 the usage is wrong, or the file \
 is no store; 3 it is in use, or the disk or the server cannot be read or written.""",
-    group=MACHINE,
-    sort_key=65,
     help_format="plaintext",
 )
-app.command(state)
 
 
 def _place(_: Any, tokens: Any) -> str:

@@ -37,7 +37,7 @@ GROUP_MODULES: Final = (
     "jsonschema_rs",
     "lmos_actors._public",
     "lmos_actors.cli._dispatch",
-    "lmos_actors.cli.commands",
+    "lmos_actors.cli.commands._serve",
     "lmos_actors.cli.serve._group",
     "lmos_actors.discovery",
 )
