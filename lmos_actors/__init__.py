@@ -4,8 +4,9 @@ Each agent is a structured-concurrency actor with its own nursery, mailbox and s
 keeps them running. `Agent`, `action`, `prop` and `event` define one, `open_node` runs them, a `Ref` addresses
 one.
 
-The public names are in `_public.py`, which is imported when the first of them is used. The command starts
-without them: `lmos-actors --version` needs none, and Ctrl-C during imports is handled by the command itself.
+The public names are in `_public.py`, and those that run agents in `_running.py`; each file is imported when
+a name in it is used. The command starts without them: `lmos-actors --version` needs none, a file of agents
+needs no node, and Ctrl-C during imports is handled by the command itself.
 Further names are in `lmos_actors.errors`, `lmos_actors.types` and `lmos_actors.facades`, as the error says
 if one is expected here.
 """
@@ -13,6 +14,7 @@ if one is expected here.
 TYPE_CHECKING = False  # type checkers know the name; importing `typing` would take time
 if TYPE_CHECKING:
     from ._public import *  # noqa: F403 -- the names are listed there
+    from ._running import *  # noqa: F403
 else:
     del TYPE_CHECKING
 
@@ -21,10 +23,15 @@ else:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         from . import _public
 
-        public = {each: value for each, value in vars(_public).items() if not each.startswith("_")}
-        globals().update(public, __all__=list(public))
-        if name in globals():
-            return globals()[name]
+        public = _names_in(_public)
+        if name not in public:
+            from . import _running
+
+            public |= _names_in(_running)
+            public["__all__"] = list(public)
+        globals().update(public)
+        if name in public:
+            return public[name]
         place = _module_of(name)
         if place is None:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
@@ -33,6 +40,9 @@ else:
 
         importing = sys._getframe(1).f_code.co_name == "_handle_fromlist"
         raise (ImportError if importing else AttributeError)(f"{name} is in {place}")
+
+    def _names_in(face: object) -> "dict[str, object]":
+        return {each: value for each, value in vars(face).items() if not each.startswith("_")}
 
     def _module_of(name: str) -> "str | None":  # quoted: macOS has Python 3.9, see `__main__.py`
         """Return the other public module that has the name."""

@@ -1,4 +1,4 @@
-"""The public names of the package; the first use of any of them imports this module."""
+"""The public names that agents are written with; the first use of any public name imports this module."""
 
 from ._core import LogInstrument as LogInstrument
 from .actors import (
@@ -47,16 +47,7 @@ from .errors import (
     OutcomeUnknown as OutcomeUnknown,
     StartFailed as StartFailed,
 )
-from .node import (
-    Node as Node,
-    NodeOptions as NodeOptions,
-    NodeThread as NodeThread,
-    open_node as open_node,
-    open_node_in_thread as open_node_in_thread,
-)
-from .portal import Portal as Portal
 from .protocol.td import Description as Description, ModelInfo as ModelInfo, Vendor as Vendor
-from .simulation import TraceLog as TraceLog, simulate as simulate
 from .supervision import (
     Backoff as Backoff,
     ChildSpec as ChildSpec,

@@ -202,7 +202,7 @@ def named(module: Module) -> Iterator[Import]:
 
 def wrong_directions(module: Module) -> Iterator[str]:
     """Imports that point up, sideways, or past what `ONLY` allows; the package's own faces are free."""
-    if module.name in (PACKAGE, f"{PACKAGE}._public", f"{PACKAGE}.types"):
+    if module.name in (PACKAGE, f"{PACKAGE}._public", f"{PACKAGE}._running", f"{PACKAGE}.types"):
         return
     own = layer_of(module.name)
     for found in (*ours(module), *(() if module.name in BY_NAME else named(module))):

@@ -11,15 +11,15 @@ import pytest
 
 from tests.source import PACKAGE, Module, package_modules
 
-PUBLIC = f"{PACKAGE}._public"
-"""The face of the package itself, which is imported when a name of it is used."""
+PUBLIC = (f"{PACKAGE}._public", f"{PACKAGE}._running")
+"""The faces of the package itself, each of which is imported when a name of it is used."""
 TYPES = f"{PACKAGE}.types"
 FACES = [
     module
     for module in package_modules()
-    if module.name in (PUBLIC, TYPES) or (module.is_face and module.name != PACKAGE)
+    if module.name in (*PUBLIC, TYPES) or (module.is_face and module.name != PACKAGE)
 ]
-TOP = [face for face in FACES if face.name == PUBLIC]
+TOP = [face for face in FACES if face.name in PUBLIC]
 
 
 def strangers(face: Module) -> list[str]:
@@ -104,14 +104,14 @@ def test_all_names_what_the_face_exports() -> None:
         assert listed is None or sorted(listed) == sorted(exported(face)), face.name
 
 
-@pytest.mark.parametrize("face", TOP, ids=lambda face: face.name)
-def test_the_package_has_the_names_of_its_face_and_no_others(face: Module) -> None:
+def test_the_package_has_the_names_of_its_faces_and_no_others() -> None:
     package = importlib.import_module(PACKAGE)
-    assert sorted(package.__all__) == sorted(exported(face))
-    assert set(exported(face)) <= set(dir(package))
+    names = [name for face in TOP for name in exported(face)]
+    assert sorted(package.__all__) == sorted(names)
+    assert set(names) <= set(dir(package))
     starred: dict[str, object] = {}
     exec(f"from {PACKAGE} import *", starred)
-    assert starred.keys() - {"__builtins__"} == set(exported(face))
+    assert starred.keys() - {"__builtins__"} == set(names)
     with pytest.raises(ImportError, match="cannot import name 'Agnt'"):
         exec(f"from {PACKAGE} import Agnt")
 
@@ -148,19 +148,19 @@ def test_no_name_is_at_the_top_and_among_the_types() -> None:
 
 
 @pytest.mark.parametrize(
-    "face", [face for face in FACES if face.name in (PUBLIC, TYPES)], ids=lambda face: face.name
+    "face", [face for face in FACES if face.name in (*PUBLIC, TYPES)], ids=lambda face: face.name
 )
 def test_every_public_name_is_documented(face: Module) -> None:
-    package = importlib.import_module(PACKAGE if face.name == PUBLIC else face.name)
+    package = importlib.import_module(PACKAGE if face.name in PUBLIC else face.name)
     public = {name: getattr(package, name) for name in exported(face)}
     assert [gap for name, thing in public.items() for gap in undocumented(name, thing)] == []
 
 
-@pytest.mark.parametrize("face", TOP, ids=lambda face: face.name)
-def test_nothing_else_looks_public(face: Module) -> None:
+def test_nothing_else_looks_public() -> None:
     """What stands on the package beside its exports is a subpackage, or private."""
     package = importlib.import_module(PACKAGE)
-    more = [name for name in vars(package) if not name.startswith("_") and name not in exported(face)]
+    public = {name for face in TOP for name in exported(face)}
+    more = [name for name in vars(package) if not name.startswith("_") and name not in public]
     assert [
         name for name in more if not isinstance(getattr(package, name), types.ModuleType | type(annotations))
     ] == []

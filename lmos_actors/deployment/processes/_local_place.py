@@ -36,6 +36,7 @@ GROUP_MODULES: Final = (
     "encodings.idna",
     "jsonschema_rs",
     "lmos_actors._public",
+    "lmos_actors._running",
     "lmos_actors.cli._dispatch",
     "lmos_actors.cli.commands._serve",
     "lmos_actors.cli.serve._group",

@@ -1,0 +1,11 @@
+"""The public names that run agents; the first use of one of them imports this module."""
+
+from .node import (
+    Node as Node,
+    NodeOptions as NodeOptions,
+    NodeThread as NodeThread,
+    open_node as open_node,
+    open_node_in_thread as open_node_in_thread,
+)
+from .portal import Portal as Portal
+from .simulation import TraceLog as TraceLog, simulate as simulate
