@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from lmos_actors import ConfigError
-from lmos_actors.scenario.cells import expression, label_of, selection
+from lmos_actors.scenario.format import expression, label_of, selection
 
 # --- words
 

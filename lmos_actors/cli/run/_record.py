@@ -13,8 +13,7 @@ from lmos_actors.errors import ConfigError
 from lmos_actors.files import FileError, mapped
 from lmos_actors.reports import failure_lines, run_line, worst
 from lmos_actors.scenario import REAL_LIMIT
-from lmos_actors.scenario.cells import selection
-from lmos_actors.scenario.format import load_scenario
+from lmos_actors.scenario.format import load_scenario, selection
 from lmos_actors.scenario.judge import LogFile
 from lmos_actors.scenario.run import live_replays, recordings_of, run_cell
 

@@ -18,9 +18,7 @@ from lmos_actors.errors import ConfigError
 from lmos_actors.files import Duration, FileError, mapped
 from lmos_actors.reports import Cut, FileResult, Missing, worst
 from lmos_actors.scenario import REAL_LIMIT, Compare
-from lmos_actors.scenario.cells import FileJobs, Jobs, Pool, Progress, Selection, selection
-from lmos_actors.scenario.format import resolve, with_end_at
-from lmos_actors.scenario.judge import judge_compared
+from lmos_actors.scenario.format import Selection, resolve, selection, with_end_at
 from lmos_actors.system import RemoteAccess
 from lmos_actors.system.model import is_real
 
@@ -35,6 +33,7 @@ if TYPE_CHECKING:
 
     from lmos_actors.files import Note
     from lmos_actors.reports import RunResult
+    from lmos_actors.scenario.cells import FileJobs, Jobs, Pool, Progress
     from lmos_actors.scenario.format import Cell, Resolved
     from lmos_actors.scenario.run import PaceOrder, RunProgress
 
@@ -122,6 +121,8 @@ def _notes(notes: Sequence[Note]) -> list[dict[str, Any]]:
 
 def run_files(files: Sequence[str], options: RunOptions) -> int:
     """Run files, show the progress, and return the exit code. Nothing runs while a file is wrong."""
+    from lmos_actors.scenario.cells import Pool  # imports what runs agents, which `validate` does not
+
     chosen = selection(options.only, options.labels)
     show = Show(
         json=options.json, verbose=options.verbose
@@ -268,6 +269,9 @@ class _Running:
 
     def _file(self, planned: _Planned) -> None:
         """Run the chosen cells of a file."""
+        from lmos_actors.scenario.cells import Jobs
+        from lmos_actors.scenario.judge import judge_compared
+
         resolved, cells, result = planned.resolved, planned.cells, planned.result
         labels = [resolved.cells[number].label for number in cells]
         self._show.begin(result, max(map(len, labels)))
@@ -319,6 +323,8 @@ class _Running:
         return cut
 
     def _file_jobs(self, result: FileResult, resolved: Resolved, cells: list[int]) -> FileJobs:
+        from lmos_actors.scenario.cells import FileJobs
+
         options = self.options
         return FileJobs(
             file=result.file,

@@ -1,4 +1,4 @@
-"""The runs of files: which cells are chosen, in which processes they run, and what becomes of each.
+"""The runs of files: in which processes they run, and what becomes of each.
 
 Nothing is printed here, and nothing here knows of exit codes: an observer is called with each result.
 """
@@ -11,9 +11,3 @@ from ._jobs import (
     repeated as repeated,
 )
 from ._pool import Pool as Pool, Task as Task
-from ._selection import (
-    Selection as Selection,
-    expression as expression,
-    label_of as label_of,
-    selection as selection,
-)

@@ -15,7 +15,6 @@ from lmos_actors.files import FileError, Mistake, did_you_mean, is_list, is_mapp
 from lmos_actors.system.model import Replay
 from lmos_actors.system.values import same
 
-from ..judge import CUT_SHORT, LogFile
 from ._differences import distance, fits_around
 
 if TYPE_CHECKING:
@@ -195,6 +194,8 @@ def read_recording(path: Path, name: str) -> Recording:
     Raises FileError when it is no message log, was cut short or changed, or has two runs of one label. One
     that `record` has written may be cut short: it holds what was said until then.
     """
+    from ..judge import CUT_SHORT, LogFile  # few files have recordings
+
     runs: dict[str, dict[str, RecordedAgent]] = {}
     with LogFile(path, name) as file:
         for run in file.runs():

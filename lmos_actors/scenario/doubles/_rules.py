@@ -12,12 +12,12 @@ from lmos_actors.files import inside
 from lmos_actors.system.model import USER
 from lmos_actors.system.values import same, show
 
-from ..judge import judge_match
-
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from lmos_actors.system.model import Rule, When
+
+    from ..judge import Verdict
 
 NEAREST: Final = 3
 """Most rules shown for a request that fits none."""
@@ -60,7 +60,7 @@ def misfits(when: When, request: Request, paths: Mapping[str, str]) -> list[str]
         found.append(f"{when.contains!r} is nowhere in the input")
     if when.equals is not UNSET and not same(request.input, when.equals):
         found.append(f"the input is not {show(when.equals)}")
-    for verdict in judge_match(when.match, request.input):
+    for verdict in _verdicts(when, request):
         if not verdict.ok:
             found.append(f"{verdict.expected} is not so")
     return found
@@ -146,4 +146,11 @@ def _conditions(when: When, request: Request) -> int:
     """Return how many conditions a rule has, beside its action."""
     given = [when.from_ is not None, when.contains is not None, when.equals is not UNSET]
     turn = 0 if request.latest is None or when.any is True else max(1, len(tools_after(when)))
-    return sum(given) + turn + len(judge_match(when.match, request.input))
+    return sum(given) + turn + len(_verdicts(when, request))
+
+
+def _verdicts(when: When, request: Request) -> list[Verdict]:
+    """Return whether each path of the rule matches the input."""
+    from ..judge import judge_match  # a file is checked without the judges of runs
+
+    return judge_match(when.match, request.input)

@@ -12,7 +12,7 @@ from lmos_actors.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ..format import Cell, Resolved
+    from ._resolve import Cell, Resolved
 
 MOST_WORDS = 100
 """How long `-k` may be."""
