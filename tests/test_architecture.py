@@ -69,7 +69,7 @@ BY_NAME = frozenset(
     {
         "lmos_actors.deployment.processes._fork_server",
         "lmos_actors.deployment.processes._local_place",
-        "lmos_actors.scenario.run._own_processes",
+        "lmos_actors.scenario.run.processes._own_processes",
     }
 )
 NAMES_MODULES = re.compile(rf"[\"']{PACKAGE}[.\"']")

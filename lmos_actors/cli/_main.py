@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ._start_up import COMMAND, take_signals
+from ._start_up import take_signals
 
 TYPE_CHECKING = False  # as type checkers know it: to import `typing` takes a while
 if TYPE_CHECKING:
@@ -13,7 +13,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command and exit with its code. Raises SystemExit."""
     if arguments is None:
         take_signals()
-    COMMAND.set(main)
     from ._dispatch import dispatch
 
     dispatch(arguments)

@@ -14,14 +14,8 @@ import sys
 TYPE_CHECKING = False  # as type checkers know it: to import `typing` takes a while
 if TYPE_CHECKING:
     import signal as _signal
-    from collections.abc import Callable, Sequence
-    from contextvars import ContextVar
 else:
     import _signal  # the part inside the interpreter: `signal` itself imports `enum`, which takes a while
-    from _contextvars import ContextVar
-
-COMMAND: ContextVar[Callable[[Sequence[str]], object]] = ContextVar("command")
-"""The command that runs: what starts a process of it elsewhere is given it, and names nothing."""
 
 # taken now: a simulated world has its own, and agents may replace it
 exit_process = os._exit

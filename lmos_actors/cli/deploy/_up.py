@@ -51,9 +51,9 @@ from lmos_actors.node import NodeOptions
 from lmos_actors.supervision import Backoff
 from lmos_actors.transport import raise_descriptor_limit
 
+from .._dispatch import dispatch
 from .._importing import complain, importing, print_notes
 from .._signals import signals
-from .._start_up import COMMAND
 from ..options._connection import in_shell
 from ..options._serving import SecurityOptions
 from ..serve._serve import SAME_SIGNAL
@@ -221,7 +221,7 @@ def _place_of(request: UpRequest, controls: Controls, loaded: DeploymentFile) ->
     if request.on != "ray" and not request.on.startswith("ray://"):
         raise ConfigError(f'"{request.on}" is no place: write ray, or ray://HOST:10001', "--on")
     address = "auto" if request.on == "ray" else request.on
-    return RayPlace(address, loaded.root, Path(controls.file), loaded.deployment.name, command=COMMAND.get())
+    return RayPlace(address, loaded.root, Path(controls.file), loaded.deployment.name, command=dispatch)
 
 
 def _read(controls: Controls, request: UpRequest, settings: Mapping[str, str]) -> LaunchPlan:
