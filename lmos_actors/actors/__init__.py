@@ -128,6 +128,8 @@ from .declaration._declarations import (
     completed_by as completed_by,
     event as event,
     every as every,
+    is_of_system as is_of_system,
+    of_system as of_system,
     prop as prop,
 )
 from .declaration._fields import mentions as mentions

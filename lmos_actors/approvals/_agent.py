@@ -20,7 +20,7 @@ from weakref import WeakKeyDictionary
 import trio
 from msgspec import Meta, structs
 
-from lmos_actors.actors import Agent, MailboxOptions, Property, action, current_request, prop
+from lmos_actors.actors import Agent, MailboxOptions, Property, action, current_request, of_system, prop
 from lmos_actors.errors import ActionFailed, StoreFailed
 from lmos_actors.persistence import MemoryStore, check_only_writer, open_writer
 
@@ -82,6 +82,7 @@ def failure(code: str, status: int, message: str) -> ActionFailed:
     return ActionFailed({"code": code, "status": status, "message": message})
 
 
+@of_system
 class Approvals(Agent, mailbox=MailboxOptions(size=MOST_ASKED)):
     """The questions that agents of this node ask people.
 

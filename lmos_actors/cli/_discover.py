@@ -10,8 +10,8 @@ import attrs
 import trio
 
 from lmos_actors._core import printable
+from lmos_actors.assembly import open_node
 from lmos_actors.errors import TransportError, group_of
-from lmos_actors.node import open_node
 
 from ._signals import signals
 from ._texts import SEVERAL_SERVERS, explained

@@ -7,3 +7,4 @@ from ._hosting import (
     directory_spec as directory_spec,
 )
 from ._options import DirectoryOptions as DirectoryOptions
+from ._service import DirectoryService as DirectoryService

@@ -35,6 +35,7 @@ from lmos_actors.actors import (
     action,
     current_request,
     event,
+    of_system,
     prop,
 )
 from lmos_actors.discovery import LEASE
@@ -135,6 +136,7 @@ def _missing(id: str) -> ActionFailed:
     return problem(404, f"no description is registered as {id[:200]!r}")
 
 
+@of_system
 class ThingDirectory(Agent, rename="camel", mailbox=MailboxOptions(size=MAX_WRITES)):
     """Directory of descriptions of things and agents: a W3C Thing Description Directory."""
 

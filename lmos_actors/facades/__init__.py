@@ -67,6 +67,7 @@ from .relay import (
     Voting as Voting,
     Welcomed as Welcomed,
     agents_on_relay as agents_on_relay,
+    join_relay as join_relay,
     open_relay as open_relay,
     register_on_relay as register_on_relay,
     revoke_on_relay as revoke_on_relay,

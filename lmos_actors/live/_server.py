@@ -11,7 +11,7 @@ counts; all else needs `allow_operations`. With schemes those are let in who hav
 from __future__ import annotations
 
 from collections import Counter
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import attrs
@@ -19,6 +19,7 @@ import trio
 from trio.lowlevel import enable_ki_protection
 
 from lmos_actors.bindings import LEAVING, ServedConnections, presented_in, principal_of, public_name
+from lmos_actors.node import NodeService
 from lmos_actors.security import PERSONAL, Refusal
 from lmos_actors.transport import Accept, ConnectionOptions, Refuse
 
@@ -46,17 +47,14 @@ from ._trouble_views import (
 from ._viewer import Pace, Viewer, kind_and_arguments
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
-    from lmos_actors.actors import Runtime
+    from lmos_actors.node import ServiceHome
     from lmos_actors.security import Admission, Guard, Verb
-    from lmos_actors.supervision import Supervisor
     from lmos_actors.transport import App, Connection, Upgrade
 
     from ._audit import AuditEntry
-    from ._merge_patch import State
     from ._operations import OwnOperations
-    from ._survey import StartSoon
     from ._viewer import View
 
 PATH: Final = "/live"
@@ -98,49 +96,41 @@ class ViewKind:
     by_viewer: bool = False
 
 
-class LiveServer:
-    """Serves the live view of a node.
+class LiveServer(NodeService):
+    """Serves the live view of a node, and its page.
 
-    `url` is its first address, `guard` decides which viewers are let in; tasks run by `start_soon`. `drain`
-    begins to drain the node, and `looks` are more views, of the node as a whole: functions that return their
-    contents. Neither blocks. `failed` is called with what a view raises. `own` are operations in place of
-    those of agents, and `noted` is called with each operation that has ended.
+    `own` are operations in place of those of agents, and `noted` is called with each operation that has
+    ended.
     """
 
+    name = "page"
+    logs_people_in = True
+
     def __init__(
-        self,
-        rt: Runtime,
-        root: Supervisor,
-        *,
-        guard: Guard,
-        url: str,
-        start_soon: StartSoon,
-        drain: Callable[[], None],
-        looks: Mapping[str, Callable[[], State]],
-        failed: Callable[[BaseException], object],
-        own: OwnOperations | None = None,
-        noted: Callable[[AuditEntry], None] = lambda entry: None,
+        self, own: OwnOperations | None = None, noted: Callable[[AuditEntry], None] = lambda entry: None
     ) -> None:
-        self._guard = guard
-        self._failed = failed
-        self._url = url
-        self._started = rt.entropy.now().timestamp()
-        self._survey = Survey(root, start_soon)
+        self._own, self._noted = own, noted
+        self._serves_agents = own is None
         self._viewers = ServedConnections[Viewer](MOST_VIEWERS, full=FULL)
         self._crowded_out: dict[Viewer, None] = {}
         """Those of them whose connection is being closed for others."""
         self._pace = Pace()
-        self._root, self._start_soon = root, start_soon
-        self._audit = Audit(rt, url, noted)
-        self._operations = Operations(root, self._audit, start_soon, drain, own)
-        self._serves_agents = own is None
-        self._kinds = self._all_kinds(rt, root, looks)
 
-    def _all_kinds(
-        self, rt: Runtime, root: Supervisor, looks: Mapping[str, Callable[[], State]]
-    ) -> dict[str, ViewKind]:
-        """Return the views that there are, by name."""
-        rows = CrashRows()
+    def open(self, home: ServiceHome) -> None:
+        """Take note of the node, whose guard decides which viewers are let in."""
+        self._home = home
+        self._guard, self._failed, self._url = home.guard, home.failed, home.url
+        self._root, self._start_soon = home.root, home.start_soon
+        self._started = home.rt.entropy.now().timestamp()
+        self._survey = Survey(home.root, home.start_soon)
+        self._audit = Audit(home.rt, home.url, self._noted)
+        self._operations = Operations(home.root, self._audit, home.start_soon, home.drain, self._own)
+        self.page_url = f"{home.url}/"
+
+    @cached_property
+    def _kinds(self) -> dict[str, ViewKind]:
+        """The views that there are, by name."""
+        rt, root, rows, made = self._home.rt, self._home.root, CrashRows(), self._home.views()
         return {
             "tree": ViewKind("tree", TreeArguments, partial(TreeView, root, self._survey)),
             "find": ViewKind("tree", FindArguments, partial(FindView, root, self._survey)),
@@ -148,7 +138,7 @@ class LiveServer:
             "agent": ViewKind("agent", AgentArguments, partial(AgentView, rt, root, rows)),
             "waiting": ViewKind("node", NoArguments, partial(WaitingView, rt)),
             "dead letters": ViewKind("node", NoArguments, partial(DeadLettersView, rt), "inspect"),
-            **{name: ViewKind("node", NoArguments, partial(MadeView, make)) for name, make in looks.items()},
+            **{name: ViewKind("node", NoArguments, partial(MadeView, make)) for name, make in made.items()},
             "approvals": ViewKind("all", ApprovalsArguments, partial(approvals_view, root), "approve"),
             "chats": ViewKind("all", NoArguments, partial(chats_view, root), "invoke"),
             "rights": ViewKind(
@@ -176,14 +166,14 @@ class LiveServer:
 
     # ---- which connections
 
-    def page(self, app: App) -> App:
+    def wrap(self, app: App) -> App:
         """Return the application that serves the page, and all else by another."""
         return Page(app, self._guard, self._may_look)
 
-    def route(self, others: Callable[[Upgrade], Accept | Refuse], upgrade: Upgrade) -> Accept | Refuse:
-        """Decide about an upgrade for the live view; `others` decides about all else."""
+    def accept(self, upgrade: Upgrade) -> Accept | Refuse | None:
+        """Decide about an upgrade for the live view; return None for all else."""
         if upgrade.path != PATH and SUBPROTOCOL not in upgrade.offered:
-            return others(upgrade)
+            return None
         admission = admitted(self._guard, upgrade)
         if isinstance(admission, Refuse):
             return admission

@@ -16,7 +16,7 @@ from typing import Annotated, Any, ClassVar, Final
 from msgspec import Meta
 
 from lmos_actors._core import WAY_OUT, time_jumps
-from lmos_actors.actors import Agent, MailboxOptions, action, current_request, shape_of
+from lmos_actors.actors import Agent, MailboxOptions, action, current_request, of_system, shape_of
 from lmos_actors.errors import ConfigError, ForbiddenCall, InvalidInput
 
 from ._failures import MODEL_MALFORMED, NO_MODEL, model_failure
@@ -40,6 +40,7 @@ CONCURRENCY: Final = 64
 """Default number of requests that a model carries out at once."""
 
 
+@of_system
 class Model(Agent, mailbox=MailboxOptions(size=MAX_REQUESTS)):
     """A language model. Subclass it and write `respond`, or use the client of a provider.
 

@@ -23,6 +23,7 @@ from ._marks import (
 from ._oauth import McpOAuth as McpOAuth
 from ._options import McpOptions as McpOptions
 from ._server import McpServer as McpServer
+from ._serving import mcp_service as mcp_service, serve_mcp as serve_mcp
 from ._tools import (
     McpSource as McpSource,
     is_mcp_server as is_mcp_server,

@@ -25,7 +25,16 @@ import msgspec
 import trio
 
 from lmos_actors._core import WAY_OUT, printable, schema_complaint, time_jumps
-from lmos_actors.actors import Agent, Progress, Property, action, current_run, paths_of_request, prop
+from lmos_actors.actors import (
+    Agent,
+    Progress,
+    Property,
+    action,
+    current_run,
+    of_system,
+    paths_of_request,
+    prop,
+)
 from lmos_actors.approvals import QUESTION_CHANGED
 from lmos_actors.errors import ActionFailed, ConfigError, ForbiddenCall, nearest
 from lmos_actors.security import Reference, SecretSource, in_the_clear, is_private, place_of
@@ -93,6 +102,7 @@ NO_EXTRA: Final = "MCP servers need the extra mcp: pip install 'lmos-actors[mcp]
 _REFERENCES: Final = ("env:", "file:")
 
 
+@of_system
 class McpServer(Agent):
     """An MCP server in use: a program that is run (`command`), or one at a `url` (streamable HTTP).
 

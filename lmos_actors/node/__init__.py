@@ -1,7 +1,19 @@
-"""A node: its options, the stages of its life, its connections, and discovery."""
+"""A node: its options, the stages of its life, its connections, its services, and discovery."""
 
+from ._door import open_door as open_door
 from ._lifecycle import NodeStages as NodeStages, open_stages as open_stages
-from ._node import Node as Node, open_node as open_node
-from ._options import NodeOptions as NodeOptions, encode_headers as encode_headers
-from ._page_door import open_page as open_page
-from ._thread import NodeThread as NodeThread, open_node_in_thread as open_node_in_thread
+from ._network_views import ROWS as ROWS
+from ._node import Node as Node
+from ._options import (
+    RuntimeOptions as RuntimeOptions,
+    argument as argument,
+    encode_headers as encode_headers,
+    one_of as one_of,
+)
+from ._service import (
+    NodeService as NodeService,
+    OwnAgents as OwnAgents,
+    ServiceHome as ServiceHome,
+    View as View,
+)
+from ._thread import NodeThread as NodeThread, open_in_thread as open_in_thread

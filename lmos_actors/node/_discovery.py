@@ -13,20 +13,16 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 import trio
 
-from lmos_actors.actors import AgentQuery, Ref, link_to
 from lmos_actors.errors import ConfigError, ForbiddenCall
 
 from ._options import argument
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from starlette.routing import BaseRoute
+    from collections.abc import Callable
 
     from lmos_actors._core import Headers
-    from lmos_actors.actors import Link, Runtime, Spread
-    from lmos_actors.bindings import Exposed, LmosServer
-    from lmos_actors.directory import DirectoryOptions
+    from lmos_actors.actors import AgentQuery, Link, Runtime, Spread
+    from lmos_actors.bindings import Exposed
     from lmos_actors.discovery import (
         AgentFinder,
         Announcement,
@@ -40,24 +36,19 @@ if TYPE_CHECKING:
         ReplicaLink,
     )
     from lmos_actors.protocol.td import Description
-    from lmos_actors.security import Security
-    from lmos_actors.supervision import SupervisorSpec
 
     from ._network import Connections
-    from ._options import NodeOptions
+    from ._options import RuntimeOptions
 
 
 MDNS: Final = "mdns"
 """The source of `discover` that means the local network."""
 
-DIRECTORY: Final = "directory"
-"""The name of the directory that a node hosts, right below its root."""
-
 
 class Discovery:
     """The discovery of one node."""
 
-    def __init__(self, rt: Runtime, connections: Connections, options: NodeOptions) -> None:
+    def __init__(self, rt: Runtime, connections: Connections, options: RuntimeOptions) -> None:
         self._rt = rt
         self._connections = connections
         self._options = options
@@ -68,32 +59,16 @@ class Discovery:
         self._announcing_ended = trio.Event()
         connections.registrations = lambda: self.registrations
         rt.spread = self._spread
-        if options.uses_directories:
+        self._host = next((each for each in connections.services if each.hosts_directory), None)
+        if options.register or options.lookup or self._host is not None:
             rt.seeker = self
-        if options.directory:
-            connections.more_routes = self._routes
-            connections.storage_agents = (DIRECTORY,)
-            connections.shared_token = self._directory_options.takeover_token
 
     # ---- hosting
 
-    def with_hosted_directory(self, tree: SupervisorSpec) -> SupervisorSpec:
-        """Return the tree with the hosted directory, if any, as its first child."""
-        if not self._options.directory:
-            return tree
-        from lmos_actors.directory import directory_spec
-
-        spec = directory_spec(self._directory_options, DIRECTORY)
-        return attrs.evolve(tree, children=(spec, *tree.children))
-
     def enable_lookup(self) -> None:
         """Make the hosted directory searchable: the node listens, and its children are about to start."""
-        if self._options.directory:
-            from lmos_actors.directory import OwnDirectory
-
-            token = self._directory_options.takeover_token
-            owner = None if token is None else token.name
-            self._own = OwnDirectory(self._directory_ref(), self._web_url(), owner)
+        if self._host is not None:
+            self._own = self._host.directory(self._web_url())
 
     def _web_url(self) -> str:
         """Return the base URL of what this node serves; an invalid one if it serves nothing."""
@@ -103,30 +78,6 @@ class Discovery:
         from lmos_actors.bindings import http_of
 
         return http_of(descriptions.bases[0])
-
-    def _routes(self, server: LmosServer, bases: Sequence[str], security: Security | None) -> list[BaseRoute]:
-        """Return the HTTP routes of the hosted directory."""
-        from lmos_actors.directory import directory_routes
-
-        return directory_routes(
-            self._directory_ref(),
-            self._directory_options,
-            name=DIRECTORY,
-            bases=bases,
-            security=security,
-            new_id=self._rt.entropy.new_id,
-            server=server,
-        )
-
-    @cached_property
-    def _directory_options(self) -> DirectoryOptions:
-        from lmos_actors.directory import DirectoryOptions
-
-        assert self._options.directory is not None
-        return DirectoryOptions.of(self._options.directory)
-
-    def _directory_ref(self) -> Ref[Any]:
-        return Ref(link_to(self._rt, AgentQuery(None, DIRECTORY), None, None))
 
     # ---- finding
 
@@ -176,7 +127,7 @@ class Discovery:
     def _is_of_deployment(self, url: str) -> bool:
         """Return whether a directory is known by a token that the nodes of one deployment share."""
         given = None if self._registration is None else self._registration.token
-        is_own = self._connections.shared_token is not None and url.startswith(self._web_url())
+        is_own = self._connections.own_agents.get("shared") is not None and url.startswith(self._web_url())
         return is_own or (given is not None and bool(given.headers_for(url)))
 
     def _directories(self) -> list[Directory]:
@@ -240,9 +191,8 @@ class Discovery:
         for registrar in self._registrars:
             self._connections.start_soon(registrar.run, name=f"registration at {registrar.state.directory}")
 
-    @staticmethod
-    def _is_registered(path: str) -> bool:
-        return path != DIRECTORY
+    def _is_registered(self, path: str) -> bool:
+        return self._host is None or path not in self._host.unregistered
 
     def _announcements(self) -> list[Announcement]:
         """Return the announcements of the node and of the directory it hosts. Raises ConfigError."""
@@ -260,7 +210,7 @@ class Discovery:
         name = said if isinstance(said, str) else f"{socket.gethostname()} {places[0].port}"
         one = Announcement(name_of(name), places[0].port, addresses, secure=places[0].secure)
         hosted = attrs.evolve(one, name=f"{one.name} directory", is_directory=True)
-        return [one, hosted] if self._options.directory else [one]
+        return [one, hosted] if self._host is not None else [one]
 
     def _stop_announcing(self) -> None:
         self._announcing_scope.cancel("the node takes no more requests")

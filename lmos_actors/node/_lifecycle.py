@@ -40,7 +40,6 @@ from lmos_actors.supervision import (
     members_of,
 )
 
-from ._approvals import NodeApprovals, begin_with_node, with_approvals
 from ._discovery import Discovery
 from ._network import Connections
 from ._options import is_guarded
@@ -50,7 +49,7 @@ if TYPE_CHECKING:
 
     from lmos_actors.actors import ExitReason
 
-    from ._options import NodeOptions
+    from ._options import RuntimeOptions
 
 
 class NodeLifecycle:
@@ -142,7 +141,7 @@ class NodeStages:
 
 @asynccontextmanager
 @trio.lowlevel.enable_ki_protection
-async def open_stages(tree: SupervisorSpec | None, options: NodeOptions) -> AsyncGenerator[NodeStages]:
+async def open_stages(tree: SupervisorSpec | None, options: RuntimeOptions) -> AsyncGenerator[NodeStages]:
     """Start the stages of a node, and end them at the end of the block; see `open_node`."""
     _check_tree(tree)
     lifecycle = NodeLifecycle()
@@ -154,16 +153,12 @@ async def open_stages(tree: SupervisorSpec | None, options: NodeOptions) -> Asyn
             async with _store(rt, options, services, lifecycle):
                 connections = lifecycle.connections = Connections(rt, options, nursery)
                 discovery = Discovery(rt, connections, options)
-                whole = discovery.with_hosted_directory(tree or SupervisorSpec("root"))
-                whole = connections.with_hub(whole)
-                if begin_with_node(options):
-                    whole = with_approvals(whole)
+                whole = connections.with_children(tree or SupervisorSpec("root"))
                 loop = lifecycle.root = _root(rt, whole, lifecycle)
                 root = Supervisor(loop)
                 rt.is_guarded = is_guarded(options, lambda: connections.is_in_memory)
-                rt.approvals = connections.approvals = NodeApprovals(
-                    rt, root, used=begin_with_node(options), seconds=options.approval_seconds
-                )
+                for service in connections.services:
+                    service.begin(rt, root)
                 connections.watch(root)
                 with diagnostics_for(root, rt):
                     try:
@@ -186,7 +181,7 @@ async def open_stages(tree: SupervisorSpec | None, options: NodeOptions) -> Asyn
 
 @asynccontextmanager
 async def _store(
-    rt: Runtime, options: NodeOptions, services: ShieldedNursery, lifecycle: NodeLifecycle
+    rt: Runtime, options: RuntimeOptions, services: ShieldedNursery, lifecycle: NodeLifecycle
 ) -> AsyncGenerator[None]:
     """Open the store of a node's durable agents for a block. Raises StoreFailed."""
     if options.store is None:
@@ -238,7 +233,7 @@ def _run_turns(rt: Runtime, services: ShieldedNursery) -> None:
         rt.turns.budget = 0  # so that the first turn wakes it
 
 
-def _runtime(services: ShieldedNursery, options: NodeOptions, lifecycle: NodeLifecycle) -> Runtime:
+def _runtime(services: ShieldedNursery, options: RuntimeOptions, lifecycle: NodeLifecycle) -> Runtime:
     environment = current_environment() or Environment(Entropy(), None)
     timers = environment.timers
     if timers is None:

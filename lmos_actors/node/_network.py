@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 import trio
@@ -19,33 +19,27 @@ from trio.lowlevel import enable_ki_protection
 from lmos_actors._core import TOTAL, Budget, BudgetStatistics, ShieldedNursery
 from lmos_actors.errors import is_interrupt
 
-from ._mcp import endpoint_of_node
-from ._options import urls_at, without_none
-from ._page_views import sessions_of
+from ._network_views import connections_view, directories_view
+from ._options import sessions_at, urls_at, without_none
 from ._readiness import Readiness
+from ._service import NodeService, ServiceHome, first_of, joined_views
 from ._traffic import BoundedWarnings, traffic_of
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Awaitable, Callable, Sequence
-
-    from starlette.routing import BaseRoute
+    from collections.abc import Awaitable, Callable
 
     from lmos_actors.actors import Ref, Runtime
     from lmos_actors.bindings import Descriptions, Exposure, LmosServer, Peers
     from lmos_actors.discovery import Registered
-    from lmos_actors.facades.omnia import OmniaServer
-    from lmos_actors.facades.relay import Bridge, RelayBridge, RelayServer
-    from lmos_actors.live import LiveServer
-    from lmos_actors.mcp.offer import McpEndpoint
     from lmos_actors.observe import Metrics
     from lmos_actors.protocol.lmos import SessionOptions
-    from lmos_actors.security import Credentials, Guard, IssuedTokens, Security, Sessions, SharedToken
+    from lmos_actors.security import Credentials, Guard, IssuedTokens, Sessions
     from lmos_actors.supervision import Supervisor, SupervisorSpec
     from lmos_actors.transport import Accept, App, FrontDoor, Listener, Network, Refuse, Upgrade
 
-    from ._approvals import NodeApprovals
-    from ._options import NodeOptions
+    from ._options import RuntimeOptions
+    from ._service import OwnAgents, View
 
 
 FAILURES: Final = 100
@@ -60,33 +54,22 @@ NOTICE: Final = 1.0
 GOODBYE: Final = 5.0 + GRACE
 
 
-class MoreRoutes(Protocol):
-    """A function that returns HTTP routes to serve beside the agents."""
-
-    def __call__(
-        self, server: LmosServer, bases: Sequence[str], security: Security, /
-    ) -> list[BaseRoute]: ...
-
-
 class Connections:
     """The connections of one node, as a stage of its life; see the module docstring."""
 
-    _mcp: McpEndpoint | None = None
-    approvals: NodeApprovals | None = None
-    """The way to people who approve; once the node has a root."""
+    home: ServiceHome | None = None
+    """The node as its services see it, once it listens."""
 
     registrations: Callable[[], tuple[Registered, ...]] | None = None
     """Returns the state of the registration at each directory."""
 
-    _omnia_server: OmniaServer | None = None
-    page_url: str | None = None
-    """The address of its page for browsers."""
-
-    def __init__(self, rt: Runtime, options: NodeOptions, nursery: trio.Nursery) -> None:
+    def __init__(self, rt: Runtime, options: RuntimeOptions, nursery: trio.Nursery) -> None:
         self._rt = rt
         rt.remote_ref = self._remote_ref
         rt.wires = self
         self._options = options
+        self.services = [make() for make in options.services]
+        """What the node serves beside LMOS and HTTP."""
         self._stage = ShieldedNursery(nursery)
         self._network = options.network
         self._budget: Budget | None = None
@@ -103,15 +86,6 @@ class Connections:
         """The addresses at which the node listens, with actual ports."""
         self.descriptions: Descriptions | None = None
         """The descriptions that are served; None before `listen`."""
-        self._bridges: list[Bridge] = []
-        self._context_of_bridges: tuple[LmosServer, Exposure, Guard] | None = None
-        self.relay: RelayServer | None = None
-        """The hub of an AgentRelay, if this node has one."""
-        self.more_routes: MoreRoutes = lambda server, bases, security, /: []
-        """Returns HTTP routes to serve beside the agents."""
-        self.storage_agents: tuple[str, ...] = ()
-        self.shared_token: SharedToken | None = None
-        """Public names of agents whose actions read and write stored data; see `Guard`."""
         self.at_stop_accepting: list[Callable[[], None]] = []
         """Called when no more requests are taken in; must not raise."""
         self.before_stop: list[Callable[[], Awaitable[None]]] = []
@@ -142,7 +116,9 @@ class Connections:
     @cached_property
     def readiness(self) -> Readiness:
         """Whether the node takes requests."""
-        return Readiness(self._rt, drains=self._drains, is_open=lambda: bool(self._open))
+        return Readiness(
+            self._rt, drains=self._drains, is_open=lambda: bool(self._open), services=self.services
+        )
 
     @property
     def network(self) -> Network:
@@ -211,13 +187,12 @@ class Connections:
     def _build(self, root: Supervisor) -> None:
         from lmos_actors.bindings import Descriptions, Exposure, LmosServer, http_of
         from lmos_actors.bindings.http import http_app
-        from lmos_actors.transport import FrontDoor
+        from lmos_actors.observe import health_routes
 
         options = self._options
         bases = self.urls if options.public_url is None else (options.public_url,)
         exposure = Exposure(root, [http_of(base) for base in bases])
-        guard = self._guard(exposure, sessions=sessions_of(options, self.urls[0]))
-        relay = self.relay
+        guard = self._guard(exposure, sessions=self._sessions())
         server = self._server = LmosServer(
             self._rt,
             exposure,
@@ -226,15 +201,30 @@ class Connections:
             on_failure=self.note_failure,
             budget=self.budget,
         )
-        self._bridges = self._bridged(server, exposure, guard)
         descriptions = self.descriptions = Descriptions(exposure, bases, guard.security, options.public_url)
-        more = [*self.more_routes(server, bases, guard.security), *self._routes()]
-        route = self._with_facades(server, exposure, guard, more, http_of(bases[0]))
+        self.home = self._home(root, exposure, server, guard, tuple(map(http_of, bases)))
+        for service in self.services:
+            service.open(self.home)
+            server.join(service)
         app = http_app(
-            descriptions, server, extra=more, guard=guard, apart=() if relay is None else relay.paths
+            descriptions,
+            server,
+            extra=[
+                *health_routes(self.readiness.word, self.metrics),
+                *(route for service in self.services for route in service.routes()),
+            ],
+            guard=guard,
+            apart=tuple(path for service in self.services for path in service.apart),
         )
-        route, app = self._with_page(route, app, server, root, guard, http_of(bases[0]))
-        for endpoint, listener in zip(self._options.endpoints, self._listeners, strict=True):
+        for service in self.services:
+            app = service.wrap(app)
+        self._open_doors(first_of(self.services, server.accept), app)
+
+    def _open_doors(self, route: Callable[[Upgrade], Accept | Refuse], app: App) -> None:
+        from lmos_actors.transport import FrontDoor
+
+        options = self._options
+        for endpoint, listener in zip(options.endpoints, self._listeners, strict=True):
             door = FrontDoor(
                 listener,
                 route=route,
@@ -248,146 +238,65 @@ class Connections:
             )
             self._doors.append(door)
 
-    def _with_facades(
-        self, server: LmosServer, exposure: Exposure, guard: Guard, more: list[BaseRoute], url: str
-    ) -> Callable[[Upgrade], Accept | Refuse]:
-        """Add what else than LMOS the node speaks: its HTTP routes; return what decides about WebSockets."""
-        route: Callable[[Upgrade], Accept | Refuse] = server.accept
-        facade = self._omnia_server = self._omnia(exposure, guard, url)
-        if facade is not None:
-            server.join(facade)
-            more += facade.routes()
-            route = partial(facade.route, route)
-        endpoint = self._mcp_endpoint(server, exposure)
-        if endpoint is not None:
-            server.join(endpoint)
-            more += endpoint.routes()
-        relay = self.relay
-        if relay is not None:
-            server.join(relay)
-            more += self._listen_for(relay, exposure, guard)
-            route = partial(relay.route, route)
-        return route
-
-    def _with_page(
-        self,
-        route: Callable[[Upgrade], Accept | Refuse],
-        app: App,
-        server: LmosServer,
-        root: Supervisor,
-        guard: Guard,
-        url: str,
-    ) -> tuple[Callable[[Upgrade], Accept | Refuse], App]:
-        """Add the page of the node, if it has one: return what decides about WebSockets, and all of HTTP."""
-        if not self._options.has_page:
-            return route, app
-        from lmos_actors.live import LiveServer
-
-        self.page_url = f"{url}/"
-        live = LiveServer(
-            self._rt,
-            root,
+    def _home(
+        self, root: Supervisor, exposure: Exposure, server: LmosServer, guard: Guard, bases: tuple[str, ...]
+    ) -> ServiceHome:
+        """Return the node as its services see it."""
+        return ServiceHome(
+            rt=self._rt,
+            root=root,
+            exposure=exposure,
+            server=server,
             guard=guard,
-            url=url,
+            bases=bases,
+            network=self.network,
+            tls=self.client_tls,
+            credentials=self.credentials,
             start_soon=self.start_soon,
-            drain=self._begin_drain,
-            looks=self._looks(root, server),
             failed=self.note_failure,
+            drain=self._begin_drain,
+            guard_with=partial(self._guard, exposure, beside=guard),
+            views=partial(self._views, server),
         )
-        server.join(live)
-        return partial(live.route, route), live.page(app)
 
-    def _looks(self, root: Supervisor, server: LmosServer) -> dict[str, Callable[[], dict[str, Any]]]:
-        """Return what the page shows of the network, by the names of its views."""
-        from ._page_views import connections_view, directories_view, omnia_view, relay_view
+    def _sessions(self) -> Sessions | None:
+        """Return the sessions of people who log in; None where nobody does, or has to."""
+        if not any(service.logs_people_in for service in self.services):
+            return None
+        return sessions_at(self._options, self.urls[0])
 
-        found: dict[str, Callable[[], dict[str, Any]]] = {
+    def _views(self, server: LmosServer) -> dict[str, View]:
+        """Return what there is to see of the network and of all services, by name."""
+        own: dict[str, View] = {
             "connections": lambda: connections_view(
                 zip(self.urls, self._doors, strict=False), server, self._peers, self.budget, self.failures
             ),
             "directories": lambda: directories_view(
-                root, () if self.registrations is None else self.registrations()
+                () if self.registrations is None else self.registrations()
             ),
         }
-        if self.relay is not None or self._bridges:
-            found["relay"] = lambda: relay_view(self.relay, self._bridges)
-        facade = self._omnia_server
-        if facade is not None:
-            found["omnia"] = lambda: omnia_view(facade)
-        return found
+        return joined_views([own, *(service.views() for service in self.services)])
 
-    def add_door(self, door: FrontDoor, listener: Listener, live: LiveServer) -> None:
-        """Serve the live view at one more door until the end of a node that listens."""
+    def add_door(self, door: FrontDoor, listener: Listener, service: NodeService) -> None:
+        """Serve a service at one more door until the end of a node that listens."""
         assert self._server is not None  # it listens
-        self._server.join(live)
+        self._server.join(service)
         self._doors, self._listeners = [*self._doors, door], [*self._listeners, listener]
         self._open[door] = None
-        self.start_soon(self._serve, door, name="front door of the page")
+        self.start_soon(self._serve, door, name=f"front door of the {service.name}")
 
-    def with_hub(self, tree: SupervisorSpec) -> SupervisorSpec:
-        """Return the tree with the hub of an AgentRelay, if the node has one, as its first child."""
-        if not self._options.relay:
-            return tree
-        from lmos_actors.facades.relay import RelayOptions, RelayServer
+    def with_children(self, tree: SupervisorSpec) -> SupervisorSpec:
+        """Return the tree with the agents of the services as its first children."""
+        own = tuple(child for service in self.services for child in service.children())
+        return attrs.evolve(tree, children=(*own, *tree.children)) if own else tree
 
-        given = RelayOptions() if self._options.relay is True else self._options.relay
-        self.relay = RelayServer(given)
-        return attrs.evolve(tree, children=(self.relay.spec(), *tree.children))
-
-    def _listen_for(self, relay: RelayServer, exposure: Exposure, guard: Guard) -> list[BaseRoute]:
-        return relay.listen(partial(self._guard, exposure, beside=guard), local=not self._rt.is_guarded)
-
-    def _omnia(self, exposure: Exposure, guard: Guard, url: str) -> OmniaServer | None:
-        """Return the server for Omnia's protocol, None if the node does not speak it. Raises ConfigError."""
-        options = self._options.omnia
-        if not options:
-            return None
-        from lmos_actors.facades.omnia import OmniaOptions, OmniaServer
-
-        given = OmniaOptions() if options is True else options
-        return OmniaServer(
-            self._rt,
-            exposure,
-            options=given,
-            guard=guard,
-            url=url,
-            start_soon=self.start_soon,
-            on_failure=self.note_failure,
-        )
-
-    def _mcp_endpoint(self, server: LmosServer, exposure: Exposure) -> McpEndpoint | None:
-        """Return what offers agents to MCP clients, None if the node does not. Raises ConfigError."""
-        if self._options.mcp:
-            self._mcp = endpoint_of_node(self._rt, exposure, server, self._options.mcp, self.note_failure)
-        return self._mcp
-
-    def _bridged(self, server: LmosServer, exposure: Exposure, guard: Guard) -> list[Bridge]:
-        """Return the bridges of the node's agents to relays."""
-        self._context_of_bridges = server, exposure, guard
-        found = [self.bridge(each) for each in self._options.bridges]
-        for each in found:
-            server.join(each)
+    @cached_property
+    def own_agents(self) -> OwnAgents:
+        """What the guard has to know of the agents of services."""
+        found: OwnAgents = {}
+        for service in self.services:
+            found |= service.own_agents()
         return found
-
-    def bridge(
-        self, options: RelayBridge, tls: ssl.SSLContext | None = None, network: Network | None = None
-    ) -> Bridge:
-        """Return a bridge of an agent of this node to a relay, for a node that listens; its caller runs it.
-
-        `tls` is the trust of its connection, None for that of the node, as is `network`.
-        """
-        from lmos_actors.facades.relay import Bridge
-
-        context = self._context_of_bridges
-        assert context is not None  # the node listens
-        return Bridge(
-            options,
-            *context,
-            network=self.network if network is None else network,
-            tls=self.client_tls if tls is None else tls,
-            credentials=self.credentials,
-            on_failure=self.note_failure,
-        )
 
     def _guard(
         self,
@@ -405,26 +314,18 @@ class Connections:
             wall=lambda: entropy.now().timestamp(),
             hosts=options.host_names(named=self._has_names),
             public_url=options.public_url,
-            storage_agents=self.storage_agents,
             pool_of=exposure.pool_of,
             report=self._report,
             tokens=tokens,
-            shared=self.shared_token,
-            is_approvals=lambda name: self.approvals is not None and self.approvals.is_at(name),
             operations=options.allow_operations,
             sessions=sessions,
             attempts=None if beside is None else beside.attempts,
+            **self.own_agents,
         )
 
     def _report(self, trouble: str) -> None:
         if self._rt.real:
             logging.getLogger("lmos_actors").error("security: %s", trouble)
-
-    def _routes(self) -> list[BaseRoute]:
-        """Return the HTTP routes for monitoring."""
-        from lmos_actors.observe import health_routes
-
-        return health_routes(self.readiness.word, self.metrics)
 
     def _drains(self) -> bool:
         return self._server is not None and (self._server.context.leaving or self._server.context.draining)
@@ -434,10 +335,10 @@ class Connections:
         for door, url in zip(self._doors, self.urls, strict=False):
             self._open[door] = None
             self.start_soon(self._serve, door, name=f"front door of {url}")
-        if self._mcp is not None:
-            self.start_soon(self._mcp.run, name="sessions of MCP clients")
-        for bridge in self._bridges:
-            self.start_soon(bridge.run, name=f"bridge to {bridge.options.url}")
+        if self.home is not None:
+            for service in self.services:
+                if type(service).run is not NodeService.run:
+                    self.start_soon(service.run, name=service.name)
 
     def start_soon(self, async_fn: Callable[..., Awaitable[object]], *args: Any, name: str) -> None:
         """Start a task of this stage, in the node's context: an agent's run may have asked for it."""

@@ -1,20 +1,13 @@
-"""`Node` and `open_node`, the composition root: the agents of one process.
-
-A node nests stages, and the tasks of each are shielded until the stage inside it has ended:
-services ⊃ connections ⊃ supervisors ⊃ the user's body. So the body ends first, then the children in reverse
-start order, then the connections that carried their last answers, then the tasks that ran their turns.
-See `_lifecycle.py`.
-"""
+"""`Node`: the agents of one process, and the operations on them; its life is in `_lifecycle.py`."""
 
 from __future__ import annotations
 
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
 import trio
 
-from lmos_actors._core import for_async_with
 from lmos_actors.actors import (
     Agent,
     AgentQuery,
@@ -44,33 +37,23 @@ from lmos_actors.supervision import (
     draw,
 )
 
-from ._lifecycle import NodeStages, open_stages
-from ._mcp import serve_mcp
-from ._options import NodeOptions, encode_headers
+from ._options import encode_headers
+from ._service import NodeService
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Mapping, Sequence
+    from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Mapping
     from os import PathLike
-    from ssl import SSLContext
     from types import UnionType
 
-    from opentelemetry.trace import TracerProvider
-
-    from lmos_actors._core import Instrument
     from lmos_actors.actors import Spread
     from lmos_actors.bindings import ConsumedThing, Habits
-    from lmos_actors.directory import DirectoryOptions
-    from lmos_actors.discovery import Exploration, Found, Registered, Registration
-    from lmos_actors.facades import OmniaOptions, RelayBridge, RelayMember, RelayOptions
-    from lmos_actors.mcp import McpOptions
-    from lmos_actors.observe import MetricsOptions
-    from lmos_actors.persistence import AsyncStore, Store
-    from lmos_actors.protocol.lmos import SessionOptions
-    from lmos_actors.security import Credentials, Security
-    from lmos_actors.transport import ConnectionOptions, DoorOptions, Network
+    from lmos_actors.discovery import Exploration, Found, Registered
+
+    from ._lifecycle import NodeStages
 
 A = TypeVar("A", bound=Agent)
 T = TypeVar("T")
+S = TypeVar("S", bound=NodeService)
 P = ParamSpec("P")
 
 
@@ -275,36 +258,6 @@ class Node:
         peers, coded = self._connections.peers, encode_headers(headers)
         return await consume_thing(peers, source, thing=thing, headers=coded, habits=habits, local=local)
 
-    @awaited("node.")
-    async def join(
-        self,
-        url: str,
-        *,
-        name: str = "member",
-        id: str | None = None,
-        credentials: Credentials | None = None,
-        follow: Sequence[str] = (),
-        peers: bool = False,
-        names_itself: bool = True,
-    ) -> Ref[RelayMember]:
-        """Start an agent that is on a relay, and return its ref once the relay has taken it.
-
-        `url` is that of the relay, such as `ws://127.0.0.1:8080/arc`. `credentials` hold the token of the
-        agent; by default they are those of the node. `id` is its id, for relays that do not say it; `follow`
-        are agents that it follows. `name` is its name in the tree. It comes back by itself where the
-        connection breaks; when the relay takes it no more, it ends, and is not restarted. With `peers` each
-        agent of the relay that introduces itself there is an agent here too, a `RelayPeer` below this one:
-        found by its id, and served like all others. One that a node has bridged there is also found by its
-        class, as `node.find(Weather, "weather-bot")`. `names_itself` is as for `open_relay`.
-
-        Raises StartFailed, with the reason as its cause; NameTaken.
-        """
-        from lmos_actors.facades.relay import RelayMember
-
-        known: dict[str, Any] = {"id": id, "credentials": credentials, "follows": tuple(follow)}
-        made = partial(RelayMember, url=url, peers=peers, names_itself=names_itself, **known)
-        return await self._root.start_child(ChildSpec(name, made, restart="temporary"))
-
     def release(self, ref: Ref[Any] | ConsumedThing) -> None:
         """Release an agent elsewhere that was consumed here; do not use the ref afterwards.
 
@@ -313,19 +266,9 @@ class Node:
         """
         release_link(ref)
 
-    @awaited("node.")
-    async def serve_mcp(
-        self,
-        incoming: trio.abc.ReceiveStream,
-        outgoing: trio.abc.SendStream,
-        options: McpOptions | None = None,
-    ) -> None:
-        """Offer the agents to one MCP client, over two streams such as standard input and output.
-
-        The client may do everything. Returns at the end of `incoming`, and cancels what the client has asked
-        for; closes neither stream. Raises ConfigError without the extra `mcp`.
-        """
-        await serve_mcp(self._rt, self._root, incoming, outgoing, options, self._connections.note_failure)
+    def service(self, cls: type[S], /) -> S | None:
+        """Return the service of this node that is of a class, None if it has none."""
+        return next((each for each in self._connections.services if isinstance(each, cls)), None)
 
     # ---- connections
 
@@ -337,7 +280,7 @@ class Node:
     @property
     def page_url(self) -> str | None:
         """The address of its page for browsers, such as `http://127.0.0.1:8080/`; None without one."""
-        return self._connections.page_url
+        return next((each.page_url for each in self._connections.services if each.page_url is not None), None)
 
     @property
     def connections(self) -> int:
@@ -468,107 +411,3 @@ def _listed_feed(rt: Runtime, feeds: list[Feed[T]], size: int) -> Generator[Feed
         yield feed
     finally:
         feeds.remove(feed)
-
-
-@for_async_with
-@asynccontextmanager
-@trio.lowlevel.enable_ki_protection
-async def open_node(
-    tree: SupervisorSpec | None = None,
-    *,
-    instrument: Instrument | None = None,
-    threads: int | None = None,
-    processes: int | None = None,
-    listen: str | Sequence[str] | None = None,
-    public_url: str | None = None,
-    tls: SSLContext | None = None,
-    client_tls: SSLContext | None = None,
-    network: Network | None = None,
-    session: SessionOptions | None = None,
-    connection: ConnectionOptions | None = None,
-    door: DoorOptions | None = None,
-    security: Security | None = None,
-    origins: Sequence[str] = (),
-    insecure: bool = False,
-    credentials: Credentials | None = None,
-    register: str | Sequence[str] | Registration | bool | None = None,
-    lookup: str | Sequence[str] | None = None,
-    directory: DirectoryOptions | str | PathLike[str] | bool | None = None,
-    announce: bool | str = False,
-    metrics: bool | MetricsOptions = False,
-    tracing: bool | TracerProvider | None = None,
-    store: Store | AsyncStore | str | None = None,
-    circles: Literal["warn", "fail"] = "warn",
-    strict_resume: bool = False,
-    approvals: bool = False,
-    approval_seconds: float = 86_400.0,
-    allow_operations: bool = False,
-    page: bool | None = None,
-    omnia: bool | OmniaOptions = False,
-    mcp: bool | McpOptions = False,
-    relay: bool | RelayOptions = False,
-    bridges: Sequence[RelayBridge] = (),
-) -> AsyncGenerator[Node]:
-    """Open a node: a root supervisor with the children of `tree`, and the tasks that run their turns.
-
-    At most `threads` threads (default 16) and `processes` worker processes (default: the number of
-    processors) work for its agents at a time (`self.to_thread`, `self.to_process`).
-
-    `listen` is the URL at which its agents are reached, such as `"ws://127.0.0.1:8080"`, or several; port 0
-    takes a free port, see `node.urls`. `wss` needs `tls`, a context with a certificate. `public_url`
-    replaces these addresses in descriptions if a proxy is in front. `client_tls` is the TLS context of its
-    own refs, by default the system's. `session`, `connection` and `door` set limits. `network` makes and
-    takes connections: on virtual time the default is one in memory that all nodes of the trio run share,
-    else that of the operating system.
-
-    `security` decides which clients are let in, and to what; without it all clients are. Pages in
-    browsers are let in only from the node's own origin and from those of `origins`. To listen at an address
-    that others reach without security, or where passwords would travel without TLS, needs `insecure=True`,
-    except on a network in memory. `credentials` are what its own refs present, each to the place it is for.
-
-    `metrics` counts agents, requests and connections, for `/metrics` and `node.metrics()`. `tracing`
-    records requests that come in and go out as OpenTelemetry spans, with the provider given, or with True
-    the global one.
-
-    `register` is the URL of a directory, or several, at which its agents are registered while they exist, or
-    a `Registration`; True is its own directory. `lookup` are directories in which its refs look for agents
-    without registering. `directory` hosts one: the path of its database, True for one in memory, or
-    `DirectoryOptions`. `announce` announces the node on the local network by DNS-SD, under the name given, if
-    any; it needs the extra `mdns`.
-
-    `store` is where durable agents are kept: `"sqlite:PATH"`, a database that is made if there is none,
-    `"redis://HOST"`, `"memory:"` for the life of the node, or a `Store` or an `AsyncStore`.
-
-    `circles` is what happens when a request of an agent closes a circle of requests that wait for each other,
-    and nothing in it ends them: a DeadlockWarning, on virtual time Deadlocked out of this block; with "fail"
-    that request fails with WouldDeadlock.
-
-    `strict_resume` refuses, with NotAllowed, what a turn of a chat agent sends that would act once more if
-    the turn is resumed: for tests. Without it a RepeatedCallWarning names the first such request.
-
-    `approvals` starts the agent `approvals` with the node, and not with the first question of an agent
-    (`self.approve`); so does what lets clients decide: `allow_operations`, for those on this machine, on a
-    node without security, and on others the lists `approve` of its access lists. While an agent of another
-    node asks a person, time limits of tools and turns here stand still, for `approval_seconds` of one request
-    at most, if this node names the other one or has credentials for it.
-
-    `page` is whether its page is served there, at `/`: by default it is, unless `insecure` opens the node to
-    other machines.
-
-    `omnia` serves its chat agents to clients of Omnia's chat protocol too, at the addresses of `listen`:
-    True, or `OmniaOptions`. `mcp` offers its agents to MCP clients there, at `/mcp`: True, or `McpOptions`;
-    it needs the extra `mcp`. `relay` makes it a hub of an AgentRelay there, at `/arc`: True, or
-    `RelayOptions`. With `bridges` its agents are on relays too, of this node or of others, and are asked
-    there.
-
-    Leaving the block stops the children in reverse start order, each within its `shutdown`. When the
-    root supervisor gives up, the body is cancelled and `RestartIntensityExceeded` raised. An exception
-    of the body propagates unchanged. Ctrl-C stops in order; a second Ctrl-C stops everything at once.
-
-    Raises StartFailed when a child of `tree` cannot start, ConfigError for an invalid argument and for an
-    address at which it cannot listen.
-    """
-    options = {name: value for name, value in locals().items() if name != "tree"}
-    # the arguments have the names of the fields, as a test checks: a list of them here would say it once more
-    async with open_stages(tree, NodeOptions(**options)) as stages:
-        yield Node(stages)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 import socket
 import ssl
-from math import inf
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import attrs
@@ -18,27 +17,28 @@ from lmos_actors.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from os import PathLike
 
     from opentelemetry.trace import TracerProvider
 
     from lmos_actors._core import Instrument
-    from lmos_actors.directory import DirectoryOptions
     from lmos_actors.discovery import Registration
-    from lmos_actors.facades import OmniaOptions, RelayBridge, RelayOptions
-    from lmos_actors.mcp import McpOptions
     from lmos_actors.observe import MetricsOptions
     from lmos_actors.persistence import AsyncStore, Store
     from lmos_actors.protocol.lmos import SessionOptions
-    from lmos_actors.security import Credentials, Security
+    from lmos_actors.security import Credentials, Security, Sessions
     from lmos_actors.transport import ConnectionOptions, DoorOptions, Endpoint, Listener, Network
 
+    from ._service import NodeService
+
 WILDCARD_HOSTS: Final = ("0.0.0.0", "::")
+
+SERVED: Final = ("public_url", "tls", "door", "security", "origins", "insecure", "allow_operations")
+"""Options that take an address to listen at."""
 
 _HEADER: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+:([!-~]([ -~]*[!-~])?)?")
 
 
-def _one_of(*words: str) -> Callable[[Any, attrs.Attribute[Any], Any], None]:
+def one_of(*words: str) -> Callable[[Any, attrs.Attribute[Any], Any], None]:
     """Return a validator of an option that is one of some words."""
 
     def check(_: object, attribute: attrs.Attribute[Any], value: object) -> None:
@@ -48,16 +48,11 @@ def _one_of(*words: str) -> Callable[[Any, attrs.Attribute[Any], Any], None]:
     return check
 
 
-def _seconds(_: object, attribute: attrs.Attribute[Any], value: object) -> None:
-    """Check that an option is a number of seconds."""
-    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < inf:
-        raise ConfigError(f"needs seconds above 0, not {value!r}", argument(attribute.name))
-
-
 @attrs.frozen(kw_only=True)
-class NodeOptions:
-    """The options of a node, by the names that they have as arguments of `open_node`.
+class RuntimeOptions:
+    """The options of a node by itself; `NodeOptions` has those of its usual services too.
 
+    `services` are made one after another when the node opens: functions that return one, such as its class.
     Raises ConfigError for an option that is invalid or does not go with another. Whether the addresses of
     `listen` are safe to listen at is checked when the node opens, as it depends on the network.
     """
@@ -79,21 +74,14 @@ class NodeOptions:
     credentials: Credentials | None = None
     register: str | Sequence[str] | Registration | bool | None = None
     lookup: str | Sequence[str] | None = None
-    directory: DirectoryOptions | str | PathLike[str] | bool | None = None
     announce: bool | str = False
     metrics: bool | MetricsOptions = False
     tracing: bool | TracerProvider | None = None
     store: Store | AsyncStore | str | None = None
-    circles: Literal["warn", "fail"] = attrs.field(default="warn", validator=_one_of("warn", "fail"))
+    circles: Literal["warn", "fail"] = attrs.field(default="warn", validator=one_of("warn", "fail"))
     strict_resume: bool = False
-    approvals: bool = False
-    approval_seconds: float = attrs.field(default=86_400.0, validator=_seconds)
     allow_operations: bool = False
-    page: bool | None = None
-    omnia: bool | OmniaOptions = False
-    mcp: bool | McpOptions = False
-    relay: bool | RelayOptions = False
-    bridges: Sequence[RelayBridge] = ()
+    services: Sequence[Callable[[], NodeService]] = ()
     endpoints: tuple[Endpoint, ...] = attrs.field(init=False, repr=False, eq=False)
     """The endpoints to listen at, in the order of `listen`."""
 
@@ -102,7 +90,6 @@ class NodeOptions:
         object.__setattr__(self, "endpoints", self._checked_endpoints())
         self._check_discovery()
         self._check_operations()
-        self._check_page()
         if isinstance(self.store, str):
             self._check_store(self.store)
 
@@ -111,7 +98,7 @@ class NodeOptions:
     def _checked_endpoints(self) -> tuple[Endpoint, ...]:
         urls = _urls_of(self.listen)
         if not urls:
-            self._check_no_server()
+            self.check_no_server(SERVED)
             return ()
         from lmos_actors.transport import endpoint_of
 
@@ -146,11 +133,9 @@ class NodeOptions:
                 f"must be Credentials, not {type(self.credentials).__name__}", argument("credentials")
             )
 
-    def _check_no_server(self) -> None:
-        for name in (
-            "public_url", "tls", "door", "security", "origins", "insecure", "allow_operations", "omnia",
-            "mcp", "relay", "bridges",
-        ):  # fmt: skip
+    def check_no_server(self, names: Sequence[str]) -> None:
+        """Raise ConfigError where one of these options is given, which take an address to listen at."""
+        for name in names:
             if getattr(self, name) not in (None, (), [], False):
                 raise ConfigError("goes with listen=, which is not given", argument(name))
 
@@ -178,23 +163,9 @@ class NodeOptions:
             )
 
     @property
-    def has_page(self) -> bool:
-        """Whether it serves its page for browsers."""
-        return bool(self.endpoints) and (not self._is_exposed if self.page is None else self.page)
-
-    @property
-    def _is_exposed(self) -> bool:
+    def is_exposed(self) -> bool:
         """Whether others may reach it without what `security` asks for."""
         return self.insecure and not _is_on_loopback(self)
-
-    def _check_page(self) -> None:
-        if self.page and not self.endpoints:
-            raise ConfigError("goes with listen=, which is not given", argument("page"))
-        if self.page and self._is_exposed and self.effective_security().is_open:
-            raise ConfigError(
-                "is not for all who reach a node without security: listen at 127.0.0.1, or use security=",
-                argument("page"),
-            )
 
     def check_exposed(self) -> None:
         """Check that endpoints others can reach are unprotected only with `insecure`. Raises ConfigError."""
@@ -228,11 +199,6 @@ class NodeOptions:
     # ---- discovery
 
     @property
-    def uses_directories(self) -> bool:
-        """Whether the node registers, looks up, or hosts a directory."""
-        return bool(self.register or self.lookup or self.directory)
-
-    @property
     def registration(self) -> Registration | None:
         """The registration at directories other than the node's own, or None. Raises ConfigError."""
         register: Any = self.register
@@ -264,10 +230,6 @@ class NodeOptions:
             raise ConfigError(error.message, argument("store")) from None
 
     def _check_discovery(self) -> None:
-        if self.register is True and not self.directory:
-            raise ConfigError(
-                "True is the directory of the node itself: directory=... hosts it", argument("register")
-            )
         if self.register and not self.listen:
             raise ConfigError(
                 "goes with listen=, which is not given: other nodes could not reach its agents",
@@ -340,7 +302,20 @@ def without_none(**options: Any) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value is not None}
 
 
-def is_guarded(options: NodeOptions, in_memory: Callable[[], bool]) -> bool:
+def sessions_at(options: RuntimeOptions, url: str) -> Sessions | None:
+    """Return the sessions of people who log in at a node; None if nobody has to.
+
+    `url` is its first address.
+    """
+    if options.effective_security().is_open:
+        return None
+    from lmos_actors.security import Sessions
+    from lmos_actors.transport import endpoint_of
+
+    return Sessions(endpoint_of(options.public_url or url).port)
+
+
+def is_guarded(options: RuntimeOptions, in_memory: Callable[[], bool]) -> bool:
     """Return whether clients are strangers to each other and to this machine: all that "guarded" means.
 
     They are where they have to show who they are, where a proxy is in front (`public_url`), and where other
@@ -352,7 +327,7 @@ def is_guarded(options: NodeOptions, in_memory: Callable[[], bool]) -> bool:
     return not (_is_on_loopback(options) or in_memory())
 
 
-def _is_on_loopback(options: NodeOptions) -> bool:
+def _is_on_loopback(options: RuntimeOptions) -> bool:
     from lmos_actors.security import is_loopback
 
     return all(is_loopback(endpoint.host) for endpoint in options.endpoints)

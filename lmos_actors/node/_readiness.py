@@ -9,9 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from lmos_actors.actors import Runtime
+
+    from ._service import NodeService
 
 STORE_HANGS: Final = 5.0
 """Seconds of one commit from which on the node is not ready."""
@@ -24,10 +26,18 @@ class Readiness:
     each of its users.
     """
 
-    def __init__(self, rt: Runtime, *, drains: Callable[[], bool], is_open: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        rt: Runtime,
+        *,
+        drains: Callable[[], bool],
+        is_open: Callable[[], bool],
+        services: Sequence[NodeService],
+    ) -> None:
         self._rt = rt
         self._drains = drains
         self._is_open = is_open
+        self._services = services
         self._was_ready = False
 
     def word(self) -> str:
@@ -41,6 +51,9 @@ class Readiness:
             return "store hangs"
         if not self._is_open() or (self._rt.starts.first and not self._was_ready):
             return "starting"
+        for service in self._services:
+            if why := service.why_not_ready():
+                return why
         self._was_ready = True
         return "degraded" if self.down() else "ready"
 

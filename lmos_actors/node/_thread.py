@@ -16,7 +16,6 @@ from lmos_actors.portal import wait_for
 
 from ._lifecycle import open_stages
 from ._node import Node
-from ._options import NodeOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,6 +23,8 @@ if TYPE_CHECKING:
 
     from lmos_actors.portal import Portal
     from lmos_actors.supervision import SupervisorSpec
+
+    from ._options import RuntimeOptions
 
 
 class NodeThread:
@@ -34,7 +35,7 @@ class NodeThread:
     `close()` does nothing.
     """
 
-    def __init__(self, tree: SupervisorSpec | None, options: NodeOptions) -> None:
+    def __init__(self, tree: SupervisorSpec | None, options: RuntimeOptions) -> None:
         self._tree = tree
         self._options = options
         self._ready = threading.Event()
@@ -165,13 +166,8 @@ class NodeThread:
                 await left.wait()
 
 
-def open_node_in_thread(tree: SupervisorSpec | None = None, options: NodeOptions | None = None) -> NodeThread:
-    """Open a node in a thread of its own; returns when its tree has started.
-
-    `with open_node_in_thread(tree) as portal:` stops the node in order at the end of the block. Without a
-    block, as in a notebook: `node = open_node_in_thread(tree)`, `node.portal`, `node.close()`. Options and
-    errors are those of `open_node`; what ends the node later is raised by `close`, or out of the block.
-    """
-    thread = NodeThread(tree, NodeOptions() if options is None else options)
+def open_in_thread(tree: SupervisorSpec | None, options: RuntimeOptions) -> NodeThread:
+    """Open a node in a thread of its own; returns when its tree has started. See `open_node_in_thread`."""
+    thread = NodeThread(tree, options)
     thread._start()  # pyright: ignore[reportPrivateUsage] # nothing else starts it
     return thread

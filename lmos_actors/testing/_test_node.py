@@ -10,7 +10,8 @@ import trio
 
 from lmos_actors._core import current_environment, for_async_with, set_environment
 from lmos_actors.actors import Agent, ExitReason, slot_of
-from lmos_actors.node import Node, NodeOptions, NodeStages, open_stages
+from lmos_actors.assembly import NodeOptions
+from lmos_actors.node import Node, NodeStages, open_stages
 from lmos_actors.supervision import ChildSpec, has_durable_agents
 
 from ._faults import FaultPlan

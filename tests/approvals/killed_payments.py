@@ -19,7 +19,7 @@ from lmos_actors import ChildSpec, open_node
 from lmos_actors.approvals import Approvals
 from lmos_actors.bindings import remote_ref
 from lmos_actors.errors import RepeatedCallWarning
-from lmos_actors.facades import RelayBridge
+from lmos_actors.facades import RelayBridge, join_relay
 from lmos_actors.persistence import Put
 from lmos_actors.security import ANYONE, Access, Bearer, BearerToken, Credentials, NoSec, Security
 from tests.approvals.test_far_lives import Book, Desk, Payments, World
@@ -112,7 +112,7 @@ async def _ask(outside: Outside, folder: Path, places: dict[str, str], orders: i
     store = f"sqlite:{outside.folder / 'kept.db'}"
     async with open_node(store=store, credentials=credentials(folder, far, "desk")) as node:
         if hub:
-            await node.join(hub, peers=True, credentials=credentials(folder, hub, "desk at hub"))
+            await join_relay(node, hub, peers=True, credentials=credentials(folder, hub, "desk at hub"))
             payments: Any = node.find(Payments, "payments")
         else:
             thing = f"{far.replace('ws', 'http', 1)}/agents/payments"

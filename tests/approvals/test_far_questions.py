@@ -14,7 +14,7 @@ from lmos_actors import Agent, DeadlineExceeded, Progress, Ref, action, open_nod
 from lmos_actors.approvals import Clock, standing_still
 from lmos_actors.bindings import fetch
 from lmos_actors.errors import ConfigError
-from lmos_actors.facades import RelayBridge, RelayMessage, open_relay
+from lmos_actors.facades import RelayBridge, RelayMessage, join_relay, open_relay
 from lmos_actors.protocol.lmos import SessionOptions
 from lmos_actors.security import ANYONE, Access, Security
 from lmos_actors.simulation import VirtualClock
@@ -165,7 +165,7 @@ async def on_relay(*extensions: str, **options: Any) -> AsyncGenerator[Pair]:
             open_node(network=network, **options) as front,
         ):
             await back.start(Pager)
-            await front.join(URL_OF_HUB, peers=True, credentials=tokens["clerk"])
+            await join_relay(front, URL_OF_HUB, peers=True, credentials=tokens["clerk"])
             pager = front.find(Pager, "pager")
             await pager.ready()
             yield await front.start(Clerk, pager=pager), back
@@ -316,7 +316,7 @@ def test_odd_words_of_waiting_on_a_relay_are_no_answer(said: Any) -> None:
                         await pager.answer(heard, "paged")
 
             nursery.start_soon(answer)
-            await front.join(URL_OF_HUB, peers=True, credentials=tokens["clerk"])
+            await join_relay(front, URL_OF_HUB, peers=True, credentials=tokens["clerk"])
             await pager.say({"title": Pager.__contract__.title, "actions": {}}, type="discovery")
             ref = front.find(Pager, "pager")
             await ref.ready()

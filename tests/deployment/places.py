@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping
 
     from lmos_actors import Ref
+    from lmos_actors.assembly import NodeOptions
     from lmos_actors.deployment.processes import Order, RolloutStatus
     from lmos_actors.live import AuditEntry
-    from lmos_actors.node import NodeOptions
 
 KILL = -9
 NOISE = b"noise and noise\n" * 400

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 import trio
 
+from lmos_actors.assembly import open_node
 from lmos_actors.cli import main
 from lmos_actors.deployment.processes import (
     AlreadyRunning,
@@ -29,7 +30,6 @@ from lmos_actors.deployment.processes import (
     running_controls,
 )
 from lmos_actors.errors import ConfigError, ConnectFailed, StartFailed
-from lmos_actors.node import open_node
 from lmos_actors.persistence import LockFile
 from lmos_actors.transport import endpoint_of
 from tests.deployment.places import NoFiles, group, plan_of

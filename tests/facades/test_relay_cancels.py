@@ -10,7 +10,7 @@ import trio
 
 from lmos_actors import Agent, action, open_node, simulate
 from lmos_actors.errors import LmosActorsError
-from lmos_actors.facades import RelayBridge, RelayMessage
+from lmos_actors.facades import RelayBridge, RelayMessage, join_relay
 from lmos_actors.security import Access, Security
 from tests.facades.relays import HUBS, URL, WORLDS
 from tests.matrix import few_or_all
@@ -139,7 +139,7 @@ def test_a_cancel_at_every_step_of_a_ref(world: str, verb: str) -> None:
                 open_node(network=network) as here,
             ):
                 await there.start(Clock)
-                await here.join(URL, credentials=shown["caller"], peers=True)
+                await join_relay(here, URL, credentials=shown["caller"], peers=True)
                 clock = here.find(Clock, "clock")
                 await clock.ready()
 

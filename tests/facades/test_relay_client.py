@@ -18,6 +18,7 @@ from lmos_actors.facades import (
     RelayMessage,
     RelayPeer,
     Welcomed,
+    join_relay,
     open_relay,
     revoke_on_relay,
 )
@@ -580,8 +581,8 @@ def test_a_second_connection_of_an_agent_ends_the_first() -> None:
 def test_an_agent_of_a_node_joins_says_asks_hears_and_comes_back() -> None:
     async def main() -> None:
         async with hub_with("one", "two") as (network, tokens), open_node(network=network) as node:
-            one = await node.join(f"{URL}/arc", name="one", credentials=tokens["one"])
-            two = await node.join(f"{URL}/arc", name="two", credentials=tokens["two"], follow=["one"])
+            one = await join_relay(node, f"{URL}/arc", name="one", credentials=tokens["one"])
+            two = await join_relay(node, f"{URL}/arc", name="two", credentials=tokens["two"], follow=["one"])
 
             async def answer() -> None:
                 async with two.subscribe(RelayMember.heard) as messages:
@@ -609,7 +610,7 @@ def test_an_agent_of_a_node_joins_says_asks_hears_and_comes_back() -> None:
 def test_an_agent_that_the_relay_takes_no_more_ends_with_the_reason() -> None:
     async def main() -> None:
         async with hub_with("one") as (network, tokens), open_node(network=network) as node:
-            one = await node.join(f"{URL}/arc", credentials=tokens["one"])
+            one = await join_relay(node, f"{URL}/arc", credentials=tokens["one"])
             async with (
                 one.monitor() as downs,
                 open_relay(URL, network=network, credentials=tokens["one"]),
@@ -618,7 +619,7 @@ def test_an_agent_that_the_relay_takes_no_more_ends_with_the_reason() -> None:
                     assert "closed with 4009: replaced" in str(down.reason)
                     break
             with pytest.raises(StartFailed):
-                await node.join(f"{URL}/nowhere", name="two", credentials=tokens["one"])
+                await join_relay(node, f"{URL}/nowhere", name="two", credentials=tokens["one"])
 
     simulate(main)
 
@@ -643,7 +644,7 @@ def test_agents_that_introduce_themselves_are_agents_of_the_node() -> None:
             hub_with("mine", "bot", extensions=extensions) as (network, tokens),
             open_node(listen="ws://place:80", network=network) as node,
         ):
-            await node.join(URL, credentials=tokens["mine"], peers=True, follow=["bot"])
+            await join_relay(node, URL, credentials=tokens["mine"], peers=True, follow=["bot"])
             async with (
                 open_relay(URL, network=network, credentials=tokens["bot"]) as bot,
                 trio.open_nursery() as nursery,
@@ -680,7 +681,7 @@ def test_agents_that_introduce_themselves_are_agents_of_the_node() -> None:
 def test_whatever_an_agent_says_about_itself(payload: Any) -> None:
     async def main() -> None:
         async with hub_with("mine", "bot") as (network, tokens), open_node(network=network) as node:
-            await node.join(URL, credentials=tokens["mine"], peers=True)
+            await join_relay(node, URL, credentials=tokens["mine"], peers=True)
             async with open_relay(URL, network=network, credentials=tokens["bot"]) as bot:
                 await introduce(bot, payload)
                 peer = node.find(RelayPeer, "bot")

@@ -9,7 +9,14 @@ import pytest
 import trio
 
 from lmos_actors import Agent, ChildSpec, action, open_node, simulate
-from lmos_actors.facades import RelayBridge, RelayMessage, RelayPeer, open_relay, register_on_relay
+from lmos_actors.facades import (
+    RelayBridge,
+    RelayMessage,
+    RelayPeer,
+    join_relay,
+    open_relay,
+    register_on_relay,
+)
 from lmos_actors.security import Access, Security
 from lmos_actors.transport import MemoryNetwork
 from tests.facades.relays import RAWK, REFERENCE, SEED_DAY, URL, Habits, Recorded, Shown, hub_with, served
@@ -86,7 +93,7 @@ async def looped(relay: str, way: str, **options: Any) -> tuple[dict[str, Any], 
             node = await stack.enter_async_context(opened)
             await node.start_child(ChildSpec("helper", Helper))
             agents.append(await node.start_child(ChildSpec(name, lambda o=other: Onward(to=o, way=way))))
-            await node.join(place, id="mine", credentials=there["mine"], peers=True)
+            await join_relay(node, place, id="mine", credentials=there["mine"], peers=True)
         await trio.sleep(5)  # until they know each other
         asker = await stack.enter_async_context(
             open_relay(FIRST, id="asker", network=network, credentials=first["asker"])
@@ -175,7 +182,7 @@ def test_a_fan_out_is_no_loop() -> None:
             ):
                 await node.start_child(ChildSpec("alpha", Many))
                 await node.start_child(ChildSpec("beta", Beta))
-                await node.join(URL, credentials=tokens["mine"], peers=True)
+                await join_relay(node, URL, credentials=tokens["mine"], peers=True)
                 await trio.sleep(5)
                 assert (await asker.ask("how many?", "alpha")).payload == 50
 

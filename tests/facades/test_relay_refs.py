@@ -32,7 +32,7 @@ from lmos_actors import (
     simulate,
 )
 from lmos_actors.errors import ActionCancelled, AgentError, RemoteProtocolError
-from lmos_actors.facades import RelayBridge, RelayMember, RelayMessage, RelayPeer, open_relay
+from lmos_actors.facades import RelayBridge, RelayMember, RelayMessage, RelayPeer, join_relay, open_relay
 from lmos_actors.security import Access, Security
 from tests.facades.relays import HUBS, URL, Script, hub_with, scripted
 
@@ -142,7 +142,7 @@ async def refs(world: str) -> AsyncGenerator[tuple[Node, Ref[Weather], Node]]:
             open_node(network=network) as here,
         ):
             await there.start(Weather)
-            await here.join(URL, id="mine", credentials=tokens["mine"], peers=True)
+            await join_relay(here, URL, id="mine", credentials=tokens["mine"], peers=True)
             weather = here.find(Weather, "weather")
             await weather.ready()
             yield here, weather, there
@@ -268,7 +268,7 @@ def test_what_is_for_one_agent_is_not_for_another(world: str) -> None:
             ):
                 for name in ("weather", "second"):
                     await there.start_child(ChildSpec(name, Plain))
-                member = await here.join(URL, id="mine", credentials=tokens["mine"], peers=True)
+                member = await join_relay(here, URL, id="mine", credentials=tokens["mine"], peers=True)
                 first, second = here.find(RelayPeer, "weather"), here.find(RelayPeer, "second")
                 await first.ready()
                 await second.ready()
@@ -408,7 +408,7 @@ def test_a_connection_that_breaks() -> None:
 
     async def main() -> None:
         async with scripted(script) as (network, _), open_node(network=network) as node:
-            await node.join(URL, peers=True)
+            await join_relay(node, URL, peers=True)
             weather = node.find(Weather, "weather")
             await weather.ready()
             async with weather.subscribe(Weather.warned, gaps=True) as warnings:
@@ -434,7 +434,7 @@ def test_an_agent_that_is_gone_and_a_member_that_ends() -> None:
             weather = here.find(Weather, "weather")
             with pytest.raises(NotFound):
                 await weather.invoke(Weather.counts)
-            await here.join(URL, credentials=tokens["mine"], peers=True)
+            await join_relay(here, URL, credentials=tokens["mine"], peers=True)
             bridge = RelayBridge(url=URL, credentials=tokens["weather"])
             async with open_node(listen=PLACE, network=network, bridges=[bridge], security=OPEN) as there:
                 await there.start(Weather)
@@ -457,7 +457,7 @@ def test_an_agent_that_is_known_to_have_left_is_not_found() -> None:
             hub_with("weather", "mine", extensions=extensions) as (network, tokens),
             open_node(network=network) as here,
         ):
-            await here.join(URL, credentials=tokens["mine"], peers=True, follow=["weather"])
+            await join_relay(here, URL, credentials=tokens["mine"], peers=True, follow=["weather"])
             weather = here.find(Weather, "weather")
             for _ in range(2):
                 bridge = RelayBridge(url=URL, credentials=tokens["weather"])
@@ -475,7 +475,7 @@ def test_an_agent_that_is_known_to_have_left_is_not_found() -> None:
 def test_an_agent_of_this_node_comes_first_and_strangers_are_of_no_class() -> None:
     async def main() -> None:
         async with hub_with("weather", "mine") as (network, tokens), open_node(network=network) as node:
-            member = await node.join(URL, credentials=tokens["mine"], peers=True)
+            member = await join_relay(node, URL, credentials=tokens["mine"], peers=True)
             async with open_relay(URL, network=network, credentials=tokens["weather"]) as stranger:
                 await stranger.say({"description": "I am a stranger."}, type="discovery")
                 async with member.subscribe(RelayMember.heard) as heard:
@@ -517,7 +517,7 @@ def test_whatever_error_a_stranger_sends_is_an_error_of_an_agent(fault: Any) -> 
 
     async def main() -> None:
         async with hub_with("weather", "mine") as (network, tokens), open_node(network=network) as node:
-            await node.join(URL, credentials=tokens["mine"], peers=True)
+            await join_relay(node, URL, credentials=tokens["mine"], peers=True)
             async with (
                 open_relay(URL, network=network, credentials=tokens["weather"]) as stranger,
                 trio.open_nursery() as nursery,

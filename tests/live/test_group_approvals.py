@@ -13,10 +13,11 @@ import trio
 
 from lmos_actors import Agent, ChildSpec, Ref, action, open_node
 from lmos_actors.approvals import Approvals
+from lmos_actors.assembly import NodeOptions
 from lmos_actors.deployment.files import launch_plan, load_deployment
 from lmos_actors.errors import StoreFailed
-from lmos_actors.live import Do, OwnOperations, open_live
-from lmos_actors.node import NodeOptions, open_page, open_stages
+from lmos_actors.live import Do, LiveServer, OwnOperations, open_live
+from lmos_actors.node import open_door, open_stages
 from lmos_actors.persistence import Batch, Conflict, Durability, MemoryStore
 from lmos_actors.security import Access, Security
 from lmos_actors.supervision import SupervisorSpec
@@ -329,7 +330,7 @@ async def test_a_decision_takes_the_right_to_approve(virtual_clock: trio.testing
     own = OwnOperations({}, lambda path: [], {"approve": decide})
     at = NodeOptions(listen="ws://127.0.0.1:1", network=MemoryNetwork(), page=False)
     async with open_stages(SupervisorSpec("root", ()), at) as stages:
-        await open_page(stages, page, own, lambda entry: None)
+        await open_door(stages, page, LiveServer(own))
         for who, kind in (("ann", "error"), ("bob", "done")):
             async with watching(AT, network, as_viewer(who)) as watcher:
                 watcher.do("approve", "groups/front/1/x", note="n", answer="{}")
@@ -348,7 +349,7 @@ async def test_long_answers_are_not_kept_and_come_again_as_they_were(
     own = OwnOperations({}, lambda path: [], {"approve": decide})
     at = NodeOptions(listen="ws://127.0.0.1:1", network=MemoryNetwork(), page=False)
     async with open_stages(SupervisorSpec("root", ()), at) as stages:
-        await open_page(stages, page, own, lambda entry: None)
+        await open_door(stages, page, LiveServer(own))
         async with watching(AT, network, ()) as watcher:
             tracemalloc.start()
             for number in range(60):

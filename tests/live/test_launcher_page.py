@@ -9,9 +9,9 @@ import attrs
 import pytest
 import trio
 
+from lmos_actors.assembly import NodeOptions
 from lmos_actors.errors import ConfigError, ConnectFailed
 from lmos_actors.live import open_live
-from lmos_actors.node import NodeOptions
 from lmos_actors.security import Access, Security
 from lmos_actors.transport import MemoryNetwork, connect
 from tests.deployment.places import Script, World, deployed, group

@@ -12,7 +12,7 @@ import trio
 
 from lmos_actors import Agent, action, open_node
 from lmos_actors.approvals import Approvals
-from lmos_actors.node import NodeOptions
+from lmos_actors.assembly import NodeOptions
 from lmos_actors.security import Access, Bearer, Security
 from tests.chromium import Page, browser as browser, of_one_server, violations
 from tests.deployment.places import Script, World, deployed, group

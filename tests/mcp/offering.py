@@ -16,6 +16,7 @@ from trio.testing import memory_stream_pair
 
 from lmos_actors import ActionFailed, Agent, Event, Progress, Property, action, event, open_node, prop
 from lmos_actors.facades import ChatAgent, ChatTurn
+from lmos_actors.mcp import serve_mcp
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -130,7 +131,7 @@ class Support(ChatAgent):
 
 
 class LineTransport:
-    """The client's side of `node.serve_mcp`, as a transport of the SDK."""
+    """The client's side of `serve_mcp`, as a transport of the SDK."""
 
     def __init__(self, stream: trio.StapledStream[Any, Any]) -> None:
         self._stream = stream
@@ -167,7 +168,7 @@ async def lines_of(
     """A pair of streams to a node, as its one client has it."""
     ours, theirs = memory_stream_pair()
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(node.serve_mcp, theirs, theirs, options)
+        nursery.start_soon(serve_mcp, node, theirs, theirs, options)
         yield ours
         await ours.aclose()
 

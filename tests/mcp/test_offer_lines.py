@@ -11,7 +11,7 @@ import trio
 from trio.testing import memory_stream_pair, wait_all_tasks_blocked
 
 from lmos_actors import ActionFailed, Agent, action
-from lmos_actors.mcp import McpOptions
+from lmos_actors.mcp import McpOptions, serve_mcp
 from tests.mcp.offering import lines_of, offered
 
 HELLO = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
@@ -153,7 +153,7 @@ async def test_results_that_a_client_does_not_read_are_bounded() -> None:
         await node.start(Counted, sizes=sizes)
         ours, theirs = memory_stream_pair()
         gate = Gate(theirs)
-        nursery.start_soon(node.serve_mcp, theirs, gate, McpOptions(waiting_bytes=2_500_000))
+        nursery.start_soon(serve_mcp, node, theirs, gate, McpOptions(waiting_bytes=2_500_000))
         answers = await begun(ours)
         gate.opened = trio.Event()
         await ours.send_all(calls_of(1_000_000, 5))
@@ -183,7 +183,7 @@ async def test_nothing_is_read_while_too_much_waits_for_the_client(monkeypatch: 
         await node.start(Counted, sizes=sizes)
         ours, theirs = memory_stream_pair()
         gate = Gate(theirs)
-        nursery.start_soon(node.serve_mcp, theirs, gate)
+        nursery.start_soon(serve_mcp, node, theirs, gate)
         answers = await begun(ours)
         gate.opened = trio.Event()
         await ours.send_all(calls_of(1, 900))

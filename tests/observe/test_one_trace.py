@@ -20,6 +20,7 @@ from lmos_actors.facades import (
     RelayBridge,
     RelayMember,
     RelayOptions,
+    join_relay,
     open_chat,
     open_relay,
 )
@@ -99,7 +100,7 @@ class World:
             lead = RelayBridge(url=URL, credentials=self.tokens["desk"], agent="assistant")
             desk = await node(listen="ws://desk", omnia=True, bridges=[lead], security=OPEN)
             shown = self.tokens["assistant"]
-            member = await desk.join(URL, id="assistant", credentials=shown, peers=True)
+            member = await join_relay(desk, URL, id="assistant", credentials=shown, peers=True)
             bot = desk.find(Weather, "weather")
             await bot.ready()
             far = await desk.consume(Weather, "http://there/agents/weather")

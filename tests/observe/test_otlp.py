@@ -203,7 +203,7 @@ async def main(collector, weather, tools, hub):
     async with open_node(listen="ws://127.0.0.1:0", omnia=True, tracing=provider) as node:
         far = await node.consume(Weather, weather)
         tools = await node.start(McpServer, url=tools)
-        member = await node.join(hub, credentials=token)
+        member = await join_relay(node, hub, credentials=token)
         await node.start(Assistant, far=far, tools=tools, member=member)
         print(node.urls[0], flush=True)
         await trio.to_thread.run_sync(sys.stdin.read)

@@ -11,7 +11,7 @@ import trio
 
 from lmos_actors import NotAllowed, describe, open_node, simulate
 from lmos_actors.bindings import ContractWarning
-from lmos_actors.facades import RelayBridge
+from lmos_actors.facades import RelayBridge, join_relay
 from lmos_actors.links import LinkRules, Links
 from lmos_actors.protocol.lmos import SessionOptions
 from lmos_actors.protocol.td import dump, with_forms
@@ -274,7 +274,7 @@ def over_relay(hub: str, row: Behaviour) -> Any:
             )
             async with served_there as served, open_node(tree(), network=network) as node:
                 await start_helper(served)
-                await node.join(URL, id="mine", credentials=tokens["mine"], peers=True)
+                await join_relay(node, URL, id="mine", credentials=tokens["mine"], peers=True)
                 got = await seen(row, OverRelay(node, served.urls[0]))
                 assert node.connection_failures == served.connection_failures == ()
                 return got

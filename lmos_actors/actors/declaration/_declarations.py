@@ -4,7 +4,18 @@ from __future__ import annotations
 
 import math
 from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
-from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar, cast, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Final,
+    Literal,
+    ParamSpec,
+    Protocol,
+    TypeVar,
+    cast,
+    overload,
+)
 
 from msgspec import Meta
 
@@ -21,6 +32,9 @@ R = TypeVar("R")
 G = TypeVar("G")
 P = ParamSpec("P")
 F = TypeVar("F", bound="Callable[..., Any]")
+T = TypeVar("T")
+
+_OF_SYSTEM: Final = "__lmos_of_system__"
 
 
 @overload
@@ -267,3 +281,17 @@ def every(
         return fn
 
     return mark
+
+
+def of_system(cls: type[T]) -> type[T]:
+    """Mark a class whose agents serve those of their node, as a language model does.
+
+    They are not offered to MCP clients. A subclass is marked too.
+    """
+    setattr(cls, _OF_SYSTEM, True)
+    return cls
+
+
+def is_of_system(cls: type[Any]) -> bool:
+    """Return whether a class is marked by `of_system`."""
+    return getattr(cls, _OF_SYSTEM, False)

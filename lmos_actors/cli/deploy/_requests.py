@@ -14,6 +14,7 @@ import msgspec
 import trio
 
 from lmos_actors._core import printable
+from lmos_actors.assembly import open_node
 from lmos_actors.deployment.processes import (
     LauncherAgent,
     LocalPlace,
@@ -23,7 +24,6 @@ from lmos_actors.deployment.processes import (
     running_controls,
 )
 from lmos_actors.errors import ActionFailed, AgentError, ConfigError, TransportError
-from lmos_actors.node import open_node
 
 from .._app import json_text
 from .._signals import signals

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final, cast
 import attrs
 import trio
 
+from lmos_actors.assembly import NodeOptions
 from lmos_actors.deployment.files import launch_plan, load_deployment
 from lmos_actors.deployment.model import MOST_REPLICAS, LauncherPage
 from lmos_actors.deployment.processes import (
@@ -47,7 +48,6 @@ from lmos_actors.errors import (
     TransportError,
     group_of,
 )
-from lmos_actors.node import NodeOptions
 from lmos_actors.supervision import Backoff
 from lmos_actors.transport import raise_descriptor_limit
 

@@ -293,7 +293,7 @@ this NAME, or `member`. That needs a token of its own; may be given several time
         return {"bridges": found}
 
     def members(self, *, insecure: bool) -> list[dict[str, Any]]:
-        """Return the arguments of `node.join` for each relay. Blocks on the disk. Raises ConfigError."""
+        """Return the arguments of `join_relay` for each relay. Blocks on the disk. Raises ConfigError."""
         option, bearers = "--relay-peers", self.relay_peers_bearer
         return [
             {

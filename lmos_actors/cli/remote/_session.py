@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 import attrs
 import trio
 
+from lmos_actors.assembly import open_node
 from lmos_actors.errors import (
     AgentUnavailable,
     ConfigError,
@@ -23,7 +24,6 @@ from lmos_actors.errors import (
     TransportError,
     group_of,
 )
-from lmos_actors.node import open_node
 from lmos_actors.transport import ConnectionOptions, endpoint_of
 
 from .._answers import OutputLine, error_members

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from lmos_actors.node import open_node
+from lmos_actors.assembly import open_node
+from lmos_actors.mcp import serve_mcp
 
 from ._serve import INTERRUPTED, exit_code_of, handling, planned_tree, start_later
 
@@ -89,7 +90,7 @@ class _Offering:
             async with open_node(self._tree, **self._options) as self._node:
                 with self._scope:
                     await start_later(self._later, self._node)
-                    await self._node.serve_mcp(_Input(self._in), _Output(self._out), self._offered)
+                    await serve_mcp(self._node, _Input(self._in), _Output(self._out), self._offered)
 
     def _signalled(self, number: int, _: object) -> None:
         self.signals += 1

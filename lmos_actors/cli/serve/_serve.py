@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import attrs
 import trio
 
+from lmos_actors.assembly import open_node
 from lmos_actors.bindings import http_of, is_private, public_name, url_of
 from lmos_actors.errors import (
     ConfigError,
@@ -26,7 +27,7 @@ from lmos_actors.errors import (
     group_of,
     is_permanent,
 )
-from lmos_actors.node import Node, open_node
+from lmos_actors.facades import join_relay
 from lmos_actors.supervision import SupervisorSpec, Tree, class_at
 from lmos_actors.transport import DoorOptions, raise_descriptor_limit
 
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from lmos_actors.actors import Agent, PoolLink, Ref, Slot
     from lmos_actors.directory import DirectoryOptions
     from lmos_actors.facades import RelayOptions
+    from lmos_actors.node import Node
     from lmos_actors.persistence import AsyncStore, Store
     from lmos_actors.security import SharedToken
 
@@ -315,7 +317,7 @@ class Serving:
         self._chat = chat  # None where Omnia's protocol is not served
         self._has_relay = has_relay
         self._offers = offers  # agents to MCP clients
-        self._members = members  # the arguments of `node.join` for each relay whose agents are served
+        self._members = members  # the arguments of `join_relay` for each relay whose agents are served
         self._access = access  # the patterns of the access rules
         self._start = start
         self._ending = ending
@@ -355,7 +357,7 @@ class Serving:
                 with node.starting():
                     await self._start(node)
                     for member in self._members:
-                        await node.join(**member, peers=True)
+                        await join_relay(node, **member, peers=True)
                 self._ready = True
                 self._announce(node)
                 async with trio.open_nursery() as nursery:

@@ -29,6 +29,7 @@ import trio
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from lmos_actors._core import printable
+from lmos_actors.assembly import open_node
 from lmos_actors.errors import (
     ActionFailed,
     ConfigError,
@@ -40,7 +41,6 @@ from lmos_actors.errors import (
     NotFound,
 )
 from lmos_actors.live import Refused, open_live
-from lmos_actors.node import open_node
 from lmos_actors.security import is_loopback
 from lmos_actors.transport import ConnectionOptions, endpoint_of
 

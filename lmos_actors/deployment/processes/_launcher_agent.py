@@ -8,7 +8,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from lmos_actors.actors import Agent, action
-from lmos_actors.node import Node, NodeOptions, open_page, open_stages
+from lmos_actors.live import LiveServer
+from lmos_actors.node import Node, RuntimeOptions, open_door, open_stages
 from lmos_actors.supervision import ChildSpec, SupervisorSpec
 
 from ._group_approvals import GroupApprovals
@@ -134,7 +135,7 @@ def launcher_tree(launcher: Launcher) -> SupervisorSpec:
 async def open_launcher(
     launcher: Launcher,
     network: Network,
-    page: NodeOptions | None = None,
+    page: RuntimeOptions | None = None,
     noted: Callable[[AuditEntry], None] = lambda entry: None,
 ) -> AsyncGenerator[Node]:
     """Start the groups of a launcher, and stop them in order at the end of the block.
@@ -143,7 +144,7 @@ async def open_launcher(
     stopped; what they have done is called `noted` with. Raises RestartIntensityExceeded when groups fail too
     often, ConfigError where it cannot be controlled, or has no page.
     """
-    options = NodeOptions(listen=ADDRESS, network=network, page=False)
+    options = RuntimeOptions(listen=ADDRESS, network=network)
     async with open_stages(launcher_tree(launcher), options) as stages:
         node = Node(stages)
         launcher.opened(node)
@@ -154,6 +155,6 @@ async def open_launcher(
                     launcher.groups, page.network, start_soon, lambda: launcher.page
                 )
             own = operations_of(launcher)
-            launcher.page = await open_page(stages, page, own, noted)
+            launcher.page = await open_door(stages, page, LiveServer(own, noted))
         yield node
         await launcher.stop()

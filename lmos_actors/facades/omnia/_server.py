@@ -9,7 +9,8 @@ node if it has exactly one.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qs
 
 import attrs
@@ -25,6 +26,7 @@ from lmos_actors.bindings import (
     sees,
 )
 from lmos_actors.errors import Forbidden, RateLimited, Unauthorized, nearest
+from lmos_actors.node import ROWS, NodeService
 from lmos_actors.protocol.omnia import ServerOptions
 from lmos_actors.security import Refusal
 from lmos_actors.transport import Accept, ConnectionOptions, Refuse
@@ -38,16 +40,14 @@ from ._spans import agent_named
 from ._uploads import Uploads
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
+    from collections.abc import Mapping
 
     from starlette.routing import BaseRoute
 
-    from lmos_actors.actors import Runtime
-    from lmos_actors.bindings import Exposed, Exposure
-    from lmos_actors.security import Admission, Guard
+    from lmos_actors.bindings import Exposed
+    from lmos_actors.node import ServiceHome, View
+    from lmos_actors.security import Admission
     from lmos_actors.transport import Connection, Upgrade
-
-    from ._context import SessionKey, StartSoon
 
 SUBPROTOCOL: Final = "lmosprotocol"
 ROOTS: Final = ("/", "/ws")
@@ -68,38 +68,50 @@ class OmniaStatistics:
     sound: SoundStatistics
 
 
-class OmniaServer:
-    """Serves the chat agents of a node to Omnia's clients; see `LmosServer` for the arguments.
+class OmniaServer(NodeService):
+    """Serves the chat agents of a node to Omnia's clients."""
 
-    `url` is the address of the node over HTTP; calls run in tasks of `start_soon`. Raises ConfigError for a
-    folder that cannot be used.
-    """
+    name = "omnia"
 
-    def __init__(
-        self,
-        rt: Runtime,
-        exposure: Exposure,
-        *,
-        options: OmniaOptions | None = None,
-        guard: Guard | None = None,
-        url: str = "",
-        start_soon: StartSoon,
-        on_failure: Callable[[BaseException], object],
-    ) -> None:
+    def __init__(self, options: OmniaOptions | None = None) -> None:
         self.options = OmniaOptions() if options is None else options
-        folder = self.options.uploads
-        uploads = rt.files = None if folder is None else Uploads(folder, self.options, rt)
         self._served = ServedConnections[OmniaConnection](self.options.connections, shared=True)
-        self._context = OmniaContext(rt, self.options, on_failure, start_soon, self._served, uploads, url)
-        self._calls = Calls(self._context)
-        self._exposure = exposure
-        self._guard = guard
         self._connection = ConnectionOptions(
             max_message_bytes=self.options.max_payload,
             heartbeat_seconds=self.options.pong_seconds,
             write_seconds=self.options.write_seconds,
             needs_pongs=True,
         )
+
+    def open(self, home: ServiceHome) -> None:
+        """Take note of the node. Raises ConfigError for a folder of files that cannot be used."""
+        folder, rt = self.options.uploads, home.rt
+        uploads = rt.files = None if folder is None else Uploads(folder, self.options, rt)
+        self._exposure, self._guard = home.exposure, home.guard
+        self._context = OmniaContext(
+            rt, self.options, home.failed, home.start_soon, self._served, uploads, home.url
+        )
+        self._calls = Calls(self._context)
+
+    def views(self) -> dict[str, View]:
+        """Return the connections of clients, and counts of turns and calls."""
+        return {"omnia": self._view}
+
+    def _view(self) -> dict[str, Any]:
+        clients = [
+            {
+                "agent": each.agent,
+                **({} if each.principal is None else {"principal": each.principal}),
+                "turns": each.turns,
+                "watches": each.watches,
+            }
+            for each in islice(self._served, ROWS)
+        ]
+        watched = [
+            {"agent": agent, "session": session, "watchers": len(watchers)}
+            for (agent, _, session), watchers in islice(self._context.watchers.items(), ROWS)
+        ]
+        return {"counts": attrs.asdict(self.statistics()), "clients": clients, "watched": watched}
 
     def routes(self) -> list[BaseRoute]:
         """Return the HTTP routes for files of clients."""
@@ -111,15 +123,13 @@ class OmniaServer:
 
     # ---- which connections
 
-    def route(self, lmos: Callable[[Upgrade], Accept | Refuse], upgrade: Upgrade) -> Accept | Refuse:
-        """Decide about an upgrade; `lmos` decides about its subprotocol, and about other addresses."""
-        if self.options.only:
-            return self.accept(upgrade) or Refuse(404, "only Omnia's chat protocol is served here")
-        found = None if SUBPROTOCOL in upgrade.offered else self.accept(upgrade)
-        return lmos(upgrade) if found is None else found
-
     def accept(self, upgrade: Upgrade) -> Accept | Refuse | None:
-        """Return whether a WebSocket is opened; None where this is no address of this protocol."""
+        """Decide about an upgrade; return None for LMOS, and where this is no address of this protocol."""
+        if self.options.only:
+            return self._decided(upgrade) or Refuse(404, "only Omnia's chat protocol is served here")
+        return None if SUBPROTOCOL in upgrade.offered else self._decided(upgrade)
+
+    def _decided(self, upgrade: Upgrade) -> Accept | Refuse | None:
         query = parse_qs(upgrade.query)
         name = agent_named(upgrade.path, query)
         if name is None and not self._is_root(upgrade.path):
@@ -151,13 +161,11 @@ class OmniaServer:
         return found[0] if len(found) == 1 else None
 
     def _admitted(self, upgrade: Upgrade) -> Admission | Refusal | None:
-        if self._guard is None:
-            return None
         admission = self._guard.admit(presented_in(upgrade), trio.current_time())
         return None if asks_nothing(self._guard) and not isinstance(admission, Refusal) else admission
 
     def _is_seen(self, found: Exposed, admission: Admission | None) -> bool:
-        if admission is None or (self._guard is not None and self._guard.security.public_descriptions):
+        if admission is None or self._guard.security.public_descriptions:
             return True
         return sees(admission)(found.name)
 
@@ -166,7 +174,7 @@ class OmniaServer:
             if admission is not None:
                 admission.check(name, "invoke", trio.current_time())
         except Unauthorized as error:
-            return Refuse(401, str(error), () if self._guard is None else self._guard.challenges)
+            return Refuse(401, str(error), self._guard.challenges)
         except Forbidden as error:
             return Refuse(403, str(error))
         except RateLimited as error:
@@ -215,16 +223,6 @@ class OmniaServer:
         """Wait until no turn and no call is in progress, and the connections are closed."""
         await self._calls.wait_done()
         await self._served.wait_done()
-
-    @property
-    def served(self) -> Iterable[OmniaConnection]:
-        """The connections that there are."""
-        return self._served
-
-    @property
-    def watched(self) -> Mapping[SessionKey, Collection[object]]:
-        """The sessions whose turns other connections see too, and these."""
-        return self._context.watchers
 
     def statistics(self) -> OmniaStatistics:
         """Count what there is now."""

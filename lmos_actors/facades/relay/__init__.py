@@ -22,10 +22,10 @@ from lmos_actors.protocol.relay.extensions import (
     Voting as Voting,
 )
 
-from ._bridge import Bridge as Bridge, RelayBridge as RelayBridge, all_items as all_items
+from ._bridge import Bridge as Bridge, Bridges as Bridges, RelayBridge as RelayBridge, all_items as all_items
 from ._faults import fault_of as fault_of
 from ._hub import RelayHub as RelayHub
-from ._member import RelayMember as RelayMember
+from ._member import RelayMember as RelayMember, join_relay as join_relay
 from ._opening import open_relay as open_relay
 from ._options import Registration as Registration, RelayOptions as RelayOptions
 from ._peers import RelayPeer as RelayPeer

@@ -40,6 +40,7 @@ from lmos_actors.errors import (
     OutcomeUnknown,
     RateLimited,
 )
+from lmos_actors.node import ROWS, NodeService
 from lmos_actors.protocol.relay import RelayMessage, Welcomed
 from lmos_actors.protocol.relay.extensions import WAITING
 from lmos_actors.security import RELAYED, Principal
@@ -55,11 +56,13 @@ from ._traces import trace_of, trace_of_answer
 from ._urls import relay_url
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    import ssl
+    from collections.abc import Mapping, Sequence
 
     from lmos_actors.actors import Runtime, Seats
-    from lmos_actors.bindings import Exposed, Exposure, LmosServer
-    from lmos_actors.security import Credentials, Guard
+    from lmos_actors.bindings import Exposed
+    from lmos_actors.node import ServiceHome, View
+    from lmos_actors.security import Credentials
     from lmos_actors.transport import Network
 
     from ._session import Relay
@@ -100,32 +103,75 @@ class RelayBridge:
     names_itself: bool = True
 
 
+class Bridges(NodeService):
+    """The bridges of one node to relays, by their options."""
+
+    name = "bridges to relays"
+
+    def __init__(self, options: Sequence[RelayBridge]) -> None:
+        self._options = options
+        self._bridges: list[Bridge] = []
+
+    def open(self, home: ServiceHome) -> None:
+        """Make the bridges, for a node that listens."""
+        self._bridges = [Bridge(each, home) for each in self._options]
+
+    def views(self) -> dict[str, View]:
+        """Return to which relays agents are connected, and what is being answered there."""
+        return {"relay": lambda: {"bridges": [_row(each) for each in self._bridges[:ROWS]]}}
+
+    async def run(self) -> None:
+        """Keep the agents on their relays."""
+        async with trio.open_nursery() as nursery:
+            for each in self._bridges:
+                nursery.start_soon(each.run, name=f"bridge to {each.options.url}")
+
+    def on_drain(self) -> None:
+        """Take no more questions."""
+        for each in self._bridges:
+            each.on_drain()
+
+    async def wait_done(self) -> None:
+        """Wait until nothing is being answered."""
+        for each in self._bridges:
+            await each.wait_done()
+
+
+def _row(bridge: Bridge) -> dict[str, Any]:
+    agent = bridge.options.agent
+    return {
+        "url": bridge.options.url,
+        **({} if agent is None else {"agent": agent}),
+        "connected": bridge.is_connected,
+        "answering": bridge.answering,
+    }
+
+
 class Bridge:
-    """A bridge at work; a `DrainingService`. `tls` and `credentials` are those of the node."""
+    """A bridge at work, for a node that listens; a `DrainingService`.
+
+    `tls` is the trust of its connection, None for the node's own, as is `network`.
+    """
 
     def __init__(
         self,
         options: RelayBridge,
-        server: LmosServer,
-        exposure: Exposure,
-        guard: Guard,
+        home: ServiceHome,
         *,
-        network: Network,
-        tls: Any,
-        credentials: Credentials | None,
-        on_failure: Callable[[BaseException], object],
+        tls: ssl.SSLContext | None = None,
+        network: Network | None = None,
     ) -> None:
         self.options = options
-        context = server.context
+        context = home.server.context
         self.rt: Runtime = context.rt
         self.open: dict[AgentRequest, None] = {}
         self._context = context
-        self._exposure = exposure
-        self._guard = guard
-        self._network = network
-        self._tls = tls
-        self._credentials = options.credentials or credentials
-        self._on_failure = on_failure
+        self._exposure = home.exposure
+        self._guard = home.guard
+        self._network = home.network if network is None else network
+        self._tls = home.tls if tls is None else tls
+        self._credentials = options.credentials or home.credentials
+        self._on_failure = home.failed
         self._host = urlsplit(options.url).netloc
         self._random = self.rt.entropy.stream("bridges to relays")
         self._draining = False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator  # noqa: TC003 -- types of agents are read
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import trio
@@ -11,6 +12,7 @@ import trio
 from lmos_actors.actors import Agent, Event, action, event
 from lmos_actors.errors import ActionFailed, ConnectFailed, OutcomeUnknown
 from lmos_actors.protocol.relay import EVERYBODY, RelayAnswer, RelayFault, RelayMessage, Welcomed
+from lmos_actors.supervision import ChildSpec
 
 from ._opening import open_relay
 from ._peers import RelayPeers
@@ -18,9 +20,12 @@ from ._sent import Receipt  # noqa: TC001 -- types of agents are read
 from ._traces import carried
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
+    from collections.abc import Awaitable, Sequence
 
+    from lmos_actors.actors import Ref
+    from lmos_actors.node import Node
     from lmos_actors.protocol.relay import RelayEvent
+    from lmos_actors.security import Credentials
 
     from ._session import Relay
 
@@ -30,13 +35,48 @@ AT_ONCE: Final = 1_000
 """Messages that are being sent, and questions that wait for their answers."""
 
 
+async def join_relay(
+    node: Node,
+    url: str,
+    *,
+    name: str = "member",
+    id: str | None = None,
+    credentials: Credentials | None = None,
+    follow: Sequence[str] = (),
+    peers: bool = False,
+    names_itself: bool = True,
+) -> Ref[RelayMember]:
+    """Start an agent of a node that is on a relay, and return its ref once the relay has taken it.
+
+    `url` is that of the relay, such as `ws://127.0.0.1:8080/arc`. `credentials` hold the token of the agent;
+    by default they are those of the node. `id` is its id, for relays that do not say it; `follow` are agents
+    that it follows. `name` is its name in the tree. It comes back by itself where the connection breaks; when
+    the relay takes it no more, it ends, and is not restarted. With `peers` each agent of the relay that
+    introduces itself there is an agent here too, a `RelayPeer` below this one: found by its id, and served
+    like all others. One that a node has bridged there is also found by its class, as
+    `node.find(Weather, "weather-bot")`. `names_itself` is as for `open_relay`.
+
+    Raises StartFailed, with the reason as its cause; NameTaken.
+    """
+    made = partial(
+        RelayMember,
+        url=url,
+        id=id,
+        credentials=credentials,
+        follows=tuple(follow),
+        peers=peers,
+        names_itself=names_itself,
+    )
+    return await node.start_child(ChildSpec(name, made, restart="temporary"))
+
+
 class RelayMember(Agent, private=True):
-    """An agent on a relay; `node.join` starts one. What it hears arrives as events.
+    """An agent on a relay; `join_relay` starts one. What it hears arrives as events.
 
     `url`, `credentials`, `tls`, `network`, `id`, `follows` and `names_itself` are as for `open_relay`;
     without credentials, `tls` and `network` it has those of the node. It comes back by itself where the
-    connection breaks. A relay that takes it no more crashes it, with the reason: started by `node.join` it is
-    not restarted. With `peers` each agent of the relay that introduces itself there, by a `discovery`
+    connection breaks. A relay that takes it no more crashes it, with the reason: started by `join_relay` it
+    is not restarted. With `peers` each agent of the relay that introduces itself there, by a `discovery`
     message, is a `RelayPeer` below it.
     """
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
+import attrs
 import trio
 from trio.lowlevel import enable_ki_protection
 
 from lmos_actors.bindings import ServedConnections, presented_in
 from lmos_actors.errors import StoreFailed
+from lmos_actors.node import ROWS, NodeService
 from lmos_actors.protocol.relay import STEP
 from lmos_actors.security import Refusal
 from lmos_actors.supervision import ChildSpec
@@ -18,18 +20,17 @@ from lmos_actors.transport import Accept, ConnectionOptions, Refuse
 
 from ._admission import NAME, HubAdmission, agent_of
 from ._hub import RESTART, HubPlace, RelayHub
+from ._options import RelayOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Sequence
 
     from starlette.routing import BaseRoute
 
+    from lmos_actors.node import ServiceHome, View
     from lmos_actors.persistence import NewIdentity, Refused
     from lmos_actors.protocol.relay import HubConnection
-    from lmos_actors.security import Guard
     from lmos_actors.transport import Connection, Upgrade
-
-    from ._options import RelayOptions
 
 PATH: Final = "/arc"
 SUBPROTOCOL: Final = "arc"
@@ -42,11 +43,13 @@ HTTP_PATHS: Final = ("/register", "/revoke", "/stats", "/health")
 NO_TOKEN: Final = "a token of this relay is needed"
 
 
-class RelayServer:
+class RelayServer(NodeService):
     """Serves the hub of a node; see the module docstring."""
 
-    def __init__(self, options: RelayOptions) -> None:
-        self.options = options
+    name = "relay"
+
+    def __init__(self, options: RelayOptions | None = None) -> None:
+        self.options = options = RelayOptions() if options is None else options
         self.place = HubPlace(options)
         self._admission: HubAdmission | None = None
         self._served = ServedConnections[RelayConnection](options.connections)
@@ -57,12 +60,12 @@ class RelayServer:
             needs_pongs=True,
         )
 
-    def spec(self) -> ChildSpec[RelayHub]:
+    def children(self) -> tuple[ChildSpec[RelayHub]]:
         """Return the hub as a child of the node's root."""
-        return ChildSpec(NAME, partial(RelayHub, place=self.place))
+        return (ChildSpec(NAME, partial(RelayHub, place=self.place)),)
 
     @property
-    def paths(self) -> tuple[str, ...]:
+    def apart(self) -> tuple[str, ...]:
         """The paths of the HTTP routes, which the guard of the hub judges."""
         return HTTP_PATHS
 
@@ -75,18 +78,41 @@ class RelayServer:
             raise RuntimeError("the relay is not there")
         return await self.place.hub.identities.register(id)
 
-    def listen(self, guard: Callable[[HubPlace], Guard], *, local: bool) -> list[BaseRoute]:
-        """Take note of where the node listens; return the HTTP routes of the hub. See `HubAdmission`."""
+    def open(self, home: ServiceHome) -> None:
+        """Take note of where the node listens. Raises ConfigError; see `HubAdmission`."""
+        self._admission = HubAdmission(self.place, home.guard_with, local=not home.rt.is_guarded)
+
+    def routes(self) -> list[BaseRoute]:
+        """Return the HTTP routes of the hub."""
         from ._routes import relay_routes  # imports Starlette
 
-        self._admission = HubAdmission(self.place, guard, local=local)
+        assert self._admission is not None  # the node listens
         return relay_routes(self.place, self._admission)
+
+    def views(self) -> dict[str, View]:
+        """Return the agents on the relay, with what waits for each."""
+        return {"relay": self._view}
+
+    def _view(self) -> dict[str, Any]:
+        hub = self.place.hub
+        if hub is None:
+            return {"bridges": []}
+        members = [
+            {
+                "agent": each.agent,
+                "waiting_bytes": each.outbox.waiting_bytes,
+                "dropped": each.outbox.dropped,
+                **_quota(each.quota(trio.current_time())),
+            }
+            for each in hub.hub.connections[:ROWS]
+        ]
+        return {"bridges": [], "hub": {**attrs.asdict(hub.statistics()), "members": members}}
 
     # ---- which connections
 
-    def route(self, others: Callable[[Upgrade], Accept | Refuse], upgrade: Upgrade) -> Accept | Refuse:
-        """Decide about an upgrade; `others` decide about other addresses."""
-        return self._accepted(upgrade) if upgrade.path == PATH else others(upgrade)
+    def accept(self, upgrade: Upgrade) -> Accept | Refuse | None:
+        """Decide about an upgrade; return None for other addresses."""
+        return self._accepted(upgrade) if upgrade.path == PATH else None
 
     def _accepted(self, upgrade: Upgrade) -> Accept | Refuse:
         hub = self.place.hub
@@ -130,6 +156,12 @@ class RelayServer:
     async def wait_done(self) -> None:
         """Wait until the connections are closed."""
         await self._served.wait_done()
+
+
+def _quota(left: Sequence[tuple[int, int, float]]) -> dict[str, Any]:
+    """Return how many frames an agent on the relay may send at once, of how many in how many seconds."""
+    found = [{"frames": frames, "of_frames": most, "seconds": span} for frames, most, span in left]
+    return {"quota": found} if found else {}
 
 
 class RelayConnection:

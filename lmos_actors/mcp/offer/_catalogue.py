@@ -15,13 +15,9 @@ from urllib.parse import unquote
 
 import attrs
 
-from lmos_actors.actors import Event, Slot
-from lmos_actors.approvals import Approvals
-from lmos_actors.directory import ThingDirectory
-from lmos_actors.llm import Model
+from lmos_actors.actors import Event, Slot, is_of_system
 from lmos_actors.supervision import is_member
 
-from .._server import McpServer
 from ._names import (
     ACTIONS,
     DIGEST_MARK,
@@ -47,9 +43,6 @@ if TYPE_CHECKING:
     from ._tools import AgentOffer, AgentTool
 
 T = TypeVar("T")
-
-SYSTEM: Final = (Approvals, ThingDirectory, Model, McpServer)
-"""Classes of agents that are not offered."""
 
 LONGEST_CURSOR: Final = 4_096
 
@@ -272,7 +265,7 @@ class Catalogue:
 
 def is_offered(exposed: Exposed) -> bool:
     """Return whether an agent is offered: no agent of the system, and no member of a pool."""
-    return not issubclass(exposed.cls, SYSTEM) and not is_member(exposed.link)
+    return not is_of_system(exposed.cls) and not is_member(exposed.link)
 
 
 def sees(admission: Admission | None, name: str) -> bool:

@@ -27,17 +27,19 @@ from starlette.routing import Route
 
 from lmos_actors._core import read_json
 from lmos_actors.files import mapped
+from lmos_actors.node import NodeService
 
 from ._exchange import KEY, Exchange
+from ._offer import McpOffer
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
 
     from starlette.types import Message, Receive, Scope, Send
 
-    from lmos_actors.bindings import LmosServer
+    from lmos_actors.node import ServiceHome
 
-    from ._offer import McpOffer
+    from .._options import McpOptions
 
 PATH: Final = "/mcp"
 
@@ -59,18 +61,13 @@ _VERSION: Final = b"mcp-protocol-version"
 _LAST_EVENT: Final = b"last-event-id"
 
 
-class McpEndpoint:
-    """The ASGI application of an offer, and a `DrainingService` of the server of the node."""
+class McpEndpoint(NodeService):
+    """The service that offers the agents of a node over HTTP; its ASGI application."""
 
-    def __init__(self, offer: McpOffer, server: LmosServer) -> None:
-        self._offer = offer
-        self._context = server.context
-        self._manager = StreamableHTTPSessionManager(
-            offer.server,
-            session_idle_timeout=offer.options.idle_seconds,
-            max_sessions=2 * offer.options.sessions,  # a net: `has_room` counts those that begin, too
-            max_request_body_size=MOST_BODY,
-        )
+    name = "sessions of MCP clients"
+
+    def __init__(self, options: McpOptions) -> None:
+        self._options = options
         self._scope = trio.CancelScope()
         self._shielded: dict[trio.CancelScope, None] = {}
         self._answering: dict[tuple[str | None, bytes, str], _Answer] = {}
@@ -80,6 +77,19 @@ class McpEndpoint:
         self._asking = 0  # requests in progress, but for those that listen
         self._quiet = trio.Event()
         self._quiet.set()
+
+    def open(self, home: ServiceHome) -> None:
+        """Take note of the node."""
+        options, self._context = self._options, home.server.context
+        self._offer = McpOffer(
+            home.rt, home.exposure, options=options, seats=self._context.seats, on_failure=home.failed
+        )
+        self._manager = StreamableHTTPSessionManager(
+            self._offer.server,
+            session_idle_timeout=options.idle_seconds,
+            max_sessions=2 * options.sessions,  # a net: `has_room` counts those that begin, too
+            max_request_body_size=MOST_BODY,
+        )
 
     def routes(self) -> list[Route]:
         """Return the HTTP routes."""

@@ -13,12 +13,12 @@ import trio
 from lmos_actors.actors import Agent
 from lmos_actors.errors import raise_together
 from lmos_actors.facades import RelayBridge, RelayMember
+from lmos_actors.facades.relay import Bridge
 
 if TYPE_CHECKING:
     import ssl
 
     from lmos_actors._core import Headers
-    from lmos_actors.facades.relay import Bridge
     from lmos_actors.transport import Network
 
 
@@ -73,7 +73,7 @@ class HubBridge(Agent, private=True):
         line: HubLine = self.line
         wires: Any = self._place().rt.wires
         options = RelayBridge(url=line.url, agent=self.agent, credentials=line.credentials)
-        bridge: Bridge = wires.bridge(options, line.tls, line.network)
+        bridge = Bridge(options, wires.home, tls=line.tls, network=line.network)
         try:
             async with trio.open_nursery(strict_exception_groups=True) as nursery:
                 nursery.start_soon(partial(bridge.stay, patiently=line.is_own))

@@ -15,8 +15,8 @@ import trio
 from msgspec import UNSET
 
 from lmos_actors.actors import Ref, set_service_time
+from lmos_actors.assembly import open_node
 from lmos_actors.errors import LmosActorsError, StartFailed, raise_together
-from lmos_actors.node import open_node
 from lmos_actors.persistence import SimulatedStore
 from lmos_actors.system import Places, TreeBuilder, relay_options, root_spec, start_spec
 from lmos_actors.system.model import (

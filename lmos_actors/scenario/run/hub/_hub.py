@@ -18,7 +18,7 @@ from lmos_actors._core import plain
 from lmos_actors.actors import RUNTIME, outgoing_trace, trace_context
 from lmos_actors.errors import ActionFailed, AgentUnavailable, ConnectFailed, OutcomeUnknown, StartFailed
 from lmos_actors.facades import RelayAnswer, RelayFault, RelayMessage, open_relay
-from lmos_actors.facades.relay import relay_url
+from lmos_actors.facades.relay import RelayServer, relay_url
 from lmos_actors.persistence import NewIdentity
 from lmos_actors.system.model import HUB, QUESTION, USER, Bridge, Mock, Replay
 
@@ -159,7 +159,7 @@ class RunHub:
     async def open(self, node: Node) -> AsyncGenerator[None]:
         """Make identities, and be on the hub as `user`, while a node is there. Raises StartFailed."""
         connections: Any = node._connections  # pyright: ignore[reportPrivateUsage] # no user has a need of it
-        self._server, self._node, self._url = connections.relay, node, relay_url(node.urls[0])
+        self._server, self._node, self._url = node.service(RelayServer), node, relay_url(node.urls[0])
         self._lines.clear()
         self._networks.clear()
         trace_context(node.root.rt).noticed = self._noticed

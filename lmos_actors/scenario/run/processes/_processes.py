@@ -19,6 +19,7 @@ import attrs
 import trio
 
 from lmos_actors._core import current_environment, set_environment
+from lmos_actors.assembly import open_node
 from lmos_actors.deployment.agents import GroupNames
 from lmos_actors.deployment.files import launch_plan
 from lmos_actors.deployment.model import filled_for, texts_of
@@ -40,7 +41,6 @@ from lmos_actors.errors import (
     group_of,
     raise_together,
 )
-from lmos_actors.node import open_node
 from lmos_actors.security import SharedToken
 from lmos_actors.transport import endpoint_of
 

@@ -1,33 +1,54 @@
-"""Approvals of one node: the package is imported when it is first needed."""
+"""Approvals of one node, as a service: the package is imported when it is first needed."""
 
 from __future__ import annotations
 
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-import attrs
+from lmos_actors.node import NodeService
+
+from ._wings import wing
 
 if TYPE_CHECKING:
     from lmos_actors.actors import Runtime
     from lmos_actors.approvals import Approval, ApprovalDesk, Askers, Clocks, Offers
-    from lmos_actors.supervision import Supervisor, SupervisorSpec
+    from lmos_actors.node import OwnAgents
+    from lmos_actors.supervision import ChildSpec, Supervisor
 
-    from ._options import NodeOptions
 
+class ApprovalService(NodeService):
+    """The way of agents' questions to people, on one node; see `Approver` of the actors.
 
-class NodeApprovals:
-    """The way of agents' questions to people, on one node; see `Approver` of the actors."""
+    With `used` the agent `approvals` starts with the node. `seconds` bound how long clocks stand still.
+    """
 
-    def __init__(self, rt: Runtime, root: Supervisor, *, used: bool, seconds: float) -> None:
-        self._rt = rt
-        self._root = root
+    name = "approvals"
+
+    def __init__(self, seconds: float, *, used: bool) -> None:
         self._used = used
         self._seconds = seconds
 
+    def children(self) -> tuple[ChildSpec[Any], ...]:
+        """Return the agent `approvals`, if it starts with the node."""
+        if not self._used:
+            return ()
+        with wing("approvals", "consent"):
+            from lmos_actors.approvals import approvals_spec
+        return (approvals_spec(),)
+
+    def begin(self, rt: Runtime, root: Supervisor) -> None:
+        """Be what agents of the node ask people by."""
+        self._rt, self._root = rt, root
+        rt.approvals = self
+
+    def own_agents(self) -> OwnAgents:
+        """Return which agent decides approvals."""
+        return {"is_approvals": self.is_at}
+
     @cached_property
     def _desk(self) -> ApprovalDesk:
-        from lmos_actors.approvals import ApprovalDesk
-
+        with wing("approvals", "consent"):
+            from lmos_actors.approvals import ApprovalDesk
         self._used = True
         return ApprovalDesk(self._rt, self._root, self._seconds)
 
@@ -69,16 +90,3 @@ class NodeApprovals:
     def is_at(self, name: str) -> bool:
         """Return whether a public name is that of the agent `approvals`."""
         return self._used and self._desk.is_at(name)
-
-
-def begin_with_node(options: NodeOptions) -> bool:
-    """Return whether the agent starts with the node: as asked, or as clients may decide."""
-    lists = () if options.security is None else options.effective_security().access.values()
-    return options.approvals or options.allow_operations or any(each.approve for each in lists)
-
-
-def with_approvals(tree: SupervisorSpec) -> SupervisorSpec:
-    """Return the tree with the agent `approvals` as its first child."""
-    from lmos_actors.approvals import approvals_spec
-
-    return attrs.evolve(tree, children=(approvals_spec(), *tree.children))

@@ -1,9 +1,9 @@
-"""A page of a node at an address of its own: people look at the node there, and its agents are not reached.
+"""One more address of a node, for one service: its agents are not reached there.
 
 The node of a launcher has one: its agents are for commands, over a socket that only its owner may use, and
-the page is for browsers, which have to come by an address.
+its page is for browsers, which have to come by an address.
 
-Packages of the network are imported inside functions: a node without such a page loads none of them.
+Packages of the network are imported inside functions: a node without such an address loads none of them.
 """
 
 from __future__ import annotations
@@ -12,75 +12,60 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from ._options import urls_at
-from ._page_views import sessions_of
+import attrs
+
+from ._options import sessions_at, urls_at
+from ._service import first_of
 from ._traffic import BoundedWarnings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from starlette.types import Receive, Scope, Send
 
     from lmos_actors.actors import Runtime
-    from lmos_actors.live import AuditEntry, OwnOperations
     from lmos_actors.security import Guard
     from lmos_actors.transport import Refuse, Upgrade
 
     from ._lifecycle import NodeStages
-    from ._options import NodeOptions
+    from ._options import RuntimeOptions
+    from ._service import NodeService
 
 NO_AGENTS: Final = "this address serves the page of a node, and none of its agents"
 
 
-async def open_page(
-    stages: NodeStages,
-    options: NodeOptions,
-    own: OwnOperations,
-    noted: Callable[[AuditEntry], None],
-) -> str:
-    """Serve the page of a node that listens at an address of its own, until the end of the node.
+async def open_door(stages: NodeStages, options: RuntimeOptions, service: NodeService) -> str:
+    """Serve a service of a node that listens at an address of its own, until the end of the node.
 
-    Of `options` those count that say where it is and who is let in; `listen` has one address. `own` are the
-    operations that there are, and `noted` is called with each that has ended. Return the address for
-    browsers. Raises ConfigError.
+    Of `options` those count that say where it is and who is let in; `listen` has one address. Return the
+    address for browsers. Raises ConfigError.
     """
     from lmos_actors.bindings import http_of
-    from lmos_actors.live import LiveServer
     from lmos_actors.transport import FrontDoor, default_network
 
     rt, connections, (endpoint,) = stages.rt, stages.connections, options.endpoints
+    home = connections.home
+    assert home is not None  # it listens
     options.check_exposed()
     network = default_network() if options.network is None else options.network
     listener = await network.listen(endpoint)
     place = urls_at(endpoint, listener, named=True)[0]
-    url = http_of(options.public_url or place)
-    live = LiveServer(
-        rt,
-        stages.root,
-        guard=_guard(options, rt, place),
-        url=url,
-        start_soon=connections.start_soon,
-        drain=_nothing,
-        looks={},
-        failed=connections.note_failure,
-        own=own,
-        noted=noted,
-    )
+    base = http_of(options.public_url or place)
+    guard = _guard(options, rt, place)
+    service.open(attrs.evolve(home, guard=guard, bases=(base,), drain=_nothing, views=dict))
     door = FrontDoor(
         listener,
-        route=partial(live.route, _no_agent),
-        app=live.page(_nothing_there),
+        route=first_of([service], _no_agent),
+        app=service.wrap(_nothing_there),
         tls=options.tls if endpoint.secure else None,
         on_failure=connections.note_failure,
         on_refusal=BoundedWarnings("TLS", real=rt.real).warn,
         now=rt.entropy.now,
         budget=connections.budget,
     )
-    connections.add_door(door, listener, live)
-    return f"{url}/"
+    connections.add_door(door, listener, service)
+    return f"{base}/"
 
 
-def _guard(options: NodeOptions, rt: Runtime, place: str) -> Guard:
+def _guard(options: RuntimeOptions, rt: Runtime, place: str) -> Guard:
     from lmos_actors.security import Guard
 
     return Guard(
@@ -90,12 +75,12 @@ def _guard(options: NodeOptions, rt: Runtime, place: str) -> Guard:
         public_url=options.public_url,
         report=partial(logging.getLogger("lmos_actors").error, "security of the page: %s"),
         operations=options.allow_operations,
-        sessions=sessions_of(options, place),
+        sessions=sessions_at(options, place),
     )
 
 
 def _nothing() -> None:
-    """Drain nothing: the operation is not among those of this page."""
+    """Drain nothing: the operation is not among those of this service."""
 
 
 def _no_agent(_upgrade: Upgrade) -> Refuse:

@@ -1,4 +1,4 @@
-"""The views of a node's network on its page: connections, directories, a relay, Omnia's protocol.
+"""The views of a node's network on its page: its connections, and its registration at directories.
 
 Functions that return plain data without null, at once, and within bounds; see `docs/reference/live.md`.
 """
@@ -9,10 +9,8 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
-import trio
 
 from lmos_actors.errors import text_of
-from lmos_actors.supervision import place_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -20,17 +18,12 @@ if TYPE_CHECKING:
     from lmos_actors._core import Budget
     from lmos_actors.bindings import LmosServer, Peers
     from lmos_actors.discovery import Registered
-    from lmos_actors.facades.omnia import OmniaServer
-    from lmos_actors.facades.relay import Bridge, RelayServer
-    from lmos_actors.security import Sessions
-    from lmos_actors.supervision import Supervisor
     from lmos_actors.transport import FrontDoor
-
-    from ._options import NodeOptions
 
     State = dict[str, Any]
 
 ROWS: Final = 200
+"""The most rows of one kind in a view."""
 UNSENT: Final = 20
 """Messages to one node that wait to be sent and are named."""
 FAILURES: Final = 10
@@ -119,12 +112,8 @@ def _text(error: BaseException) -> str:
     return f"{type(error).__name__}: {text_of(error)}"[:CHARACTERS]
 
 
-def directories_view(root: Supervisor, registrations: Sequence[Registered]) -> State:
-    """Return the registrations of the node's agents, and the directory that it hosts, if it does."""
-    hosted: Any = place_at(root, "directory")
-    agent = getattr(hosted, "agent", None)
-    total, revision = getattr(agent, "total", None), getattr(agent, "revision", None)
-    own = {} if total is None else {"hosted": {"total": total, "revision": revision}}
+def directories_view(registrations: Sequence[Registered]) -> State:
+    """Return the registrations of the node's agents."""
     return {
         "registrations": [
             {
@@ -135,77 +124,4 @@ def directories_view(root: Supervisor, registrations: Sequence[Registered]) -> S
             }
             for each in registrations
         ],
-        **own,
     }
-
-
-def relay_view(relay: RelayServer | None, bridges: Sequence[Bridge]) -> State:
-    """Return the agents on the relay that the node is, with what waits for each, and its own bridges."""
-    found: State = {
-        "bridges": [
-            {
-                "url": each.options.url,
-                **_named("agent", each.options.agent),
-                "connected": each.is_connected,
-                "answering": each.answering,
-            }
-            for each in bridges[:ROWS]
-        ]
-    }
-    hub = None if relay is None else relay.place.hub
-    if relay is None or hub is None:
-        return found
-    members = hub.hub.connections
-    found["hub"] = {
-        **attrs.asdict(hub.statistics()),
-        "members": [
-            {
-                "agent": each.agent,
-                "waiting_bytes": each.outbox.waiting_bytes,
-                "dropped": each.outbox.dropped,
-                **_quota(each.quota(trio.current_time())),
-            }
-            for each in members[:ROWS]
-        ],
-    }
-    return found
-
-
-def _quota(left: Sequence[tuple[int, int, float]]) -> State:
-    """Return how many frames an agent on the relay may send at once, of how many in how many seconds."""
-    found = [{"frames": frames, "of_frames": most, "seconds": span} for frames, most, span in left]
-    return {"quota": found} if found else {}
-
-
-def omnia_view(server: OmniaServer) -> State:
-    """Return the connections of clients that speak Omnia's protocol, and counts of turns and calls."""
-    counts = server.statistics()
-    return {
-        "counts": attrs.asdict(counts),
-        "clients": [
-            {
-                "agent": each.agent,
-                **_named("principal", each.principal),
-                "turns": each.turns,
-                "watches": each.watches,
-            }
-            for each in islice(server.served, ROWS)
-        ],
-        "watched": [
-            {"agent": agent, "session": session, "watchers": len(watchers)}
-            for (agent, _, session), watchers in islice(server.watched.items(), ROWS)
-        ],
-    }
-
-
-def sessions_of(options: NodeOptions, url: str) -> Sessions | None:
-    """Return the sessions of people at the page of a node; None if it has none, or nobody has to log in.
-
-    `url` is the first address of the node.
-    """
-    if not options.has_page or options.effective_security().is_open:
-        return None
-    from lmos_actors.security import Sessions
-    from lmos_actors.transport import endpoint_of
-
-    return Sessions(endpoint_of(options.public_url or url).port)

@@ -1,0 +1,4 @@
+"""The node as users open it: with its usual services, each made where an option asks for it."""
+
+from ._open import open_node as open_node, open_node_in_thread as open_node_in_thread
+from ._options import NodeOptions as NodeOptions

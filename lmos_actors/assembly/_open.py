@@ -1,0 +1,153 @@
+"""`open_node`, the composition root: a node with its usual services.
+
+A node nests stages, and the tasks of each are shielded until the stage inside it has ended:
+services ⊃ connections ⊃ supervisors ⊃ the user's body. So the body ends first, then the children in reverse
+start order, then the connections that carried their last answers, then the tasks that ran their turns.
+See `node/_lifecycle.py`.
+"""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Literal
+
+import trio
+
+from lmos_actors._core import for_async_with
+from lmos_actors.node import Node, open_in_thread, open_stages
+
+from ._options import NodeOptions
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable, Sequence
+    from os import PathLike
+    from ssl import SSLContext
+
+    from opentelemetry.trace import TracerProvider
+
+    from lmos_actors._core import Instrument
+    from lmos_actors.directory import DirectoryOptions
+    from lmos_actors.discovery import Registration
+    from lmos_actors.facades import OmniaOptions, RelayBridge, RelayOptions
+    from lmos_actors.mcp import McpOptions
+    from lmos_actors.node import NodeService, NodeThread
+    from lmos_actors.observe import MetricsOptions
+    from lmos_actors.persistence import AsyncStore, Store
+    from lmos_actors.protocol.lmos import SessionOptions
+    from lmos_actors.security import Credentials, Security
+    from lmos_actors.supervision import SupervisorSpec
+    from lmos_actors.transport import ConnectionOptions, DoorOptions, Network
+
+
+@for_async_with
+@asynccontextmanager
+@trio.lowlevel.enable_ki_protection
+async def open_node(
+    tree: SupervisorSpec | None = None,
+    *,
+    instrument: Instrument | None = None,
+    threads: int | None = None,
+    processes: int | None = None,
+    listen: str | Sequence[str] | None = None,
+    public_url: str | None = None,
+    tls: SSLContext | None = None,
+    client_tls: SSLContext | None = None,
+    network: Network | None = None,
+    session: SessionOptions | None = None,
+    connection: ConnectionOptions | None = None,
+    door: DoorOptions | None = None,
+    security: Security | None = None,
+    origins: Sequence[str] = (),
+    insecure: bool = False,
+    credentials: Credentials | None = None,
+    register: str | Sequence[str] | Registration | bool | None = None,
+    lookup: str | Sequence[str] | None = None,
+    directory: DirectoryOptions | str | PathLike[str] | bool | None = None,
+    announce: bool | str = False,
+    metrics: bool | MetricsOptions = False,
+    tracing: bool | TracerProvider | None = None,
+    store: Store | AsyncStore | str | None = None,
+    circles: Literal["warn", "fail"] = "warn",
+    strict_resume: bool = False,
+    approvals: bool = False,
+    approval_seconds: float = 86_400.0,
+    allow_operations: bool = False,
+    page: bool | None = None,
+    omnia: bool | OmniaOptions = False,
+    mcp: bool | McpOptions = False,
+    relay: bool | RelayOptions = False,
+    bridges: Sequence[RelayBridge] = (),
+    services: Sequence[Callable[[], NodeService]] = (),
+) -> AsyncGenerator[Node]:
+    """Open a node: a root supervisor with the children of `tree`, and the tasks that run their turns.
+
+    At most `threads` threads (default 16) and `processes` worker processes (default: the number of
+    processors) work for its agents at a time (`self.to_thread`, `self.to_process`).
+
+    `listen` is the URL at which its agents are reached, such as `"ws://127.0.0.1:8080"`, or several; port 0
+    takes a free port, see `node.urls`. `wss` needs `tls`, a context with a certificate. `public_url`
+    replaces these addresses in descriptions if a proxy is in front. `client_tls` is the TLS context of its
+    own refs, by default the system's. `session`, `connection` and `door` set limits. `network` makes and
+    takes connections: on virtual time the default is one in memory that all nodes of the trio run share,
+    else that of the operating system.
+
+    `security` decides which clients are let in, and to what; without it all clients are. Pages in
+    browsers are let in only from the node's own origin and from those of `origins`. To listen at an address
+    that others reach without security, or where passwords would travel without TLS, needs `insecure=True`,
+    except on a network in memory. `credentials` are what its own refs present, each to the place it is for.
+
+    `metrics` counts agents, requests and connections, for `/metrics` and `node.metrics()`. `tracing`
+    records requests that come in and go out as OpenTelemetry spans, with the provider given, or with True
+    the global one.
+
+    `register` is the URL of a directory, or several, at which its agents are registered while they exist, or
+    a `Registration`; True is its own directory. `lookup` are directories in which its refs look for agents
+    without registering. `directory` hosts one: the path of its database, True for one in memory, or
+    `DirectoryOptions`. `announce` announces the node on the local network by DNS-SD, under the name given, if
+    any; it needs the extra `mdns`.
+
+    `store` is where durable agents are kept: `"sqlite:PATH"`, a database that is made if there is none,
+    `"redis://HOST"`, `"memory:"` for the life of the node, or a `Store` or an `AsyncStore`.
+
+    `circles` is what happens when a request of an agent closes a circle of requests that wait for each other,
+    and nothing in it ends them: a DeadlockWarning, on virtual time Deadlocked out of this block; with "fail"
+    that request fails with WouldDeadlock.
+
+    `strict_resume` refuses, with NotAllowed, what a turn of a chat agent sends that would act once more if
+    the turn is resumed: for tests. Without it a RepeatedCallWarning names the first such request.
+
+    `approvals` starts the agent `approvals` with the node, and not with the first question of an agent
+    (`self.approve`); so does what lets clients decide: `allow_operations`, for those on this machine, on a
+    node without security, and on others the lists `approve` of its access lists. While an agent of another
+    node asks a person, time limits of tools and turns here stand still, for `approval_seconds` of one request
+    at most, if this node names the other one or has credentials for it.
+
+    `page` is whether its page is served there, at `/`: by default it is, unless `insecure` opens the node to
+    other machines.
+
+    `omnia` serves its chat agents to clients of Omnia's chat protocol too, at the addresses of `listen`:
+    True, or `OmniaOptions`. `mcp` offers its agents to MCP clients there, at `/mcp`: True, or `McpOptions`;
+    it needs the extra `mcp`. `relay` makes it a hub of an AgentRelay there, at `/arc`: True, or
+    `RelayOptions`. With `bridges` its agents are on relays too, of this node or of others, and are asked
+    there. `services` makes further ones: each a function that returns a `NodeService`, such as its class.
+
+    Leaving the block stops the children in reverse start order, each within its `shutdown`. When the
+    root supervisor gives up, the body is cancelled and `RestartIntensityExceeded` raised. An exception
+    of the body propagates unchanged. Ctrl-C stops in order; a second Ctrl-C stops everything at once.
+
+    Raises StartFailed when a child of `tree` cannot start, ConfigError for an invalid argument and for an
+    address at which it cannot listen.
+    """
+    options = locals().copy()  # the other arguments have the names of the fields, as a test checks
+    async with open_stages(options.pop("tree"), NodeOptions(**options)) as stages:
+        yield Node(stages)
+
+
+def open_node_in_thread(tree: SupervisorSpec | None = None, options: NodeOptions | None = None) -> NodeThread:
+    """Open a node in a thread of its own; returns when its tree has started.
+
+    `with open_node_in_thread(tree) as portal:` stops the node in order at the end of the block. Without a
+    block, as in a notebook: `node = open_node_in_thread(tree)`, `node.portal`, `node.close()`. Options and
+    errors are those of `open_node`; what ends the node later is raised by `close`, or out of the block.
+    """
+    return open_in_thread(tree, NodeOptions() if options is None else options)

@@ -1,0 +1,138 @@
+"""The options of a node and of its usual services, and what makes these services.
+
+Packages of services are imported inside functions: a node that does not use one does not load it, and runs
+where its wing is away.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from math import inf
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+
+from lmos_actors.errors import ConfigError
+from lmos_actors.node import NodeService, RuntimeOptions, argument
+
+from ._approvals import ApprovalService
+from ._wings import wing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from os import PathLike
+
+    from lmos_actors.directory import DirectoryOptions
+    from lmos_actors.facades import OmniaOptions, RelayBridge, RelayOptions
+    from lmos_actors.mcp import McpOptions
+
+SERVED: Final = ("omnia", "mcp", "relay", "bridges", "page")
+"""Options that take an address to listen at."""
+
+
+def _seconds(_: object, attribute: attrs.Attribute[Any], value: object) -> None:
+    """Check that an option is a number of seconds."""
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < inf:
+        raise ConfigError(f"needs seconds above 0, not {value!r}", argument(attribute.name))
+
+
+@attrs.frozen(kw_only=True)
+class NodeOptions(RuntimeOptions):
+    """The options of a node, by the names that they have as arguments of `open_node`.
+
+    `services` of the node are those given, and those that the options name. Raises ConfigError for an option
+    that is invalid or does not go with another. Whether the addresses of `listen` are safe to listen at is
+    checked when the node opens, as it depends on the network.
+    """
+
+    directory: DirectoryOptions | str | PathLike[str] | bool | None = None
+    approvals: bool = False
+    approval_seconds: float = attrs.field(default=86_400.0, validator=_seconds)
+    page: bool | None = None
+    omnia: bool | OmniaOptions = False
+    mcp: bool | McpOptions = False
+    relay: bool | RelayOptions = False
+    bridges: Sequence[RelayBridge] = ()
+
+    def __attrs_post_init__(self) -> None:
+        super().__attrs_post_init__()
+        if not self.endpoints:
+            self.check_no_server(SERVED)
+        if self.register is True and not self.directory:
+            raise ConfigError(
+                "True is the directory of the node itself: directory=... hosts it", argument("register")
+            )
+        self._check_page()
+        object.__setattr__(self, "services", (*self._usual(), *self.services))
+
+    def _check_page(self) -> None:
+        if self.page and self.is_exposed and self.effective_security().is_open:
+            raise ConfigError(
+                "is not for all who reach a node without security: listen at 127.0.0.1, or use security=",
+                argument("page"),
+            )
+
+    def _usual(self) -> Iterator[Callable[[], NodeService]]:
+        """Yield what makes each service that the options name, in the order of their agents.
+
+        Omnia's is the last: where it serves `only` its own protocol, it refuses what no other has taken.
+        """
+        yield partial(ApprovalService, self.approval_seconds, used=self._begins_with_approvals)
+        if self.endpoints and (not self.is_exposed if self.page is None else self.page):
+            yield from self._page()
+        if self.relay:
+            yield self._relay
+        if self.directory:
+            yield self._directory
+        if self.mcp:
+            yield self._mcp
+        if self.bridges:
+            yield self._bridges
+        if self.omnia:
+            yield self._omnia
+
+    @property
+    def _begins_with_approvals(self) -> bool:
+        """Whether the agent `approvals` starts with the node: as asked, or as clients may decide."""
+        lists = () if self.security is None else self.effective_security().access.values()
+        return self.approvals or self.allow_operations or any(each.approve for each in lists)
+
+    def _page(self) -> Iterator[Callable[[], NodeService]]:
+        """Yield what makes the page; nothing where it is not asked for and its wing is away."""
+        try:
+            with wing("page", "services"):
+                from lmos_actors.live import LiveServer
+        except ImportError:
+            if self.page:
+                raise
+            return
+        yield LiveServer
+
+    def _relay(self) -> NodeService:
+        with wing("relay", "services"):
+            from lmos_actors.facades.relay import RelayServer
+        return RelayServer(None if isinstance(self.relay, bool) else self.relay)
+
+    def _directory(self) -> NodeService:
+        with wing("directory", "services"):
+            from lmos_actors.directory import DirectoryService
+        assert self.directory is not None  # else nothing calls this
+        return DirectoryService(self.directory)
+
+    def _mcp(self) -> NodeService:
+        with wing("mcp", "services"):
+            from lmos_actors.mcp import McpOptions, mcp_service
+        given = McpOptions() if isinstance(self.mcp, bool) else self.mcp
+        if not isinstance(given, McpOptions):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ConfigError(f"must be True or McpOptions, not {given!r}", argument("mcp"))
+        return mcp_service(given)
+
+    def _bridges(self) -> NodeService:
+        with wing("bridges", "services"):
+            from lmos_actors.facades.relay import Bridges
+        return Bridges(self.bridges)
+
+    def _omnia(self) -> NodeService:
+        with wing("omnia", "services"):
+            from lmos_actors.facades.omnia import OmniaServer
+        return OmniaServer(None if isinstance(self.omnia, bool) else self.omnia)

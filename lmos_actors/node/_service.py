@@ -1,0 +1,183 @@
+"""A service of a node: what it serves beside LMOS and HTTP, such as a chat protocol, a relay or its page.
+
+The node knows none of its services by name. It makes each when it opens, and asks all of them the same, at
+the same moments of its life:
+
+1. `children` and `begin`, before its agents start: agents of the service's own start before all others.
+2. `open`, once the node listens and before it takes connections. A node without an address never calls it,
+   nor anything below.
+3. `routes`, `apart` and `wrap` once, for HTTP; `accept` for each WebSocket, in the order of the services,
+   until one of them says that the address is its own. LMOS has the rest.
+4. `run` is a task of the node from then on, and is cancelled at its end.
+5. `on_drain` when the node takes no more requests, and again whenever one more connection may have become
+   idle. Then `wait_done`: the node ends once nothing is open that others have asked for.
+
+Beside these, `views` are what the page shows of the service, its statistics among them, and `why_not_ready`
+is asked by `/readyz`. Nothing here may block but `run` and `wait_done`, and nothing but `open` may raise.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypedDict
+
+import attrs
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Callable, Collection, Mapping, Sequence
+
+    from starlette.routing import BaseRoute
+
+    from lmos_actors.actors import Runtime
+    from lmos_actors.bindings import Exposure, LmosServer
+    from lmos_actors.discovery import Directory
+    from lmos_actors.security import Credentials, Guard, IssuedTokens, SharedToken
+    from lmos_actors.supervision import ChildSpec, Supervisor
+    from lmos_actors.transport import Accept, App, Network, Refuse, Upgrade
+
+View: TypeAlias = "Callable[[], dict[str, Any]]"
+"""Returns plain data without null, at once and within bounds; see `docs/reference/live.md`."""
+
+
+class OwnAgents(TypedDict, total=False):
+    """What the guard of a node has to know of agents of its services: arguments of `Guard`."""
+
+    storage_agents: Collection[str]
+    shared: SharedToken | None
+    is_approvals: Callable[[str], bool]
+
+
+@attrs.frozen(kw_only=True)
+class ServiceHome:
+    """The node of a service, once it listens.
+
+    `exposure` are the agents that others reach, `guard` decides who may, `server` has the counts and the
+    drain of all requests. `bases` are the addresses over HTTP. `network`, `tls` and `credentials` are for
+    connections to others.
+    """
+
+    rt: Runtime
+    root: Supervisor
+    exposure: Exposure
+    server: LmosServer
+    guard: Guard
+    bases: tuple[str, ...]
+    network: Network
+    tls: ssl.SSLContext | None
+    credentials: Credentials | None
+    start_soon: Callable[..., None]
+    """Start a task of the node: `start_soon(async_fn, *args, name="...")`. It ends with the node."""
+    failed: Callable[[BaseException], object]
+    """Take an exception that ended one connection, or a part of it; never raises."""
+    drain: Callable[[], None]
+    """Drain the node, beside its body."""
+    guard_with: Callable[[IssuedTokens], Guard]
+    """Return a guard that takes these tokens too, and counts failed attempts together with `guard`."""
+    views: Callable[[], Mapping[str, View]]
+    """Return what there is to see of the network and of all services."""
+
+    @property
+    def url(self) -> str:
+        """The first address over HTTP."""
+        return self.bases[0]
+
+
+class NodeService:
+    """A service of one node; a base class whose methods do nothing. See the top of this file."""
+
+    name: ClassVar[str] = "service"
+    """The name of its task."""
+
+    logs_people_in: ClassVar[bool] = False
+    """Whether people log in at it, on a node that asks for credentials."""
+
+    hosts_directory: ClassVar[bool] = False
+    """Whether it has a directory of agents, which `directory` returns."""
+
+    unregistered: tuple[str, ...] = ()
+    """The paths of its agents that are registered at no directory."""
+
+    page_url: str | None = None
+    """The address for browsers, if it has one; see `Node.page_url`."""
+
+    @property
+    def apart(self) -> tuple[str, ...]:
+        """The paths of HTTP routes that a guard of its own judges."""
+        return ()
+
+    def children(self) -> Sequence[ChildSpec[Any]]:
+        """Return the specs of its own agents."""
+        return ()
+
+    def begin(self, rt: Runtime, root: Supervisor) -> None:
+        """Take note of the node, whose agents have not started."""
+
+    def own_agents(self) -> OwnAgents:
+        """Return what the guard of the node has to know of its own agents."""
+        return {}
+
+    def directory(self, url: str) -> Directory | None:
+        """Return its directory, which is served at a base address; asked before the agents start."""
+        del url
+        return None
+
+    def open(self, home: ServiceHome) -> None:
+        """Take note of the node, which listens. Raises ConfigError."""
+
+    def routes(self) -> Sequence[BaseRoute]:
+        """Return the HTTP routes."""
+        return ()
+
+    def accept(self, upgrade: Upgrade) -> Accept | Refuse | None:
+        """Decide about a WebSocket; return None where the address is not its own."""
+        del upgrade
+        return None
+
+    def wrap(self, app: App) -> App:
+        """Return the application for the node's HTTP: `app`, or one that comes before it."""
+        return app
+
+    def views(self) -> Mapping[str, View]:
+        """Return what is shown of it, by name. Several services may have parts of one view."""
+        return {}
+
+    def why_not_ready(self) -> str:
+        """Return in a word why the node takes no requests now, "" if it does."""
+        return ""
+
+    async def run(self) -> None:
+        """Do what it does beside connections, until cancelled."""
+
+    def on_drain(self) -> None:
+        """Take no more requests; see `LmosServer.drain`."""
+
+    async def wait_done(self) -> None:
+        """Wait until nothing is open that others have asked for."""
+
+
+def first_of(
+    services: Sequence[NodeService], others: Callable[[Upgrade], Accept | Refuse]
+) -> Callable[[Upgrade], Accept | Refuse]:
+    """Return what decides about WebSockets: the first service whose address it is, else `others`."""
+
+    def decided(upgrade: Upgrade) -> Accept | Refuse:
+        for service in services:
+            found = service.accept(upgrade)
+            if found is not None:
+                return found
+        return others(upgrade)
+
+    return decided
+
+
+def joined_views(parts: Sequence[Mapping[str, View]]) -> dict[str, View]:
+    """Return views by name, each joined of the parts that services have of it."""
+    found: dict[str, list[View]] = {}
+    for part in parts:
+        for name, view in part.items():
+            found.setdefault(name, []).append(view)
+    return {name: _joined(views) for name, views in found.items()}
+
+
+def _joined(views: Sequence[View]) -> View:
+    return lambda: {member: value for view in views for member, value in view().items()}
