@@ -2,7 +2,7 @@
 
 The store stands to `SqliteStore` as the simulated network to that of the machine: what a store does at a
 crash, at the loss of power and on a full disk, it does at an instant of virtual time and by the seed. A table
-of tests (`tests/persistence/test_crashes.py`) holds both to one outcome.
+of tests (`tests/persistence/test_simulated.py`) holds both to one outcome.
 
 - A commit is appended to a **log**, as one frame with its length, a checksum and the number of its writer.
   With "power" the log is synced, and with it all commits before. A log of `CHECKPOINT` bytes is synced and

@@ -420,7 +420,7 @@ def test_the_secret_fields_of_a_value_are_hidden(value: Any, shown: str) -> None
 FORMS: list[Callable[[str], str]] = [str, repr, ascii, lambda s: msgspec.json.encode(s).decode()]
 
 
-@pytest.mark.slow  # its lines: test_leaks.py
+@pytest.mark.slow  # its lines: test_hiding.py
 @given(
     secret=st.text(st.characters(exclude_categories=["Cs"]), min_size=4, max_size=40),
     before=st.text(max_size=LIMIT + 10),

@@ -24,7 +24,7 @@ from lmos_actors.simulation import seeded_order
 from lmos_actors.transport import MemoryNetwork
 from tests.attack.test_cancel_everywhere import AtSteps
 from tests.bindings.client_connections import Weather as Plain
-from tests.bindings.test_web_client_ours import web_only
+from tests.bindings.http_client.test_link import web_only
 from tests.matrix import few_or_all
 
 if TYPE_CHECKING:

@@ -38,10 +38,10 @@ from lmos_actors.errors import StopFailed
 from lmos_actors.facades import ChatAgent, ChatTurn, RelayBridge, open_relay
 from lmos_actors.security import Access, Security
 from lmos_actors.transport import MemoryNetwork
-from tests.bindings.test_web_client_ours import web_only
+from tests.bindings.http_client.test_link import web_only
 from tests.facades.desk import opened_raw
+from tests.facades.relay.test_bridge import asked, said
 from tests.facades.relays import URL as HUB, hub_with
-from tests.facades.test_relay_bridge import asked, said
 from tests.mcp.offering import client_of, text_of
 
 if TYPE_CHECKING:

@@ -37,7 +37,7 @@ from lmos_actors.bindings import ConsumedThing, fetch, remote_ref
 from lmos_actors.transport import MemoryNetwork
 from lmos_actors.types import Waiting
 from tests.bindings.client_connections import URL as SOCKET, scripted
-from tests.bindings.test_web_client_ours import web_only
+from tests.bindings.http_client.test_link import web_only
 from tests.discovery.fake import directory_at
 from tests.matrix import some
 

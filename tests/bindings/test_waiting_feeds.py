@@ -15,7 +15,7 @@ from trio.testing import wait_all_tasks_blocked
 from lmos_actors import Agent, ChildSpec, Event, Gap, Node, Property, Ref, action, event, open_node, prop
 from lmos_actors._core import SMALL, Budget, LooseAccount
 from lmos_actors.transport import ConnectionOptions, MemoryNetwork
-from tests.bindings.test_web_client_ours import KINDS, fetch
+from tests.bindings.http_client.test_link import KINDS, fetch
 from tests.matrix import few_or_all
 
 if TYPE_CHECKING:

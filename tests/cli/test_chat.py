@@ -313,7 +313,7 @@ class Desk(ChatAgent):
 '''
 
 
-@pytest.mark.slow  # its lines run in processes alone; test_resumed_turns.py
+@pytest.mark.slow  # its lines run in processes alone; test_kept_turns.py
 def test_a_client_that_is_cut_off_learns_how_to_come_back(folder: Path) -> None:
     (folder / "slow.py").write_text(SLOW, encoding="utf-8")
     serving = [*command("")[:-2], "serve", "slow.py:Desk", "--omnia", "--listen", "ws://127.0.0.1:0"]
@@ -382,7 +382,7 @@ def terminal(folder: Path, url: str, *words: str) -> Iterator[Terminal]:
         os.close(ours)
 
 
-@pytest.mark.slow  # its lines: test_own_facade.py, test_users_of_chats.py
+@pytest.mark.slow  # its lines: test_all_own.py, test_offers.py
 def test_a_conversation_on_a_terminal(url: str, folder: Path) -> None:
     with terminal(folder, url, "--tool", "tools.py:where_am_i") as shown:
         shown.until("> ")
@@ -410,7 +410,7 @@ def test_a_conversation_on_a_terminal(url: str, folder: Path) -> None:
         assert shown.process.wait(PATIENCE) == 0
 
 
-@pytest.mark.slow  # its lines: test_own_facade.py; test_interrupts.py has the signals
+@pytest.mark.slow  # its lines: test_all_own.py; test_signals.py has the signals
 def test_an_interrupt_at_the_prompt_ends_the_chat(url: str, folder: Path) -> None:
     with terminal(folder, url) as shown:
         shown.until("> ")

@@ -14,7 +14,7 @@ import trio
 from lmos_actors import open_node
 from lmos_actors.facades import RelayOptions, open_relay
 from lmos_actors.transport import Accept, FrontDoor, MemoryNetwork, Refuse, endpoint_of
-from tests.facades.test_relay_hub import HOST, URL, asked
+from tests.facades.relay.test_hub import HOST, URL, asked
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable

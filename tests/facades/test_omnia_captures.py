@@ -14,7 +14,7 @@ from lmos_actors.errors import ToolFailed
 from lmos_actors.facades import ChatAgent, ChatTurn, TurnDone
 from lmos_actors.transport import MemoryNetwork
 from tests.facades.desk import URL, opened_raw
-from tests.facades.test_chat_client import Facade, talked
+from tests.facades.omnia.test_client import Facade, talked
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -355,7 +355,7 @@ def test_a_client_that_leaves_cancels_the_turn_and_keeps_the_session() -> None:
     simulate(main)
 
 
-@pytest.mark.slow  # its lines: test_outgoing_calls.py
+@pytest.mark.slow  # its lines: test_outgoing_call.py
 def test_a_client_that_does_not_read_slows_its_agent() -> None:
     """1 MB is said, and no more than is bounded waits for the client."""
 

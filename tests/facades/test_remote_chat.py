@@ -26,9 +26,9 @@ from lmos_actors.facades import (
 from lmos_actors.security import Bearer, BearerToken, Credentials, Security
 from lmos_actors.transport import MemoryNetwork
 from tests.facades.desk import Desk, opened_desk
+from tests.facades.omnia.test_client import Facade, opened_facade
+from tests.facades.omnia.test_outgoing_call import HEARD, STORY, plain
 from tests.facades.test_calls import Leaver, Parrot
-from tests.facades.test_chat_client import Facade, opened_facade
-from tests.facades.test_outgoing_calls import HEARD, STORY, plain
 from tests.facades.test_uploads import Clerk
 from tests.security.nodes.guarded import Secrets
 

@@ -13,7 +13,7 @@ from lmos_actors import Agent, AgentError, ChildSpec, Node, SupervisorSpec, acti
 from lmos_actors.actors import TracedSlot, slot_of
 from lmos_actors.supervision import BulkSpec
 from lmos_actors.transport import MemoryNetwork
-from tests.live.test_attacks import live_tasks
+from tests.live.test_viewer import live_tasks
 from tests.live.watching import SECURITY, watching
 from tests.matrix import few_or_all
 from tests.supervision.test_cancelled import Axe
@@ -121,7 +121,7 @@ def test_a_node_that_is_cancelled_while_somebody_looks(first: int, by: int) -> N
     at_steps(scenario, first=first, by=by, least=200)
 
 
-@pytest.mark.slow  # its lines: the test above, test_attacks.py
+@pytest.mark.slow  # its lines: the test above, test_viewer.py
 @pytest.mark.parametrize(("first", "by"), [pytest.param(1, few_or_all(211, 29), id="some"), *STRIDES[1:]])
 def test_a_viewer_that_is_cancelled(first: int, by: int) -> None:
     async def scenario(axe: Axe) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from tests.llm import test_oddities as trifles, test_reports as reports, test_tool_pieces as pieces
+from tests.llm import test_fitting as trifles, test_reports as reports, test_tool_pieces as pieces
 from tests.source import ROOT
 
 PAGE = (ROOT / "docs/reference/models.md").read_text(encoding="utf-8")

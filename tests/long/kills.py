@@ -3,7 +3,7 @@
 Runs a deployment of real processes with a fleet of clients, and restarts its groups again and again, process
 by process. Each time one process is killed at one state change: the launcher, one that was there before, one
 that has just been started, or the directory. The pairs are not listed: they are what the stories of
-tests/deployment/test_kills.py go through, which reach every `State` and `Step` of the code.
+tests/deployment/processes/test_group.py go through, which reach every `State` and `Step` of the code.
 
 After each kill the deployment has to be ready again with `up`, and at the end each request has to have ended
 once, the counter to be exact, and no process to be left. Prints one line at the end. Without --pairs all.
@@ -28,7 +28,7 @@ import trio
 from lmos_actors import open_node
 from tests.deployment import fleet as agents
 from tests.deployment.fleet import Counter, Fleet, Weather
-from tests.deployment.test_kills import STORIES, Victim, cases
+from tests.deployment.processes.test_group import STORIES, Victim, cases
 from tests.long.state import State, parser_of, say, verdict
 from tests.processes import command_lines
 from tests.source import ROOT

@@ -36,7 +36,7 @@ from lmos_actors.facades import ChatAgent, ChatTurn, RelayOptions, open_relay, r
 from lmos_actors.facades.chat import TurnDone
 from lmos_actors.persistence import SimulatedDisk, SimulatedStore
 from lmos_actors.transport import MemoryNetwork
-from tests.discovery.web import td
+from tests.directory.web import td
 from tests.facades.relays import Shown
 from tests.matrix import few_or_all
 

@@ -10,9 +10,9 @@ import trio
 from lmos_actors import Agent, AgentDied, AgentUnavailable, ChildSpec, StartFailed, action, open_node
 from lmos_actors.directory import DirectoryOptions, ThingDirectory, directory_spec
 from lmos_actors.errors import StoreLost
-from tests.discovery.web import td
+from tests.directory.web import td
+from tests.facades.chat.test_agent import said
 from tests.facades.desk import Desk
-from tests.facades.test_chat_agents import said
 from tests.persistence.stores import shared_server
 from tests.persistence.test_leases_for_real import Till
 from tests.redis_server import RedisServer, needs_redis

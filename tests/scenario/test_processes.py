@@ -17,8 +17,8 @@ from lmos_actors.scenario.run import run_cell
 from lmos_actors.system import accepts
 from tests.commands import started, surroundings
 from tests.processes import command_lines, state_of
+from tests.scenario.format.test_used_system import ASKED, CODE, SYSTEM
 from tests.scenario.steps import inject, invoke, wait
-from tests.scenario.test_systems import ASKED, CODE, SYSTEM
 from tests.source import ROOT
 
 if TYPE_CHECKING:

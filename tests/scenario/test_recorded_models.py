@@ -165,7 +165,7 @@ async def test_what_fails_is_not_recorded(project: Project) -> None:
     assert (project.root / "tapes/model.jsonl").read_bytes() == before
 
 
-@pytest.mark.slow  # its lines run in processes alone; test_faults.py has keys that are not there
+@pytest.mark.slow  # its lines run in processes alone; test_provider.py has keys that are not there
 async def test_without_a_key_it_is_said_which_one_is_missing(project: Project) -> None:
     async with open_provider(reply) as server:
         file = project.write("live.yaml", story(CHAT, QUIET, agents=cast(server.openai_url)))

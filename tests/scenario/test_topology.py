@@ -12,10 +12,10 @@ from hypothesis import given, strategies as st
 
 from lmos_actors.scenario.format import neighbours_of
 from lmos_actors.system.model import TOPOLOGY_KEYS, Topology
-from tests.scenario.test_fit import project as project
+from tests.system.test_value_validator import project as project
 
 if TYPE_CHECKING:
-    from tests.scenario.test_fit import Project
+    from tests.system.test_value_validator import Project
 
 
 def network(count: int, seed: int = 1, **keys: Any) -> list[tuple[int, ...]]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.scenario.test_hostile_agents import OFF, project as project, with_agent
+from tests.scenario.test_guard import OFF, project as project, with_agent
 
 if TYPE_CHECKING:
     from tests.scenario.project import Project

@@ -14,7 +14,7 @@ from lmos_actors.directory import DirectoryOptions
 from lmos_actors.discovery import Registration
 from lmos_actors.security import ANYONE, TOKEN_VARIABLE, Access, Bearer, Security, SharedToken
 from lmos_actors.transport import MemoryNetwork
-from tests.discovery.web import MERGE, ask, directory, td
+from tests.directory.web import MERGE, ask, directory, td
 
 if TYPE_CHECKING:
     from trio.testing import MockClock

@@ -12,7 +12,7 @@ import pytest
 
 from lmos_actors import ActionFailed, open_node
 from lmos_actors.thinking import ThinkingAgent
-from tests.llm import test_oddities as trifles, test_reports as reports, test_tool_pieces as pieces
+from tests.llm import test_fitting as trifles, test_reports as reports, test_tool_pieces as pieces
 from tests.llm.asking import start
 from tests.llm.provider_server import Reply, open_provider
 from tests.llm.strict import strict

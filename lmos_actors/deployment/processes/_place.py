@@ -3,7 +3,7 @@
 The embedded place is this machine (`_local_place.py`); another is a cluster of Ray (`_ray_place.py`). What a
 process says of itself (where it listens, that it is ready, that it drains) is in the lines that it prints,
 the same at each place: a place passes them on, and understands none of them. What every place has to do is
-in `tests/deployment/test_places.py`.
+in `tests/deployment/processes/test_place.py`.
 """
 
 from __future__ import annotations

@@ -22,8 +22,8 @@ from lmos_actors import (
     prop,
 )
 from lmos_actors.transport import ConnectFailed, Endpoint, MemoryNetwork, TcpNetwork, endpoint_of, is_here
+from tests.bindings.exposure.test_outward_network import ROME, answer, asked, described
 from tests.security.nodes.test_client_credentials import Servers
-from tests.security.nodes.test_led_to_loopback import ROME, answer, asked, described
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
