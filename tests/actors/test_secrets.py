@@ -30,7 +30,6 @@ from lmos_actors import (
     event,
     prop,
 )
-from lmos_actors._core import HIDDEN
 from lmos_actors.actors import conceal, shape_of
 from lmos_actors.actors.values import Secrets, record_of, secrecy_of
 from lmos_actors.simulation import VirtualClock
@@ -396,6 +395,7 @@ def test_an_agent_is_no_record() -> None:
 # ---- what is shown instead
 
 LIMIT = 512
+HIDDEN = "***"
 """Characters of one value in a report."""
 
 

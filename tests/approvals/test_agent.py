@@ -22,11 +22,11 @@ from lmos_actors import (
     open_node,
     simulate,
 )
-from lmos_actors._core import RandomStream
 from lmos_actors.approvals import Approval, Approvals
 from lmos_actors.errors import AgentDied, StoreFailed
-from lmos_actors.persistence import MemoryStore, SimulatedDisk, SimulatedStore, SqliteStore
+from lmos_actors.persistence import MemoryStore, SimulatedStore, SqliteStore
 from tests.redis_server import RedisServer, needs_redis
+from tests.seeded import simulated_disk
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
@@ -296,7 +296,7 @@ def test_nobody_is_shown_a_question_before_it_is_kept() -> None:
     """A crash would take it back, and it would be asked again under another id."""
 
     async def world() -> None:
-        disk = SimulatedDisk(RandomStream(1), lambda: 5.0)
+        disk = simulated_disk(1, lambda: 5.0)
         async with (
             open_node(store=SimulatedStore(disk), approvals=True) as node,
             trio.open_nursery() as nursery,

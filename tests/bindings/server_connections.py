@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from lmos_actors._core import Budget
 from lmos_actors.actors import Runtime, slot_of
 from lmos_actors.bindings import Exposure, LmosServer
 from lmos_actors.protocol import lmos
 from lmos_actors.testing import settle
-from lmos_actors.transport import Ended
+from lmos_actors.transport import Budget, Ended
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator

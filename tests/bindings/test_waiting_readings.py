@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
     from lmos_actors import AgentRef
-    from lmos_actors._core import Budget
+    from lmos_actors.transport import Budget
 
 SIZE = 300_000
 """Bytes of a reading: so many in an outbox are a crowd."""

@@ -15,12 +15,12 @@ import attrs
 import trio
 
 from lmos_actors import ChildSpec, SupervisorSpec, open_node
-from lmos_actors._core import RandomStream
 from lmos_actors.discovery import Registration
 from lmos_actors.errors import ConnectFailed, StartFailed
 from lmos_actors.persistence import SimulatedDisk, SimulatedStore
 from lmos_actors.transport import MemoryNetwork
 from tests.deployment.fleet import Counter, Weather
+from tests.seeded import simulated_disk
 
 if TYPE_CHECKING:
     import ssl
@@ -204,7 +204,7 @@ class Machine:
     has_nodes: bool = True
     """Whether its processes have nodes, or do no more than to become ready and to drain."""
     network: MemoryNetwork = attrs.Factory(MemoryNetwork)
-    disk: SimulatedDisk = attrs.Factory(lambda: SimulatedDisk(RandomStream(1), lambda: 0.002))
+    disk: SimulatedDisk = attrs.Factory(lambda: simulated_disk(1, lambda: 0.002))
     processes: list[NodeProcess] = attrs.Factory(list[NodeProcess])
     begun: list[int] = attrs.Factory(list[int])
     """The requests that agents have accepted."""

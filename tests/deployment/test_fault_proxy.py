@@ -22,7 +22,6 @@ from lmos_actors.transport import MemoryNetwork, TcpNetwork, endpoint_of
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable
 
-    from lmos_actors._core import RandomStream
     from lmos_actors.transport import Network
 
 HERE, THERE = endpoint_of("ws://proxy:1"), endpoint_of("ws://server:1")
@@ -31,7 +30,7 @@ MIB = 1 << 20
 PERFECT = LinkRules()
 
 
-def always(seconds: float) -> Callable[[RandomStream], float]:
+def always(seconds: float) -> Callable[[Any], float]:
     return lambda _: seconds
 
 

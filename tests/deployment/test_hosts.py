@@ -20,15 +20,15 @@ import pytest
 import trio
 
 from lmos_actors import ChildSpec, SupervisorSpec, open_node, simulate
-from lmos_actors._core import RandomStream
 from lmos_actors.discovery import Registration
 from lmos_actors.errors import ConnectFailed
-from lmos_actors.persistence import SimulatedDisk, SimulatedStore
+from lmos_actors.persistence import SimulatedStore
 from lmos_actors.transport import MemoryNetwork
 from tests.deployment import host_agents
 from tests.deployment.host_agents import HOST, Counter
 from tests.hosts import Hosts, needs_hosts
 from tests.redis_server import PROGRAM, needs_redis
+from tests.seeded import simulated_disk
 
 if TYPE_CHECKING:
     import ssl
@@ -378,7 +378,7 @@ class SimulatedWorld:
         self._nursery = nursery
         self._stores: list[tuple[int, SimulatedStore]] = []
         self._latency = 0.001
-        self._disk = SimulatedDisk(RandomStream(1), lambda: self._latency, shared=True)
+        self._disk = simulated_disk(1, lambda: self._latency, shared=True)
 
     async def wait(self, is_so: Callable[[], bool]) -> None:
         with trio.fail_after(LONG):

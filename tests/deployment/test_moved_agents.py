@@ -16,12 +16,12 @@ import pytest
 import trio
 
 from lmos_actors import Agent, ChildSpec, Node, SupervisorSpec, action, open_node, simulate
-from lmos_actors._core import RandomStream
 from lmos_actors.actors import skew_clock
 from lmos_actors.errors import AgentDied, AgentUnavailable, LmosActorsError, NotFound, OutcomeUnknown
-from lmos_actors.persistence import SimulatedDisk, SimulatedStore
+from lmos_actors.persistence import SimulatedStore
 from lmos_actors.transport import MemoryNetwork
 from tests.matrix import some
+from tests.seeded import simulated_disk
 
 if TYPE_CHECKING:
     from lmos_actors import Ref
@@ -121,7 +121,7 @@ async def play(middle: Middle, way: Move, *, is_repeated: bool) -> None:
 
 async def opened(stack: AsyncExitStack) -> Office:
     network, enter = MemoryNetwork(), stack.enter_async_context
-    disk = SimulatedDisk(RandomStream(1), lambda: office.latency, shared=True)
+    disk = simulated_disk(1, lambda: office.latency, shared=True)
     stores = [SimulatedStore(disk), SimulatedStore(disk)]
     await enter(open_node(listen="ws://hub:80", directory=True, network=network))
     nodes = [

@@ -23,10 +23,10 @@ from lmos_actors import (
     open_node,
     simulate,
 )
-from lmos_actors._core import RandomStream
 from lmos_actors.actors import skew_clock
-from lmos_actors.persistence import SimulatedDisk, SimulatedStore
+from lmos_actors.persistence import SimulatedStore
 from lmos_actors.transport import MemoryNetwork
+from tests.seeded import simulated_disk
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -98,7 +98,7 @@ class Shop:
 
 def play(story: Callable[[Shop], Awaitable[None]]) -> None:
     async def main() -> None:
-        disk, network = SimulatedDisk(RandomStream(1), shared=True), MemoryNetwork()
+        disk, network = simulated_disk(1, shared=True), MemoryNetwork()
         stores = [SimulatedStore(disk), SimulatedStore(disk)]
         tree = SupervisorSpec("root", max_restarts=1_000)
         async with AsyncExitStack() as stack:

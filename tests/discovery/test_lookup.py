@@ -25,10 +25,10 @@ from lmos_actors import (
     open_node,
     simulate,
 )
-from lmos_actors._core import RandomStream
 from lmos_actors.discovery import Registration
-from lmos_actors.persistence import SimulatedDisk, SimulatedStore
+from lmos_actors.persistence import SimulatedStore
 from lmos_actors.transport import MemoryNetwork
+from tests.seeded import simulated_disk
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -64,7 +64,7 @@ class World:
 
     def __init__(self) -> None:
         self.network = MemoryNetwork()
-        self.disk = SimulatedDisk(RandomStream(1), shared=True)
+        self.disk = simulated_disk(1, shared=True)
 
     @asynccontextmanager
     async def node(self, name: str, *children: ChildSpec[Any], **options: Any) -> AsyncGenerator[Node]:
@@ -143,7 +143,7 @@ def test_a_durable_agent_that_was_found_is_asked_again_without_a_key(again: str,
 
     async def story(world: World, looker: Node) -> None:
         ref, spec = looker.find(Till), ChildSpec("till", Till, key=key)
-        world.disk = SimulatedDisk(RandomStream(1), shared=key is not None)
+        world.disk = simulated_disk(1, shared=key is not None)
         outcome: list[object] = []
 
         async def sell() -> None:

@@ -3,29 +3,29 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from lmos_actors._core import RandomStream
 from lmos_actors.links import LinkFault, LinkRules, Links, between_sides
 from tests.matrix import examples
+from tests.seeded import stream
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 
 def links(rules: LinkRules, seed: int = 1) -> Links:
-    return Links(lambda *_: rules, lambda name: RandomStream(crc32(f"{seed} {name}".encode())))
+    return Links(lambda *_: rules, lambda name: stream(crc32(f"{seed} {name}".encode())))
 
 
-def seconds(value: float) -> Callable[[RandomStream], float]:
+def seconds(value: float) -> Callable[[Any], float]:
     return lambda _: value
 
 
-def spread(low: float, high: float) -> Callable[[RandomStream], float]:
+def spread(low: float, high: float) -> Callable[[Any], float]:
     return lambda random: random.uniform(low, high)
 
 

@@ -9,11 +9,11 @@ import pytest
 import trio
 
 from lmos_actors import Agent, ChildSpec, Secret, SupervisorSpec, action, open_node
-from lmos_actors._core import RandomStream
-from lmos_actors.persistence import MemoryStore, Put, SimulatedDisk, SimulatedStore
+from lmos_actors.persistence import MemoryStore, Put, SimulatedStore
 from lmos_actors.security import Access, Bearer, Security
 from lmos_actors.transport import MemoryNetwork
 from tests.live.watching import SECURITY, watching
+from tests.seeded import simulated_disk
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
@@ -98,7 +98,7 @@ async def test_an_agent_that_raises_while_it_is_operated(
 async def test_an_operation_that_no_store_has_is_marked_in_the_audit_log(
     virtual_clock: MockClock, store: str | None, marks: bool | None
 ) -> None:
-    network, disk = MemoryNetwork(), SimulatedDisk(RandomStream(1), lambda: 0.1)
+    network, disk = MemoryNetwork(), simulated_disk(1, lambda: 0.1)
     kept = None if store is None else SimulatedStore(disk)
     tree = SupervisorSpec("root", [ChildSpec("one", Echo)])
     async with (

@@ -14,12 +14,12 @@ import pytest
 import trio
 
 from lmos_actors import Agent, AgentError, ChildSpec, Pool, Progress, SupervisorSpec, action, open_node
-from lmos_actors._core import RandomStream
-from lmos_actors.persistence import SimulatedDisk, SimulatedStore
+from lmos_actors.persistence import SimulatedStore
 from lmos_actors.supervision import BulkSpec
 from lmos_actors.transport import MemoryNetwork
 from tests.live.test_cancelled import ARGUMENTS
 from tests.live.watching import SECURITY, watching
+from tests.seeded import simulated_disk
 from tests.supervision.world import run
 
 PLACE = "ws://here"
@@ -125,7 +125,7 @@ async def told(recorded: bool, viewers: int) -> tuple[list[Any], list[Any]]:
                 watcher.look(view, f"v{number}", **ARGUMENTS.get(view, {}))
             await trio.sleep_forever()
 
-    store = SimulatedStore(SimulatedDisk(RandomStream(8), lambda: 0.003))
+    store = SimulatedStore(simulated_disk(8, lambda: 0.003))
     async with (
         open_node(
             TREE, listen=PLACE, network=network, security=SECURITY, instrument=log, store=store

@@ -21,14 +21,14 @@ from lmos_actors import (
     action,
     open_node,
 )
-from lmos_actors._core import RandomStream
 from lmos_actors.errors import ConnectFailed, StoreFailed
-from lmos_actors.persistence import MemoryStore, SimulatedDisk, SimulatedStore
+from lmos_actors.persistence import MemoryStore, SimulatedStore
 from lmos_actors.security import Access, Basic, Security
 from lmos_actors.supervision import RESERVED
 from lmos_actors.transport import endpoint_of
 from tests.networks import default_network
 from tests.observe.http_requests import ask, line_to, samples
+from tests.seeded import simulated_disk
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -256,7 +256,7 @@ async def test_a_node_whose_store_fails_is_not_ready(autojump_clock: Any) -> Non
 
 async def test_a_store_that_hangs_is_seen_and_holds_up_nobody_else(autojump_clock: Any) -> None:
     seconds = 0.0
-    store = SimulatedStore(SimulatedDisk(RandomStream(1), lambda: seconds))
+    store = SimulatedStore(simulated_disk(1, lambda: seconds))
     async with open_node(listen="ws://here", store=store) as node, trio.open_nursery() as nursery:
         ref = await node.start_child(ChildSpec("keeps", Keeps))
         slow = await node.start(Slow)

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pytest
 import trio
 
-from lmos_actors._core import RandomStream
 from lmos_actors.errors import StoreFailed, StoreInUse
 from lmos_actors.persistence import (
     AsyncStore,
@@ -26,6 +25,7 @@ from lmos_actors.persistence import (
     store_of,
 )
 from tests.redis_server import RedisServer, needs_redis
+from tests.seeded import simulated_disk
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -42,7 +42,7 @@ DISKS: dict[Path, SimulatedDisk] = {}
 
 def simulated(folder: Path) -> SimulatedStore:
     """Return a store on the simulated disk of a folder."""
-    return SimulatedStore(DISKS.setdefault(folder, SimulatedDisk(RandomStream(1))))
+    return SimulatedStore(DISKS.setdefault(folder, simulated_disk(1)))
 
 
 class Blocking:

@@ -6,8 +6,8 @@ import attrs
 import trio
 
 from lmos_actors import Agent, ChildSpec, MailboxOptions, Ref, action, ephemeral, open_node
-from lmos_actors._core import RandomStream
-from lmos_actors.persistence import SimulatedDisk, SimulatedStore
+from lmos_actors.persistence import SimulatedStore
+from tests.seeded import simulated_disk
 
 MANY = 10_000
 HELD_AT_MOST = 1_024
@@ -39,7 +39,7 @@ class Counter(Agent, durable=True):
 
 async def test_ten_thousand_outputs_hold_the_agent_and_its_senders_back(autojump_clock: object) -> None:
     told, seconds = 0, 0.0
-    store = SimulatedStore(SimulatedDisk(RandomStream(1), lambda: seconds))
+    store = SimulatedStore(simulated_disk(1, lambda: seconds))
     async with open_node(store=store) as node, trio.open_nursery() as nursery:
         sink = await node.start_child(ChildSpec("sink", Sink))
         options = MailboxOptions(ROOM)

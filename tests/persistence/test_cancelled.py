@@ -9,10 +9,10 @@ import pytest
 import trio
 
 from lmos_actors import Agent, ChildSpec, Ref, action, open_node, simulate
-from lmos_actors._core import RandomStream
-from lmos_actors.persistence import SimulatedDisk, SimulatedStore
+from lmos_actors.persistence import SimulatedStore
 from lmos_actors.transport import MemoryNetwork
 from tests.matrix import few_or_all
+from tests.seeded import simulated_disk
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -100,7 +100,7 @@ SOLD = {ask: 3, feed: 3}
 def test_at_every_step(work: Callable[[Node, Ref[Shop]], Awaitable[None]], way: str) -> None:
     async def play(steps: int) -> bool:
         """Return whether the work ended before that step."""
-        disk, network, ended = SimulatedDisk(RandomStream(1)), MemoryNetwork(), trio.Event()
+        disk, network, ended = simulated_disk(1), MemoryNetwork(), trio.Event()
         async with (
             open_node(store=SimulatedStore(disk), listen="ws://shop", network=network) as node,
             open_node(network=network) as client,

@@ -26,11 +26,11 @@ from lmos_actors import (
     open_node,
     simulate,
 )
-from lmos_actors._core import RandomStream
 from lmos_actors.actors import skew_clock, slot_of
 from lmos_actors.errors import ConfigError, LeaseHeld, LeaseLost
 from lmos_actors.persistence import MemoryStore, SimulatedDisk, SimulatedStore
 from tests.persistence.stores import StoreOfTest, every_store
+from tests.seeded import simulated_disk
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -143,7 +143,7 @@ class Pair:
 
 @asynccontextmanager
 async def pair(seconds: float = 0.01) -> AsyncIterator[Pair]:
-    disk = SimulatedDisk(RandomStream(1), lambda: seconds, shared=True)
+    disk = simulated_disk(1, lambda: seconds, shared=True)
     stores = [SimulatedStore(disk), SimulatedStore(disk)]
     trees = [SupervisorSpec("root", max_restarts=1_000) for _ in stores]
     async with open_node(trees[0], store=stores[0]) as a, open_node(trees[1], store=stores[1]) as b:
@@ -278,7 +278,7 @@ def test_a_start_that_is_cancelled_leaves_no_lease() -> None:
 
 def test_the_lease_of_a_node_that_is_gone_is_taken_a_second_after_the_store_misses_it() -> None:
     async def main() -> None:
-        disk = SimulatedDisk(RandomStream(1), lambda: 0.01, shared=True)
+        disk = simulated_disk(1, lambda: 0.01, shared=True)
         stores = [SimulatedStore(disk), SimulatedStore(disk)]
         async with open_node(store=stores[1]) as other:
             async with open_node(store=stores[0]) as node:
@@ -311,7 +311,7 @@ class Unseen(SimulatedStore):
 
 def test_a_holder_that_the_store_loses_sight_of_keeps_its_lease() -> None:
     async def main() -> None:
-        disk = SimulatedDisk(RandomStream(1), lambda: 0.01, shared=True)
+        disk = simulated_disk(1, lambda: 0.01, shared=True)
         store = Unseen(disk)
         async with open_node(store=store) as node, open_node(store=SimulatedStore(disk)) as other:
             counter = await node.start_child(spec())
@@ -369,7 +369,7 @@ def test_a_store_that_is_away_for_a_minute_ends_no_supervisor() -> None:
     """It takes the leases of all agents at once, which is no crash loop of theirs."""
 
     async def main() -> None:
-        store = SimulatedStore(SimulatedDisk(RandomStream(1), lambda: 0.01, shared=True))
+        store = SimulatedStore(simulated_disk(1, lambda: 0.01, shared=True))
         ends: list[Down] = []
 
         async def watch(counter: Ref[Counter], *, task_status: trio.TaskStatus[None]) -> None:
@@ -402,7 +402,7 @@ def test_a_store_that_is_away_for_a_minute_ends_no_supervisor() -> None:
 
 def test_renewals_that_come_while_the_store_is_away_are_made_up_for() -> None:
     async def main() -> None:
-        store = SimulatedStore(SimulatedDisk(RandomStream(1), lambda: 0.01, shared=True))
+        store = SimulatedStore(simulated_disk(1, lambda: 0.01, shared=True))
         async with open_node(store=store) as node:
             counter = await node.start_child(spec())
             for number in range(1, 21):

@@ -34,11 +34,11 @@ from lmos_actors import (
     open_node,
     simulate,
 )
-from lmos_actors._core import RandomStream
 from lmos_actors.actors import end_skew, skew_clock
 from lmos_actors.errors import LmosActorsError, NotFound, StartFailed, WrongState
-from lmos_actors.persistence import Check, Put, SimulatedDisk, SimulatedStore
+from lmos_actors.persistence import Check, Put, SimulatedStore
 from tests.matrix import few_or_all
+from tests.seeded import simulated_disk
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -117,7 +117,7 @@ class Program:
 
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)
-        self.disk = SimulatedDisk(RandomStream(seed), self.latency, shared=True)
+        self.disk = simulated_disk(seed, self.latency, shared=True)
         self.epoch = 0
         self.refused = 0
         self.nodes: dict[int, Node] = {}

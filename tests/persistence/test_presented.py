@@ -28,7 +28,6 @@ from lmos_actors import (
     prop,
     simulate,
 )
-from lmos_actors._core import RandomStream
 from lmos_actors.approvals import Approvals
 from lmos_actors.directory import ThingDirectory
 from lmos_actors.errors import LmosActorsError
@@ -39,6 +38,7 @@ from lmos_actors.transport import MemoryNetwork
 from tests.directory.web import td
 from tests.facades.relays import Shown
 from tests.matrix import few_or_all
+from tests.seeded import simulated_disk
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -386,7 +386,7 @@ def lived(name: str, what: Any = fails, steps: int = 1_000_000) -> tuple[set[Any
     found: list[Any] = []
 
     async def main() -> None:
-        disk = SimulatedDisk(RandomStream(steps), lambda: COMMIT)
+        disk = simulated_disk(steps, lambda: COMMIT)
         told, taken = await first_life(SURFACES[name], disk, what, steps)
         found.extend((told, await next_life(SURFACES[name], disk), taken))
 

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import os
 import shutil
+from random import Random
 from typing import TYPE_CHECKING, Protocol
 
 import pytest
 import trio
 
-from lmos_actors._core import RandomStream
 from lmos_actors.errors import StoreFailed, StoreFenced, StoreFull
 from lmos_actors.persistence import Put, SimulatedDisk, SimulatedStore, SqliteStore, open_writer, records_of
 from lmos_actors.simulation import simulate
+from tests.seeded import simulated_disk
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -40,7 +41,7 @@ class FileMachine:
 
     def __init__(self, folder: Path, seed: int) -> None:
         self.path = folder / "store.db"
-        self.random = RandomStream(seed)
+        self.random = Random(seed)
         self.store = SqliteStore(self.path)
         self.sizes: list[int] = []
         self.synced = 0
@@ -85,7 +86,7 @@ class SimulatedMachine:
     """The simulated disk."""
 
     def __init__(self, folder: Path, seed: int) -> None:
-        self.disk = SimulatedDisk(RandomStream(seed))
+        self.disk = simulated_disk(seed)
         self.store = SimulatedStore(self.disk)
 
     def open(self) -> Store:
@@ -162,7 +163,7 @@ def test_what_a_crash_leaves(
 
 def test_a_byte_that_is_not_what_was_written(tmp_path: Path) -> None:
     """A torn write may leave the length, and other bytes: both find that by the checksum."""
-    disk = SimulatedDisk(RandomStream(1))
+    disk = simulated_disk(1)
     store = SimulatedStore(disk)
     store.open()
     commit(store, 1, "process")
@@ -194,7 +195,7 @@ def opened(disk: SimulatedDisk) -> SimulatedStore:
 
 
 def test_a_full_disk() -> None:
-    disk = SimulatedDisk(RandomStream(1))
+    disk = simulated_disk(1)
     store = opened(disk)
     commit(store, 1, "process")
     disk.full = True
@@ -208,7 +209,7 @@ def test_a_full_disk() -> None:
 
 
 def test_each_process_is_a_writer_of_its_own() -> None:
-    disk = SimulatedDisk(RandomStream(1))
+    disk = simulated_disk(1)
     first = opened(disk)
     commit(first, 1, "process")
     assert disk.writer == 1
@@ -224,7 +225,7 @@ def test_a_process_that_is_cut_off_from_a_shared_disk() -> None:
     """Its calls fail; a commit that was under way has been written or not, and the others see which."""
 
     async def main(seed: int) -> int:
-        disk = SimulatedDisk(RandomStream(seed), lambda: 0.010, shared=True)
+        disk = simulated_disk(seed, lambda: 0.010, shared=True)
         other = opened(disk)
         store = SimulatedStore(disk)
         async with open_writer(store) as writer:
@@ -246,7 +247,7 @@ def test_a_process_that_is_cut_off_from_a_shared_disk() -> None:
 
 
 def test_a_log_is_moved_into_the_records_before_it_is_long() -> None:
-    disk = SimulatedDisk(RandomStream(1))
+    disk = simulated_disk(1)
     store = opened(disk)
     for _ in range(5):
         store.commit([[Put("s", "a", bytes(1 << 20))]], "process")
@@ -260,7 +261,7 @@ def test_a_crash_between_write_and_commit(writes: WritesAtCrash) -> None:
     """A settled ticket is kept; one that is under way is there as a whole or not at all."""
 
     async def main(seed: int) -> tuple[int, int]:
-        disk = SimulatedDisk(RandomStream(seed), lambda: 0.010)
+        disk = simulated_disk(seed, lambda: 0.010)
         done: list[int] = []
         async with open_writer(SimulatedStore(disk)) as writer:
             for number in range(1, 4):

@@ -8,8 +8,8 @@ import pytest
 import trio
 
 from lmos_actors import Agent, AgentDied, AgentUnavailable, ChildSpec, SupervisorSpec, action, open_node
-from lmos_actors._core import RandomStream
-from lmos_actors.persistence import SimulatedDisk, SimulatedStore
+from lmos_actors.persistence import SimulatedStore
+from tests.seeded import simulated_disk
 
 
 class Counter(Agent, durable=True):
@@ -46,7 +46,7 @@ async def test_a_stop_while_a_commit_is_open(
 ) -> None:
     """What is kept in time is answered; else the wait ends: 5 s for an agent, 10 s more for the store."""
     outcome: list[object] = []
-    disk = SimulatedDisk(RandomStream(1), lambda: commit)
+    disk = simulated_disk(1, lambda: commit)
     tree = SupervisorSpec("root", [SupervisorSpec("group", [ChildSpec("counter", Counter)])])
 
     async def ask(ref: Any) -> None:
@@ -74,7 +74,7 @@ async def test_a_stop_while_a_commit_is_open(
 @pytest.mark.parametrize("stopped", ["nothing", "agent", "node"])
 async def test_a_crash_while_a_commit_hangs_holds_up_no_sibling(stopped: str, autojump_clock: object) -> None:
     """The agent is unavailable until the commit has ended, and begins with what it kept."""
-    disk = SimulatedDisk(RandomStream(1), lambda: 30.0)
+    disk = simulated_disk(1, lambda: 30.0)
     tree = SupervisorSpec("root", [ChildSpec("counter", Counter), ChildSpec("plain", Plain)])
     async with trio.open_nursery() as nursery, open_node(tree, store=SimulatedStore(disk)) as node:
         counter, plain = node.find(Counter, "counter"), node.find(Plain, "plain")

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from lmos_actors._core import RandomStream
 from lmos_actors.errors import StoreFailed, StoreInUse
 from lmos_actors.persistence import (
     Check,
@@ -20,13 +19,13 @@ from lmos_actors.persistence import (
     Expected,
     MemoryStore,
     Put,
-    SimulatedDisk,
     SimulatedStore,
     after,
     records_of,
 )
 from tests.matrix import examples, some
 from tests.persistence.stores import KINDS, STORES, every_store
+from tests.seeded import simulated_disk
 
 if TYPE_CHECKING:
     from lmos_actors.persistence import Durability, Store, Write
@@ -155,7 +154,7 @@ def test_a_store_that_is_closed(make: Make, tmp_path: Path) -> None:
 
 def test_a_shared_store() -> None:
     """All that have it open see the commits of all, and it is open until the last one closes it."""
-    disk = SimulatedDisk(RandomStream(1), shared=True)
+    disk = simulated_disk(1, shared=True)
     memory = MemoryStore(shared=True)
     pairs: list[tuple[Store, Store]] = [(SimulatedStore(disk), SimulatedStore(disk)), (memory, memory)]
     for first, second in pairs:

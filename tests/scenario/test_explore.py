@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from lmos_actors._core import RandomStream
 from lmos_actors.files import Duration, FileError, Offset, parse
 from lmos_actors.reports import CheckResult, Failure, RunResult
 from lmos_actors.scenario.explore import (
@@ -43,6 +42,7 @@ from lmos_actors.scenario.model import (
     OffsetRange,
 )
 from tests.matrix import examples
+from tests.seeded import stream
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -166,7 +166,7 @@ def check_fault(fault: ScheduledFault) -> None:
 )
 def test_what_the_file_gives_is_drawn(drawn: DrawnFault, keys: dict[str, Any]) -> None:
     space = Space(permits=(Permit(drawn, NODES, NODES),), at_most=1, start=0, end=60 * SECOND)
-    found = [space.fault(SECOND, RandomStream(seed)).keys() for seed in range(40)]
+    found = [space.fault(SECOND, stream(seed)).keys() for seed in range(40)]
     if isinstance(drawn, DrawnCrash):
         assert all(each["restart"] in keys["restart"] for each in found)
         assert all(wanted in [each["restart"] for each in found] for wanted in keys["restart"])
@@ -196,7 +196,7 @@ def test_offsets_are_drawn_on_both_sides_of_zero(low: str, high: str) -> None:
     span = OffsetRange(min=Offset.parse(low), max=Offset.parse(high))
     permit = Permit(DrawnClockSkew(skew=span), NODES, NODES)
     space = Space(permits=(permit,), at_most=1, start=0, end=60 * SECOND)
-    found = [Offset.parse(space.fault(0, RandomStream(seed)).keys()["skew"]) for seed in range(60)]
+    found = [Offset.parse(space.fault(0, stream(seed)).keys()["skew"]) for seed in range(60)]
     assert all(span.min <= each <= span.max and each != 0 for each in found)
     behind = sum(each < 0 for each in found)
     assert {"-5s": 15 < behind < 45, "0s": behind == 0}.get(low, behind == 60)

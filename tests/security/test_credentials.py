@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from lmos_actors import ConfigError
-from lmos_actors._core import SecretBytes
-from lmos_actors.security import BasicAuth, BearerToken, Credentials, is_loopback
+from lmos_actors.security import BasicAuth, BearerToken, Credentials, SecretBytes, is_loopback
 from tests.security.sample_credentials import basic, write
 
 if TYPE_CHECKING:

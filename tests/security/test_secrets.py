@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given, strategies as st
 
 from lmos_actors import ConfigError
-from lmos_actors._core import SecretBytes
 from lmos_actors.errors import Unauthorized
 from lmos_actors.security import (
     Admission,
@@ -23,6 +22,7 @@ from lmos_actors.security import (
     Guard,
     Jwt,
     Reference,
+    SecretBytes,
     SecretSource,
     Security,
 )

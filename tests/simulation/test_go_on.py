@@ -11,8 +11,7 @@ import trio
 from hypothesis import given, strategies as st
 
 from lmos_actors import Agent, ChildSpec, Ref, action, open_node, simulate
-from lmos_actors._core import BUDGET
-from lmos_actors.actors import set_service_time
+from lmos_actors.actors import BUDGET, set_service_time
 from lmos_actors.simulation import TraceLog, VirtualClock, settle
 
 if TYPE_CHECKING:

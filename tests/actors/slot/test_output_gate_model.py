@@ -38,10 +38,10 @@ from lmos_actors import (
     prop,
     simulate,
 )
-from lmos_actors._core import RandomStream
 from lmos_actors.errors import WrongState
 from lmos_actors.persistence import SimulatedDisk, SimulatedStore
 from tests.matrix import examples
+from tests.seeded import simulated_disk
 
 if TYPE_CHECKING:
     from lmos_actors.persistence import Store
@@ -155,7 +155,7 @@ class Journal(Work, durable="journal", durability="power", snapshot_every=3):
 
 def numbers_on(disk: SimulatedDisk, *, synced: bool) -> list[int]:
     """Return the numbers that a process would find after a kill; with `synced`, after a loss of power."""
-    copied = SimulatedDisk(RandomStream(0))
+    copied = simulated_disk(0)
     copied.records, copied.log = disk.records, disk.log[: disk.synced if synced else None]
     store: Store = SimulatedStore(copied)
     store.open()
@@ -186,7 +186,7 @@ class Program:
     ref: Ref[Any] = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.disk = SimulatedDisk(RandomStream(self.seed), lambda: self.seconds)
+        self.disk = simulated_disk(self.seed, lambda: self.seconds)
 
     @property
     def kept(self) -> list[int]:

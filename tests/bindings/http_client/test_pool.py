@@ -8,8 +8,7 @@ import pytest
 import trio
 
 from lmos_actors import Gap, MailboxFull, OutcomeUnknown
-from lmos_actors.bindings.http_client import _invocations as _web_link_errands
-from lmos_actors.bindings.http_client._stream import HttpStream
+from lmos_actors.bindings.http_client import HttpStream, _invocations as _web_link_errands
 from tests.bindings.http_client.test_invocations import STREAMS
 from tests.bindings.web_things import (
     LAMP,

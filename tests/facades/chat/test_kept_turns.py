@@ -16,13 +16,13 @@ import pytest
 import trio
 
 from lmos_actors import ActionFailed, AgentDied, ChildSpec, action, open_node, simulate
-from lmos_actors._core import RandomStream
 from lmos_actors.errors import AgentUnavailable
 from lmos_actors.facades import ChatAgent, ChatPart, ChatTurn
 from lmos_actors.facades.chat import Said, SessionEntry, TurnBegan, TurnDone, TurnFailure
-from lmos_actors.persistence import SessionOptions, SimulatedDisk, SimulatedStore
+from lmos_actors.persistence import SessionOptions, SimulatedStore
 from lmos_actors.testing import settle
 from tests.facades.lives import STORES, Mortal, every_store, in_memory, virtual
+from tests.seeded import simulated_disk
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -453,7 +453,7 @@ async def test_a_turn_that_waits_long_is_resumed_as_often_as_its_node_begins() -
 @virtual
 async def test_a_resumed_turn_that_is_kept_late_in_its_first_minute_leaves_no_record() -> None:
     """Its resumption would be counted no more while the batch that removes the record is written."""
-    disk, book = SimulatedDisk(RandomStream(1)), Book()
+    disk, book = simulated_disk(1), Book()
     async with trio.open_nursery() as nursery, life(SimulatedStore(disk), book) as planner:
         nursery.start_soon(ask, planner, "one wait")
         await book.waits.wait()

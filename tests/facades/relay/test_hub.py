@@ -10,15 +10,15 @@ import pytest
 import trio
 
 from lmos_actors import Agent, action, open_node, simulate
-from lmos_actors._core import RandomStream
 from lmos_actors.conformance.wire import exchange
 from lmos_actors.errors import ActionFailed, ConfigError, ConnectFailed
 from lmos_actors.facades import RelayOptions, register_on_relay
-from lmos_actors.persistence import SimulatedDisk, SimulatedStore
+from lmos_actors.persistence import SimulatedStore
 from lmos_actors.protocol.relay.extensions import History
 from lmos_actors.security import Access, Bearer, Security
 from lmos_actors.transport import MemoryNetwork, TcpNetwork, connect
 from tests.persistence.stores import every_place
+from tests.seeded import simulated_disk
 from tests.transport.peer import TEXT, frame, mask
 
 if TYPE_CHECKING:
@@ -565,7 +565,7 @@ def test_the_receipt_of_a_vote_comes_once_it_is_kept() -> None:
             await one.of_type("receipt")
             assert trio.current_time() - began == 2 * COMMIT  # the proposal's commit, and its own
 
-    disk = SimulatedDisk(RandomStream(1), lambda: COMMIT)
+    disk = simulated_disk(1, lambda: COMMIT)
     told(body, extensions=("receipts", "voting"), store=SimulatedStore(disk))
 
 

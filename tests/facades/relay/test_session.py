@@ -10,7 +10,6 @@ import trio
 from hypothesis import given, settings, strategies as st
 
 from lmos_actors import ActionFailed, OutcomeUnknown, StartFailed, open_node, simulate
-from lmos_actors._core import RandomStream
 from lmos_actors.errors import ConfigError, ConnectFailed
 from lmos_actors.facades import (
     RelayAnswer,
@@ -23,11 +22,12 @@ from lmos_actors.facades import (
     revoke_on_relay,
 )
 from lmos_actors.live import open_live
-from lmos_actors.persistence import SimulatedDisk, SimulatedStore
+from lmos_actors.persistence import SimulatedStore
 from lmos_actors.transport import Refuse
 from tests.bindings.web_things import say, sites
 from tests.facades.relays import URL, WORLDS, Script, hub_with, ours, scripted
 from tests.matrix import examples
+from tests.seeded import simulated_disk
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -743,7 +743,7 @@ def test_whatever_a_relay_sends_the_agent_goes_on(frames: list[Any]) -> None:
 
 
 def test_an_answer_does_not_wait_for_the_disk_but_a_receipt_does() -> None:
-    disk = SimulatedDisk(RandomStream(1), lambda: 0.5)
+    disk = simulated_disk(1, lambda: 0.5)
     hub = partial(ours, SimulatedStore(disk), extensions=("receipts", "history"))
 
     async def main() -> None:

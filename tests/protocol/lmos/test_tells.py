@@ -12,9 +12,9 @@ from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from lmos_actors import ActionFailed, AgentUnavailable, InvalidInput, MailboxFull
-from lmos_actors._core import Account, Budget
 from lmos_actors.protocol import lmos
 from lmos_actors.protocol.lmos import SessionOptions
+from lmos_actors.transport import Account, Budget
 from tests.matrix import examples
 
 if TYPE_CHECKING:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
 
-from lmos_actors._core import RandomStream
 from lmos_actors.files import Duration
 from lmos_actors.system.model import Constant, Empirical, Exponential, Lognormal, Normal, Uniform
 from lmos_actors.system.values import LONGEST, Drawn, draw, is_time, problem_at, problem_of, sampler
+from tests import seeded
 from tests.rows import each_row
 
 S = Duration(1.0)
@@ -78,8 +79,8 @@ def test_a_delay_needs_units() -> None:
     assert problem_of(plain, time=True) == '"min" has no unit: write 1s or 1ms'
 
 
-def stream() -> RandomStream:
-    return RandomStream(7)
+def stream() -> Any:
+    return seeded.stream(7)
 
 
 def test_what_is_fixed_takes_nothing_of_the_stream() -> None:
@@ -178,10 +179,10 @@ def test_times_are_whole_microseconds_within_bounds(given_: Drawn, key: int) -> 
     if problem_of(given_, time=True) is not None:
         assert isinstance(given_, Lognormal)
         return
-    value = draw(given_, RandomStream(key))
+    value = draw(given_, seeded.stream(key))
     assert 0.0 <= value <= LONGEST
     assert value == round(value * 1_000_000) / 1_000_000
-    assert value == draw(given_, RandomStream(key))
+    assert value == draw(given_, seeded.stream(key))
     if isinstance(given_, Uniform):
         assert given_.min <= value <= given_.max
 
@@ -189,7 +190,7 @@ def test_times_are_whole_microseconds_within_bounds(given_: Drawn, key: int) -> 
 @given(pairs(AMOUNTS), st.integers(0, 2**64 - 1))
 def test_numbers_of_any_size_are_drawn(given_: Drawn, key: int) -> None:
     assert problem_of(given_) is None
-    value = draw(given_, RandomStream(key))
+    value = draw(given_, seeded.stream(key))
     assert math.isfinite(value)
     if isinstance(given_, Uniform):
         assert given_.min <= value <= given_.max
@@ -209,7 +210,7 @@ def test_numbers_of_any_size_are_drawn(given_: Drawn, key: int) -> None:
     ],
 )
 def test_a_sampler_draws_the_same_and_takes_as_much_of_its_stream(given_: Drawn) -> None:
-    one, other = RandomStream(7), RandomStream(7)
+    one, other = seeded.stream(7), seeded.stream(7)
     drawn = sampler(given_)
     assert [drawn(one) for _ in range(100)] == [draw(given_, other) for _ in range(100)]
     assert one.random() == other.random()
