@@ -25,13 +25,20 @@ from lmos_actors.transport import Accept, FrontDoor, MemoryNetwork, endpoint_of
 from tests.commands import called
 from tests.deployment.places import Script, World, deployed, group
 from tests.live.test_groups_view import answered, on_virtual_time, page_at
-from tests.live.watching import SECURITY, SUBPROTOCOL, Watcher, as_viewer, watching
+from tests.live.watching import NAMES, SECURITY, SUBPROTOCOL, Watcher, as_viewer, watching
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
     from pathlib import Path
 
     from lmos_actors.transport import Connection, Endpoint, Stream
+
+
+@pytest.fixture(autouse=True)
+def _secrets_of_viewers(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in NAMES:
+        monkeypatch.setenv(f"LIVE_{name.upper()}", f"{name}-token")
+
 
 AT = "ws://127.0.0.1:7000"
 FRONT, BACK = "ws://127.0.0.1:8101", "ws://127.0.0.1:8102"
