@@ -1,16 +1,23 @@
-"""Servers that are wrong in one way, and their report cards, on virtual time over memory."""
+"""Servers that are wrong in one way, and their report cards, on virtual time over memory.
+
+`caught_by` names the case that is meant for a broken server, `also` the few that cannot hold without it.
+Every one is run against these and a share of all cases; with `--matrix`, against its chapter and a larger
+share; with `--long`, against all cases.
+"""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import TYPE_CHECKING, Any
+from zlib import crc32
 
 import attrs
+import pytest
 import trio
 import trio.testing
 
-from lmos_actors.conformance import Call, Card, ConformOptions, Hints, Level, Verdict, conform
+from lmos_actors.conformance import Call, Card, ConformOptions, Hints, Level, Verdict, all_cases, conform
 from lmos_actors.conformance.scripted import (
     NetworkServer,
     ScriptedConnection,
@@ -20,6 +27,7 @@ from lmos_actors.conformance.scripted import (
     WebSocketCodec,
 )
 from lmos_actors.transport import MemoryNetwork, endpoint_of
+from tests.matrix import few_or_all
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -34,6 +42,9 @@ HINTS = Hints(
 
 MORNING = datetime(2026, 1, 31, 8, 15, tzinfo=UTC)
 """When virtual time begins, so that a card is the same each time."""
+
+CHAPTER = few_or_all(60, 1)  # of the cases of its own chapter, one in so many
+SHARE = few_or_all(600, 30)  # of the cases of other chapters
 
 HERE = endpoint_of("ws://kit.example:80/ws")
 
@@ -130,3 +141,27 @@ def told(card: Card) -> str:
         for result in card.results
         if result.verdict is not Verdict.PASSED
     )
+
+
+def some_of(broken: Broken) -> tuple[str, ...]:
+    """Return the cases that catch a broken server, and a share of all others: which ones goes by its id."""
+    group, turn = broken.caught_by.partition(".")[0], crc32(broken.id.encode())
+    return tuple(
+        case.id
+        for number, case in enumerate(all_cases())
+        if case.id in (broken.caught_by, *broken.also)
+        or (number + turn) % (CHAPTER if case.group == group else SHARE) == 0
+    )
+
+
+def each_server(servers: tuple[Broken, ...]) -> pytest.MarkDecorator:
+    """Ask a test about each of these servers: by a share of the cases, and with `--long` by all of them."""
+    some = [pytest.param(each, False, id=each.id) for each in servers]
+    long = [pytest.param(each, True, id=f"{each.id}-all", marks=pytest.mark.long) for each in servers]
+    return pytest.mark.parametrize(("broken", "whole"), [*some, *long])
+
+
+def check_server(broken: Broken, whole: bool) -> None:
+    """Fail unless a broken server is caught by what is meant for it, and by no other case."""
+    card = card_of(broken.make, level=broken.level, cases=() if whole else some_of(broken))
+    assert ids(card, Verdict.FAILED) == {broken.caught_by, *broken.also}, f"{broken.what}\n{told(card)}"

@@ -20,11 +20,15 @@ from lmos_actors.conformance.scripted import (
     refusal,
 )
 from tests.conformance.breaking import HERE, card_of, ids, right, told
-from tests.conformance.broken_connection import HoldsOn
-from tests.conformance.broken_description import Describes, HasNoSecurity, ServesPlainText
-from tests.conformance.broken_frames import ClosesOnBadJson, IsSilentOnHalfAMessage, WaitsForEver
-from tests.conformance.broken_handshake import HidesItsVersion, SelectsNothing
-from tests.conformance.broken_http import HidesItsMethods
+from tests.conformance.cases.connection.test_connections import HoldsOn
+from tests.conformance.cases.connection.test_framing import (
+    ClosesOnBadJson,
+    IsSilentOnHalfAMessage,
+    WaitsForEver,
+)
+from tests.conformance.cases.connection.test_handshake import HidesItsVersion, SelectsNothing
+from tests.conformance.cases.http.test_description import Describes, HasNoSecurity, ServesPlainText
+from tests.conformance.cases.http.test_properties_and_actions import HidesItsMethods
 
 if TYPE_CHECKING:
     from pathlib import Path

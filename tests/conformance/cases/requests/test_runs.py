@@ -6,6 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from lmos_actors.conformance.scripted import Problem, ScriptedConnection, completed, invalid, not_found
+from tests.conformance.breaking import Broken, check_server, each_server
 from tests.conformance.shelf import Shelf
 
 if TYPE_CHECKING:
@@ -105,3 +106,8 @@ class CancelsAll(ScriptedConnection):
 
 
 BROKEN = SHELF.all()
+
+
+@each_server(BROKEN)
+def test_a_broken_server_is_caught_by_its_case_and_no_other(broken: Broken, whole: bool) -> None:
+    check_server(broken, whole)

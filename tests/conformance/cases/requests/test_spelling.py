@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from lmos_actors.conformance import Level
 from lmos_actors.conformance.scripted import ABSENT, ScriptedConnection, invalid
+from tests.conformance.breaking import Broken, check_server, each_server
 from tests.conformance.shelf import Shelf
 
 if TYPE_CHECKING:
@@ -124,3 +125,8 @@ class KotlinNoNumber(ScriptedConnection):
 
 
 BROKEN = SHELF.all()
+
+
+@each_server(BROKEN)
+def test_a_broken_server_is_caught_by_its_case_and_no_other(broken: Broken, whole: bool) -> None:
+    check_server(broken, whole)

@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from lmos_actors.conformance.scripted import Done, HttpRequest, Problem, Reply, ScriptedPages, given
+from tests.conformance.breaking import Broken, check_server, each_server
 from tests.conformance.shelf import Shelf
 
 if TYPE_CHECKING:
@@ -187,3 +188,8 @@ class TakesAnyBody(Invokes):
 
 
 BROKEN = SHELF.all()
+
+
+@each_server(BROKEN)
+def test_a_broken_server_is_caught_by_its_case_and_no_other(broken: Broken, whole: bool) -> None:
+    check_server(broken, whole)

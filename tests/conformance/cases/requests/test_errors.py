@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lmos_actors.conformance.scripted import ScriptedConnection, ScriptedServer, completed
+from tests.conformance.breaking import Broken, check_server, each_server
 from tests.conformance.shelf import Shelf
 
 if TYPE_CHECKING:
@@ -75,3 +76,8 @@ class AnswersTwice(ScriptedConnection):
 
 
 BROKEN = SHELF.all()
+
+
+@each_server(BROKEN)
+def test_a_broken_server_is_caught_by_its_case_and_no_other(broken: Broken, whole: bool) -> None:
+    check_server(broken, whole)

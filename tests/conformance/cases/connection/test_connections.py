@@ -21,7 +21,7 @@ from lmos_actors.conformance.wire import (
     RawFrame,
     write_frame,
 )
-from tests.conformance.breaking import Broken
+from tests.conformance.breaking import Broken, check_server, each_server
 from tests.conformance.shelf import Shelf
 
 if TYPE_CHECKING:
@@ -251,3 +251,8 @@ BROKEN = (
         parts={"connection": Leaves, "server": TellsTheNext},
     ),
 )
+
+
+@each_server(BROKEN)
+def test_a_broken_server_is_caught_by_its_case_and_no_other(broken: Broken, whole: bool) -> None:
+    check_server(broken, whole)

@@ -16,6 +16,7 @@ from lmos_actors.conformance.scripted import (
     not_found,
     too_late,
 )
+from tests.conformance.breaking import Broken, check_server, each_server
 from tests.conformance.shelf import Shelf
 
 if TYPE_CHECKING:
@@ -395,3 +396,8 @@ class ForgetsCredit(ScriptedConnection):
 
 
 BROKEN = SHELF.all()
+
+
+@each_server(BROKEN)
+def test_a_broken_server_is_caught_by_its_case_and_no_other(broken: Broken, whole: bool) -> None:
+    check_server(broken, whole)

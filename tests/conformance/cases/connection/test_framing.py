@@ -23,6 +23,7 @@ from lmos_actors.conformance.wire import (
     FrameReader,
     RawFrame,
 )
+from tests.conformance.breaking import Broken, check_server, each_server
 from tests.conformance.shelf import Shelf
 
 SHELF = Shelf()
@@ -380,3 +381,8 @@ class RefusesAllTheSame(ScriptedConnection):
 
 
 BROKEN = SHELF.all()
+
+
+@each_server(BROKEN)
+def test_a_broken_server_is_caught_by_its_case_and_no_other(broken: Broken, whole: bool) -> None:
+    check_server(broken, whole)
