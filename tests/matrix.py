@@ -36,7 +36,7 @@ DIFFERING = {
     # tracebacks, frames, messages of exceptions
     "tests/actors/crashes/test_reports.py": "tracebacks and messages of exceptions",
     "tests/actors/declaration/test_declarations.py": "frames, and the lines that errors name",
-    "tests/actors/test_current_request.py": "groups of exceptions",
+    "tests/actors/test_own_tasks.py": "groups of exceptions",
     "tests/core/test_errors.py": "messages of exceptions",
     "tests/core/test_python_texts.py": "messages of exceptions",
     "tests/observe/test_dump.py": "stacks of tasks",
