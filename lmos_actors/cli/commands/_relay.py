@@ -14,7 +14,7 @@ from lmos_actors.errors import ConfigError
 
 from .._app import PRINTED, File, JsonLines, Switch, Texts, Time, Within, at_least, whole
 from ..options._connection import ServerOptions, secret_lines
-from ..options._serving import ListenOptions
+from ..options._serving import ListenOptions, ServeOptions
 
 if TYPE_CHECKING:
     from lmos_actors.facades import RelayOptions
@@ -203,9 +203,9 @@ http://127.0.0.1:8080/register
     Exit codes: 0 stopped in order; 2 the usage is wrong; 3 an address is taken, or the store \
 cannot be used; 130 ended at once.
     """
-    from ..serve._serve import ServeRequest, serve_targets
+    from ..serve._serve import serve_targets
 
-    return serve_targets(ServeRequest(listening=listening, relay=hub.options(), store=hub.store))
+    return serve_targets((), ServeOptions(listening=listening, store=hub.store), relay=hub.options())
 
 
 _OPTIONS = {

@@ -11,40 +11,22 @@ from .._app import File, Texts, Time, whole
 from ..options._connection import PresentOptions
 from ..options._serving import (
     FOUND,
-    BridgeOptions,
-    ChatOptions,
+    Arguments,
     DiscoveryOptions,
-    GroupOptions,
     ListenOptions,
+    NodeStore,
     OfferedOptions,
-    OfferOptions,
+    ServeOptions,
+    Targets,
 )
 
-_USUAL = ListenOptions()
+_USUAL = ServeOptions()
+_LISTENING = ListenOptions()
 _NOTHING = PresentOptions()
-_ALONE = DiscoveryOptions()
-_NO_CHAT = ChatOptions()
-_NO_OFFER = OfferOptions()
 _ALL_OFFERED = OfferedOptions()
-_NO_BRIDGE = BridgeOptions()
-_NO_GROUP = GroupOptions()
 
 
-def serve(
-    targets: Annotated[Texts, Parameter(name="TARGET")] = None,
-    /,
-    *,
-    tree: Annotated[str | None, Parameter(metavar="TREE")] = None,
-    arg: Annotated[Texts, Parameter(metavar="NAME=VALUE")] = None,
-    deployed: GroupOptions = _NO_GROUP,
-    store: Annotated[str | None, Parameter(metavar="STORE")] = None,
-    listening: ListenOptions = _USUAL,
-    presented: PresentOptions = _NOTHING,
-    discovery: DiscoveryOptions = _ALONE,
-    chat: ChatOptions = _NO_CHAT,
-    offer: OfferOptions = _NO_OFFER,
-    bridges: BridgeOptions = _NO_BRIDGE,
-) -> int:
+def serve(targets: Targets = None, /, *, options: ServeOptions = _USUAL) -> int:
     """Run agents and serve them over LMOS and HTTP.
 
     lmos-actors serve weather=agents/weather.py:WeatherAgent
@@ -82,41 +64,23 @@ A second one ends it at once.
 
     Exit codes: 0 stopped in order; 2 the usage is wrong; 3 an import failed, an address is taken, \
 or agents crashed too often; 130 ended at once.
-
-    Parameters
-    ----------
-    targets
-        Agent classes, as path/file.py:Class or package.module:Class. Put NAME= before it to name the agent.
-    tree
-        A SupervisorSpec, as path/file.py:tree or package.module:tree: all its agents and pools are served. \
-Targets are further children of its root.
-    arg
-        An argument of an agent, as JSON or as text; a ref by the name of another target, or by a URL. \
-With several targets as AGENT.NAME=VALUE. May be given several times.
-    store
-        Where durable agents and the sessions of chat agents are kept: sqlite:PATH, a database that is made \
-if there is none, or memory: until the end.
     """
-    if deployed.group is not None:
-        from ..serve._group import request_of, serve_group
+    if options.deployed.group is not None:
+        from ..serve._group import serve_group
 
-        return serve_group(request_of(targets, listening, deployed))
-    from ..serve._serve import ServeRequest, serve_targets
+        return serve_group(targets or (), options)
+    from ..serve._serve import serve_targets
 
-    request = ServeRequest(
-        targets=targets or (), tree=tree, arguments=arg or (), store=store, listening=listening,
-        presented=presented, discovery=discovery, chat=chat, offer=offer, bridges=bridges,
-    )  # fmt: skip
-    return serve_targets(request)
+    return serve_targets(targets or (), options)
 
 
 def mcp(
-    targets: Annotated[Texts, Parameter(name="TARGET")] = None,
+    targets: Targets = None,
     /,
     *,
     tree: Annotated[str | None, Parameter(metavar="TREE")] = None,
-    arg: Annotated[Texts, Parameter(metavar="NAME=VALUE")] = None,
-    store: Annotated[str | None, Parameter(metavar="STORE")] = None,
+    arg: Arguments = None,
+    store: NodeStore = None,
     lookup: Annotated[Texts, Parameter(metavar="URL", group=FOUND)] = None,
     presented: PresentOptions = _NOTHING,
     offered: OfferedOptions = _ALL_OFFERED,
@@ -137,31 +101,17 @@ to standard error, as logs do. Needs the extra mcp.
 
     Parameters
     ----------
-    targets
-        Agent classes, as path/file.py:Class or package.module:Class. Put NAME= before it to name the agent.
     tree
         A SupervisorSpec, as path/file.py:tree or package.module:tree: all its agents and pools are offered.
-    arg
-        An argument of an agent, as JSON or as text; a ref by the name of another target, or by a URL. \
-With several targets as AGENT.NAME=VALUE. May be given several times.
-    store
-        Where durable agents and the sessions of chat agents are kept: sqlite:PATH, a database that is made \
-if there is none, or memory: until the end.
     lookup
         A directory to look for other agents in. May be given several times.
     """
     from ..serve._offer import offer_targets
-    from ..serve._serve import ServeRequest
 
-    request = ServeRequest(
-        targets=targets or (),
-        tree=tree,
-        arguments=arg or (),
-        presented=presented,
-        discovery=DiscoveryOptions(lookup=lookup),
-        store=store,
+    options = ServeOptions(
+        tree=tree, arg=arg, store=store, presented=presented, discovery=DiscoveryOptions(lookup=lookup)
     )
-    return offer_targets(request, offered.made())
+    return offer_targets(targets or (), options, offered.made())
 
 
 directory = App(
@@ -180,7 +130,7 @@ def directory_serve(
     database: File = None,
     max_entries: Annotated[int | None, Parameter(converter=whole, metavar="N")] = None,
     max_ttl: Annotated[Time | None, Parameter(show_default=False)] = None,
-    listening: ListenOptions = _USUAL,
+    listening: ListenOptions = _LISTENING,
 ) -> int:
     """Serve a directory of descriptions: a Thing Description Directory of the W3C, over HTTP and over LMOS.
 
@@ -211,9 +161,9 @@ also for those that name none.
     """
     from lmos_actors.directory import DirectoryOptions
 
-    from ..serve._serve import ServeRequest, serve_targets
+    from ..serve._serve import serve_targets
 
-    options = DirectoryOptions(path=database, max_ttl=max_ttl)
+    hosted = DirectoryOptions(path=database, max_ttl=max_ttl)
     if max_entries is not None:
-        options = attrs.evolve(options, max_entries=max_entries)
-    return serve_targets(ServeRequest(listening=listening, directory=options))
+        hosted = attrs.evolve(hosted, max_entries=max_entries)
+    return serve_targets((), ServeOptions(listening=listening), directory=hosted)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path  # noqa: TC003 - the application reads the types
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from cyclopts import Group, Parameter
 
 from lmos_actors.errors import ConfigError
 
 from .._app import File, JsonLines, Switch, Texts, Variables, settings_of, whole
+from ._connection import PresentOptions
 
 if TYPE_CHECKING:
     import ssl
@@ -27,6 +28,31 @@ TALKED = Group("Chat agents", sort_key=1.1)
 MET = Group("Relays", sort_key=1.1)
 OFFERED = Group("MCP clients", sort_key=1.1)
 WATCHED = Group("Monitoring", sort_key=1.5)
+
+Arguments: TypeAlias = Annotated[
+    Texts,
+    Parameter(
+        metavar="NAME=VALUE",
+        help="An argument of an agent, as JSON or as text; a ref by the name of another target, or by a URL. "
+        "With several targets as AGENT.NAME=VALUE. May be given several times.",
+    ),
+]
+NodeStore: TypeAlias = Annotated[
+    str | None,
+    Parameter(
+        metavar="STORE",
+        help="Where durable agents and the sessions of chat agents are kept: sqlite:PATH, a database that is "
+        "made if there is none, or memory: until the end.",
+    ),
+]
+Targets: TypeAlias = Annotated[
+    Texts,
+    Parameter(
+        name="TARGET",
+        help="Agent classes, as path/file.py:Class or package.module:Class. Put NAME= before it to name the "
+        "agent.",
+    ),
+]
 
 
 @Parameter(name="*")
@@ -100,6 +126,7 @@ operate and approve of the file say who may."""
 
 
 _OPEN = SecurityOptions()
+_PRESENTS_NOTHING = PresentOptions()
 
 
 @Parameter(name="*")
@@ -173,21 +200,20 @@ May be given several times."""
     host: Annotated[str | None, Parameter(metavar="HOST", group=DEPLOYED)] = None
     """The address of this machine, at which it listens where the file has 0.0.0.0: for `up --on`."""
 
-    def request(self) -> dict[str, Any]:
-        """Return the arguments of `GroupRequest`. Raises ConfigError."""
-        return {
-            "group": self.group,
-            "replica": self.replica,
-            "at": settings_of(self.at, "--at"),
-            "settings": settings_of(self.set_),
-            "launched": self.launched,
-            "files": self.files,
-            "snapshot": self.snapshot,
-            "store_id": self.store_id,
-            "keep": self.keep,
-            "gateway": self.gateway,
-            "host": self.host,
-        }
+    @property
+    def name(self) -> str:
+        """The name of the group."""
+        return self.group or ""
+
+    @property
+    def urls(self) -> dict[str, str]:
+        """The URLs of groups that host directories, by group. Raises ConfigError."""
+        return settings_of(self.at, "--at")
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """The variables of the file, by name. Raises ConfigError."""
+        return settings_of(self.set_)
 
 
 @Parameter(name="*")
@@ -304,6 +330,37 @@ this NAME, or `member`. That needs a token of its own; may be given several time
             }
             for name, url, credentials in _on_relays(option, self.relay_peers, bearers, insecure)
         ]
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class ServeOptions:
+    """The options of `serve`."""
+
+    tree: Annotated[str | None, Parameter(metavar="TREE")] = None
+    """A SupervisorSpec, as path/file.py:tree or package.module:tree: all its agents and pools are served. \
+Targets are further children of its root."""
+    arg: Arguments = None
+    deployed: GroupOptions = GroupOptions()
+    store: NodeStore = None
+    listening: ListenOptions = ListenOptions()
+    presented: PresentOptions = _PRESENTS_NOTHING
+    discovery: DiscoveryOptions = DiscoveryOptions()
+    chat: ChatOptions = ChatOptions()
+    offer: OfferOptions = OfferOptions()
+    bridges: BridgeOptions = BridgeOptions()
+
+    def node_options(self, addresses: Sequence[str]) -> dict[str, Any]:
+        """Return the arguments of `open_node` that the groups of options stand for. Raises ConfigError."""
+        guarded = self.listening.security
+        return {
+            **guarded.options(addresses),
+            **self.presented.options(insecure=guarded.insecure),
+            **self.discovery.options(),
+            **self.bridges.options(insecure=guarded.insecure),
+            **self.chat.options(),
+            **self.offer.options(),
+        }
 
 
 def _on_relays(

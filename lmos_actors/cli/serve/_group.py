@@ -30,18 +30,24 @@ from lmos_actors.persistence import AsyncStore, server_store, store_of, with_id
 from lmos_actors.security import SharedToken, is_private as is_private_place, place_of
 from lmos_actors.supervision import Tree
 from lmos_actors.system import relay_options
-from lmos_actors.transport import endpoint_of
+from lmos_actors.transport import TcpNetwork, endpoint_of
 
 from .._importing import WRONG, importing
 from ..options._connection import options_in
-from ..options._serving import ChatOptions, DiscoveryOptions, ListenOptions, OfferOptions, SecurityOptions
+from ..options._serving import (
+    ChatOptions,
+    DiscoveryOptions,
+    ListenOptions,
+    OfferOptions,
+    SecurityOptions,
+    ServeOptions,
+)
 from ._ending import Ending, ending_all
-from ._serve import ServeRequest, serve_tree
+from ._serve import serve_tree
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from lmos_actors.deployment.files import DeploymentFile
     from lmos_actors.deployment.model import Deployment, Group
     from lmos_actors.node import Node
     from lmos_actors.persistence import Store
@@ -72,68 +78,48 @@ ELSEWHERE: Final = ("--listen", "--public-url", "--allow-operations")
 its machine may do more."""
 
 
-@attrs.frozen(kw_only=True)
-class GroupRequest:
-    """A request to serve one process of a group.
+def serve_group(words: Sequence[str], options: ServeOptions) -> int:
+    """Serve until a signal comes, or the launcher has gone. Returns the exit code.
 
-    `at` has the URLs of groups with directories, by name; `snapshot` is the file as it was when its launcher
-    began; `launched` says that standard input is a pipe whose other end the launcher has; with `files` it is
-    printed which files of the project it has imported. `keep` is a folder for what it keeps, in place of
-    where the file has it. `listen` and `public_url` stand in for those of the file: in a container each
-    process has a machine of its own. `allow_operations` does where it is True. `gateway` is the URL of a
-    proxy by which it reaches all others. `host` is the address of its machine, which stands in for the hosts
-    that mean all of them. `store_id` is the identifier of the store in a server that its group has used
-    before.
+    Raises ConfigError, also for options about what the file has itself.
     """
-
-    file: str
-    group: str
-    replica: int = 1
-    settings: Mapping[str, str] = attrs.Factory(dict[str, str])
-    at: Mapping[str, str] = attrs.Factory(dict[str, str])
-    launched: bool = False
-    files: bool = False
-    snapshot: Path | None = None
-    listen: Sequence[str] = ()
-    public_url: str | None = None
-    allow_operations: bool = False
-    store_id: str | None = None
-    keep: Path | None = None
-    gateway: str | None = None
-    host: str | None = None
+    if len(words) != 1:
+        raise ConfigError("goes with one deployment file, as in serve desk.yaml --group weather", "--group")
+    for option, value in options_in(options.listening).items():
+        if value and option not in ELSEWHERE:
+            raise ConfigError("the file says this of a group: leave it out, or change the file", option)
+    given = options.deployed
+    settings, _ = given.settings, given.urls  # all are right before anything is done
+    with ending_all() if given.launched else nullcontext():
+        return _served(words[0], settings, given, options.listening)
 
 
-def serve_group(request: GroupRequest) -> int:
-    """Serve until a signal comes, or the launcher has gone. Returns the exit code. Raises ConfigError."""
-    with ending_all() if request.launched else nullcontext():
-        return _served(request)
-
-
-def _served(request: GroupRequest) -> int:
+def _served(file: str, settings: Mapping[str, str], given: GroupOptions, listening: ListenOptions) -> int:
     secret = SharedToken.handed()  # before anything of the project is imported
-    if not 1 <= request.replica <= MOST_REPLICAS:
+    if not 1 <= given.replica <= MOST_REPLICAS:
         raise ConfigError(f"must be a number from 1 to {MOST_REPLICAS}", "--replica")
-    file = os.path.abspath(request.file)
-    load = partial(load_deployment, file, settings=request.settings, snapshot=request.snapshot)
-    first = importing(request.file, partial(load, classes=False))
+    path = os.path.abspath(file)
+    load = partial(load_deployment, path, settings=settings, snapshot=given.snapshot)
+    first = importing(file, partial(load, classes=False))
     if isinstance(first, int):
         return first
-    group = _group_of(first.deployment, request)
-    _prepare(group, Path(file).parent, request.replica)  # before the modules of the agents are imported
+    group = _group_of(first.deployment, file, given)
+    _prepare(group, Path(path).parent, given.replica)  # before the modules of the agents are imported
     try:
         wrong: list[ConfigError] = []
-        loaded = importing(request.file, partial(load, group=request.group), notice=wrong.append)
+        loaded = importing(file, partial(load, group=given.name), notice=wrong.append)
         if isinstance(loaded, int):
             is_broken = any(isinstance(each.__cause__, BROKEN_CODE) for each in wrong)
             return WRONG if is_broken else loaded
-        agents = GroupAgents(loaded, request.group)
-        ending = Ending(float(group.drain.timeout), float(group.drain.spread), launched=request.launched)
-        store = _store_of(group, request)
-        tells_early = bool(request.gateway or (request.launched and group.directory))
-        start = partial(_start, agents, loaded.root if request.files else None, store, bound=tells_early)
-        token = None if secret is None else _token(loaded.deployment, group, request, secret)
-        serving = attrs.evolve(_serve_request(loaded, group, request, token), store=store)
-        return serve_tree(serving, agents.root, start, ending)
+        agents = GroupAgents(loaded, given.name)
+        ending = Ending(float(group.drain.timeout), float(group.drain.spread), launched=given.launched)
+        store = _store_of(group, given)
+        tells_early = bool(given.gateway or (given.launched and group.directory))
+        start = partial(_start, agents, loaded.root if given.files else None, store, bound=tells_early)
+        token = None if secret is None else _token(loaded.deployment, group, given, secret)
+        options = _serve_options(loaded.deployment, group, given, listening)
+        more = _node_options(loaded.deployment, group, given, token, options.discovery)
+        return serve_tree(options, agents.root, start, ending, **more, store=store)
     except (MemoryError, RuntimeError) as error:
         memory = group.limits.memory
         if memory is UNSET or not (isinstance(error, MemoryError) or str(error) == NO_THREAD):
@@ -142,15 +128,15 @@ def _served(request: GroupRequest) -> int:
         raise ConfigError(why, "limits.memory") from None
 
 
-def _store_of(group: Group, request: GroupRequest) -> Store | AsyncStore | None:
+def _store_of(group: Group, given: GroupOptions) -> Store | AsyncStore | None:
     """Return the store of a group, not open; one in a server has to be that of before. Raises ConfigError."""
     if group.store is None:
         return None
     text = group.store
-    if request.store_id is not None:
+    if given.store_id is not None:
         if server_store(text) is None:
             raise ConfigError("goes with a group that has a store in a server", "--store-id")
-        text = with_id(text, request.store_id)
+        text = with_id(text, given.store_id)
     return store_of(text)
 
 
@@ -189,13 +175,13 @@ def _is_registered(node: Node, wanted: int) -> bool:
     return all(each.agents + len(each.refused) >= wanted for each in node.registrations)
 
 
-def _group_of(deployment: Deployment, request: GroupRequest) -> Group:
-    group = deployment.groups.get(request.group)
+def _group_of(deployment: Deployment, file: str, given: GroupOptions) -> Group:
+    group = deployment.groups.get(given.name)
     if group is None:
-        near = did_you_mean(request.group, list(deployment.groups))
-        raise ConfigError(f'{request.file} has no group "{request.group}"{near}', "--group")
-    found: Group = _filled(group, request.replica)
-    return found if request.keep is None else _kept_in(found, request.keep.resolve())
+        near = did_you_mean(given.name, list(deployment.groups))
+        raise ConfigError(f'{file} has no group "{given.group}"{near}', "--group")
+    found: Group = _filled(group, given.replica)
+    return found if given.keep is None else _kept_in(found, given.keep.resolve())
 
 
 def _kept_in(group: Group, folder: Path) -> Group:
@@ -262,21 +248,21 @@ def _limit(name: str, kind: int, wanted: int) -> None:
         raise ConfigError(why, f"limits.{name}") from None
 
 
-def _token(deployment: Deployment, group: Group, request: GroupRequest, secret: bytes) -> SharedToken:
+def _token(deployment: Deployment, group: Group, given: GroupOptions, secret: bytes) -> SharedToken:
     """Return the token of the launcher, for the directories of other groups.
 
     Where such a directory is reached without TLS, its group allows that tokens are read on the way.
     """
-    names = [text for text in texts_of(group.register) if text in deployment.groups and text != request.group]
-    hosts = {_url_of(deployment, name, request): deployment.groups[name] for name in names}
+    names = [text for text in texts_of(group.register) if text in deployment.groups and text != given.group]
+    hosts = {_url_of(deployment, name, given): deployment.groups[name] for name in names}
     urls = [url for url, host in hosts.items() if host.insecure or is_private_place(place_of(url))]
     return SharedToken(secret, urls, insecure=True)
 
 
-def _serve_request(
-    file: DeploymentFile, group: Group, request: GroupRequest, token: SharedToken | None
-) -> ServeRequest:
-    """Return what the file says of the group as the options of `serve`. Raises ConfigError."""
+def _serve_options(
+    deployment: Deployment, group: Group, given: GroupOptions, listening: ListenOptions
+) -> ServeOptions:
+    """Return what the file says of the group as the options of `serve`."""
     security = SecurityOptions(
         cert=group.cert,
         key=group.key,
@@ -284,42 +270,58 @@ def _serve_request(
         security=group.security,
         origin=list(group.origins),
         insecure=group.insecure,
-        allow_operations=group.allow_operations or request.allow_operations,
+        allow_operations=group.allow_operations or listening.security.allow_operations,
     )
-    listening = ListenOptions(
-        listen=_listen(group, request),
-        public_url=request.public_url or (None if request.keep else group.public_url),
-        security=security,
-        metrics=group.metrics,
-        tracing=group.tracing,
+    others = [text for text in texts_of(group.register) if text != given.group]
+    register = [_url_of(deployment, text, given) for text in others]
+    lookup = [_url_of(deployment, text, given) for text in texts_of(group.lookup)]
+    return ServeOptions(
+        listening=ListenOptions(
+            listen=_listen(group, given, listening),
+            public_url=listening.public_url or (None if given.keep else group.public_url),
+            security=security,
+            metrics=group.metrics,
+            tracing=group.tracing,
+        ),
+        discovery=DiscoveryOptions(register=register or None, lookup=lookup or None),
+        chat=_chat(group),
+        offer=OfferOptions(mcp=group.mcp),
     )
-    relay = None
+
+
+def _node_options(
+    deployment: Deployment,
+    group: Group,
+    given: GroupOptions,
+    token: SharedToken | None,
+    discovery: DiscoveryOptions,
+) -> dict[str, Any]:
+    """Return the arguments of `open_node` that no option of `serve` stands for. Raises ConfigError."""
+    found: dict[str, Any] = {"circles": group.circles}
     if group.relay:
-        relay = relay_options(None if group.relay is True else group.relay)
-    directory: Any = None
+        found["relay"] = relay_options(None if group.relay is True else group.relay)
     if group.directory:
         from lmos_actors.directory import DirectoryOptions
 
-        directory = attrs.evolve(DirectoryOptions.of(group.directory), takeover_token=token)
-    return ServeRequest(
-        listening=listening,
-        discovery=_discovery(file.deployment, group, request),
-        chat=_chat(group),
-        offer=OfferOptions(mcp=group.mcp),
-        directory=directory,
-        relay=relay,
-        circles=group.circles,
-        registers_here=request.group in texts_of(group.register),
-        ttl=_ttl(file.deployment, group),
-        token=token,
-        gateway=request.gateway,
-    )
+        found["directory"] = attrs.evolve(DirectoryOptions.of(group.directory), takeover_token=token)
+    ttl = _ttl(deployment, group)
+    if given.group in texts_of(group.register):
+        found["register"] = True  # in its own directory
+    elif discovery.register and (ttl is not None or token is not None):
+        from lmos_actors.discovery import TTL, Registration
+
+        found["register"] = Registration(discovery.register, ttl=TTL if ttl is None else ttl, token=token)
+    if given.gateway is not None:
+        from lmos_actors.deployment.faults import GatewayNetwork  # few processes have one
+
+        found["network"] = GatewayNetwork(endpoint_of(given.gateway), TcpNetwork())
+    return found
 
 
-def _listen(group: Group, request: GroupRequest) -> list[str]:
+def _listen(group: Group, given: GroupOptions, listening: ListenOptions) -> list[str]:
     """Return where the process listens: a directory where it was before, as others know it there."""
-    urls = [_at_host(url, request.host) for url in request.listen or texts_of(group.listen)]
-    before = request.at.get(request.group)
+    urls = [_at_host(url, given.host) for url in listening.listen or texts_of(group.listen)]
+    before = given.urls.get(given.name)
     if before is None:
         return urls
     port = endpoint_of(before).port
@@ -346,13 +348,6 @@ def _chat(group: Group) -> ChatOptions:
     )
 
 
-def _discovery(deployment: Deployment, group: Group, request: GroupRequest) -> DiscoveryOptions:
-    others = [text for text in texts_of(group.register) if text != request.group]
-    register = [_url_of(deployment, text, request) for text in others]
-    lookup = [_url_of(deployment, text, request) for text in texts_of(group.lookup)]
-    return DiscoveryOptions(register=register or None, lookup=lookup or None)
-
-
 def _ttl(deployment: Deployment, group: Group) -> float | None:
     """Return the time to live of registrations: a short one where a directory is in memory alone.
 
@@ -362,12 +357,12 @@ def _ttl(deployment: Deployment, group: Group) -> float | None:
     return SHORT_TTL if any(host.directory is True for host in hosts) else None
 
 
-def _url_of(deployment: Deployment, text: str, request: GroupRequest) -> str:
+def _url_of(deployment: Deployment, text: str, given: GroupOptions) -> str:
     """Return the URL of a directory: as it is, or that of the group that hosts it. Raises ConfigError."""
     if "://" in text:
         return text
-    if text in request.at:
-        return request.at[text]
+    if text in given.urls:
+        return given.urls[text]
     host = deployment.groups[text]
     url = filled_for(host.public_url or texts_of(host.listen)[0], 1)
     endpoint = endpoint_of(url)
@@ -377,22 +372,3 @@ def _url_of(deployment: Deployment, text: str, request: GroupRequest) -> str:
             "--at",
         )
     return f"{'https' if endpoint.secure else 'http'}://{endpoint.authority}"
-
-
-def request_of(
-    targets: Sequence[str] | None, listening: ListenOptions, deployed: GroupOptions
-) -> GroupRequest:
-    """Return the request of a command line. Raises ConfigError for what the file has itself."""
-    words = list(targets or ())
-    if len(words) != 1:
-        raise ConfigError("goes with one deployment file, as in serve desk.yaml --group weather", "--group")
-    for option, value in options_in(listening).items():
-        if value and option not in ELSEWHERE:
-            raise ConfigError("the file says this of a group: leave it out, or change the file", option)
-    request = GroupRequest(file=words[0], **deployed.request())
-    return attrs.evolve(
-        request,
-        listen=listening.listen or (),
-        public_url=listening.public_url,
-        allow_operations=listening.security.allow_operations,
-    )

@@ -28,21 +28,20 @@ if TYPE_CHECKING:
     from lmos_actors.node import Node
     from lmos_actors.supervision import SupervisorSpec
 
-    from ._serve import ServeRequest
+    from ..options._serving import ServeOptions
     from ._targets import Planned
 
 
-def offer_targets(request: ServeRequest, offered: McpOptions) -> int:
+def offer_targets(targets: Sequence[str], options: ServeOptions, offered: McpOptions) -> int:
     """Offer agents until standard input ends or a signal comes. Returns the exit code. Raises ConfigError."""
     protocol_in, protocol_out = _claimed()
-    planned = planned_tree(request)
+    planned = planned_tree(targets, options)
     if isinstance(planned, int):
         return planned
     tree, later = planned
-    options = request.presented.options(insecure=False)
-    options |= {} if request.discovery is None else request.discovery.options()
-    options["store"] = request.store
-    offering = _Offering(tree, later, protocol_in, protocol_out, options, offered)
+    given = {**options.presented.options(insecure=False), **options.discovery.options()}
+    given["store"] = options.store
+    offering = _Offering(tree, later, protocol_in, protocol_out, given, offered)
 
     def run() -> int:
         trio.run(offering.run)

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from functools import partial
 from math import inf
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 import trio
@@ -33,8 +33,8 @@ from lmos_actors.transport import DoorOptions, raise_descriptor_limit
 
 from .._importing import WRONG, complain
 from .._texts import explained, spelling
-from ..options._connection import PresentOptions, in_shell
-from ..options._serving import BridgeOptions, ChatOptions, ListenOptions, OfferOptions, misfits
+from ..options._connection import in_shell
+from ..options._serving import misfits
 from ._announcer import Announcer, busy_in
 from ._ending import SIGNALS_ALONE, Ending
 from ._targets import planned_of, tree_at
@@ -44,13 +44,9 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
 
     from lmos_actors.actors import Agent, PoolLink, Ref, Slot
-    from lmos_actors.directory import DirectoryOptions
-    from lmos_actors.facades import RelayOptions
     from lmos_actors.node import Node
-    from lmos_actors.persistence import AsyncStore, Store
-    from lmos_actors.security import SharedToken
 
-    from ..options._serving import DiscoveryOptions
+    from ..options._serving import ChatOptions, ListenOptions, ServeOptions
     from ._targets import Planned
 
 OK: Final = 0
@@ -103,56 +99,33 @@ SAME_SIGNAL: Final = 0.1
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
-@attrs.frozen(kw_only=True)
-class ServeRequest:
-    """A request to serve agents, a directory, or both."""
+def serve_targets(targets: Sequence[str], options: ServeOptions, **more: Any) -> int:
+    """Serve until a signal comes. Returns the exit code. Raises ConfigError.
 
-    targets: Sequence[str] = ()
-    tree: str | None = None
-    arguments: Sequence[str] = ()
-    listening: ListenOptions = attrs.Factory(ListenOptions)
-    presented: PresentOptions = attrs.Factory(PresentOptions)
-    discovery: DiscoveryOptions | None = None
-    chat: ChatOptions = attrs.Factory(ChatOptions)
-    offer: OfferOptions = attrs.Factory(OfferOptions)
-    directory: DirectoryOptions | None = None
-    relay: RelayOptions | None = None
-    bridges: BridgeOptions = attrs.Factory(BridgeOptions)
-    store: Store | AsyncStore | str | None = None
-    circles: Literal["warn", "fail"] = "warn"
-    registers_here: bool = False
-    """Whether its agents are registered in the directory that it hosts itself."""
-    ttl: float | None = None
-    """The time to live of registrations in other directories in seconds, None for the usual one."""
-    token: SharedToken | None = None
-    """What is presented to other directories, in place of credentials."""
-    gateway: str | None = None
-    """The URL of a proxy by which it reaches all others."""
-
-
-def serve_targets(request: ServeRequest) -> int:
-    """Serve until a signal comes. Returns the exit code. Raises ConfigError."""
-    planned = planned_tree(request)
+    `more` are arguments of `open_node` beside those for which options stand.
+    """
+    planned = planned_tree(targets, options, is_optional=bool(more or options.bridges.relay_peers))
     if isinstance(planned, int):
         return planned
     tree, later = planned
-    return serve_tree(request, tree, partial(start_later, later))
+    return serve_tree(options, tree, partial(start_later, later), **more)
 
 
 def serve_tree(
-    request: ServeRequest,
+    options: ServeOptions,
     tree: SupervisorSpec,
     start: Callable[[Node], Awaitable[None]],
     ending: Ending = SIGNALS_ALONE,
+    **more: Any,
 ) -> int:
     """Serve a tree, and what `start` starts once it runs, until a signal comes. Returns the exit code.
 
-    Raises ConfigError.
+    For `more` see `serve_targets`. Raises ConfigError.
     """
-    listening = request.listening
+    listening = options.listening
     addresses = listening.addresses()
-    options = _node_options(request, addresses)
-    members = request.bridges.members(insecure=listening.security.insecure)
+    given = options.node_options(addresses)
+    members = options.bridges.members(insecure=listening.security.insecure)
     door = door_options(raise_descriptor_limit(DESCRIPTORS), len(addresses))
     opened = partial(
         open_node,
@@ -161,22 +134,18 @@ def serve_tree(
         public_url=listening.public_url,
         door=door,
         metrics=listening.metrics,
-        directory=request.directory,
-        store=request.store,
-        circles=request.circles,
-        relay=request.relay or False,
-        **options,
+        **{"store": options.store, **given, **more},
     )
     serving = Serving(
         Announcer(json=listening.json),
         listening.public_url,
         start,
-        tuple(options["security"].access),
-        request.chat if "omnia" in options else None,
+        tuple(given["security"].access),
+        options.chat if "omnia" in given else None,
         members,
         ending,
-        has_relay=request.relay is not None,
-        offers=request.offer.mcp,
+        has_relay=bool(more.get("relay")),
+        offers=options.offer.mcp,
     )
     return _ran(serving, opened, listening)
 
@@ -212,39 +181,21 @@ def exit_code_of(run: Callable[[], int]) -> int:
     return INTERRUPTED if signals > 1 else OK
 
 
-def _node_options(request: ServeRequest, addresses: Sequence[str]) -> dict[str, Any]:
-    """Return the arguments of `open_node` that groups of options stand for. Raises ConfigError."""
-    guarded = request.listening.security
-    options = guarded.options(addresses)
-    options |= request.presented.options(insecure=guarded.insecure)
-    options |= request.discovery.options() if request.discovery is not None else {}
-    if request.registers_here:
-        options["register"] = True
-    elif options.get("register") and (request.ttl is not None or request.token is not None):
-        from lmos_actors.discovery import TTL, Registration
+def planned_tree(
+    targets: Sequence[str], options: ServeOptions, *, is_optional: bool = False
+) -> tuple[SupervisorSpec, list[Planned]] | int:
+    """Return the tree to open, and the agents with refs, which start later; or the exit code of an import.
 
-        urls, ttl = options["register"], TTL if request.ttl is None else request.ttl
-        options["register"] = Registration(urls, ttl=ttl, token=request.token)
-    options |= request.bridges.options(insecure=guarded.insecure)
-    if request.gateway is not None:
-        from lmos_actors.deployment.faults import GatewayNetwork  # few processes have one
-        from lmos_actors.transport import TcpNetwork, endpoint_of
-
-        options["network"] = GatewayNetwork(endpoint_of(request.gateway), TcpNetwork())
-    return options | request.chat.options() | request.offer.options()
-
-
-def planned_tree(request: ServeRequest) -> tuple[SupervisorSpec, list[Planned]] | int:
-    """Return the tree to open, and the agents with refs, which start later; or the exit code of an import."""
-    is_more = bool(request.directory or request.relay or request.bridges.relay_peers)
-    if request.tree is None and not request.targets and not is_more:
+    Raises ConfigError for no agents, unless they are optional.
+    """
+    if options.tree is None and not targets and not is_optional:
         raise ConfigError(
             "nothing to serve: name an agent class, as agents/weather.py:WeatherAgent, or a --tree"
         )
-    used = None if request.tree is None else tree_at(request.tree)
+    used = None if options.tree is None else tree_at(options.tree)
     if isinstance(used, int):
         return used
-    planned = planned_of(request.targets, request.arguments, used)
+    planned = planned_of(targets, options.arg or (), used)
     if isinstance(planned, int):
         return planned
     root = SupervisorSpec("root") if used is None else used.spec
