@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import asdict, dataclass
 from pathlib import Path  # noqa: TC003 - the application reads the types
 from typing import Annotated, Final, Literal, TypeAlias
 
@@ -11,7 +10,8 @@ from cyclopts import Parameter
 
 from lmos_actors.errors import ConfigError
 
-from .._app import Force, Json, JsonLines, Switch, Variables, settings_of, whole
+from .._app import Force, Json, Switch, Variables, settings_of, whole
+from ..options._deployment import DeploymentOptions, DeploymentOrNone, State, UpOptions
 
 MOST_REPLICAS: Final = 1_000
 """Most processes of a group, as in deployment files, whose module is imported when it is needed."""
@@ -19,68 +19,14 @@ MOST_REPLICAS: Final = 1_000
 MOST_DIGITS: Final = 100
 """Most digits of a number of processes that is looked at."""
 
-DeploymentOrNone: TypeAlias = Annotated[
-    str | None,
-    Parameter(
-        name="--file",
-        metavar="FILE",
-        help="The deployment file, also as a word alone; not needed where one deployment alone runs.",
-    ),
-]
-State: TypeAlias = Annotated[
-    str | None,
-    Parameter(metavar="FOLDER", help="Where logs and records are kept; .lmos beside the file unless given."),
-]
 Groups: TypeAlias = Annotated[list[str] | None, Parameter(name="FILE|GROUP", negative=())]
 
 
-@Parameter(name="*")
-@dataclass(frozen=True, kw_only=True)
-class ShownOptions:
-    """The options for what a deployment shows of itself: on a terminal, and on its page."""
-
-    quiet: Switch = False
-    """Print nothing of what processes print: `logs` has it."""
-    allow_operations: Switch = False
-    """Show what processes print, and let groups be restarted, rolled and stopped, and what agents ask be \
-decided, on the page, for all on this machine; groups without `security` let it operate their agents, too. \
-With `security` of `launcher.page` its lists say who may."""
-    no_page: Switch = False
-    """Serve no page for browsers."""
+_USUAL = UpOptions()
+_ANY = DeploymentOptions()
 
 
-_SHOWN = ShownOptions()
-
-
-def file_among(words: list[str] | None, file: str | None) -> tuple[str | None, list[str]]:
-    """Return the deployment file, by --file or as one of the words, and the groups. Raise ConfigError."""
-    found, groups = [] if file is None else [file], list[str]()
-    for word in words or ():
-        (found if is_file(word) else groups).append(word)
-    if len(found) > 1:
-        raise ConfigError(f"one is enough, and there are {len(found)}: {', '.join(found)}", "FILE")
-    return (found[0] if found else None), groups
-
-
-def is_file(word: str) -> bool:
-    """Return whether a word names a file and no group: these have neither dots nor slashes."""
-    return ("." in word or "/" in word) and "=" not in word
-
-
-def up(
-    file: Annotated[str, Parameter(name="FILE")],
-    /,
-    *,
-    detach: Annotated[Switch, Parameter(name=["--detach", "-d"])] = False,
-    on: Annotated[str | None, Parameter(metavar="PLACE")] = None,
-    reload: Switch = False,
-    new_stores: Switch = False,
-    dry_run: Switch = False,
-    shown: ShownOptions = _SHOWN,
-    set_: Variables = None,
-    state: State = None,
-    json: JsonLines = False,
-) -> int:
+def up(file: Annotated[str, Parameter(name="FILE")], /, *, options: UpOptions = _USUAL) -> int:
     """Run the groups of a deployment file as processes, and keep them running.
 
     lmos-actors up desk.yaml
@@ -114,35 +60,10 @@ often, or it runs already; 130 ended at once.
     ----------
     file
         A deployment file, `lmos: deployment/v1`.
-    detach
-        Run in the background: return once all groups are ready.
-    on
-        Where the processes run: this machine, unless it is `ray`, the cluster of Ray to which this machine \
-belongs, or `ray://HOST:10001`. It needs the extra ray.
-    reload
-        Restart a group when a file of the project that it has imported changes, while you write it.
-    new_stores
-        Begin anew where a store in a server is not the one that was used before, as its content was lost. \
-Else the processes that need it do not start.
-    dry_run
-        Print what would be started or changed, and in which order, and do nothing.
     """
-    from ..deploy._up import UpRequest, run_up
+    from ..deploy._up import run_up
 
-    return run_up(
-        UpRequest(
-            file=file,
-            settings=settings_of(set_),
-            state=state,
-            detach=detach,
-            on=on,
-            reload=reload,
-            new_stores=new_stores,
-            dry_run=dry_run,
-            json=json,
-            **asdict(shown),
-        )
-    )
+    return run_up(file, options)
 
 
 def status(
@@ -170,8 +91,7 @@ def logs(
     *,
     follow: Annotated[Switch, Parameter(name=["--follow", "-f"])] = False,
     last: Annotated[int, Parameter(converter=whole, name=["--last", "-n"], metavar="N")] = 20,
-    file: DeploymentOrNone = None,
-    state: State = None,
+    which: DeploymentOptions = _ANY,
 ) -> int:
     """Print what the processes of a deployment have printed.
 
@@ -190,10 +110,10 @@ def logs(
     last
         So many lines of each process from before.
     """
-    from ..deploy._requests import show_logs
+    from ..deploy._requests import controls_for, show_logs
 
-    file, groups = file_among(groups, file)
-    return show_logs(file, state, groups, last=last, follow=follow)
+    file, groups = which.file_among(groups)
+    return show_logs(controls_for(file, which.state, groups), groups, last=last, follow=follow)
 
 
 def restart(
@@ -201,8 +121,7 @@ def restart(
     /,
     *,
     rolling: Switch = False,
-    file: DeploymentOrNone = None,
-    state: State = None,
+    which: DeploymentOptions = _ANY,
 ) -> int:
     """Restart groups of a deployment, all at once or one process after another.
 
@@ -221,18 +140,17 @@ follows once the new one is ready. One that does not become ready is stopped, an
     rolling
         Replace one process after another, as `update` of the group says.
     """
-    from ..deploy._requests import restart as run
+    from ..deploy._requests import controls_for, restart as run
 
-    file, groups = file_among(groups, file)
-    return run(file, state, groups, rolling=rolling)
+    file, groups = which.file_among(groups)
+    return run(controls_for(file, which.state, groups), groups, rolling=rolling)
 
 
 def scale(
     counts: Annotated[list[str], Parameter(name="FILE|GROUP=N", negative=())],
     /,
     *,
-    file: DeploymentOrNone = None,
-    state: State = None,
+    which: DeploymentOptions = _ANY,
 ) -> int:
     """Run more or fewer processes of a group.
 
@@ -249,9 +167,9 @@ def scale(
         A group, and how many processes it is to have; several are brought to their numbers in turn; before \
 them the file.
     """
-    from ..deploy._requests import scale as run
+    from ..deploy._requests import controls_for, scale as run
 
-    file, counts = file_among(counts, file)
+    file, counts = which.file_among(counts)
     if not counts:
         raise ConfigError("say which, as in weather=4", "GROUP=N")
     found: dict[str, int] = {}
@@ -262,15 +180,14 @@ them the file.
         if len(number) > MOST_DIGITS or int(number) > MOST_REPLICAS:
             raise ConfigError(f'"{text}": a group has at most {MOST_REPLICAS} processes', "GROUP=N")
         found[group] = int(number)
-    return run(file, state, found)
+    return run(controls_for(file, which.state, found), found)
 
 
 def drain(
     groups: Annotated[list[str], Parameter(name="FILE|GROUP", negative=())],
     /,
     *,
-    file: DeploymentOrNone = None,
-    state: State = None,
+    which: DeploymentOptions = _ANY,
 ) -> int:
     """Stop the processes of groups in order; `restart` or `up` starts them again.
 
@@ -283,12 +200,12 @@ def drain(
     groups
         The groups, in the order in which they stop; before them the file.
     """
-    from ..deploy._requests import drain as run
+    from ..deploy._requests import controls_for, drain as run
 
-    file, groups = file_among(groups, file)
+    file, groups = which.file_among(groups)
     if not groups:
         raise ConfigError("say which", "GROUP")
-    return run(file, state, groups)
+    return run(controls_for(file, which.state, groups), groups)
 
 
 def down(

@@ -288,12 +288,9 @@ async def _printed(texts: Any, instead: str = "") -> int:
     return OK
 
 
-def restart(file: str | None, state: str | None, groups: list[str], *, rolling: bool) -> int:
+def restart(controls: Controls, groups: list[str], *, rolling: bool) -> int:
     """Restart groups. Returns the exit code."""
-    return asked(
-        controls_for(file, state, groups),
-        lambda ref: _printed(ref.stream(LauncherAgent.restart, groups, rolling)),
-    )
+    return asked(controls, lambda ref: _printed(ref.stream(LauncherAgent.restart, groups, rolling)))
 
 
 def apply(controls: Controls, settings: Mapping[str, str], *, dry_run: bool) -> int:
@@ -310,7 +307,7 @@ def apply(controls: Controls, settings: Mapping[str, str], *, dry_run: bool) -> 
     return asked(controls, use)
 
 
-def scale(file: str | None, state: str | None, counts: dict[str, int]) -> int:
+def scale(controls: Controls, counts: dict[str, int]) -> int:
     """Bring groups to numbers of processes. Returns the exit code."""
 
     async def use(ref: Ref[LauncherAgent]) -> int:
@@ -318,10 +315,10 @@ def scale(file: str | None, state: str | None, counts: dict[str, int]) -> int:
             await _printed(ref.stream(LauncherAgent.scale, group, count), f"{group}: {count} as before")
         return OK
 
-    return asked(controls_for(file, state, counts), use)
+    return asked(controls, use)
 
 
-def drain(file: str | None, state: str | None, groups: list[str]) -> int:
+def drain(controls: Controls, groups: list[str]) -> int:
     """Stop the processes of groups in order. Returns the exit code."""
 
     async def use(ref: Ref[LauncherAgent]) -> int:
@@ -329,12 +326,11 @@ def drain(file: str | None, state: str | None, groups: list[str]) -> int:
             await _printed(ref.stream(LauncherAgent.drain, group))
         return OK
 
-    return asked(controls_for(file, state, groups), use)
+    return asked(controls, use)
 
 
-def show_logs(file: str | None, state: str | None, groups: list[str], *, last: int, follow: bool) -> int:
+def show_logs(controls: Controls, groups: list[str], *, last: int, follow: bool) -> int:
     """Print the output of groups. Returns the exit code."""
-    controls = controls_for(file, state, groups)
     if not controls.is_running() and controls.logs.is_dir():
         print(
             f"lmos-actors: {controls.file} does not run; what its processes printed is in {controls.logs}",

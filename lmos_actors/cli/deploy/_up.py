@@ -68,6 +68,8 @@ if TYPE_CHECKING:
     from lmos_actors.deployment.processes import Controls, LaunchPlan, Place
     from lmos_actors.node import Node
 
+    from ..options._deployment import UpOptions
+
 OK: Final = 0
 FAILED: Final = 1
 COULD_NOT_RUN: Final = 3
@@ -83,63 +85,42 @@ REASONS: Final = 20
 """Most lines of what a launcher in the background said before it ended."""
 
 
-@attrs.frozen(kw_only=True)
-class UpRequest:
-    """The request to run a deployment. `state` is the folder for its logs and records, unless beside it.
-
-    With `new_stores` it is forgotten which stores in servers its processes have used.
-    """
-
-    file: str
-    settings: Mapping[str, str] = attrs.Factory(dict[str, str])
-    state: str | None = None
-    detach: bool = False
-    on: str | None = None
-    reload: bool = False
-    new_stores: bool = False
-    dry_run: bool = False
-    quiet: bool = False
-    json: bool = False
-    no_page: bool = False
-    allow_operations: bool = False
-    """For people at its page on this machine, where the file asks nobody to log in."""
-
-
-def run_up(request: UpRequest) -> int:
+def run_up(file: str, options: UpOptions) -> int:
     """Run the groups of a deployment until a signal comes, or `down`. Returns the exit code.
 
     Raises ConfigError.
     """
-    loaded = importing(request.file, partial(load_deployment, request.file, settings=request.settings))
+    settings = options.settings
+    loaded = importing(file, partial(load_deployment, file, settings=settings))
     if isinstance(loaded, int):
         return loaded
     print_notes(loaded.notes)
-    controls = controls_of(request.file, request.state)
+    controls = controls_of(file, options.state)
     if controls.is_running():
-        for option, is_given in _at_start_alone(request).items():
+        for option, is_given in options.at_start_alone.items():
             if is_given:
                 raise ConfigError("goes with the start of a deployment: end this one by `down` first", option)
-        return apply(controls, request.settings, dry_run=request.dry_run)
+        return apply(controls, settings, dry_run=options.dry_run)
     try:
         controls.check_alone()
-        page = _page_of(loaded, request)
-        if request.dry_run:
+        page = _page_of(loaded, file, options)
+        if options.dry_run:
             print("\n".join(_shown(launch_plan(loaded.deployment, controls.file))))
-            return _say_obstacles(loaded, request.file)
-        if request.detach:
-            return _detached(request, controls)
+            return _say_obstacles(loaded, file)
+        if options.detach:
+            return _detached(options, controls)
         lock = controls.prepare()
     except AlreadyRunning as error:
         print(f"lmos-actors: {error}", file=sys.stderr)
         return COULD_NOT_RUN
     try:
-        if request.new_stores:
+        if options.new_stores:
             _forget(controls)
-        read = partial(_read, controls, request)
-        console = Console(json=request.json, quiet=request.quiet)
-        place = _place_of(request, controls, loaded)
-        plan = read(request.settings)
-        running = _Up(plan, controls, console, read, place, page, reload=request.reload)
+        read = partial(_read, controls, options)
+        console = Console(json=options.json, quiet=options.quiet)
+        place = _place_of(options, controls, loaded)
+        plan = read(settings)
+        running = _Up(plan, controls, console, read, place, page, reload=options.reload)
     except BaseException:
         controls.remove()
         lock.release()
@@ -159,24 +140,15 @@ def _say_obstacles(loaded: DeploymentFile, file: str) -> int:
     return FAILED if any(each.verdict == "fail" for each in found) else OK
 
 
-def _at_start_alone(request: UpRequest) -> dict[str, bool]:
-    """Return the options that go with the start of a deployment, and whether they were given."""
-    return {
-        "--new-stores": request.new_stores,
-        "--no-page": request.no_page,
-        "--allow-operations": request.allow_operations,
-    }
-
-
-def _page_of(loaded: DeploymentFile, request: UpRequest) -> NodeOptions | None:
+def _page_of(loaded: DeploymentFile, file: str, options: UpOptions) -> NodeOptions | None:
     """Return where its page is, and who is let in there; None where it has none. Raises ConfigError."""
     said = loaded.deployment.launcher.page
-    if request.no_page or said is False:
-        if request.allow_operations:
+    if options.no_page or said is False:
+        if options.allow_operations:
             raise ConfigError("is for people at its page, and it has none", "--allow-operations")
         return None
     page = LauncherPage() if said is True else said
-    if request.allow_operations and not page.allow_operations:
+    if options.allow_operations and not page.allow_operations:
         if page.security is not None or page.client_ca is not None:
             raise ConfigError(
                 'the lists "operate" of the security file of its page say who may', "--allow-operations"
@@ -186,7 +158,7 @@ def _page_of(loaded: DeploymentFile, request: UpRequest) -> NodeOptions | None:
                 'is for people on this machine, and behind "public_url" a proxy is for others',
                 "--allow-operations",
             )
-    folder = Path(request.file).resolve().parent
+    folder = Path(file).resolve().parent
     cert, key, client_ca, security = (
         None if each is None else str(folder / each)
         for each in (page.cert, page.key, page.client_ca, page.security)
@@ -197,7 +169,7 @@ def _page_of(loaded: DeploymentFile, request: UpRequest) -> NodeOptions | None:
         client_ca=client_ca,
         security=security,
         insecure=page.insecure,
-        allow_operations=page.allow_operations or request.allow_operations,
+        allow_operations=page.allow_operations or options.allow_operations,
     )
     where: dict[str, Any] = {"listen": page.listen, "public_url": page.public_url, "page": True}
     try:
@@ -214,23 +186,23 @@ def _forget(controls: Controls) -> None:
         raise controls.unwritable(error) from None
 
 
-def _place_of(request: UpRequest, controls: Controls, loaded: DeploymentFile) -> Place:
+def _place_of(options: UpOptions, controls: Controls, loaded: DeploymentFile) -> Place:
     """Return where the processes run. Raises ConfigError."""
-    if request.on is None:
+    if options.on is None:
         return LocalPlace(controls.records, GROUP_MODULES)
-    if request.on != "ray" and not request.on.startswith("ray://"):
-        raise ConfigError(f'"{request.on}" is no place: write ray, or ray://HOST:10001', "--on")
-    address = "auto" if request.on == "ray" else request.on
+    if options.on != "ray" and not options.on.startswith("ray://"):
+        raise ConfigError(f'"{options.on}" is no place: write ray, or ray://HOST:10001', "--on")
+    address = "auto" if options.on == "ray" else options.on
     return RayPlace(address, loaded.root, Path(controls.file), loaded.deployment.name, command=dispatch)
 
 
-def _read(controls: Controls, request: UpRequest, settings: Mapping[str, str]) -> LaunchPlan:
+def _read(controls: Controls, options: UpOptions, settings: Mapping[str, str]) -> LaunchPlan:
     """Return the plan of the file as it is now, whose processes read a copy of it. Raises ConfigError.
 
     With `reload` they list what they import, and are patient with code that is being written. With
     `allow_operations` those on this machine whose groups have no `security` let it decide, too.
     """
-    operations = request.allow_operations and request.on is None
+    operations = options.allow_operations and options.on is None
     file = Path(controls.file)
     content = file.read_bytes()
     copy = controls.copies / f"{hashlib.sha256(content).hexdigest()[:8]}{file.suffix}"
@@ -241,10 +213,10 @@ def _read(controls: Controls, request: UpRequest, settings: Mapping[str, str]) -
         raise controls.unwritable(error) from None
     loaded = load_deployment(controls.file, settings=settings, classes=False, snapshot=copy)
     words = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
-    words += ["--files"] if request.reload else []
+    words += ["--files"] if options.reload else []
     words = ["--snapshot", str(copy), *words]
     plan = launch_plan(loaded.deployment, controls.file, tuple(words), operations=operations)
-    if not request.reload:
+    if not options.reload:
         return plan
     slowly = Backoff(initial=0.5, max=2.0)
     patient: dict[str, Any] = {"max_restarts": PATIENT, "backoff": slowly, "is_patient": True}
@@ -418,7 +390,7 @@ class _Up:
 # ---- detached
 
 
-def _detached(request: UpRequest, controls: Controls) -> int:
+def _detached(options: UpOptions, controls: Controls) -> int:
     """Start the launcher in the background, and wait until its groups are ready; Ctrl-C ends it again."""
     said = controls.folder / "launcher.log"
     try:
@@ -427,13 +399,13 @@ def _detached(request: UpRequest, controls: Controls) -> int:
     except OSError as error:
         raise controls.unwritable(error) from None
     with log, signals.in_order():
-        process = _in_background(request, controls, log)
+        process = _in_background(options, controls, log)
         try:
             while not (controls.socket.exists() and controls.is_running()):
                 if process.poll() is not None:
                     return _ended(process.returncode, log, controls)
                 sleep(LOOK)
-            code = wait_ready(controls, process, json=request.json)
+            code = wait_ready(controls, process, json=options.json)
             if code is None:
                 return _ended(process.wait(), log, controls)
             process.returncode = code  # it goes on without us: else Python warns that it still runs
@@ -464,13 +436,13 @@ def _log_of_its_own(path: Path) -> BinaryIO:
     return log
 
 
-def _in_background(request: UpRequest, controls: Controls, log: BinaryIO) -> subprocess.Popen[bytes]:
+def _in_background(options: UpOptions, controls: Controls, log: BinaryIO) -> subprocess.Popen[bytes]:
     words = ["up", controls.file, "--json", "--quiet"]  # what it prints goes to a file that has no bounds
-    words += ["--reload"] if request.reload else []
-    words += [option for option, is_given in _at_start_alone(request).items() if is_given]
-    words += ["--on", request.on] if request.on is not None else []
-    words += [word for key, value in request.settings.items() for word in ("--set", f"{key}={value}")]
-    words += ["--state", str(controls.folder)] if request.state is not None else []
+    words += ["--reload"] if options.reload else []
+    words += [option for option, is_given in options.at_start_alone.items() if is_given]
+    words += ["--on", options.on] if options.on is not None else []
+    words += [word for key, value in options.settings.items() for word in ("--set", f"{key}={value}")]
+    words += ["--state", str(controls.folder)] if options.state is not None else []
     return subprocess.Popen(
         [sys.executable, "-P", "-m", "lmos_actors", *words],
         stdin=subprocess.DEVNULL,

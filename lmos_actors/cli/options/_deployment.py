@@ -1,0 +1,92 @@
+"""The options of `up`, and those for the deployment that a command is about."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, TypeAlias
+
+from cyclopts import Parameter
+
+from lmos_actors.errors import ConfigError
+
+from .._app import JsonLines, Switch, Variables, settings_of
+
+DeploymentOrNone: TypeAlias = Annotated[
+    str | None,
+    Parameter(
+        name="--file",
+        metavar="FILE",
+        help="The deployment file, also as a word alone; not needed where one deployment alone runs.",
+    ),
+]
+State: TypeAlias = Annotated[
+    str | None,
+    Parameter(metavar="FOLDER", help="Where logs and records are kept; .lmos beside the file unless given."),
+]
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class UpOptions:
+    """The options of `up`."""
+
+    detach: Annotated[Switch, Parameter(name=["--detach", "-d"])] = False
+    """Run in the background: return once all groups are ready."""
+    on: Annotated[str | None, Parameter(metavar="PLACE")] = None
+    """Where the processes run: this machine, unless it is `ray`, the cluster of Ray to which this machine \
+belongs, or `ray://HOST:10001`. It needs the extra ray."""
+    reload: Switch = False
+    """Restart a group when a file of the project that it has imported changes, while you write it."""
+    new_stores: Switch = False
+    """Begin anew where a store in a server is not the one that was used before, as its content was lost. \
+Else the processes that need it do not start."""
+    dry_run: Switch = False
+    """Print what would be started or changed, and in which order, and do nothing."""
+    quiet: Switch = False
+    """Print nothing of what processes print: `logs` has it."""
+    allow_operations: Switch = False
+    """Show what processes print, and let groups be restarted, rolled and stopped, and what agents ask be \
+decided, on the page, for all on this machine; groups without `security` let it operate their agents, too. \
+With `security` of `launcher.page` its lists say who may."""
+    no_page: Switch = False
+    """Serve no page for browsers."""
+    set_: Variables = None
+    state: State = None
+    json: JsonLines = False
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """The variables of the file, by name. Raises ConfigError."""
+        return settings_of(self.set_)
+
+    @property
+    def at_start_alone(self) -> dict[str, bool]:
+        """The options that go with the start of a deployment, and whether they were given."""
+        return {
+            "--new-stores": self.new_stores,
+            "--no-page": self.no_page,
+            "--allow-operations": self.allow_operations,
+        }
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class DeploymentOptions:
+    """The options for the deployment that a command is about."""
+
+    file: DeploymentOrNone = None
+    state: State = None
+
+    def file_among(self, words: list[str] | None) -> tuple[str | None, list[str]]:
+        """Return the deployment file, by --file or as one of the words, and the groups. Raise ConfigError."""
+        found, groups = [] if self.file is None else [self.file], list[str]()
+        for word in words or ():
+            (found if _is_file(word) else groups).append(word)
+        if len(found) > 1:
+            raise ConfigError(f"one is enough, and there are {len(found)}: {', '.join(found)}", "FILE")
+        return (found[0] if found else None), groups
+
+
+def _is_file(word: str) -> bool:
+    """Return whether a word names a file and no group: these have neither dots nor slashes."""
+    return ("." in word or "/" in word) and "=" not in word
