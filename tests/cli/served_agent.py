@@ -110,6 +110,7 @@ async def open_far(target: Any, opened: Any, background: Any = None) -> AsyncIte
         place = node.urls[0].partition("://")[2]
         if background is not None:
             nursery.start_soon(background, weather, node)
-        async with opened(attrs.evolve(target, url=target.url.replace("127.0.0.1:8080", place))) as thing:
+        url = target.server.url.replace("127.0.0.1:8080", place)
+        async with opened(attrs.evolve(target, server=target.server._replace(url=url))) as thing:
             yield thing
         nursery.cancel_scope.cancel()

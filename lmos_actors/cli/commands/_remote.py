@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
@@ -11,94 +10,15 @@ from cyclopts import Group, Parameter
 
 from lmos_actors.errors import ConfigError
 
-from .._app import (
-    PRINTED,
-    REACHED,
-    File,
-    JsonLines,
-    Switch,
-    Texts,
-    Url,
-    Within,
-    at_least,
-    whole,
-)
-from ..options._connection import OutwardOptions, ServerOptions, ThingServerOptions, options_in
+from .._app import PRINTED, REACHED, File, JsonLines, Switch, Texts, Url, at_least, whole
+from ..options._connection import OutwardOptions, options_in
+from ..options._remote import ConversationOptions, RemoteOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from .._answers import AnswerPrinter
     from ..remote._approvals import ApprovalDecision, ApprovalList
-    from ..remote._session import RemoteAgent, Work
-
-_NO_SERVER = ServerOptions()
-_NO_THING_SERVER = ThingServerOptions()
-
-
-@Parameter(name="*")
-@dataclass(frozen=True, kw_only=True)
-class RemoteOptions:
-    """The options of all commands that talk to one running agent."""
-
-    server: ThingServerOptions = _NO_THING_SERVER
-    thing: Annotated[str | None, Parameter(metavar="ID", group=REACHED)] = None
-    """The id of the agent, if the URL is that of a WebSocket and not of an agent."""
-    habits: Annotated[Literal["auto", "spec", "kotlin-wot"], Parameter(group=REACHED)] = "auto"
-    """The dialect of LMOS that the agent speaks, if its handshake does not show it."""
-    within: Within = None
-    json: JsonLines = False
-    raw: Annotated[Switch, Parameter(group=PRINTED)] = False
-    """Print values alone: texts as they are, anything else as JSON."""
-    quiet: Annotated[Switch, Parameter(name=["-q", "--quiet"], group=PRINTED)] = False
-    """Print only answers and errors, no progress and no remarks."""
-
-    def run_session(self, url: str, work: Work, variables: Texts = None) -> int:
-        """Reach the agent and do the work. Raises ConfigError."""
-        from ..remote._session import run_session
-
-        return run_session(self._target(url, variables), self._answers(), work)
-
-    def run_in_deployment(self, addresses: Mapping[str, str], what: ApprovalList | ApprovalDecision) -> int:
-        """Ask the agents `approvals` of the processes of a deployment. Raises ConfigError."""
-        from ..remote._approvals import DeployedProcess, DeploymentApprovals, place_of
-        from ..remote._session import run_work
-
-        processes = tuple(
-            DeployedProcess(name, self._target(place_of(url))) for name, url in addresses.items()
-        )
-        return run_work(DeploymentApprovals(processes, what), self._answers(), self.within)
-
-    def _target(self, url: str, variables: Texts = None) -> RemoteAgent:
-        from ..remote._session import RemoteAgent
-
-        return RemoteAgent(
-            url=url,
-            thing=self.thing,
-            headers=self.server.headers(),
-            habits=self.habits,
-            within=self.within,
-            credentials=self.server.credentials(url),
-            tls=self.server.tls.context(),
-            variables=dict(map(_variable, variables or ())),
-        )
-
-    def _answers(self) -> AnswerPrinter:
-        from .._answers import AnswerPrinter
-
-        if self.json and self.raw:
-            raise ConfigError("give --json or --raw, not both", "--raw")
-        return AnswerPrinter(json=self.json, raw=self.raw, quiet=self.quiet)
-
-
-def _variable(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not name or not equals:
-        raise ConfigError("must be NAME=VALUE", "--variable")
-    return name, value
-
 
 _ALONE = RemoteOptions()
+_TALKING = ConversationOptions()
 _NAMES = tuple(options_in(_ALONE))
 
 Count: TypeAlias = Annotated[int | None, Parameter(converter=whole, metavar="N", group=PRINTED)]
@@ -163,6 +83,7 @@ command asks again.
     """
     from .._inputs import input_of
     from ..remote._requests import ActionCall
+    from ..remote._session import run_session
     from ..remote._sources import FileSource
 
     if request_key is not None:
@@ -171,9 +92,9 @@ command asks again.
         raise ConfigError("the standard input is read once: for INPUT, or for the stream", "--stream")
     given = input_of(input_, ("--stream", "--many", "--request-key", "--variable", *_NAMES))
     if stream is None:
-        return options.run_session(url, ActionCall(action, given, many, key=request_key), variable)
+        return run_session(url, options, ActionCall(action, given, many, key=request_key), variable)
     with closing(FileSource(stream)) as source:
-        return options.run_session(url, ActionCall(action, given, many, source), variable)
+        return run_session(url, options, ActionCall(action, given, many, source), variable)
 
 
 def _check_key(key: str, beside: str | None) -> None:
@@ -212,8 +133,9 @@ def read(
         The names of properties.
     """
     from ..remote._requests import PropertyRead
+    from ..remote._session import run_session
 
-    return options.run_session(url, PropertyRead(property_), variable)
+    return run_session(url, options, PropertyRead(property_), variable)
 
 
 def write(
@@ -241,9 +163,10 @@ def write(
     """
     from .._inputs import written_in
     from ..remote._requests import PropertyWrite
+    from ..remote._session import run_session
 
     given = written_in(value, "VALUE", ("--variable", *_NAMES))
-    return options.run_session(url, PropertyWrite(property_, given), variable)
+    return run_session(url, options, PropertyWrite(property_, given), variable)
 
 
 def observe(
@@ -271,9 +194,10 @@ def observe(
     count
         Stop after this many values.
     """
+    from ..remote._session import run_session
     from ..remote._subscriptions import property_observation
 
-    return options.run_session(url, property_observation(property_, at_least(count, 1, "--count")), variable)
+    return run_session(url, options, property_observation(property_, at_least(count, 1, "--count")), variable)
 
 
 def listen(
@@ -303,9 +227,10 @@ def listen(
     count
         Stop after this many events.
     """
+    from ..remote._session import run_session
     from ..remote._subscriptions import event_subscription
 
-    return options.run_session(url, event_subscription(event, at_least(count, 1, "--count")), variable)
+    return run_session(url, options, event_subscription(event, at_least(count, 1, "--count")), variable)
 
 
 def monitor(url: Url, /, *, count: Count = None, options: RemoteOptions = _ALONE) -> int:
@@ -321,25 +246,13 @@ def monitor(url: Url, /, *, count: Count = None, options: RemoteOptions = _ALONE
     count
         Stop after this many ends.
     """
+    from ..remote._session import run_session
     from ..remote._subscriptions import lifecycle_monitor
 
-    return options.run_session(url, lifecycle_monitor(at_least(count, 1, "--count")))
+    return run_session(url, options, lifecycle_monitor(at_least(count, 1, "--count")))
 
 
-def chat(
-    url: Annotated[str, Parameter(name="URL")],
-    /,
-    *,
-    message: Annotated[str | None, Parameter(name=["-m", "--message"], metavar="TEXT")] = None,
-    session: Annotated[str | None, Parameter(metavar="ID")] = None,
-    attach: Annotated[Texts, Parameter(metavar="FILE")] = None,
-    tool: Annotated[Texts, Parameter(metavar="TARGET")] = None,
-    yes: Switch = False,
-    server: ServerOptions = _NO_SERVER,
-    within: Within = None,
-    json: Annotated[Switch, Parameter(group=PRINTED)] = False,
-    quiet: Annotated[Switch, Parameter(name=["-q", "--quiet"], group=PRINTED)] = False,
-) -> int:
+def chat(url: Annotated[str, Parameter(name="URL")], /, *, options: ConversationOptions = _TALKING) -> int:
     """Talk to a chat agent, over Omnia's chat protocol.
 
     lmos-actors chat http://127.0.0.1:8080/agents/support
@@ -368,43 +281,10 @@ was lost, 124 time limit or a silent agent, 130 interrupted.
     ----------
     url
         The URL of a chat agent, such as http://127.0.0.1:8080/agents/support, or that of any Omnia facade.
-    message
-        Say this alone, print the answer, and end.
-    session
-        The id of a conversation that is to go on.
-    attach
-        A file that is uploaded and goes with the first message. May be given several times.
-    tool
-        A typed function that the agent may have carried out here, as path/file.py:function or \
-package.module:function. May be given several times.
-    yes
-        Carry out calls of tools that ask for consent without asking.
-    json
-        Print the frames of the server, one a line, instead of the answers.
-    quiet
-        Print only answers and errors.
     """
-    from ..remote._chat import ChatRequest, file_at, run_chat, tools_at
+    from ..remote._chat import run_chat
 
-    tools = tools_at(tool or ())
-    if isinstance(tools, int):
-        return tools
-    return run_chat(
-        ChatRequest(
-            url=url,
-            message=message,
-            session=session,
-            files=[file_at(path, "--attach") for path in attach or ()],
-            tools=tools,
-            consents=yes,
-            headers=server.headers(),
-            credentials=server.credentials(url),
-            tls=server.tls.context(),
-            within=within,
-            json=json,
-            quiet=quiet,
-        )
-    )
+    return run_chat(url, options)
 
 
 def approvals(
@@ -451,7 +331,8 @@ with --allow-operations lets its own machine decide.
     all_
         List what has been decided, too.
     """
-    from ..remote._approvals import ApprovalDecision, ApprovalList, answer_in, place_of
+    from ..remote._approvals import ApprovalDecision, ApprovalList, answer_in, place_of, run_in_deployment
+    from ..remote._session import run_session
 
     if answer is not None and verb != "approve":
         raise ConfigError("goes with approve", "--answer")
@@ -473,8 +354,8 @@ with --allow-operations lets its own machine decide.
         if not (controls.is_running() or Path(url).exists()):
             raise ConfigError(f"there is no file {url!r}", "URL")
         found = addresses_of(controls)
-        return found if isinstance(found, int) else options.run_in_deployment(found, what)
-    return options.run_session(place_of(url), what)
+        return found if isinstance(found, int) else run_in_deployment(found, options, what)
+    return run_session(place_of(url), options, what)
 
 
 SOUGHT = Group("Which agents", sort_key=1)

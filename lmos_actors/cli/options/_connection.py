@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, fields, is_dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, TypeAlias
 
 from cyclopts import Parameter
 
@@ -100,6 +100,16 @@ def secret_lines(reference: str, option: str) -> tuple[str, ...]:
 
 # --- one server
 
+
+class Server(NamedTuple):
+    """A server, and how to connect to it."""
+
+    url: str
+    headers: Mapping[str, str]
+    credentials: Credentials | None
+    tls: ssl.SSLContext | None
+
+
 _NO_TLS = ClientTlsOptions()
 
 
@@ -115,6 +125,10 @@ class ServerOptions:
     basic: Annotated[str | None, Parameter(metavar="USER:REF", group=REACHED)] = None
     """Present a user and the password that env:NAME or file:PATH leads to."""
     tls: Annotated[ClientTlsOptions, Parameter(group=REACHED)] = _NO_TLS
+
+    def at(self, url: str) -> Server:
+        """Return the server of a URL, and how to connect to it. Blocks on the disk. Raises ConfigError."""
+        return Server(url, self.headers(), self.credentials(url), self.tls.context())
 
     def headers(self) -> dict[str, str]:
         """Return the headers. Raises ConfigError."""

@@ -12,12 +12,15 @@ from lmos_actors.errors import ActionFailed, ConfigError, LmosActorsError, NotFo
 
 from .._answers import OutputLine
 from .._inputs import Written
-from ._session import OK, code_of, open_thing
+from ._session import OK, RemoteAgent, code_of, open_thing, run_work
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from lmos_actors.bindings import ConsumedThing
 
-    from ._session import RemoteAgent, RemoteSession
+    from ..options._remote import RemoteOptions
+    from ._session import RemoteSession
 
 PLACE: Final = "/agents/approvals"
 
@@ -35,6 +38,14 @@ def place_of(url: str) -> str:
     if "/agents/" in parts.path:
         return url
     return urlunsplit(parts._replace(path=f"{parts.path.rstrip('/')}{PLACE}"))
+
+
+def run_in_deployment(
+    addresses: Mapping[str, str], options: RemoteOptions, what: ApprovalList | ApprovalDecision
+) -> int:
+    """Ask the agents `approvals` of the processes of a deployment. Raises ConfigError."""
+    agents = {name: RemoteAgent.at(place_of(url), options) for name, url in addresses.items()}
+    return run_work(DeploymentApprovals(agents, what), options.answers(), options.within)
 
 
 def answer_in(text: str | None) -> dict[str, Any] | None:
@@ -96,21 +107,14 @@ class ApprovalDecision:
 
 
 @attrs.frozen
-class DeployedProcess:
-    """A process of a deployment that runs: its name, such as `front/1`, and its agent `approvals`."""
-
-    name: str
-    agent: RemoteAgent
-
-
-@attrs.frozen
 class DeploymentApprovals:
     """Lists what waits in the processes of a deployment, or decides it in the one that has it.
 
-    A process without the agent `approvals` is passed over: nothing waits there.
+    `agents` has the agent `approvals` of each process by its name, such as `front/1`. A process without the
+    agent is passed over: nothing waits there.
     """
 
-    processes: tuple[DeployedProcess, ...]
+    agents: Mapping[str, RemoteAgent]
     what: ApprovalList | ApprovalDecision
 
     async def __call__(self, session: RemoteSession) -> int:
@@ -118,9 +122,9 @@ class DeploymentApprovals:
         failure: LmosActorsError | None = None
         found: list[OutputLine] = []
         reached = False
-        for process in self.processes:
+        for process, agent in self.agents.items():
             try:
-                async with open_thing(process.agent) as thing:
+                async with open_thing(agent) as thing:
                     lines = await self._asked(process, thing)
             except NotFound:
                 continue
@@ -129,8 +133,8 @@ class DeploymentApprovals:
                     failure = error
                     continue
                 if isinstance(self.what, ApprovalDecision) and isinstance(error, ActionFailed):
-                    return await session.fail({"action": self.what.verb, "process": process.name}, error)
-                session.answers.note(f"{process.name}: {error}")
+                    return await session.fail({"action": self.what.verb, "process": process}, error)
+                session.answers.note(f"{process}: {error}")
                 failure = failure or error
                 continue
             reached = True
@@ -146,11 +150,11 @@ class DeploymentApprovals:
             session.answers.note(NOTHING)
         return OK if reached or failure is None else code_of(failure)
 
-    async def _asked(self, process: DeployedProcess, thing: ConsumedThing) -> list[OutputLine]:
+    async def _asked(self, process: str, thing: ConsumedThing) -> list[OutputLine]:
         if isinstance(self.what, ApprovalList):
             listed = await thing.invoke("list", self.what.asked)
-            return [_line(each, process.name) for each in listed]
-        return [_line(await thing.invoke(self.what.verb, self.what.given), process.name)]
+            return [_line(each, process) for each in listed]
+        return [_line(await thing.invoke(self.what.verb, self.what.given), process)]
 
 
 def _line(approval: dict[str, Any], process: str | None = None) -> OutputLine:

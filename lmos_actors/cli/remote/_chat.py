@@ -19,7 +19,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-import attrs
 import msgspec
 import trio
 
@@ -47,11 +46,12 @@ from .._texts import explained
 from ._session import ANSWERED_WITH_ERROR, NOT_REACHED, OK, TIME_LIMIT, RemoteAgent, open_thing
 
 if TYPE_CHECKING:
-    import ssl
-    from collections.abc import Awaitable, Generator, Mapping, Sequence
+    from collections.abc import Awaitable, Generator, Sequence
 
     from lmos_actors.facades import Chat, ChatPart, Tool
-    from lmos_actors.security import Credentials
+
+    from ..options._connection import Server
+    from ..options._remote import ConversationOptions
 
 PROMPT: Final = "> "
 
@@ -67,24 +67,6 @@ OF_OMNIA: Final = "chat agents are served to this command by serve --omnia, or o
 
 LONGEST_SHOWN: Final = 300
 """Characters of a tool's arguments or result that are printed."""
-
-
-@attrs.frozen(kw_only=True)
-class ChatRequest:
-    """A request to talk to an agent. Without `message`, lines of the standard input are the messages."""
-
-    url: str
-    message: str | None = None
-    session: str | None = None
-    files: Sequence[Path] = ()
-    tools: Sequence[Tool] = ()
-    consents: bool = False
-    headers: Mapping[str, str] = attrs.Factory(dict[str, str])
-    credentials: Credentials | None = None
-    tls: ssl.SSLContext | None = None
-    within: float | None = None
-    json: bool = False
-    quiet: bool = False
 
 
 def file_at(path: str, place: str) -> Path:
@@ -123,23 +105,30 @@ def tools_at(targets: Sequence[str]) -> list[Tool] | int:
     return found
 
 
-def run_chat(request: ChatRequest) -> int:
+def run_chat(url: str, options: ConversationOptions) -> int:
     """Have the conversation; return the exit code. Raises ConfigError, OSError."""
-    endpoint_of(request.url)
-    if request.message is not None and not (request.message.strip() or request.files):
+    tools = tools_at(options.tool or ())
+    if isinstance(tools, int):
+        return tools
+    files = [file_at(path, "--attach") for path in options.attach or ()]
+    server = options.server.at(url)
+    endpoint_of(url)
+    if options.message is not None and not (options.message.strip() or files):
         raise ConfigError("a message has some text, or a file that --attach names", "--message")
     with signals.in_order(), as_it_was():
-        return trio.run(_Conversation(request).run)
+        return trio.run(_Conversation(server, options, files, tools).run)
 
 
 class _Conversation:
-    def __init__(self, request: ChatRequest) -> None:
-        self._request = request
-        self._printer = AnswerPrinter(json=request.json, quiet=request.quiet)
-        self._is_terminal = sys.stdin.isatty() and request.message is None
+    def __init__(
+        self, server: Server, options: ConversationOptions, files: list[Path], tools: Sequence[Tool]
+    ) -> None:
+        self._server, self._options, self._tools = server, options, tools
+        self._printer = AnswerPrinter(json=options.json, quiet=options.quiet)
+        self._is_terminal = sys.stdin.isatty() and options.message is None
         self._frames: list[str] = []
         self._said: list[tuple[str, str]] = []
-        self._files = list(request.files)  # for the next message
+        self._files = files  # for the next message
         self._at_start_of_line = True
         self._last = ""  # the last character that an agent has said
         self._is_cut_off = False  # whether the outcome of the last turn is not known
@@ -156,7 +145,7 @@ class _Conversation:
         async with trio.open_nursery() as nursery:
             if threading.current_thread() is threading.main_thread():
                 await nursery.start(self._hear_signals)
-            within = math.inf if self._request.within is None else self._request.within
+            within = math.inf if self._options.within is None else self._options.within
             with self._all, trio.move_on_after(within):
                 try:
                     code = await self._talk()
@@ -185,20 +174,20 @@ class _Conversation:
                     self._all.cancel("interrupted")
 
     async def _talk(self) -> int:
-        request = self._request
+        server, options = self._server, self._options
         async with open_chat(
-            request.url,
-            session=request.session,
-            tools=request.tools,
+            server.url,
+            session=options.session,
+            tools=self._tools,
             consent=self._consent,
-            tls=request.tls,
-            credentials=request.credentials,
-            headers=request.headers,
-            on_frame=self._frames.append if request.json else len,
+            tls=server.tls,
+            credentials=server.credentials,
+            headers=server.headers,
+            on_frame=self._frames.append if options.json else len,
         ) as chat:
             try:
-                if request.message is not None:
-                    return await self._do(chat, request.message.strip())
+                if options.message is not None:
+                    return await self._do(chat, options.message.strip())
                 if self._is_terminal and (code := await self._in_turn(chat.connect())) != OK:
                     return code
                 return await self._say_lines(chat)
@@ -247,7 +236,7 @@ class _Conversation:
         for which this waits.
         """
         said = self._said
-        if chat.session is not None and self._request.url.startswith(("http:", "https:")):
+        if chat.session is not None and self._server.url.startswith(("http:", "https:")):
             try:
                 said = await self._kept_by_agent(chat.session)
             except (LmosActorsError, msgspec.ValidationError) as error:
@@ -257,11 +246,7 @@ class _Conversation:
             await self._print(_for_terminal(line) if sys.stdout.isatty() else line)
 
     async def _kept_by_agent(self, session: str) -> list[tuple[str, str]]:
-        request = self._request
-        agent = RemoteAgent(
-            url=request.url, headers=request.headers, credentials=request.credentials, tls=request.tls
-        )
-        async with open_thing(agent) as thing:
+        async with open_thing(RemoteAgent(server=self._server)) as thing:
             kept = await thing.invoke("history", {"session": session, "settled": True})
         found: list[tuple[str, str]] = []
         for each in msgspec.convert(kept, list[Said]):
@@ -336,7 +321,7 @@ class _Conversation:
         await self._flush()
 
     async def _show(self, text: str, parts: Sequence[ChatPart]) -> None:
-        if self._request.json:
+        if self._options.json:
             await self._flush()
             return
         media = [part for part in parts if part.media is not None]
@@ -348,7 +333,7 @@ class _Conversation:
             await self._print(shown)
 
     async def _consent(self, call: ToolCalled) -> bool:
-        if call.consent_message is None or self._request.consents:
+        if call.consent_message is None or self._options.yes:
             return True
         if not self._is_terminal:
             self._note(f"{call.name} asks for consent: use --yes")

@@ -33,14 +33,14 @@ from .._texts import ONE_THING, explained
 from ..options._connection import in_shell
 
 if TYPE_CHECKING:
-    import ssl
-    from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 
     from lmos_actors.bindings import ConsumedThing, Habits
     from lmos_actors.protocol.td import Streams
-    from lmos_actors.security import Credentials
 
     from .._answers import AnswerPrinter
+    from ..options._connection import Server
+    from ..options._remote import RemoteOptions
 
 OK: Final = 0
 ANSWERED_WITH_ERROR: Final = 1
@@ -54,17 +54,29 @@ GRACE: Final = 2.0
 
 @attrs.frozen(kw_only=True)
 class RemoteAgent:
-    """The address of an agent, how to connect to it, and the seconds for everything."""
+    """An agent at a server; `variables` are values for those of URLs of requests."""
 
-    url: str
+    server: Server
     thing: str | None = None
-    headers: Mapping[str, str] = attrs.Factory(dict[str, str])
     habits: Habits = "auto"
-    within: float | None = None
-    credentials: Credentials | None = None
-    tls: ssl.SSLContext | None = None
     variables: Mapping[str, str] = attrs.Factory(dict[str, str])
-    """Values for the variables of URLs of requests."""
+
+    @classmethod
+    def at(cls, url: str, options: RemoteOptions, variables: Sequence[str] | None = None) -> RemoteAgent:
+        """Return the agent that a command names. Blocks on the disk. Raises ConfigError."""
+        return cls(
+            server=options.server.at(url),
+            thing=options.thing,
+            habits=options.habits,
+            variables=dict(map(_variable, variables or ())),
+        )
+
+
+def _variable(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise ConfigError("must be NAME=VALUE", "--variable")
+    return name, value
 
 
 @attrs.define(eq=False)
@@ -118,14 +130,15 @@ _MEMBERS: Final = {"property": "properties", "action": "actions", "event": "even
 Work: TypeAlias = "Callable[[RemoteSession], Awaitable[int]]"
 
 
-def run_session(target: RemoteAgent, answers: AnswerPrinter, work: Work) -> int:
+def run_session(url: str, options: RemoteOptions, work: Work, variables: Sequence[str] | None = None) -> int:
     """Reach an agent, do the work with it, and return the exit code. Raises ConfigError, OSError."""
-    check_place(target.url)
+    target, answers = RemoteAgent.at(url, options, variables), options.answers()
+    check_place(url)
 
     async def reached(session: RemoteSession) -> int:
-        return await _reached(target, session, work)
+        return await _reached(target, session, work, options.within)
 
-    return run_work(reached, answers, target.within)
+    return run_work(reached, answers, options.within)
 
 
 def run_work(work: Work, answers: AnswerPrinter, within: float | None) -> int:
@@ -195,8 +208,8 @@ async def _end_at_interrupt(
     working.cancel("interrupted")
 
 
-async def _reached(target: RemoteAgent, session: RemoteSession, work: Work) -> int:
-    ends = math.inf if target.within is None else trio.current_time() + target.within
+async def _reached(target: RemoteAgent, session: RemoteSession, work: Work, within: float | None) -> int:
+    ends = math.inf if within is None else trio.current_time() + within
     try:
         async with open_thing(target) as thing:
             left = ends - trio.current_time()
@@ -219,12 +232,12 @@ async def _kept(session: RemoteSession, done: Awaitable[int]) -> int:
 @asynccontextmanager
 async def open_thing(target: RemoteAgent) -> AsyncGenerator[ConsumedThing]:
     """Open a connection to a remote agent. Raises ConfigError, TransportError."""
-    connection = ConnectionOptions(close_seconds=GRACE)
+    connection, server = ConnectionOptions(close_seconds=GRACE), target.server
     async with open_node(
-        connection=connection, credentials=target.credentials, client_tls=target.tls
+        connection=connection, credentials=server.credentials, client_tls=server.tls
     ) as node:
         thing = await node.consume_thing(
-            target.url, thing=target.thing, headers=target.headers, habits=target.habits
+            server.url, thing=target.thing, headers=server.headers, habits=target.habits
         )
         yield thing.with_variables(target.variables) if target.variables else thing
 
