@@ -2,57 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 from cyclopts import Parameter
 
-from .._app import PRINTED, JsonLines, Switch, Within, at_least, whole
-from ..options._connection import ServerOptions
-
-if TYPE_CHECKING:
-    from ..live._watch import Screen, WatchRequest
-
-_NO_SERVER = ServerOptions()
+from .._app import at_least, whole
+from ..options._live import TraceOptions, WatchOptions
 
 NodeUrl: TypeAlias = Annotated[
     str, Parameter(name="URL", help="A URL of the node, such as http://127.0.0.1:8080.")
 ]
 
 
-@Parameter(name="*")
-@dataclass(frozen=True, kw_only=True)
-class WatchOptions:
-    """The options of all commands that look at a node."""
-
-    server: ServerOptions = _NO_SERVER
-    within: Within = None
-    once: Annotated[Switch, Parameter(group=PRINTED)] = False
-    """Print one snapshot on a terminal too (the default elsewhere), instead of a picture that moves."""
-    json: JsonLines = False
-
-    def run(self, url: str, screen: Screen) -> int:
-        """Look at the node; return the exit code. Raises ConfigError."""
-        from .._answers import AnswerPrinter
-        from ..live._watch import run_watch
-
-        return run_watch(self.request(url), screen, AnswerPrinter(json=self.json))
-
-    def request(self, url: str) -> WatchRequest:
-        """Return the node to look at, and how to connect to it. Raises ConfigError."""
-        from ..live._watch import WatchRequest
-
-        return WatchRequest(
-            url=url,
-            headers=self.server.headers(),
-            credentials=self.server.credentials(url),
-            tls=self.server.tls.context(),
-            within=self.within,
-            once=self.once,
-        )
-
-
 _ALONE = WatchOptions()
+_ALL = TraceOptions()
 
 
 def top(
@@ -84,8 +47,9 @@ was lost, 124 time limit, 130 interrupted.
         How many agents, 50 at most.
     """
     from ..live._screens import TopScreen
+    from ..live._watch import run_watch
 
-    return options.run(url, TopScreen(by, min(at_least(rows, 1, "--rows") or 1, 50)))
+    return run_watch(url, options, TopScreen(by, min(at_least(rows, 1, "--rows") or 1, 50)))
 
 
 def tree(
@@ -115,8 +79,9 @@ was lost, 124 time limit, 130 interrupted.
         How many levels below that; 300 rows are shown at most.
     """
     from ..live._screens import TreeScreen
+    from ..live._watch import run_watch
 
-    return options.run(url, TreeScreen(path.strip("/"), at_least(depth, 0, "--depth") or 0))
+    return run_watch(url, options, TreeScreen(path.strip("/"), at_least(depth, 0, "--depth") or 0))
 
 
 def inspect(
@@ -147,20 +112,12 @@ was lost, 124 time limit, 130 interrupted.
     """
     from ..live._agent_screen import AgentScreen
     from ..live._places import path_in
+    from ..live._watch import run_watch
 
-    return options.run(url, AgentScreen(path_in(url, path)))
+    return run_watch(url, options, AgentScreen(path_in(url, path)))
 
 
-def trace(
-    url: NodeUrl,
-    /,
-    *,
-    agent: Annotated[list[str] | None, Parameter(metavar="PATH", negative=())] = None,
-    number: Annotated[int | None, Parameter(converter=whole, name="--trace", metavar="N")] = None,
-    action: Annotated[str | None, Parameter(metavar="NAME")] = None,
-    log: Annotated[str | None, Parameter(metavar="FILE")] = None,
-    options: WatchOptions = _ALONE,
-) -> int:
+def trace(url: NodeUrl, /, *, options: TraceOptions = _ALL) -> int:
     """Print the messages of a node as they pass, until Ctrl-C.
 
     lmos-actors trace http://127.0.0.1:8080
@@ -179,24 +136,10 @@ is marked Secret is not shown. With security the node asks for the right inspect
 
     Exit codes: 0 with --once, 1 answered with an error, 2 the usage is wrong, 3 not reached, or the \
 connection was lost, 124 time limit, 130 interrupted.
-
-    Parameters
-    ----------
-    agent
-        Messages to the agent at this path, and to those below it. May be given several times.
-    number
-        Messages of one trace: all that came of one request, by its number (#).
-    action
-        Messages about the action, property or event of this name.
-    log
-        A message log that they are written to, for replay and diff; it must not be there.
     """
-    from .._answers import AnswerPrinter
-    from ..live._trace import TraceRequest, run_trace
+    from ..live._trace import run_trace
 
-    paths = tuple(path.strip("/") for path in agent or ("",))
-    request = TraceRequest(watch=options.request(url), paths=paths, trace=number, action=action, log=log)
-    return run_trace(request, AnswerPrinter(json=options.json))
+    return run_trace(url, options)
 
 
 def deadletters(
@@ -224,5 +167,6 @@ was lost, 124 time limit, 130 interrupted.
         How many, 200 at most.
     """
     from ..live._screens import DeadLettersScreen
+    from ..live._watch import run_watch
 
-    return options.run(url, DeadLettersScreen(at_least(rows, 1, "--rows") or 1))
+    return run_watch(url, options, DeadLettersScreen(at_least(rows, 1, "--rows") or 1))

@@ -12,15 +12,13 @@ from cyclopts import App, Group, Parameter
 
 from lmos_actors.errors import ConfigError
 
-from .._app import PRINTED, File, JsonLines, Switch, Texts, Time, Within, at_least, whole
-from ..options._connection import ServerOptions, secret_lines
+from .._app import PRINTED, File, Switch, Texts, Time, at_least, whole
+from ..options._connection import secret_lines
+from ..options._relay import AgentOptions
 from ..options._serving import ListenOptions, ServeOptions
 
 if TYPE_CHECKING:
     from lmos_actors.facades import RelayOptions
-
-    from .._answers import AnswerPrinter
-    from ..remote._relay import RelayRequest
 
 relay = App(
     name="relay",
@@ -44,7 +42,6 @@ connection was lost; 124 time limit; 130 interrupted.""",
 HUB = Group("Relay", sort_key=0.5)
 
 _USUAL = ListenOptions()
-_NO_SERVER = ServerOptions()
 
 RATE = re.compile(r"(\d{1,9})/(\d+(?:\.\d+)?(?:ms|s|m|h|d)?|[smhd])")
 
@@ -52,45 +49,6 @@ Place: TypeAlias = Annotated[
     str,
     Parameter(name="URL", help="The URL of a relay, such as ws://127.0.0.1:8080/arc; http://HOST will do."),
 ]
-
-
-@Parameter(name="*")
-@dataclass(frozen=True, kw_only=True)
-class AgentOptions:
-    """The options of all commands that are an agent on a relay."""
-
-    server: ServerOptions = _NO_SERVER
-    within: Within = None
-    json: JsonLines = False
-    quiet: Annotated[Switch, Parameter(name=["-q", "--quiet"], group=PRINTED)] = False
-    """Print only answers and errors, no remarks."""
-
-    def request(self, url: str, follow: list[str] | None = None) -> RelayRequest:
-        """Return the request; the token is that of --bearer, else that of ARC_TOKEN. Raises ConfigError."""
-        from lmos_actors.facades.relay import relay_url
-
-        from ..remote._relay import RelayRequest, token_in_environment
-
-        if self.server.header:
-            raise ConfigError("a relay takes no headers of ours", "--header")
-        server = self.server
-        token = token_in_environment()
-        if server.bearer is None and server.basic is None and token is not None:
-            server = ServerOptions(bearer=token, tls=server.tls)
-        place = relay_url(url)
-        return RelayRequest(
-            url=place,
-            credentials=server.credentials(place),
-            tls=server.tls.context(),
-            within=self.within,
-            follow=tuple(follow or ()),
-        )
-
-    def answers(self) -> AnswerPrinter:
-        """Return what prints the answers."""
-        from .._answers import AnswerPrinter
-
-        return AnswerPrinter(json=self.json, quiet=self.quiet)
 
 
 _ALONE = AgentOptions()
@@ -270,7 +228,7 @@ def relay_register(
     from ..remote._relay import run_register
 
     word = None if invitation is None else secret_lines(invitation, "--invitation")[0]
-    return run_register(options.request(url), options.answers(), id, register_url, word)
+    return run_register(url, options, id, register_url, word)
 
 
 @relay.command(name="ping")
@@ -281,7 +239,7 @@ def relay_ping(url: Place, /, *, options: AgentOptions = _ALONE) -> int:
     """
     from ..remote._relay import run_ping
 
-    return run_ping(options.request(url), options.answers())
+    return run_ping(url, options)
 
 
 @relay.command(name="send", usage="Usage: lmos-actors relay send [OPTIONS] URL TEXT")
@@ -324,7 +282,7 @@ leaves it not confirmed: exit code 3.
     from ..remote._relay import Outgoing, payload_of, run_send
 
     message = Outgoing(payload=payload_of(text, is_json=json_payload), to=to or (), type=type_, ref=ref)
-    return run_send(options.request(url), options.answers(), message)
+    return run_send(url, options, message)
 
 
 @relay.command(name="listen")
@@ -351,7 +309,7 @@ def relay_listen(
     """
     from ..remote._relay import run_listen
 
-    return run_listen(options.request(url, follow), options.answers(), at_least(count, 1, "--count"))
+    return run_listen(url, options, follow or (), at_least(count, 1, "--count"))
 
 
 @relay.command(name="join")
@@ -376,7 +334,7 @@ lists who is there, /help explains, Ctrl-D ends.
     """
     from ..remote._relay_join import run_join
 
-    return run_join(options.request(url, follow), options.answers())
+    return run_join(url, options, follow or ())
 
 
 @relay.command(name="revoke")
@@ -400,4 +358,4 @@ def relay_revoke(
     """
     from ..remote._relay import run_revoke
 
-    return run_revoke(options.request(url), options.answers(), id)
+    return run_revoke(url, options, id)

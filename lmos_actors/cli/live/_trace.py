@@ -10,15 +10,13 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
-import attrs
-
 from lmos_actors.live import open_live
 from lmos_actors.recording import RecordingFile
 from lmos_actors.reports import message_text, read_record
 
 from ..remote._relay import run_within
 from ..remote._session import ANSWERED_WITH_ERROR, OK
-from ._watch import headers_of, reason_of
+from ._watch import headers_for, reason_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,7 +24,7 @@ if TYPE_CHECKING:
     from lmos_actors.live import LiveClient
 
     from .._answers import AnswerPrinter
-    from ._watch import WatchRequest
+    from ..options._live import TraceOptions
 
 VALUES: Final = ("input", "value", "data", "progress")
 """The members of a record that hold values of agents."""
@@ -44,38 +42,20 @@ ENDS: Final = frozenset({"answered", "refused", "dropped", "cancelled", "dead_le
 COLOURS: Final = {"sent": "bold", "delivered": "dim", "crashed": "bold red", "event": "cyan"}
 
 
-@attrs.frozen(kw_only=True)
-class TraceRequest:
-    """A request for messages: of the agents at `paths`, one trace, one action; all where none is given.
+def run_trace(url: str, options: TraceOptions) -> int:
+    """Print messages until Ctrl-C; return the exit code. Raises ConfigError, OSError.
 
-    `log` is the file that they are written to; with `once` it ends with the first that are all answered.
+    With `once` it ends with the first that are all answered.
     """
-
-    watch: WatchRequest
-    paths: tuple[str, ...] = ("",)
-    trace: int | None = None
-    action: str | None = None
-    log: str | None = None
-
-    def arguments(self) -> dict[str, Any]:
-        """Return the arguments of the view."""
-        only = {"trace": self.trace, "affordance": self.action}
-        return {
-            "paths": list(self.paths),
-            **{name: value for name, value in only.items() if value is not None},
-        }
-
-
-def run_trace(request: TraceRequest, answers: AnswerPrinter) -> int:
-    """Print messages until Ctrl-C; return the exit code. Raises ConfigError, OSError."""
-    watch = request.watch
+    watch = options.watch
+    server, answers = watch.server.at(url), watch.answers()
     stream = _Stream()
-    head = {"watched": watch.url, "label": watch.url}
-    log = None if request.log is None else RecordingFile(request.log, head, lambda: stream.at)
+    head = {"watched": url, "label": url}
+    log = None if options.log is None else RecordingFile(options.log, head, lambda: stream.at)
 
     async def work() -> int:
-        async with open_live(watch.url, headers=headers_of(watch), tls=watch.tls) as client:
-            client.look("flow", "flow", **request.arguments())
+        async with open_live(url, headers=headers_for(server), tls=server.tls) as client:
+            client.look("flow", "flow", **options.arguments())
             return await _follow(client, stream, log, answers, once=watch.once)
 
     try:

@@ -7,7 +7,6 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-import attrs
 import trio
 
 from lmos_actors.errors import ConfigError
@@ -17,29 +16,14 @@ from ..remote._relay import run_within
 from ..remote._session import ANSWERED_WITH_ERROR, OK
 
 if TYPE_CHECKING:
-    import ssl
-    from collections.abc import Mapping
-
     from rich.console import RenderableType
 
-    from lmos_actors.security import Credentials
-
     from .._answers import AnswerPrinter
+    from ..options._connection import Server
+    from ..options._live import WatchOptions
 
 TICK: Final = 1.0
 """Seconds after which a picture is drawn anew, even where nothing has come: it may show ages."""
-
-
-@attrs.frozen(kw_only=True)
-class WatchRequest:
-    """The node to look at, and how to connect to it. `once`: one snapshot, also on a terminal."""
-
-    url: str
-    headers: Mapping[str, str] = attrs.Factory(dict[str, str])
-    credentials: Credentials | None = None
-    tls: ssl.SSLContext | None = None
-    within: float | None = None
-    once: bool = False
 
 
 class Screen(Protocol):
@@ -70,24 +54,25 @@ class Screen(Protocol):
         ...
 
 
-def run_watch(request: WatchRequest, screen: Screen, answers: AnswerPrinter) -> int:
+def run_watch(url: str, options: WatchOptions, screen: Screen) -> int:
     """Look at a node; return the exit code. Raises ConfigError, OSError."""
-    moves = sys.stdout.isatty() and not request.once and answers.form == "text"
+    server, answers = options.server.at(url), options.answers()
+    moves = sys.stdout.isatty() and not options.once and answers.form == "text"
 
     async def work() -> int:
-        async with open_live(request.url, headers=headers_of(request), tls=request.tls) as client:
+        async with open_live(url, headers=headers_for(server), tls=server.tls) as client:
             screen.begin(client)
             return await (_move(client, screen) if moves else _snapshot(client, screen, answers))
 
-    return run_within(request.within, answers, work)
+    return run_within(options.within, answers, work)
 
 
-def headers_of(request: WatchRequest) -> tuple[tuple[bytes, bytes], ...]:
-    """Return the headers of the connection to the node."""
-    shown = tuple((name.lower().encode(), value.encode()) for name, value in request.headers.items())
-    if request.credentials is None:
+def headers_for(server: Server) -> tuple[tuple[bytes, bytes], ...]:
+    """Return the headers of the connection to a node."""
+    shown = tuple((name.lower().encode(), value.encode()) for name, value in server.headers.items())
+    if server.credentials is None:
         return shown
-    return (*shown, *request.credentials.headers_for(request.url, trio.current_time()))
+    return (*shown, *server.credentials.headers_for(server.url, trio.current_time()))
 
 
 async def _snapshot(client: LiveClient, screen: Screen, answers: AnswerPrinter) -> int:

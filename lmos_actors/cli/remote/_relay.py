@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
@@ -38,14 +37,14 @@ from .._texts import ONE_RELAY, ONE_SERVER, explained
 from ._session import ANSWERED_WITH_ERROR, NOT_REACHED, OK, TIME_LIMIT, has_interrupt
 
 if TYPE_CHECKING:
-    import ssl
     from collections.abc import Awaitable, Callable, Sequence
 
     from lmos_actors._core import Spelling
     from lmos_actors.facades import Relay, Welcomed
-    from lmos_actors.security import Credentials
 
     from .._answers import AnswerPrinter
+    from ..options._connection import Server
+    from ..options._relay import AgentOptions
 
 REFUSAL_SECONDS: Final = 2.0
 """Seconds in which a relay without receipts may refuse what was sent."""
@@ -54,30 +53,23 @@ PONG_SECONDS: Final = 3.0
 """Seconds that a pong is waited for: one relay knows no ping."""
 
 
-@attrs.frozen(kw_only=True)
-class RelayRequest:
-    """A relay, and how to be an agent there."""
-
-    url: str
-    credentials: Credentials | None = None
-    tls: ssl.SSLContext | None = None
-    within: float | None = None
-    follow: Sequence[str] = ()
-
-
 def run_on_relay(
-    request: RelayRequest, answers: AnswerPrinter, work: Callable[[Relay], Awaitable[int]]
+    server: Server,
+    options: AgentOptions,
+    work: Callable[[Relay, AnswerPrinter], Awaitable[int]],
+    follow: Sequence[str] = (),
 ) -> int:
     """Be an agent on a relay, do the work, and return the exit code. Raises ConfigError, OSError."""
+    answers = options.answers()
 
     async def joined() -> int:
         async with open_relay(
-            request.url, credentials=request.credentials, tls=request.tls, follow=request.follow
+            server.url, credentials=server.credentials, tls=server.tls, follow=tuple(follow)
         ) as relay:
             await _look_at(relay, answers)
-            return await work(relay)
+            return await work(relay, answers)
 
-    return run_within(request.within, answers, joined, ONE_RELAY)
+    return run_within(options.within, answers, joined, ONE_RELAY)
 
 
 async def _look_at(relay: Relay, answers: AnswerPrinter) -> None:
@@ -136,17 +128,14 @@ def reason_of(error: LmosActorsError, options: Spelling = ONE_RELAY) -> str:
 
 
 def run_register(
-    request: RelayRequest,
-    answers: AnswerPrinter,
-    id: str | None,
-    register_url: str | None,
-    invitation: str | None,
+    url: str, options: AgentOptions, id: str | None, register_url: str | None, invitation: str | None
 ) -> int:
     """Register an agent, and print its id and token."""
+    server, answers = options.at(url), options.answers()
 
     async def work() -> int:
         found = await register_on_relay(
-            request.url, id, register_url=register_url, invitation=invitation, tls=request.tls
+            server.url, id, register_url=register_url, invitation=invitation, tls=server.tls
         )
         if answers.form == "text":
             await answers.write(f"{printable(found.id)}\n{printable(found.token)}\n")
@@ -155,27 +144,28 @@ def run_register(
             await answers.write(json.dumps({"agent_id": found.id, "token": found.token}) + "\n")
         return OK
 
-    return run_within(request.within, answers, work, ONE_RELAY)
+    return run_within(options.within, answers, work, ONE_RELAY)
 
 
-def run_revoke(request: RelayRequest, answers: AnswerPrinter, id: str | None) -> int:
+def run_revoke(url: str, options: AgentOptions, id: str | None) -> int:
     """Take a token away."""
+    server, answers = options.at(url), options.answers()
 
     async def work() -> int:
-        await revoke_on_relay(request.url, id, credentials=request.credentials, tls=request.tls)
+        await revoke_on_relay(server.url, id, credentials=server.credentials, tls=server.tls)
         answers.note(f"the token of {id} is no longer good" if id else "the token is no longer good")
         return OK
 
-    return run_within(request.within, answers, work, ONE_RELAY)
+    return run_within(options.within, answers, work, ONE_RELAY)
 
 
 # ---- ping
 
 
-def run_ping(request: RelayRequest, answers: AnswerPrinter) -> int:
+def run_ping(url: str, options: AgentOptions) -> int:
     """Print what a relay is, and how long it takes to answer."""
 
-    async def work(relay: Relay) -> int:
+    async def work(relay: Relay, answers: AnswerPrinter) -> int:
         began = trio.current_time()
         answered = "pong"
         with trio.move_on_after(PONG_SECONDS) as waiting:
@@ -207,7 +197,7 @@ def run_ping(request: RelayRequest, answers: AnswerPrinter) -> int:
             await answers.write("".join(f"{printable(each)}\n" for each in lines))
         return ANSWERED_WITH_ERROR if waiting.cancelled_caught else OK
 
-    return run_on_relay(request, answers, work)
+    return run_on_relay(options.at(url), options, work)
 
 
 def _about(relay: Relay, welcome: Welcomed | None) -> tuple[str, ...]:
@@ -249,10 +239,10 @@ def payload_of(text: str, *, is_json: bool) -> Any:
         raise ConfigError(f"is no JSON: {error}", "--json-payload") from None
 
 
-def run_send(request: RelayRequest, answers: AnswerPrinter, message: Outgoing) -> int:
+def run_send(url: str, options: AgentOptions, message: Outgoing) -> int:
     """Send a message, and wait long enough to learn that it was refused."""
 
-    async def work(relay: Relay) -> int:
+    async def work(relay: Relay, answers: AnswerPrinter) -> int:
         receipt = await relay.say(
             message.payload, list(message.to) or "*", type=message.type, ref=message.ref
         )
@@ -269,7 +259,7 @@ def run_send(request: RelayRequest, answers: AnswerPrinter, message: Outgoing) -
                 answers.note(f"not there: {', '.join(receipt.unknown)}")
         return OK
 
-    return run_on_relay(request, answers, work)
+    return run_on_relay(options.at(url), options, work)
 
 
 async def _not_confirmed(answers: AnswerPrinter) -> int:
@@ -291,10 +281,10 @@ def _shown_receipt(receipt: Receipt | None) -> dict[str, Any]:
 # ---- listen
 
 
-def run_listen(request: RelayRequest, answers: AnswerPrinter, count: int | None) -> int:
+def run_listen(url: str, options: AgentOptions, follow: Sequence[str], count: int | None) -> int:
     """Print what is heard, until the end."""
 
-    async def work(relay: Relay) -> int:
+    async def work(relay: Relay, answers: AnswerPrinter) -> int:
         heard = 0
         async for event in relay:
             if isinstance(event, RelayMessage):
@@ -310,7 +300,7 @@ def run_listen(request: RelayRequest, answers: AnswerPrinter, count: int | None)
                 return OK
         return OK  # not reached: it ends with an exception
 
-    return run_on_relay(request, answers, work)
+    return run_on_relay(options.at(url), options, work, follow)
 
 
 def line_of(message: RelayMessage) -> OutputLine:
@@ -337,8 +327,3 @@ def clock(ts: int) -> str:
         return datetime.fromtimestamp(ts / 1_000, UTC).astimezone().strftime("%H:%M:%S")
     except (OverflowError, OSError, ValueError):
         return "-"
-
-
-def token_in_environment() -> str | None:
-    """Return the reference to the usual variable with a token, None if it is not set."""
-    return "env:ARC_TOKEN" if os.environ.get("ARC_TOKEN") else None

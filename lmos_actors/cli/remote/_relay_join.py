@@ -23,12 +23,13 @@ from ._relay import clock, line_of, line_of_relay, reason_of, run_on_relay
 from ._session import OK
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from lmos_actors.facades import Relay
 
     from .._answers import AnswerPrinter
-    from ._relay import RelayRequest
+    from ..options._connection import Server
+    from ..options._relay import AgentOptions
 
 PROMPT: Final = "> "
 
@@ -58,19 +59,21 @@ COLOURS: Final[Mapping[str, str]] = {
 }
 
 
-def run_join(request: RelayRequest, answers: AnswerPrinter) -> int:
+def run_join(url: str, options: AgentOptions, follow: Sequence[str]) -> int:
     """Be on a relay at a terminal, or from a pipe; return the exit code. Raises ConfigError, OSError."""
 
-    async def work(relay: Relay) -> int:
-        return await _Terminal(request, answers, relay).run()
+    server = options.at(url)
+
+    async def work(relay: Relay, answers: AnswerPrinter) -> int:
+        return await _Terminal(server, answers, relay).run()
 
     with as_it_was():
-        return run_on_relay(request, answers, work)
+        return run_on_relay(server, options, work, follow)
 
 
 class _Terminal:
-    def __init__(self, request: RelayRequest, answers: AnswerPrinter, relay: Relay) -> None:
-        self._request, self._answers, self._relay = request, answers, relay
+    def __init__(self, server: Server, answers: AnswerPrinter, relay: Relay) -> None:
+        self._server, self._answers, self._relay = server, answers, relay
         self._is_terminal = sys.stdin.isatty() and sys.stdout.isatty()
         self._messages: OrderedDict[int, RelayMessage] = OrderedDict()
         self._numbers: dict[str, int] = {}
@@ -150,10 +153,9 @@ class _Terminal:
             raise ValueError(f"no command {line}: /help explains")
 
     async def _who(self) -> None:
-        request = self._request
-        found = None
+        server, found = self._server, None
         with suppress(LmosActorsError):
-            found = await agents_on_relay(request.url, credentials=request.credentials, tls=request.tls)
+            found = await agents_on_relay(server.url, credentials=server.credentials, tls=server.tls)
         text = "this relay does not say who is there" if found is None else ", ".join(sorted(found))
         await self._note(text or "nobody")
 
