@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lmos_actors.cli import main
-from lmos_actors.cli.run._run import RunOptions, run_files
+from lmos_actors.cli.options._run import RunOptions
+from lmos_actors.cli.run._run import run_files
 from lmos_actors.scenario.cells import Pool
 from tests.commands import started
 from tests.processes import has_ended
@@ -234,6 +235,6 @@ def test_the_process_of_second_runs_is_started_first_and_ended_though_a_file_is_
         return seats[-1]
 
     monkeypatch.setattr(Pool, "_start", kept)
-    assert run_files(["nothing.yaml"], RunOptions(settings={}, determinism=determinism)) == 2
+    assert run_files(["nothing.yaml"], RunOptions(check_determinism=determinism)) == 2
     assert [seat.second for seat in seats] == [True] * started
     assert [seat.worker._process.poll() for seat in seats] == [-signal.SIGKILL] * started

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from lmos_actors.scenario.format import Cell, Resolved
 
-    from ._run import RunOptions
+    from ..options._run import RunOptions
 
 
 REAL_TIME: Final = "websocket"
@@ -45,12 +45,14 @@ def record_files(files: Sequence[str], options: RunOptions) -> int:
 
 
 def _record_files(files: Sequence[str], options: RunOptions) -> int:
-    chosen = selection(options.only, options.labels)
+    chosen = selection(options.only, options.labels or ())
     found: list[tuple[str, Resolved]] = []
     codes: list[int] = []
     for file in files:
-        read = partial(load_scenario, settings=options.settings, seeds=options.seeds, access=options.access)
-        load = partial(_load, read, file, dict(options.settings or {}))
+        read = partial(
+            load_scenario, settings=options.settings, seeds=options.seed_list, access=options.access
+        )
+        load = partial(_load, read, file, dict(options.settings))
         loaded = importing(file, load, options.time_limit or REAL_LIMIT)
         if isinstance(loaded, int):
             codes.append(loaded)

@@ -98,10 +98,12 @@ class Written:
     """
 
     def __init__(
-        self, asked: Mapping[Kind, str | None], inputs: Sequence[str], *, force: bool = False
+        self, asked: Mapping[str, Path | str | None], inputs: Sequence[str], *, force: bool = False
     ) -> None:
         self._force = force
-        self._asked: dict[Kind, str] = {kind: path for kind in KINDS if (path := asked.get(kind)) is not None}
+        self._asked: dict[Kind, str] = {
+            kind: str(path) for kind in KINDS if (path := asked.get(kind)) is not None
+        }
         self._inputs = dict.fromkeys(inputs, "a scenario file")
         self._all: list[_Report] = []
         self.problems: list[tuple[str, str]] = []

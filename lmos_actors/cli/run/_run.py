@@ -9,7 +9,7 @@ from contextlib import ExitStack, suppress
 from functools import partial
 from json import dumps
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
@@ -19,7 +19,6 @@ from lmos_actors.files import Duration, FileError, mapped
 from lmos_actors.reports import Cut, FileResult, Missing, worst
 from lmos_actors.scenario import REAL_LIMIT, Compare
 from lmos_actors.scenario.format import Selection, resolve, selection, with_end_at
-from lmos_actors.system import RemoteAccess
 from lmos_actors.system.model import is_real
 
 from .._importing import importing, print_notes
@@ -36,37 +35,13 @@ if TYPE_CHECKING:
     from lmos_actors.scenario.cells import FileJobs, Jobs, Pool, Progress
     from lmos_actors.scenario.format import Cell, Resolved
     from lmos_actors.scenario.run import PaceOrder, RunProgress
+    from lmos_actors.system import RemoteAccess
 
+    from ..options._run import RunOptions
     from ._load import Wrong
-    from ._report_files import Kind
-    from ._watch import Watching, WatchOptions
+    from ._watch import Watching
 
 COULD_NOT_RUN, TIME_LIMIT = 3, 124
-
-
-@attrs.frozen(kw_only=True)
-class RunOptions:
-    """The options of `run`. `workers` 0 stands for one for each processor."""
-
-    settings: dict[str, str]
-    seeds: Sequence[int] | None = None
-    trials: int | None = None
-    only: str | None = None
-    labels: Sequence[str] = ()
-    workers: int = 1
-    fail_fast: bool = False
-    determinism: Literal["all", "first", "off"] = "first"
-    until: float | None = None
-    written: Mapping[Kind, str | None] = attrs.Factory(dict["Kind", "str | None"])
-    force: bool = False
-    """Write through links, and over files that are no reports."""
-    time_limit: float | None = None  # that of `real_limit_of`
-    speed: float = 1.0
-    access: RemoteAccess = attrs.Factory(RemoteAccess)
-    json: bool = False
-    verbose: bool = False
-    watch: WatchOptions | None = None
-    """Serve the page of the runs, and stay until the command is interrupted."""
 
 
 def read_files(files: Sequence[str], settings: Mapping[str, str], *, json: bool = False) -> int:
@@ -123,7 +98,7 @@ def run_files(files: Sequence[str], options: RunOptions) -> int:
     """Run files, show the progress, and return the exit code. Nothing runs while a file is wrong."""
     from lmos_actors.scenario.cells import Pool  # imports what runs agents, which `validate` does not
 
-    chosen = selection(options.only, options.labels)
+    chosen = selection(options.only, options.labels or ())
     show = Show(
         json=options.json, verbose=options.verbose
     )  # before agents' modules, which may hide what it imports
@@ -131,13 +106,13 @@ def run_files(files: Sequence[str], options: RunOptions) -> int:
     with ExitStack() as stack, signals.in_order():
         stack.callback(show.close)
         pool = stack.enter_context(Pool())
-        if options.determinism != "off":
+        if options.check_determinism != "off":
             pool.prepare(second=True)
         settings, limit, access = options.settings, options.time_limit or REAL_LIMIT, options.access
         running: _Running | None = None
         try:
             signals.check_early()
-            found, code = load_files(files, settings, options.seeds, limit, wrong, access=access)
+            found, code = load_files(files, settings, options.seed_list, limit, wrong, access=access)
             if code:
                 if options.json:
                     print_wrong(wrong, code)
@@ -166,7 +141,7 @@ def _unread(files: Sequence[str], options: RunOptions) -> list[tuple[str, Resolv
     found: list[tuple[str, Resolved]] = []
     for file in files:
         with suppress(ConfigError):
-            resolved = resolve(file, settings=options.settings, seeds=options.seeds, classes=False)
+            resolved = resolve(file, settings=options.settings, seeds=options.seed_list, classes=False)
             found.append((file, with_end_at(resolved, options.until)))
     return found
 
@@ -199,7 +174,7 @@ class _Running:
         self._jobs: Jobs | None = None
         self._began = perf_counter()
         self._show = show
-        self._written = Written(options.written, files, force=options.force)
+        self._written = Written(options.reports, files, force=options.force)
         self._workers = options.workers or os.cpu_count() or 1
         stack.callback(self._written.close)
         self._pool = pool
@@ -208,12 +183,12 @@ class _Running:
 
     def serve(self, stack: ExitStack) -> None:
         """Serve the page of the runs until the stack is left, if that is asked for. Raises ConfigError."""
-        if self.options.watch is None:
+        if not self.options.watch:
             return
         from ._watch import Watching  # imports what serves
 
         self._pool.prepare(second=False)
-        self._watching = Watching(self.options.watch, self._pool)
+        self._watching = Watching(self._pool, port=self.options.port or 0, speed=self.options.pace)
         for planned in self._planned:
             cells = [planned.resolved.cells[number] for number in planned.cells]
             self._watching.plan(planned.result.file, cells, planned.result.trials)
@@ -330,13 +305,13 @@ class _Running:
             file=result.file,
             resolved=resolved,
             settings=options.settings,
-            seeds=list(options.seeds) if options.seeds is not None else None,
+            seeds=options.seed_list,
             until=options.until,
             cells=cells,
-            twice=_to_repeat(resolved, cells, options.determinism),
+            twice=_to_repeat(resolved, cells, options.check_determinism),
             trials=result.trials,
             time_limit=options.time_limit,
-            speed=options.speed,
+            speed=options.pace or 1.0,
             workers=self._workers,
             is_watched=self._watching is not None,
         )

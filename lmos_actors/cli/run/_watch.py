@@ -12,7 +12,6 @@ import threading
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
-import attrs
 import trio
 
 from lmos_actors.errors import ConfigError
@@ -40,25 +39,17 @@ END: Final = 5.0
 """Seconds for which the command waits in the end until the page is gone."""
 
 
-@attrs.frozen(kw_only=True)
-class WatchOptions:
-    """The options of `--watch`: the port of the page, 0 for one that is free, and the first pace."""
-
-    port: int = 0
-    speed: float | None = 1.0
-
-
 class Watching:
-    """The page of the runs of one command."""
+    """The page of the runs of one command, at a port; 0 is one that is free. They begin with a speed."""
 
-    def __init__(self, options: WatchOptions, pool: Pool) -> None:
-        self._board = RunsBoard(Pace(options.speed))
+    def __init__(self, pool: Pool, *, port: int, speed: float | None) -> None:
+        self._board = RunsBoard(Pace(speed))
         self._board.on_pace = self._set_pace
         self._pool = pool
         self._server = RunsServer(self._board)
-        self._has_waited = options.speed is None
+        self._has_waited = speed is None
         self._heads: dict[tuple[str, str, int], RunHead] = {}
-        self._port = options.port
+        self._port = port
         self._failure: Exception | None = None
         self._is_served = threading.Event()
         self._token: trio.lowlevel.TrioToken | None = None
