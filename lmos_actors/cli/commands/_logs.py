@@ -3,33 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path  # noqa: TC003 - the application reads the types
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 from cyclopts import Parameter
 
-from lmos_actors.errors import ConfigError
+from .._app import WRITTEN, Json, RunNumber, at_least, whole
+from ..options._replay import ReplayOptions
 
-from .._app import HOW, WHICH, WRITTEN, Force, Json, RunNumber, Time, TimeLimit, at_least, whole
-
-if TYPE_CHECKING:
-    from lmos_actors.scenario.run import StopPoint
+_USUAL = ReplayOptions()
 
 
-def replay(
-    log: Path,
-    /,
-    *,
-    run_: RunNumber = None,
-    file: Annotated[Path | None, Parameter(metavar="FILE", group=WHICH)] = None,
-    at: Annotated[Time | None, Parameter(group=HOW, show_default=False)] = None,
-    break_: Annotated[str | None, Parameter(name="--break", metavar="WORDS", group=HOW)] = None,
-    agent: Annotated[str | None, Parameter(metavar="NAME", group=WRITTEN)] = None,
-    as_scenario: Annotated[str | None, Parameter(metavar="FILE", group=WRITTEN)] = None,
-    html: Annotated[str | None, Parameter(metavar="FILE", group=WRITTEN)] = None,
-    force: Annotated[Force, Parameter(group=WRITTEN)] = False,
-    time_limit: TimeLimit = None,
-    json: Annotated[Json, Parameter(group=WRITTEN)] = False,
-) -> int:
+def replay(log: Path, /, *, options: ReplayOptions = _USUAL) -> int:
     """Run a recorded run again: compare it with its log, or stop in it and show the state of all agents.
 
     lmos-actors replay messages.jsonl
@@ -55,88 +39,19 @@ run, 4 the run differs, 124 time limit.
     ----------
     log
         A message log.
-    file
-        The scenario file, if it has moved.
-    at
-        Stop after everything of this instant of virtual time.
-    break_
-        Stop at the first record with all of these: agent, action, property, event, kind, from, \
-verb, id, trace, n (its number in the log), nth=3 (the third such record).
-    agent
-        Show this agent alone; of a population or a supervisor, all that are in it.
-    as_scenario
-        Run nothing, and write a scenario file that asks replays for what was asked for in the log, and \
-expects the same answers. Also of logs that record and trace have written, or the page of a node: these do \
-not run again otherwise.
-    html
-        Run nothing, and write a page with the messages of any such log, as run --html does for a run.
     """
-    given = {"--file": file, "--at": at, "--break": break_, "--agent": agent}
-    if force and html is None:
-        raise ConfigError("goes with --html", "--force")
-    if as_scenario is not None or html is not None:
-        return _write(log, as_scenario, html, at_least(run_, 1, "--run"), given, force=force)
-    from ..run._replay import ReplayOptions, replay_log
+    options.check()
+    if options.as_scenario is not None:
+        from lmos_actors.recording import as_scenario
 
-    at_least(run_, 1, "--run")
-    point = _point(at, break_)
-    if agent is not None and point is None:
-        raise ConfigError("shows an agent where the run is stopped: give --at or --break too", "--agent")
-    options = ReplayOptions(
-        run=run_,
-        file=str(file) if file is not None else None,
-        point=point,
-        agent=agent,
-        time_limit=time_limit,
-        json=json,
-    )
+        return as_scenario(str(log), options.as_scenario, options.run)
+    if options.html is not None:
+        from ..run._log_page import write_log_page
+
+        return write_log_page(str(log), options.html, options.run, force=options.force)
+    from ..run._replay import replay_log
+
     return replay_log(str(log), options)
-
-
-def _point(at: float | None, break_: str | None) -> StopPoint | None:
-    """Return where to stop a run, None for nowhere. Raises ConfigError."""
-    from lmos_actors.scenario.run import StopPoint, read_break
-
-    if at is not None and break_ is not None:
-        raise ConfigError("give --at or --break, not both", "--at")
-    return StopPoint(at=at) if at is not None else read_break(break_) if break_ is not None else None
-
-
-def _write(
-    log: Path,
-    scenario: str | None,
-    page: str | None,
-    number: int | None,
-    given: dict[str, Any],
-    *,
-    force: bool,
-) -> int:
-    """Write the scenario or the page of a log. Raises ConfigError."""
-    if scenario is not None:
-        return _write_scenario(log, scenario, number, {**given, "--html": page})
-    return _write_page(log, str(page), number, given, force=force)
-
-
-def _write_scenario(log: Path, out: str, number: int | None, given: dict[str, Any]) -> int:
-    """Write the scenario of a log; `given` are options that say how to run it. Raises ConfigError."""
-    from lmos_actors.recording import as_scenario
-
-    _check_alone(given, "--as-scenario")
-    return as_scenario(str(log), out, number)
-
-
-def _write_page(log: Path, out: str, number: int | None, given: dict[str, Any], *, force: bool) -> int:
-    """Write the page of a log; `given` are options that say how to run it. Raises ConfigError."""
-    from ..run._log_page import write_log_page
-
-    _check_alone(given, "--html")
-    return write_log_page(str(log), out, number, force=force)
-
-
-def _check_alone(given: dict[str, Any], option: str) -> None:
-    extra = next((name for name, value in given.items() if value is not None), None)
-    if extra is not None:
-        raise ConfigError(f"goes with a run, and {option} runs nothing", extra)
 
 
 def diff(

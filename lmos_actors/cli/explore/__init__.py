@@ -1,6 +1,6 @@
 """Execution of `explore`."""
 
-from ._explore import ExploreOptions as ExploreOptions, explore_file as explore_file
+from ._explore import explore_file as explore_file
 from ._finds import Finds as Finds
 from ._folder import Find as Find, Folder as Folder
 from ._runs import Explored as Explored, Runs as Runs, explored as explored

@@ -9,8 +9,6 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
-import attrs
-
 from lmos_actors.errors import ConfigError
 from lmos_actors.files import FileError
 from lmos_actors.reports import count, worst
@@ -35,6 +33,7 @@ if TYPE_CHECKING:
     from lmos_actors.scenario.explore import Data, Schedule
     from lmos_actors.scenario.format import Cell, Resolved
 
+    from ..options._explore import ExploreOptions
     from ..run._load import Wrong
     from ._folder import Find
     from ._runs import Explored
@@ -46,21 +45,6 @@ MOST_FOUND: Final = 10
 
 MOST_CELLS: Final = 64
 """Combinations of a matrix that one search takes."""
-
-
-@attrs.frozen(kw_only=True)
-class ExploreOptions:
-    """The options of `explore`. `workers` 0 stands for one for each processor."""
-
-    settings: dict[str, str]
-    runs: int | None = None
-    minutes: float | None = None
-    workers: int = 1
-    seed: int = 1
-    all: bool = False
-    fresh: bool = False
-    time_limit: float | None = None
-    json: bool = False
 
 
 def explore_file(file: str, options: ExploreOptions) -> int:
@@ -239,7 +223,7 @@ class _Exploration:
                 self._finds.add(name, self._data(batch[number]), before + number + 1)
         if self._is_over() or len(runs) < len(batch) or len(self._folder.finds) >= MOST_FOUND:
             return False
-        return self._options.all or not self._finds.added
+        return self._options.all_ or not self._finds.added
 
     def _progress(self) -> None:
         seconds = max(monotonic() - self._began, 1e-9)

@@ -31,24 +31,14 @@ if TYPE_CHECKING:
     from lmos_actors.reports import RunResult
     from lmos_actors.scenario.format import Cell, Resolved
     from lmos_actors.scenario.judge import Divergence, LogLine
-    from lmos_actors.scenario.run import AgentSnapshot, Snapshot, StopPoint
+    from lmos_actors.scenario.run import AgentSnapshot, Snapshot
+
+    from ..options._replay import ReplayOptions
 
 WRONG, COULD_NOT_RUN, NOT_DETERMINISTIC, TIME_LIMIT = 2, 3, 4, 124
 
 MOST_SHOWN: Final = 50
 """How many agents are printed."""
-
-
-@attrs.frozen(kw_only=True)
-class ReplayOptions:
-    """The options of `replay`."""
-
-    run: int | None
-    file: str | None
-    point: StopPoint | None
-    agent: str | None
-    time_limit: float | None
-    json: bool
 
 
 @attrs.frozen(kw_only=True)
@@ -98,7 +88,8 @@ def _replay_log(log: str, options: ReplayOptions) -> int:
     if is_real(cell.scenario.world):
         world = cell.scenario.world
         raise ConfigError(f"its run was in real time (world: {world}), which does not come again", log)
-    stop = StopInstrument(options.point) if options.point is not None else None
+    point = options.point
+    stop = None if point is None else StopInstrument(point)
     result = run_cell(
         resolved,
         cell,
@@ -158,7 +149,8 @@ def _resolved(log: str, recorded: dict[str, Any], options: ReplayOptions) -> Res
     """Read the scenario file again as it was read for the run."""
     named = str(recorded.get("file", ""))
     places = [named, str(Path(log).parent / named)]
-    file = options.file or next((place for place in places if Path(place).is_file()), None)
+    given = None if options.file is None else str(options.file)
+    file = given or next((place for place in places if Path(place).is_file()), None)
     if file is None:
         raise ConfigError(f'its scenario file "{named}" is not here: say --file PATH', log)
     settings = {str(key): str(value) for key, value in mapped(recorded.get("settings")).items()}
