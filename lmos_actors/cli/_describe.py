@@ -33,7 +33,6 @@ from lmos_actors.system.model import project_root
 from ._importing import complain, importing
 from ._signals import signals
 from ._texts import takes_all
-from .options._connection import ServerOptions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -42,25 +41,13 @@ if TYPE_CHECKING:
     from lmos_actors.files import Document, Mistake
     from lmos_actors.protocol.td import Description, Difference, Finding
 
+    from .options._describe import DescribeOptions
+
 BASE = "ws://127.0.0.1:8080"
 SUFFIXES = (".json", ".jsonld", ".yaml", ".yml", ".toml")
 WELL_KNOWN = "/.well-known/wot"
 FAILED = 1
 NOT_REACHED = 3
-
-
-@attrs.frozen(kw_only=True)
-class DescribeOptions:
-    """The options of `describe`."""
-
-    base: str | None = None
-    name: str | None = None
-    id: str | None = None
-    strict: bool = False
-    against: str | None = None
-    reader: str | None = None
-    json: bool = False
-    server: ServerOptions = attrs.Factory(ServerOptions)
 
 
 def describe_subject(subject: str, options: DescribeOptions) -> int:

@@ -6,7 +6,6 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
-import attrs
 import trio
 
 from lmos_actors._core import printable
@@ -17,30 +16,32 @@ from ._signals import signals
 from ._texts import SEVERAL_SERVERS, explained
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from lmos_actors.discovery import Exploration, Found
+
+    from .options._discover import DiscoverOptions
 
 OK: Final = 0
 NOTHING: Final = 1
 NOT_REACHED: Final = 3
 
 
-@attrs.frozen(kw_only=True)
-class AgentQuery:
-    """A search for agents: what to look for, and where."""
-
-    source: str
-    criteria: Mapping[str, str | None]
-    options: Mapping[str, Any]
-    json: bool = False
-
-
-def discover(query: AgentQuery) -> int:
+def discover(source: str, options: DiscoverOptions) -> int:
     """Print the agents that are found. Returns the exit code. Raises ConfigError."""
+    connecting = options.outward.options()
+
+    async def explored() -> Exploration:
+        async with open_node(**connecting) as node:
+            return await node.discover(
+                source,
+                title=options.title,
+                type=options.type,
+                capability=options.capability,
+                affordance=options.affordance,
+            )
+
     try:
         with signals.in_order():
-            explored = trio.run(_explored, query)
+            found = trio.run(explored)
     except TransportError as error:
         print(f"lmos-actors: {printable(explained(error, SEVERAL_SERVERS))}", file=sys.stderr)
         return NOT_REACHED
@@ -49,13 +50,8 @@ def discover(query: AgentQuery) -> int:
         if group is not None and any(isinstance(each, KeyboardInterrupt) for each in group.exceptions):
             raise KeyboardInterrupt from None
         raise
-    _say(explored, as_json=query.json or not sys.stdout.isatty())
-    return OK if explored.things else NOTHING
-
-
-async def _explored(query: AgentQuery) -> Exploration:
-    async with open_node(**query.options) as node:
-        return await node.discover(query.source, **query.criteria)
+    _say(found, as_json=options.json or not sys.stdout.isatty())
+    return OK if found.things else NOTHING
 
 
 def _say(explored: Exploration, *, as_json: bool) -> None:

@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from lmos_actors.links import Draw
     from lmos_actors.transport import Endpoint
 
+    from .options._fault_proxy import FaultProxyOptions
+
 OK: Final = 0
 COULD_NOT_RUN: Final = 3
 
@@ -55,46 +57,32 @@ _LINES: Final = Stream(content_type="text/plain", schema={"type": "string"})
 _WORD: Final = re.compile(r"\S+")
 
 
-@attrs.frozen(kw_only=True)
-class FaultProxyRequest:
-    """A request for a proxy with faults."""
+def _addresses(options: FaultProxyOptions) -> tuple[Endpoint, Endpoint]:
+    """Return where to listen, and the server. Raises ConfigError."""
+    listen, to = _address(options.listen, "--listen"), _address(options.to, "--to")
+    if not to.port:
+        raise ConfigError("port 0 is of no server", "--to")
+    here = is_loopback(listen.host)
+    if not here and not options.insecure:
+        why = f"other machines would reach {to.authority} through it: --insecure allows it"
+        raise ConfigError(why, "--listen")
+    if listen.port == to.port and (listen.host == to.host or (here and is_loopback(to.host))):
+        raise ConfigError("leads back to the proxy itself", "--to")
+    return listen, to
 
-    to: str
-    listen: str = "127.0.0.1:0"
-    insecure: bool = False
-    latency: str | None = None
-    jitter: str | None = None
-    loss: float = 0.0
-    corrupt: float = 0.0
-    bandwidth: str | None = None
-    seed: int = 1
-    json: bool = False
 
-    def addresses(self) -> tuple[Endpoint, Endpoint]:
-        """Return where to listen, and the server. Raises ConfigError."""
-        listen, to = _address(self.listen, "--listen"), _address(self.to, "--to")
-        if not to.port:
-            raise ConfigError("port 0 is of no server", "--to")
-        here = is_loopback(listen.host)
-        if not here and not self.insecure:
-            why = f"other machines would reach {to.authority} through it: --insecure allows it"
-            raise ConfigError(why, "--listen")
-        if listen.port == to.port and (listen.host == to.host or (here and is_loopback(to.host))):
-            raise ConfigError("leads back to the proxy itself", "--to")
-        return listen, to
-
-    def rules(self) -> LinkRules:
-        """Return what the links do. Blocks on the disk. Raises ConfigError."""
-        bandwidth = None if self.bandwidth is None else _read(Size.parse, self.bandwidth, "--bandwidth")
-        if bandwidth == 0:
-            raise ConfigError("a line without bandwidth carries nothing", "--bandwidth")
-        return LinkRules(
-            latency=None if self.latency is None else _read(_delay, self.latency, "--latency"),
-            jitter=None if self.jitter is None else _read(_delay, self.jitter, "--jitter"),
-            loss=_read(_share, self.loss, "--loss"),
-            corrupt=_read(_share, self.corrupt, "--corrupt"),
-            bandwidth=None if bandwidth is None else float(bandwidth),
-        )
+def _rules(options: FaultProxyOptions) -> LinkRules:
+    """Return what the links do. Blocks on the disk. Raises ConfigError."""
+    bandwidth = None if options.bandwidth is None else _read(Size.parse, options.bandwidth, "--bandwidth")
+    if bandwidth == 0:
+        raise ConfigError("a line without bandwidth carries nothing", "--bandwidth")
+    return LinkRules(
+        latency=None if options.latency is None else _read(_delay, options.latency, "--latency"),
+        jitter=None if options.jitter is None else _read(_delay, options.jitter, "--jitter"),
+        loss=_read(_share, options.loss, "--loss"),
+        corrupt=_read(_share, options.corrupt, "--corrupt"),
+        bandwidth=None if bandwidth is None else float(bandwidth),
+    )
 
 
 def _address(text: str, option: str) -> Endpoint:
@@ -217,9 +205,9 @@ def _everywhere(source: str, target: str) -> bool:
 # ---- the command
 
 
-def run_fault_proxy(request: FaultProxyRequest) -> int:
+def run_fault_proxy(options: FaultProxyOptions) -> int:
     """Pass on, with faults, until a signal comes. Returns the exit code. Raises ConfigError, OSError."""
-    running = _Running(request)
+    running = _Running(options)
     raise_descriptor_limit(DESCRIPTORS)
     try:
         with signals.in_order():
@@ -235,12 +223,12 @@ def run_fault_proxy(request: FaultProxyRequest) -> int:
 class _Running:
     """One run of `fault-proxy`."""
 
-    def __init__(self, request: FaultProxyRequest) -> None:
-        self.answers = AnswerPrinter(json=request.json)
-        self._request = request
-        self._listen, self._to = request.addresses()
+    def __init__(self, options: FaultProxyOptions) -> None:
+        self.answers = AnswerPrinter(json=options.json)
+        self._seed = options.seed
+        self._listen, self._to = _addresses(options)
         self._server = _shown(self._to.host, self._to.port)
-        self._links = links_with(request.rules(), request.seed)
+        self._links = links_with(_rules(options), options.seed)
         self._source = _faults_from()
         self._in_force: dict[int, str] = {}
         self._unreachable: tuple[str, int] = ("", 0)  # why, and how often since it was printed
@@ -335,7 +323,7 @@ class _Running:
     async def _announce(self, nursery: trio.Nursery, proxy: FaultProxy) -> None:
         """Print where clients connect; begin to read faults then."""
         for host, port in proxy.addresses:
-            members = {"host": host, "port": port, "to": self._server, "seed": self._request.seed}
+            members = {"host": host, "port": port, "to": self._server, "seed": self._seed}
             text = f"{_shown(host, port)} leads to {self._server}, Ctrl-C ends"
             await self._say(text, "listening", **members)
         nursery.start_soon(self._guarded, self._report_unreachable, nursery)

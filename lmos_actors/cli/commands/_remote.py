@@ -6,12 +6,13 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
-from cyclopts import Group, Parameter
+from cyclopts import Parameter
 
 from lmos_actors.errors import ConfigError
 
-from .._app import PRINTED, REACHED, File, JsonLines, Switch, Texts, Url, at_least, whole
-from ..options._connection import OutwardOptions, options_in
+from .._app import PRINTED, REACHED, File, Switch, Texts, Url, at_least, whole
+from ..options._connection import options_in
+from ..options._discover import DiscoverOptions
 from ..options._remote import ConversationOptions, RemoteOptions
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 _ALONE = RemoteOptions()
 _TALKING = ConversationOptions()
+_ANY = DiscoverOptions()
 _NAMES = tuple(options_in(_ALONE))
 
 Count: TypeAlias = Annotated[int | None, Parameter(converter=whole, metavar="N", group=PRINTED)]
@@ -358,21 +360,11 @@ with --allow-operations lets its own machine decide.
     return run_session(place_of(url), options, what)
 
 
-SOUGHT = Group("Which agents", sort_key=1)
-
-_NOT_SHOWN = OutwardOptions()
-
-
 def discover(
     source: Annotated[str | None, Parameter(name="URL", negative=())] = None,
     /,
     *,
-    title: Annotated[str | None, Parameter(group=SOUGHT)] = None,
-    type: Annotated[str | None, Parameter(group=SOUGHT)] = None,
-    capability: Annotated[str | None, Parameter(group=SOUGHT)] = None,
-    affordance: Annotated[str | None, Parameter(metavar="NAME", group=SOUGHT)] = None,
-    outward: OutwardOptions = _NOT_SHOWN,
-    json: JsonLines = False,
+    options: DiscoverOptions = _ANY,
 ) -> int:
     """List the agents at an address, in a directory, or on this network.
 
@@ -393,17 +385,7 @@ are spent listening for announcements on this network by DNS-SD (needs the extra
     ----------
     source
         The URL of a description, of a server or of a directory; or a host, with its port.
-    title
-        With this title.
-    type
-        With this word in its @type.
-    capability
-        With this capability.
-    affordance
-        With an action, a property or an event of this name.
     """
-    from .._discover import AgentQuery, discover
+    from .._discover import discover
 
-    criteria = {"title": title, "type": type, "capability": capability, "affordance": affordance}
-    options = outward.options()
-    return discover(AgentQuery(source=source or "mdns", criteria=criteria, options=options, json=json))
+    return discover(source or "mdns", options)
