@@ -14,10 +14,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lmos_actors.cli.explore import ExploreShow, Finds, Folder, explored as shown, find_lines
+from lmos_actors.cli.explore import ExploreShow, Finds, Folder, find_lines
 from lmos_actors.files import parse
 from lmos_actors.reports import CheckResult, Failure, RunResult
-from lmos_actors.scenario.explore import Outcome, ScheduledFault, faults_of, with_schedule
+from lmos_actors.scenario.explore import (
+    Outcome,
+    ScheduledFault,
+    explored as shown,
+    faults_of,
+    with_schedule,
+)
 from lmos_actors.scenario.run import RunLost
 from tests.commands import started
 from tests.scenario.project import Project

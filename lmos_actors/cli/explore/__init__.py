@@ -3,5 +3,4 @@
 from ._explore import explore_file as explore_file
 from ._finds import Finds as Finds
 from ._folder import Find as Find, Folder as Folder
-from ._runs import Explored as Explored, Runs as Runs, explored as explored
 from ._show import ExploreShow as ExploreShow, find_lines as find_lines

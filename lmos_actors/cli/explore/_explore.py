@@ -14,7 +14,7 @@ from lmos_actors.files import FileError
 from lmos_actors.reports import count, worst
 from lmos_actors.scenario import REAL_LIMIT
 from lmos_actors.scenario.cells import Pool
-from lmos_actors.scenario.explore import Search, plain_cells, space_of, with_schedule
+from lmos_actors.scenario.explore import TIME_LIMIT, Runs, Search, plain_cells, space_of, with_schedule
 from lmos_actors.scenario.run import log_header, real_limit_of
 from lmos_actors.system import RemoteAccess
 from lmos_actors.system.model import is_real
@@ -24,19 +24,17 @@ from ..run._display import print_wrong
 from ..run._load import load_files
 from ._finds import Finds
 from ._folder import Folder
-from ._runs import TIME_LIMIT, Runs
 from ._show import ExploreShow, find_data, find_lines, kinds_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lmos_actors.scenario.explore import Data, Schedule
+    from lmos_actors.scenario.explore import Data, Explored, Schedule
     from lmos_actors.scenario.format import Cell, Resolved
 
     from ..options._explore import ExploreOptions
     from ..run._load import Wrong
     from ._folder import Find
-    from ._runs import Explored
 
 FAILED, WRONG, COULD_NOT_RUN, NOT_DETERMINISTIC, LATE = 1, 2, 3, 4, 124
 

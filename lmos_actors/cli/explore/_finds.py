@@ -7,22 +7,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from lmos_actors.scenario.cells import repeated
-from lmos_actors.scenario.explore import Shrinker, failures_of, sentence_of, yaml_of
+from lmos_actors.scenario.explore import TIME_LIMIT, Shrinker, failures_of, is_late, sentence_of, yaml_of
 from lmos_actors.scenario.run import RunLost
 
 from .._written_files import replace_file
 from ._folder import Find, free_name
-from ._runs import TIME_LIMIT, is_late
 from ._show import again_of, size_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from lmos_actors.reports import RunResult
-    from lmos_actors.scenario.explore import Data
+    from lmos_actors.scenario.explore import Data, Explored, Runs
 
     from ._folder import Folder
-    from ._runs import Explored, Runs
     from ._show import ExploreShow
 
 _WIDTH: Final = 98

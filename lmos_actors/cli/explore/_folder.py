@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from lmos_actors.errors import ConfigError
-from lmos_actors.scenario.explore import Data, Outcome
+from lmos_actors.scenario.explore import TIME_LIMIT, Data, Explored, Outcome
 
 from .._written_files import replace_file
-from ._runs import TIME_LIMIT, Explored
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""The search of `explore`, and the shrinking of what it finds: decisions alone, which run nothing."""
+"""The search of `explore`, the shrinking of what it finds, and the runs of both in worker processes."""
 
 from ._failure import failures_of as failures_of, is_void as is_void, sentence_of as sentence_of
 from ._plain import (
@@ -9,6 +9,13 @@ from ._plain import (
     with_schedule as with_schedule,
     without_drawn as without_drawn,
     yaml_of as yaml_of,
+)
+from ._runs import (
+    TIME_LIMIT as TIME_LIMIT,
+    Explored as Explored,
+    Runs as Runs,
+    explored as explored,
+    is_late as is_late,
 )
 from ._search import BATCH as BATCH, Outcome as Outcome, Schedule as Schedule, Search as Search
 from ._shrink import MOST_TRIED as MOST_TRIED, Fails as Fails, Shrinker as Shrinker

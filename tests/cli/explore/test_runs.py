@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 import attrs
 import pytest
 
-from lmos_actors.cli.explore import explored
 from lmos_actors.files import FileError
 from lmos_actors.scenario.explore import (
     Search,
     Shrinker,
+    explored,
     failures_of,
     faults_of,
     plain_cells,
@@ -34,9 +34,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from lmos_actors.cli.explore import Explored
     from lmos_actors.reports import RunResult
-    from lmos_actors.scenario.explore import Data
+    from lmos_actors.scenario.explore import Data, Explored
 
 FOLDER = ROOT / "tests/scenario/planted"
 

@@ -9,15 +9,20 @@ import attrs
 
 from lmos_actors.reports import Failure, RunResult
 from lmos_actors.scenario.cells import Task
-from lmos_actors.scenario.explore import Outcome, failures_of, is_void, text_of
 from lmos_actors.scenario.run import SLOW, ExploredRun, RunLost, RunOrder
+
+from ._failure import failures_of, is_void
+from ._plain import text_of
+from ._search import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from lmos_actors.scenario.cells import Pool
-    from lmos_actors.scenario.explore import Data
     from lmos_actors.system import RemoteAccess
+
+    from ._plain import Data
+
 TIME_LIMIT = "the time limit"
 """The name of the failure of a run that takes too long in real time."""
 
