@@ -87,6 +87,17 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
     return next(chain(below, get_close_matches(word, words, n=1, cutoff=0.6), within), None)
 
 
+def hint_at(word: str, known: Iterable[str], quote: str = "") -> str:
+    """Return ", did you mean ...?" with the known word most like `word`, or "" when nothing is near.
+
+    The word is quoted as in Python, or by `quote`.
+    """
+    near = nearest(word, known)
+    if near is None:
+        return ""
+    return f", did you mean {f'{quote}{near}{quote}' if quote else repr(near)}?"
+
+
 class AgentError(LmosActorsError):
     """A request was answered with something other than its value."""
 

@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from lmos_actors._collector import collector
-from lmos_actors.errors import ConfigError, nearest
+from lmos_actors.errors import ConfigError, hint_at
 
 from ._commands import COMMANDS, application
 from ._signals import signals
@@ -115,8 +115,7 @@ def _command(words: list[str]) -> int:
     if verb in LATER:
         return _wrong(f'"{verb}" is not available yet', [])
     if verb and not verb.startswith("-") and verb not in VERBS:
-        near = nearest(verb, (*VERBS, *LATER))
-        return _wrong(f'no command "{verb}"' + (f', did you mean "{near}"?' if near else ""), [])
+        return _wrong(f'no command "{verb}"' + hint_at(verb, (*VERBS, *LATER), '"'), [])
     return _run(words)
 
 

@@ -19,7 +19,7 @@ import trio
 
 from lmos_actors._core import number_of
 from lmos_actors.deployment.faults import FaultProxy, links_with
-from lmos_actors.errors import ConfigError, nearest
+from lmos_actors.errors import ConfigError, hint_at
 from lmos_actors.files import Duration, Size
 from lmos_actors.links import LinkFault, LinkRules
 from lmos_actors.protocol.td import Stream
@@ -171,8 +171,7 @@ class OrderReader:
     def _one_of(self, what: str, known: tuple[str, ...]) -> str:
         word = self._word(f"a {what}, {' or '.join(known)},")
         if word not in known:
-            near = nearest(word, known)
-            hint = f', did you mean "{near}"?' if near else f": one of {', '.join(known)}"
+            hint = hint_at(word, known, '"') or f": one of {', '.join(known)}"
             self._complain(f'no {what} "{word}"{hint}')
         return word
 
@@ -190,8 +189,7 @@ class OrderReader:
         word = self._words[self._next - 1][0]
         if word == "for" and kind not in LASTING:
             self._complain(f'"{kind}" happens at once, for no time')
-        near = nearest(word, ("one-way", "for"))
-        self._complain(f'unexpected "{word}"' + (f', did you mean "{near}"?' if near else ""))
+        self._complain(f'unexpected "{word}"' + hint_at(word, ("one-way", "for"), '"'))
 
     def _complain(self, text: str) -> None:
         raise ConfigError(text, f"{self._place}:{self._words[self._next - 1][1]}")

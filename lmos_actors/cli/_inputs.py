@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 import attrs
 
 from lmos_actors._core import json_error, read_json as read_text
-from lmos_actors.errors import ConfigError, nearest
+from lmos_actors.errors import ConfigError, hint_at
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -139,8 +139,7 @@ def written_in(word: str, name: str, options: Sequence[str] = ()) -> Written:
 def check_word(word: str, options: Sequence[str]) -> None:
     """Raise ConfigError for a word that looks like an option, and is none."""
     if word.startswith("-") and word != "-" and not _NUMBER.match(word):
-        near = nearest(word, options)
-        raise ConfigError(f'no option "{word}"' + (f', did you mean "{near}"?' if near else ""))
+        raise ConfigError(f'no option "{word}"' + hint_at(word, options, '"'))
 
 
 def read_json(text: str) -> Any:
@@ -209,9 +208,8 @@ def _paired(members: list[Written]) -> Pairs:
 
 
 def _unknown(kind: str, name: str, known: Mapping[str, Any]) -> NoReturn:
-    near = nearest(name, known)
-    hint = f'did you mean "{near}"?' if near else f"there is {', '.join(known)}"
-    raise ConfigError(f'no {kind} "{name}", {hint}')
+    hint = hint_at(name, known, '"') or f", there is {', '.join(known)}"
+    raise ConfigError(f'no {kind} "{name}"{hint}')
 
 
 def _text_of(data: bytes, name: str) -> str:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, get_args, get_or
 
 import attrs
 
-from lmos_actors.errors import nearest
+from lmos_actors.errors import hint_at, nearest
 
 from ._document import Document, read
 from ._source import FileError, in_order
@@ -122,11 +122,9 @@ def decode(
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Return a hint for an unknown word: the nearest known one, and all of them if they are few."""
     words = list(known)
-    near = nearest(word, words)
-    hint = f', did you mean "{near}"?' if near else ""
-    return (
-        f"{hint} (known: {', '.join(words)})" if words and (len(words) <= _MAX_LISTED or not near) else hint
-    )
+    hint = hint_at(word, words, '"')
+    listed = words and (len(words) <= _MAX_LISTED or not hint)
+    return f"{hint} (known: {', '.join(words)})" if listed else hint
 
 
 def _key_for_any(takes: Iterable[Any]) -> str | None:
@@ -178,8 +176,7 @@ class _Walk:
         if is_mapping(data) and all(map(is_struct, candidates)):
             return self._mistakes_of_nearest(candidates, data, path)
         words = [word for part in candidates for word in words_of(part) or () if isinstance(word, str)]
-        near = nearest(str(data), words)
-        hint = f', did you mean "{near}"?' if near else ""
+        hint = hint_at(str(data), words, '"')
         return self.add_mistake(path, f"expected {describe(declared)}, saw {description_of(data)}{hint}")
 
     def _mistakes_of_nearest(self, structs: list[Any], data: dict[str, Any], path: DataPath) -> _Invalid:

@@ -8,7 +8,7 @@ import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
-from lmos_actors.errors import ConfigError, nearest
+from lmos_actors.errors import ConfigError, hint_at
 
 from ._json import read_json
 from ._source import FileError, Mistake, Source
@@ -219,8 +219,7 @@ def _sibling(file: Path) -> str:
         names = [entry.name for entry in os.scandir(file.parent)]
     except OSError:
         return ""
-    near = nearest(file.name, names)
-    return f', did you mean "{near}"?' if near else ""
+    return hint_at(file.name, names, '"')
 
 
 def _text(raw: bytes, name: str) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 from msgspec import Meta, Struct
 
-from lmos_actors.errors import nearest
+from lmos_actors.errors import hint_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -125,8 +125,7 @@ class Refused(Exception):
 def unknown(kind: str, name: str, known: Iterable[str]) -> Refused:
     """Return the refusal of a view or an operation that there is not, with the nearest one or all."""
     names = sorted(known)
-    near = nearest(name, names)
-    hint = f", did you mean {near!r}?" if near else f"; there are: {', '.join(names)}"
+    hint = hint_at(name, names) or f"; there are: {', '.join(names)}"
     return Refused("UNKNOWN", f"there is no {kind} {name!r}{hint}")
 
 

@@ -36,7 +36,7 @@ from lmos_actors.actors import (
     prop,
 )
 from lmos_actors.approvals import QUESTION_CHANGED
-from lmos_actors.errors import ActionFailed, ConfigError, ForbiddenCall, nearest
+from lmos_actors.errors import ActionFailed, ConfigError, ForbiddenCall, hint_at
 from lmos_actors.security import Reference, SecretSource, in_the_clear, is_private, place_of
 
 from ._connection import Connection
@@ -244,10 +244,8 @@ class McpServer(Agent):
         """Return a tool as it is described now. Raises ActionFailed if the arguments do not fit."""
         tool = next((each for each in self.tools if each.name == name), None)
         if tool is None:
-            near = nearest(name, [each.name for each in self.tools])
-            raise mcp_failure(
-                NO_TOOL, f"there is no tool {name!r}" + (f", did you mean {near!r}?" if near else "")
-            )
+            hint = hint_at(name, [each.name for each in self.tools])
+            raise mcp_failure(NO_TOOL, f"there is no tool {name!r}{hint}")
         wrong = schema_complaint(tool.input_schema, given)
         if wrong is not None:
             raise mcp_failure(ARGUMENTS_INVALID, f"the arguments of {name!r} are not right: {wrong}")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from lmos_actors.actors import Seats
 from lmos_actors.bindings import Exposure
-from lmos_actors.errors import ConfigError, nearest
+from lmos_actors.errors import ConfigError, hint_at
 from lmos_actors.node import argument
 
 from ._options import McpOptions
@@ -36,8 +36,7 @@ async def serve_mcp(
     failed = rt.wires.note_failure
     offer = offering.McpOffer(rt, exposure, options=given, seats=Seats(), on_failure=failed)
     if given.agent and offer.catalogue.agent(given.agent) is None:
-        near = nearest(given.agent, [each.name for each in exposure])
-        hint = f", did you mean {near!r}?" if near else ""
+        hint = hint_at(given.agent, [each.name for each in exposure])
         raise ConfigError(f"there is no agent {given.agent!r} to offer{hint}", "McpOptions.agent")
     await offering.serve_lines(offer, incoming, outgoing)
 

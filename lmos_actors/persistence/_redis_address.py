@@ -116,8 +116,7 @@ def _parameters(query: str, folder: Path | None) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for name, value in parse_qsl(query, keep_blank_values=True):
         if name not in read:
-            near = nearest(name, read)
-            _refuse(f'"{name}" is no parameter; there are {", ".join(read)}', near)
+            _refuse(f'"{name}" is no parameter; there are {", ".join(read)}', nearest(name, read))
         if name in values:
             _refuse(f'"{name}" is there twice')
         values[name] = read[name](value)

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias, cast
 
 import attrs
 
-from lmos_actors.errors import ConfigError, nearest
+from lmos_actors.errors import ConfigError, hint_at
 
 from ._request import PERSONAL, VERBS, Principal, Verb
 from ._schemes import ANYONE, AUTHENTICATED, SCOPE, Jwt, NoSec, Scheme, is_a, principals_of
@@ -200,8 +200,7 @@ def _why_unknown(name: str, known: list[str] | None, *, scoped: bool) -> str | N
         return None if scoped else f"{name!r} needs a scheme with scopes: add the scheme jwt"
     if known is None or name in known:
         return None
-    near = nearest(name, known)
-    return f"no scheme knows {name!r}" + (f", did you mean {near!r}?" if near else "")
+    return f"no scheme knows {name!r}{hint_at(name, known)}"
 
 
 def idle_patterns(patterns: Iterable[str], served: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -216,5 +215,4 @@ def idle_patterns(patterns: Iterable[str], served: Sequence[str]) -> Iterator[tu
         if not any(fnmatch.fnmatchcase(name, pattern) for name in known) and not (
             "." in pattern and any(fnmatch.fnmatchcase(name, top) for name in tops)
         ):
-            near = nearest(pattern, served)
-            yield pattern, f", did you mean {near!r}?" if near else ""
+            yield pattern, hint_at(pattern, served)

@@ -7,7 +7,7 @@ from typing import ClassVar, Final, TypeAlias
 
 import attrs
 
-from lmos_actors.errors import ConfigError, nearest
+from lmos_actors.errors import ConfigError, hint_at
 from lmos_actors.protocol.td import SecurityScheme
 
 from ._secrets import Reference
@@ -123,8 +123,7 @@ def _algorithms(written: str | Sequence[str]) -> tuple[str, ...]:
     known = (*ASYMMETRIC, *SYMMETRIC)
     for each in found:
         if each not in known:
-            near = nearest(each, known)
-            hint = f", did you mean {near!r}?" if near else f": one of {', '.join(known)}"
+            hint = hint_at(each, known) or f": one of {', '.join(known)}"
             raise ConfigError(f"the algorithm {each!r} is not accepted{hint}")
     if not found:
         raise ConfigError("algorithms is empty, so no token could be accepted: name at least one")

@@ -11,7 +11,7 @@ import attrs
 
 from lmos_actors._core import Unknown, type_of_field
 from lmos_actors.actors import Agent, Ref, class_made_by, is_agent_class
-from lmos_actors.errors import ConfigError, nearest
+from lmos_actors.errors import ConfigError, hint_at, nearest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -218,8 +218,7 @@ def _reference(cls: Any, holder: str, argument: str, value: Any, wanted: Sibling
         return reference
     names = [field.alias for field in attrs.fields(cls) if field.init]
     if argument not in names:
-        near = nearest(argument, names)
-        hint = f", did you mean {near!r}?" if near else ""
+        hint = hint_at(argument, names)
         raise ConfigError(f"{cls.__name__} has no argument {argument!r}{hint}", reference.place)
     field = next(field.name for field in attrs.fields(cls) if field.alias == argument)
     hint_of_field = hint_of(cls, field)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Literal, TypeAl
 import attrs
 
 from lmos_actors.actors import BY, check_id, outline_of
-from lmos_actors.errors import ConfigError, IdTaken, NameTaken, nearest
+from lmos_actors.errors import ConfigError, IdTaken, NameTaken, hint_at
 
 from ._siblings import Reference, Sibling, check_references, class_of, filled, name_of, references_of, shown
 
@@ -331,8 +331,7 @@ class Pool(Generic[A_co]):
         params = [param for op in operations if not op.internal for param in op.params]
         known = [param.name for param in params if not param.is_stream]
         if known and key not in known:
-            near = nearest(key, known)
-            hint = f", did you mean {near!r}?" if near else ""
+            hint = hint_at(key, known)
             raise ConfigError(f"{key!r} is a parameter of no action of the agents{hint}", path)
 
     def filled(self, ref_to: Callable[[Sibling], Any]) -> Callable[[], A_co]:
@@ -425,8 +424,7 @@ def _check_name(name: object, path: str) -> None:
 def _check_word(word: object, path: str, known: tuple[str, ...]) -> None:
     if word in known:
         return
-    near = nearest(word, known) if isinstance(word, str) else None
-    hint = f", did you mean {near!r}?" if near else ""
+    hint = hint_at(word, known) if isinstance(word, str) else ""
     raise ConfigError(f"must be one of {', '.join(known)}, not {word!r}{hint}", path)
 
 

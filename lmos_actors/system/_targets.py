@@ -15,7 +15,7 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from lmos_actors.actors import CLASS_PLACE, class_made_by, is_agent_class
-from lmos_actors.errors import ConfigError, nearest, text_of
+from lmos_actors.errors import ConfigError, hint_at, nearest, text_of
 from lmos_actors.files import did_you_mean
 from lmos_actors.supervision import SupervisorSpec
 
@@ -241,8 +241,7 @@ def _relative(filename: str, root: Path) -> str:
 
 def _near_entry(file: Path) -> str:
     names = [entry.name for entry in file.parent.iterdir()] if file.parent.is_dir() else []
-    near = nearest(file.name, names)
-    return f', did you mean "{near}"?' if near else ""
+    return hint_at(file.name, names, '"')
 
 
 def _near_module(name: str, root: Path) -> str:

@@ -18,7 +18,7 @@ from lmos_actors.actors import (
     answered_in_turn,
     double_of,
 )
-from lmos_actors.errors import InvalidInput, nearest
+from lmos_actors.errors import InvalidInput, hint_at
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterable
@@ -102,9 +102,7 @@ def _unknown(cls: type[Agent], name: str, known: Iterable[str]) -> TypeError:
     static = inspect.getattr_static(cls, name, None)
     if isinstance(static, Event):
         return TypeError(f"{cls.__name__}.{name} is an event: a fake emits none")
-    near = nearest(name, known)
-    hint = f", did you mean {near!r}?" if near else ""
-    return TypeError(f"{cls.__name__} has no action or property {name!r} to fake{hint}")
+    return TypeError(f"{cls.__name__} has no action or property {name!r} to fake{hint_at(name, known)}")
 
 
 def check_answer(op: Operation, answer: object) -> None:

@@ -30,7 +30,7 @@ from lmos_actors.actors import (
     on_each_end,
     slot_of,
 )
-from lmos_actors.errors import nearest
+from lmos_actors.errors import hint_at
 
 from ._fakes import NOTHING, check_answer, checked, items_of, outputs, respond
 from ._world import settle
@@ -163,8 +163,7 @@ def _fits(wanted: object, value: object) -> bool:
 def _wrong_parameter(op: Operation, name: str, names: list[str]) -> TypeError:
     if name in names:
         return TypeError(f"{op.label} got {name!r} twice")
-    near = nearest(name, names)
-    return TypeError(f"{op.label} has no parameter {name!r}" + (f", did you mean {near!r}?" if near else ""))
+    return TypeError(f"{op.label} has no parameter {name!r}{hint_at(name, names)}")
 
 
 def _operation_of(cls: type[Agent], handle: Any) -> Operation:

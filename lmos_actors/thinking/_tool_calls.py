@@ -43,7 +43,7 @@ from lmos_actors.errors import (
     RateLimited,
     ToolFailed,
     Unauthorized,
-    nearest,
+    hint_at,
 )
 from lmos_actors.llm import Message, ModelMessage, ToolMessage
 
@@ -204,8 +204,7 @@ class ToolCalls:
         """Return why a request is not carried out; None if it is to be."""
         name = request.name
         if name not in self._tools:
-            near = nearest(name, self._tools)
-            hint = f", did you mean {near!r}?" if near else f"; there are: {', '.join(self._tools) or 'none'}"
+            hint = hint_at(name, self._tools) or f"; there are: {', '.join(self._tools) or 'none'}"
             return f"there is no tool {name!r}{hint}"
         if request.unreadable:
             return f"the arguments are no JSON object: {request.unreadable[:SHOWN]}"

@@ -13,7 +13,7 @@ import attrs
 import trio
 
 from lmos_actors._core import read_json
-from lmos_actors.errors import ConfigError, ConnectFailed, nearest
+from lmos_actors.errors import ConfigError, ConnectFailed, hint_at
 
 from ._tls import send_alert, whose_certificate, why_failed
 
@@ -75,8 +75,7 @@ def endpoint_of(url: str) -> Endpoint:
 
 def _check(url: str, parts: SplitResult) -> None:
     if parts.scheme not in _PORTS:
-        near = nearest(parts.scheme, _PORTS)
-        hint = f", did you mean {near!r}?" if near else f": one of {', '.join(_PORTS)} is needed"
+        hint = hint_at(parts.scheme, _PORTS) or f": one of {', '.join(_PORTS)} is needed"
         raise ConfigError(f"the scheme {parts.scheme!r} of {url!r} is not known{hint}")
     if not parts.hostname:
         raise ConfigError(f"{url!r} names no host")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, cast, get_origin
 import attrs
 
 from lmos_actors._core import declared, signature_of, type_of_field, unknown_argument
-from lmos_actors.errors import nearest
+from lmos_actors.errors import hint_at
 
 from ..values import is_agent_class
 from ._affordances import NOTHING, Event, Property
@@ -111,8 +111,7 @@ def name_nearest_field(error: BaseException, cls: Any) -> None:
     found = unknown_argument(error)
     if found is None or not is_agent_class(cls) or found[0] != f"{cls.__qualname__}.__init__()":
         return
-    near = nearest(found[1], [field.alias for field in attrs.fields(cls) if field.init])
-    hint = f", did you mean {near!r}?" if near else ""
+    hint = hint_at(found[1], [field.alias for field in attrs.fields(cls) if field.init])
     error.args = (f"{found[0]} got an unexpected keyword argument '{found[1]}'{hint}",)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from lmos_actors.errors import nearest
+from lmos_actors.errors import hint_at
 from lmos_actors.protocol.td import (
     Description,
     DescriptionError,
@@ -156,8 +156,7 @@ def check_durable(title: str, options: ClassOptions) -> None:
     if options.durable not in _DURABLE:
         raise TypeError(f"{title}: durable must be True, False or 'journal', not {options.durable!r}")
     if options.durability not in _DURABILITIES:
-        near = nearest(str(options.durability), ("process", "power"))
-        hint = f", did you mean {near!r}?" if near else ""
+        hint = hint_at(str(options.durability), ("process", "power"))
         raise TypeError(
             f"{title}: durability must be 'process' (kept when the process is killed) or 'power' (kept when "
             f"the power fails), not {options.durability!r}{hint}"
@@ -207,6 +206,5 @@ def check_behaviour(name: str, title: str, known: tuple[str, ...]) -> None:
 
 
 def _unknown(name: str, title: str, known: tuple[str, ...]) -> str:
-    near = nearest(name, known)
-    hint = f", did you mean {near!r}?" if near else f"; name it in class {title}(Agent, behaviours=(...))"
+    hint = hint_at(name, known) or f"; name it in class {title}(Agent, behaviours=(...))"
     return f"{title} has no behaviour {name!r}{hint}"

@@ -15,7 +15,7 @@ import attrs
 import msgspec
 
 from lmos_actors._core import signature_of
-from lmos_actors.errors import nearest, raise_interrupt
+from lmos_actors.errors import hint_at, raise_interrupt
 
 from ..declaration._affordances import Turn
 from ..declaration._type_hints import types_of_method
@@ -103,8 +103,7 @@ def method_of(cls: Any, name: str) -> Any:
 def _made(cls: Any, name: str) -> TurnForm:
     where, method = f"{cls.__name__}.{name}", method_of(cls, name)
     if method is None:
-        near = nearest(name, [each for each in dir(cls) if inspect.isfunction(method_of(cls, each))])
-        hint = f", did you mean {near!r}?" if near else ""
+        hint = hint_at(name, [each for each in dir(cls) if inspect.isfunction(method_of(cls, each))])
         raise AttributeError(f"{cls.__name__} has no method {name!r}{hint}")
     if not inspect.isfunction(method) or inspect.iscoroutinefunction(method):
         raise TypeError(f"{where}: a durable timer runs a method written def")

@@ -12,7 +12,7 @@ from operator import call
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from lmos_actors.errors import AgentError, InvalidInput, NotAllowed, NotFound, nearest
+from lmos_actors.errors import AgentError, InvalidInput, NotAllowed, NotFound, hint_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -249,8 +249,7 @@ class Operation:
                 raise self._unknown(name)
 
     def _unknown(self, name: str) -> InvalidInput:
-        near = nearest(name, [p.wire_name for p in self.params])
-        hint = f", did you mean {near!r}?" if near else ""
+        hint = hint_at(name, [p.wire_name for p in self.params])
         return InvalidInput(f"{self.label} has no parameter {name!r}{hint}", f"$.{name}")
 
     def from_input(self, data: Any) -> tuple[Any, ...]:

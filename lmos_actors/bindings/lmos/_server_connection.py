@@ -223,8 +223,7 @@ class ServerConnection:
                 self._check(self._admission, asked, link)
             if link is None:
                 known = self._context.known_names(self._admission, PERMISSIONS[asked.verb.word])
-                near = nearest(name_meant(asked.thing_id), known)
-                raise NotFound("agent", asked.thing_id, near=near)
+                raise NotFound("agent", asked.thing_id, near=nearest(name_meant(asked.thing_id), known))
             if not self._invoked(asked, link):
                 self._carry_out(asked, link)
         except AgentError as error:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from lmos_actors.errors import ConfigError, InvalidInput, nearest
+from lmos_actors.errors import ConfigError, InvalidInput, hint_at
 from lmos_actors.supervision import ChildSpec, name_of
 from lmos_actors.system import fields_of_agent, use_tree
 
@@ -125,8 +125,7 @@ def _given(
             )
         target = by_name.get(agent) if dot else targets[0]
         if target is None:
-            near = nearest(agent, by_name)
-            hint = f', did you mean "{near}"?' if near else ""
+            hint = hint_at(agent, by_name, '"')
             raise ConfigError(f'no target is called "{agent}"{hint}', "--arg")
         found[target.name][field] = _value(target.cls, field, text)
     return found
@@ -136,8 +135,7 @@ def _value(cls: type[Agent], name: str, text: str) -> Any:
     """Read a value as its field has it: JSON, or the text itself where the field takes a text."""
     field = fields_of_agent(cls).get(name)
     if field is None:
-        near = nearest(name, fields_of_agent(cls))
-        hint = f', did you mean "{near}"?' if near else ""
+        hint = hint_at(name, fields_of_agent(cls), '"')
         raise ConfigError(f'{cls.__name__} has no argument "{name}"{hint}', "--arg")
     if field.points_to is not None:
         return text
@@ -182,6 +180,5 @@ def _only(cls: type[Agent], own: Target, known: Mapping[str, type[Agent]]) -> st
 
 def _check_ref(target: Target, name: str, where: str, known: Mapping[str, type[Agent]]) -> None:
     if "://" not in where and where not in known:
-        near = nearest(where, known)
-        hint = f', did you mean "{near}"?' if near else ""
+        hint = hint_at(where, known, '"')
         raise ConfigError(f'"{name}" of {target.cls.__name__}: no target is called "{where}"{hint}', "--arg")

@@ -34,7 +34,7 @@ from lmos_actors.errors import (
     NotFound,
     StopFailed,
     SupervisionError,
-    nearest,
+    hint_at,
 )
 from lmos_actors.supervision import SupervisorSpec
 
@@ -186,8 +186,7 @@ class Launcher:
         """Return a group. Raises ActionFailed, with the nearest name."""
         found = self.groups.get(name)
         if found is None:
-            near = nearest(name, self.groups)
-            hint = f', did you mean "{near}"?' if near else f" (there are: {', '.join(self.groups)})"
+            hint = hint_at(name, self.groups, '"') or f" (there are: {', '.join(self.groups)})"
             raise ActionFailed(f'no group "{name}"{hint}')
         return found
 

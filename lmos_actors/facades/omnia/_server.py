@@ -25,7 +25,7 @@ from lmos_actors.bindings import (
     public_name,
     sees,
 )
-from lmos_actors.errors import Forbidden, RateLimited, Unauthorized, nearest
+from lmos_actors.errors import Forbidden, RateLimited, Unauthorized, hint_at
 from lmos_actors.node import ROWS, NodeService
 from lmos_actors.protocol.omnia import ServerOptions
 from lmos_actors.security import Refusal
@@ -189,8 +189,7 @@ class OmniaServer(NodeService):
                 names.append(found.name)
             if len(names) == NAMES_COMPARED:
                 break
-        near = nearest(name, names)
-        return f"there is no chat agent {name[:200]!r}" + (f", did you mean {near!r}?" if near else "")
+        return f"there is no chat agent {name[:200]!r}{hint_at(name, names)}"
 
     # ---- serving
 

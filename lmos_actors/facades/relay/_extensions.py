@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from lmos_actors.errors import ConfigError, StoreFailed, nearest
+from lmos_actors.errors import ConfigError, StoreFailed, hint_at
 from lmos_actors.persistence import Delete, Put, after, range_of
 from lmos_actors.protocol.relay.extensions import (
     History,
@@ -45,8 +45,7 @@ def made(extensions: Sequence[Extension]) -> list[HubExtension]:
     found: list[HubExtension] = []
     for each in extensions:
         if isinstance(each, str) and each not in EXTENSIONS:
-            near = nearest(each, EXTENSIONS)
-            hint = f", did you mean {near!r}?" if near else f": there are {', '.join(EXTENSIONS)}"
+            hint = hint_at(each, EXTENSIONS) or f": there are {', '.join(EXTENSIONS)}"
             raise ConfigError(f"no extension {each!r}{hint}", ARGUMENT)
         found.append(EXTENSIONS[each]() if isinstance(each, str) else each())
     names = [each.name for each in found]

@@ -26,7 +26,7 @@ import msgspec
 from msgspec import Struct
 
 from lmos_actors._core import check_members
-from lmos_actors.errors import LocalProtocolError, nearest
+from lmos_actors.errors import LocalProtocolError
 
 from ._dialects import (
     LOWER,
@@ -388,7 +388,7 @@ def _unknown_type(data: object, codec: Codec) -> Unreadable:
     if not isinstance(kind, str):
         detail = "no messageType" if kind is None else "messageType is text"
         return _unreadable(raw, invalid(detail, "$.messageType"))
-    return _unreadable(raw, unsupported(kind, nearest(kind, MESSAGES)))
+    return _unreadable(raw, unsupported(kind, MESSAGES))
 
 
 def _mismatch_problem(error: BaseException) -> Problem:

@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 import msgspec
 from msgspec import Struct
 
+from lmos_actors.errors import hint_at
+
 from ._messages import MESSAGES, ActionStatus, Base, Request, SubscribeEvent
 from ._problems import UNSUPPORTED, Problem, invalid
 from ._times import parse_time
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from ._messages import Message
 
@@ -282,13 +284,12 @@ def _add_habits(raw: dict[str, Any]) -> None:
         raw.setdefault("output", None)
 
 
-def unsupported(kind: str, near: str | None) -> Problem:
-    """Make the problem of a type of message that is not known, or not here."""
-    hint = f", did you mean {near!r}?" if near else ""
+def unsupported(kind: str, known: Iterable[str] = ()) -> Problem:
+    """Make the problem of a type of message that is not among the known ones, or not supported here."""
     return Problem(
         type=UNSUPPORTED,
         title="Unsupported Message Type",
         status=400,
-        detail=f"messages of type {kind[:100]!r} are not supported{hint}",
+        detail=f"messages of type {kind[:100]!r} are not supported{hint_at(kind, known)}",
         path="$.messageType",
     )

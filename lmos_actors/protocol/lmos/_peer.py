@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import attrs
 
-from lmos_actors.errors import nearest
+from lmos_actors.errors import hint_at
 
 from ._streams import DEFAULT_CREDIT
 
@@ -38,8 +38,7 @@ def _known_offers(_: object, attribute: attrs.Attribute[tuple[str, ...]], value:
         raise ValueError(f"offers is a tuple of words, not {value!r}")
     for word in cast("tuple[object, ...]", value):
         if word not in OFFERS:
-            near = nearest(str(word), OFFERS)
-            hint = f", did you mean {near!r}?" if near else f"; known are {', '.join(OFFERS)}"
+            hint = hint_at(str(word), OFFERS) or f"; known are {', '.join(OFFERS)}"
             raise ValueError(f"a session has no extension {word!r}{hint}")
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol, Typ
 import attrs
 import msgspec
 
-from lmos_actors.errors import nearest
+from lmos_actors.errors import hint_at
 
 from ._model import LMOS_CONTEXT_URI, OLD_TD_CONTEXT_URI, TD_CONTEXT_URI
 from ._reading import Place, is_array, is_object, kind_of, pointer
@@ -74,8 +74,7 @@ class Finding:
 
 def near(word: str, known: Iterable[str]) -> str:
     """Return ", did you mean ..." if a known word is similar, else an empty text."""
-    found = nearest(word, islice(known, MAX_COMPARED))
-    return f", did you mean {found!r}?" if found else ""
+    return hint_at(word, islice(known, MAX_COMPARED))
 
 
 def some_of(known: Iterable[str]) -> str:

@@ -26,7 +26,7 @@ from msgspec import UNSET
 
 from lmos_actors._core import read_json
 from lmos_actors.actors import answered, double_of
-from lmos_actors.errors import ActionFailed, nearest
+from lmos_actors.errors import ActionFailed, hint_at
 from lmos_actors.files import is_mapping, mapped
 from lmos_actors.llm import ModelEnd, Reasoning, TextDelta, ToolRequest, Usage, estimated_tokens
 from lmos_actors.system.model import USER, Called, Chunk, Done, Reasoned, Waited
@@ -180,8 +180,7 @@ class _ModelAnswer:
         offers = {tool["name"]: tool for tool in self.asked.get("tools") or ()}
         if call.unfit != "allowed":
             if call.tool not in offers:
-                near = nearest(call.tool, offers)
-                hint = f', did you mean "{near}"?' if near else ""
+                hint = hint_at(call.tool, offers, '"')
                 saw = f"offered are {', '.join(offers) or 'no tools'}{hint}"
                 self.script.wrong(self.rule, f'a tool "{call.tool}" that is offered', saw)
             else:

@@ -255,8 +255,7 @@ class _Reader:
         inside = [other for other in known if other.startswith(room)]
         if f"{name}." == room and inside:
             return self._at(node, f'"{name}" alone is no value, say which: {", ".join(inside[:8])}')
-        near = did_you_mean(name, inside or known)
-        return self._at(node, f'no "{name}" here{near}')
+        return self._at(node, f'no "{name}" here{did_you_mean(name, inside or known)}')
 
 
 def _dotted(node: ast.expr) -> str | None:

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from msgspec import structs
 
-from lmos_actors.errors import nearest
+from lmos_actors.errors import hint_at
 from lmos_actors.files import Duration
 
 from ..model import (
@@ -43,8 +43,7 @@ def delay_in(word: str) -> Delay:
         return Duration.parse(name)
     kind = _KINDS.get(name)
     if kind is None:
-        near = nearest(name, _KINDS)
-        hint = f', did you mean "{near}"?' if near else f": one of {', '.join(_KINDS)}"
+        hint = hint_at(name, _KINDS, '"') or f": one of {', '.join(_KINDS)}"
         raise ValueError(f'no distribution "{name}"{hint}')
     made = _empirical(rest) if kind is Empirical else _with_amounts(name, kind, rest.split(":"))
     problem = problem_of_delay(made)

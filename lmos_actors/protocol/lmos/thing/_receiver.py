@@ -240,13 +240,13 @@ class Receiver:
         """Refuse what only a thing sends."""
         connection = self._connection
         if not isinstance(message, _NEVER_ANSWERED):
-            problem = unsupported(message_type(message), None)
+            problem = unsupported(message_type(message))
             connection.outbox.put(connection.error(message.thing_id, problem, correlation_of(message)))
         connection.counts.strays += 1
         return ()
 
     def _unsupported(self, message: Any) -> Demands:
-        self._connection.refuse(message, unsupported(message_type(message), None))
+        self._connection.refuse(message, unsupported(message_type(message)))
         return ()
 
     def take_unreadable(self, found: Unreadable, _text: object, _now: float) -> Demands:

@@ -113,8 +113,7 @@ class ModelValidator:
 
     def _awaited(self, tool: str, called: list[str], path: DataPath, *, key: bool = False) -> None:
         if tool not in called:
-            near = did_you_mean(tool, called)
-            why = f'no rule of the mock calls "{tool}", so it does not answer{near}'
+            why = f'no rule of the mock calls "{tool}", so it does not answer{did_you_mean(tool, called)}'
             self.names.report(path, why, key=key)
 
     def rule(self, rule: Rule, path: DataPath) -> None:
