@@ -35,7 +35,7 @@ import trio
 
 from lmos_actors._core import schema_complaint
 from lmos_actors.errors import StoreDamaged, StoreFailed, WriteConflict
-from lmos_actors.persistence import Delete, Put, after, key_of
+from lmos_actors.persistence import Delete, Put, key_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from lmos_actors.persistence import StoreWriter, Ticket
 
 SPACE: Final = "approvals"
-PAGE: Final = 500
 
 MOST_WAITING: Final = 10_000
 """Questions of one node that wait for a decision."""
@@ -180,13 +179,11 @@ class KeptApprovals:
 
     async def load(self) -> None:
         """Read all records. Raise StoreFailed."""
-        start = ""
-        found: list[Entry] = []
-        while page := await self._writer.scan(SPACE, start=start, limit=PAGE):
-            start = after(page[-1][0])
-            found += [
-                Entry(_approval_in(self._writer.name, key, value), len(value), key) for key, value in page
-            ]
+        store = self._writer.name
+        found = [
+            Entry(_approval_in(store, key, value), len(value), key)
+            for key, value in await self._writer.records(SPACE)
+        ]
         # of one key the question that is free comes last; clocks may have been set back
         for each in sorted(found, key=lambda entry: (entry.approval.asked, entry.approval.id)):
             self._add(each)

@@ -44,7 +44,6 @@ from lmos_actors.persistence import (
     SERVER,
     MemoryStore,
     SqliteStore,
-    after,
     check_only_writer,
     open_writer,
     store_of,
@@ -66,9 +65,6 @@ if TYPE_CHECKING:
 
 MAX_WRITES: Final = 1_024
 """Limit of changes that wait to be written."""
-
-READ_AT_ONCE: Final = 256
-"""Records that are read from the store at once."""
 
 PAGE_BYTES: Final = 8 << 20
 """Bytes of a page, the last description not counted."""
@@ -163,7 +159,7 @@ class ThingDirectory(Agent, rename="camel", mailbox=MailboxOptions(size=MAX_WRIT
             self._writer = writer
             if self.options.path is not None:
                 check_only_writer(writer, "the entries of a directory")
-            things, events = await _records(writer, THINGS), await _records(writer, EVENTS)
+            things, events = await writer.records(THINGS), await writer.records(EVENTS)
             life = await _life(writer, self.new_id()[:ID_LENGTH])
             self._restore(stored_state(things, events, self._moment()), life)
             yield
@@ -429,18 +425,10 @@ def store_for(options: DirectoryOptions) -> Store | AsyncStore:
     return store_of(str(options.path)) if is_url else SqliteStore(options.path)
 
 
-async def _records(writer: StoreWriter, space: str) -> list[tuple[str, bytes]]:
-    """Return all records of a space. Raise StoreFailed."""
-    found: list[tuple[str, bytes]] = []
-    while page := await writer.scan(space, start=after(found[-1][0]) if found else "", limit=READ_AT_ONCE):
-        found += page
-    return found
-
-
 async def _life(writer: StoreWriter, new: str) -> str:
     """Return the id of the directory in a store; a new one gets `new`. Raise StoreFailed."""
     (life,) = await writer.get(ABOUT, [LIFE])
     if life is None:
-        await writer.submit([life_of(new)]).wait()
+        await writer.commit([life_of(new)])
         return new
     return life.decode()

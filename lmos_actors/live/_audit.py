@@ -37,7 +37,6 @@ SPACE: Final = "live-audit"
 ENTRIES: Final = 1_000
 REFUSALS: Final = 100
 SHOWN: Final = 200
-PAGE: Final = 500
 CHARACTERS: Final = 500
 
 EntryState: TypeAlias = Literal["under way", "done", "failed", "refused"]
@@ -79,17 +78,12 @@ class Audit:
         """Read what the store has, once; where that fails the log goes on without."""
         if self._is_loaded or self._rt.keeping is None:
             return
-        from lmos_actors.persistence import after  # a node without a store loads none of it
-
         self._is_loaded = True
-        writer, start = self._rt.keeping.writer, ""
         found: list[AuditEntry] = []
         with suppress(StoreFailed):
-            while page := await writer.scan(SPACE, start=start, limit=PAGE):
-                start = after(page[-1][0])
-                for _, value in page:
-                    with suppress(msgspec.DecodeError, UnicodeDecodeError):  # others may write there, too
-                        found.append(msgspec.json.decode(value, type=AuditEntry))
+            for _, value in await self._rt.keeping.writer.records(SPACE):
+                with suppress(msgspec.DecodeError, UnicodeDecodeError):  # others may write there, too
+                    found.append(msgspec.json.decode(value, type=AuditEntry))
         for entry in sorted([*found, *self._entries.values()], key=_by_time):
             self._entries[entry.key] = entry
             self._entries.move_to_end(entry.key)

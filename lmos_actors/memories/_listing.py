@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Protocol
 from urllib.parse import unquote
 
 import attrs
 import msgspec
 
-from lmos_actors.persistence import Delete, DeleteRange, Put, after, parts_of, range_of, records_of
+from lmos_actors.persistence import Delete, DeleteRange, Paged, Put, parts_of, range_of, records_of
 
 from ._kept import (
     AGENTS,
@@ -30,11 +30,7 @@ if TYPE_CHECKING:
     from lmos_actors.persistence import Write
 
 
-READ_AT_ONCE: Final = 256
-"""Texts that are read at once."""
-
-
-class ReadStore(Protocol):
+class ReadStore(Paged, Protocol):
     """A store that is read, and blocks; see `Store`."""
 
     name: str
@@ -42,12 +38,6 @@ class ReadStore(Protocol):
 
     def get(self, space: str, keys: Sequence[str]) -> list[bytes | None]:
         """Return the values of keys."""
-        ...
-
-    def scan(
-        self, space: str, *, start: str = "", stop: str | None = None, limit: int
-    ) -> list[tuple[str, bytes]]:
-        """Return a page of records."""
         ...
 
 
@@ -72,14 +62,11 @@ def owners_in(store: ReadStore, agent: str | None, identity: str | None) -> Iter
 def memories_in(store: ReadStore, owner: MemoryOwner) -> list[Memory]:
     """Return the memories of an owner, the newest first. Raise StoreFailed."""
     key = owner_key(owner.agent, owner.identity)
-    begin, stop = range_of(key)
-    start = begin
+    start, stop = range_of(key)
     found: list[tuple[int, Memory]] = []
-    while page := store.scan(TEXTS, start=start, stop=stop, limit=READ_AT_ONCE):
-        start = after(page[-1][0])
-        for name, value in page:
-            kept = decoded(store.name, KeptText, value)
-            found.append((kept.number, Memory(name[len(begin) :], kept.text, kept.tags, kept.at)))
+    for name, value in records_of(store, TEXTS, start, stop):
+        kept = decoded(store.name, KeptText, value)
+        found.append((kept.number, Memory(name.removeprefix(start), kept.text, kept.tags, kept.at)))
     return [memory for _, memory in sorted(found, key=lambda each: -each[0])]
 
 

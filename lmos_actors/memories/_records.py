@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, Protocol
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
-import attrs
 import trio
 
 from lmos_actors.errors import WriteConflict
@@ -19,11 +18,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from lmos_actors.actors import Runtime
-    from lmos_actors.persistence import Durability, Matching, StoreWriter, Write
+    from lmos_actors.persistence import Durability, Matching, Write
 
 
 class Records(Protocol):
-    """Records of a store, as `StoreWriter` has them."""
+    """The records of a store: a `StoreWriter`, or `ProcessRecords`."""
 
     @property
     def name(self) -> str:
@@ -47,36 +46,6 @@ class Records(Protocol):
     async def commit(self, writes: Sequence[Write], durability: Durability) -> None:
         """Write a batch; return once it is kept. Raise StoreFailed, WriteConflict."""
         ...
-
-
-@attrs.frozen
-class KeptRecords:
-    """The records of a node's store."""
-
-    writer: StoreWriter
-
-    @property
-    def name(self) -> str:
-        """The name of the store."""
-        return self.writer.name
-
-    async def get(self, space: str, keys: Sequence[str]) -> list[bytes | None]:
-        """Return the values of keys; see `Records`."""
-        return await self.writer.get(space, keys)
-
-    async def scan(
-        self, space: str, *, start: str = "", stop: str | None = None, limit: int
-    ) -> list[tuple[str, bytes]]:
-        """Return a page of records; see `Records`."""
-        return await self.writer.scan(space, start=start, stop=stop, limit=limit)
-
-    async def matching(self, space: str, terms: Sequence[str], *, start: str, stop: str) -> Matching | None:
-        """Return the keys that have any of some terms; see `Records`."""
-        return await self.writer.matching(space, terms, start=start, stop=stop)
-
-    async def commit(self, writes: Sequence[Write], durability: Durability) -> None:
-        """Write a batch; see `Records`. A cancel does not take it back."""
-        await self.writer.submit(writes, durability).wait()
 
 
 class ProcessRecords:
@@ -137,7 +106,5 @@ def memories_of_node(rt: Runtime) -> NodeMemories:
     found = _NODES.get(rt)
     if found is None:
         keeping = rt.keeping
-        found = _NODES[rt] = NodeMemories(
-            ProcessRecords() if keeping is None else KeptRecords(keeping.writer)
-        )
+        found = _NODES[rt] = NodeMemories(ProcessRecords() if keeping is None else keeping.writer)
     return found

@@ -48,6 +48,7 @@ from ._store import (
     Expected as Expected,
     IndexedStore as IndexedStore,
     Matching as Matching,
+    Paged as Paged,
     Put as Put,
     Store as Store,
     Write as Write,

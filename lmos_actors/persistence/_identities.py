@@ -25,7 +25,7 @@ import attrs
 import msgspec
 
 from ._keys import key_of, parts_of, range_of
-from ._store import Delete, Put, after
+from ._store import Delete, Put
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Container
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
 IDENTITIES: Final = "identities"
 INVITATIONS: Final = "invitations"
-PAGE: Final = 500
 TOKEN_BYTES: Final = 32
 PREFIX: Final = "tok_"
 
@@ -126,12 +125,8 @@ class Identities:
         self._expire()
 
     async def _records(self, space: str) -> list[tuple[str, bytes]]:
-        start, stop = range_of(self._hub)
-        found: list[tuple[str, bytes]] = []
-        while page := await self._writer.scan(space, start=start, stop=stop, limit=PAGE):
-            start = after(page[-1][0])
-            found += [(parts_of(key, 2)[1], value) for key, value in page]
-        return found
+        records = await self._writer.records(space, *range_of(self._hub))
+        return [(parts_of(key, 2)[1], value) for key, value in records]
 
     # ---- finding
 
@@ -250,7 +245,7 @@ class Identities:
 
     async def _kept(self, id: str, identity: Identity, *more: Put) -> None:
         write = Put(IDENTITIES, self._key(id), msgspec.json.encode(identity))
-        await self._writer.submit([write, *more], "process").wait()
+        await self._writer.commit([write, *more])
 
     def _end(self, id: str, known: Identity) -> Identity:
         """Keep nothing of an identity but its name."""

@@ -316,7 +316,7 @@ class Leases:
             writes.append(Put(TERMS, key, self.term(epoch, 0), term or Expected.NOTHING))
         sent = trio.current_time()
         try:
-            await self._writer.submit(writes, "power" if self._writer.keeps_power else "process").wait()
+            await self._writer.commit(writes, "power" if self._writer.keeps_power else "process")
         except WriteConflict:
             return None
         except trio.Cancelled:  # it may have been granted all the same
@@ -338,7 +338,7 @@ class Leases:
         before = await self._writer.get(LEASES, keys)
         granted = {key: self._next(key, found) for key, found in zip(keys, before, strict=True)}
         with suppress(WriteConflict):  # one has been started meanwhile: each is granted for itself
-            await self._writer.submit([put for _, _, put in granted.values()], "power").wait()
+            await self._writer.commit([put for _, _, put in granted.values()], "power")
             if len(self._ahead) > MOST_AHEAD:  # of agents that were not started after all
                 self._ahead = {}
             self._ahead.update((key, (epoch, check)) for key, (epoch, check, _) in granted.items())

@@ -35,7 +35,7 @@ import msgspec
 from lmos_actors.errors import StoreDamaged, StoreFailed
 
 from ._keys import SEPARATOR, key_of, parts_of, range_of
-from ._store import Delete, DeleteRange, Put, after
+from ._store import Delete, DeleteRange, Put
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -48,7 +48,6 @@ MESSAGES: Final = "chat messages"
 TURNS: Final = "chat turns"
 STEPS: Final = "chat steps"
 
-PAGE: Final = 500
 
 TURN_VERSION: Final = 1
 """Version of the records of turns in progress."""
@@ -200,13 +199,10 @@ class Sessions:
     async def load(self) -> None:
         """Read the heads and the turns in progress, and remove what has expired. Raise StoreFailed."""
         await self._writer.settled()
-        start, stop = range_of(self._agent)
         found: list[tuple[float, tuple[str, str], SessionHead]] = []
-        while page := await self._writer.scan(CHATS, start=start, stop=stop, limit=PAGE):
-            start = after(page[-1][0])
-            for key, value in page:
-                place, head = _head_in(self._writer.name, key, value)
-                found.append((head.until, place, head))
+        for key, value in await self._writer.records(CHATS, *range_of(self._agent)):
+            place, head = _head_in(self._writer.name, key, value)
+            found.append((head.until, place, head))
         self._heads = OrderedDict((key, head) for _, key, head in sorted(found, key=lambda each: each[:2]))
         self._listed = {key: _info(key, head) for key, head in self._heads.items()}
         self._owners = Counter(owner for owner, _ in self._heads)
@@ -214,17 +210,14 @@ class Sessions:
         self._expire()
 
     async def _load_turns(self) -> None:
-        start, stop = range_of(self._agent)
-        while page := await self._writer.scan(TURNS, start=start, stop=stop, limit=PAGE):
-            start = after(page[-1][0])
-            for written, value in page:
-                _, owner, id = parts_of(written, 3)
-                key = (owner, id)
-                if key in self._heads:
-                    turn = self._turns[key] = _turn_of(unquote(owner), id, value)
-                    self._size(turn, len(value))
-                else:  # written by hand: a session is removed with its turn
-                    self._writer.submit(self._without_turn(key), self.options.durability)
+        for written, value in await self._writer.records(TURNS, *range_of(self._agent)):
+            _, owner, id = parts_of(written, 3)
+            key = (owner, id)
+            if key in self._heads:
+                turn = self._turns[key] = _turn_of(unquote(owner), id, value)
+                self._size(turn, len(value))
+            else:  # written by hand: a session is removed with its turn
+                self._writer.submit(self._without_turn(key), self.options.durability)
 
     async def wait_ready(self) -> None:
         """Wait until the store works. Raise StoreFailed if it is closed before that."""
@@ -411,7 +404,7 @@ class Sessions:
             turn.steps += 1
             self._size(turn, turn.bytes + len(written))
             writes = [Put(STEPS, self._message_key(key, turn.steps), written)]
-        await self._writer.submit(writes, self.options.durability).wait()
+        await self._writer.commit(writes, self.options.durability)
 
     async def resume_turn(self, turn: OpenTurn) -> list[Any]:
         """Count a resumption of a turn; return its steps once that is kept. Raise StoreFailed.
@@ -423,27 +416,23 @@ class Sessions:
             return []
         turn.kept.resumed += 1
         try:
-            await self._writer.submit(
-                [Put(TURNS, self._head_key(key), msgspec.json.encode(turn.kept))], self.options.durability
-            ).wait()
+            head = Put(TURNS, self._head_key(key), msgspec.json.encode(turn.kept))
+            await self._writer.commit([head], self.options.durability)
         except StoreFailed:
             turn.kept.resumed -= 1
             raise
-        start, stop = range_of(self._agent, *key)
         steps: list[Any] = []
         size = len(msgspec.json.encode(turn.kept))
-        while page := await self._writer.scan(STEPS, start=start, stop=stop, limit=PAGE):
-            start = after(page[-1][0])
-            for written, value in page:
-                size += len(value)
-                try:
-                    steps.append(msgspec.json.decode(value))
-                except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-                    turn.wrong = f"its step {len(steps) + 1} cannot be read: {error}"
-                    return []
-                if written != self._message_key(key, len(steps)):
-                    turn.wrong = f"its step {len(steps)} is missing"
-                    return []
+        for written, value in await self._writer.records(STEPS, *range_of(self._agent, *key)):
+            size += len(value)
+            try:
+                steps.append(msgspec.json.decode(value))
+            except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+                turn.wrong = f"its step {len(steps) + 1} cannot be read: {error}"
+                return []
+            if written != self._message_key(key, len(steps)):
+                turn.wrong = f"its step {len(steps)} is missing"
+                return []
         turn.steps = len(steps)
         if self._turns.get(key) is turn:
             self._size(turn, size)
@@ -483,7 +472,7 @@ class Sessions:
         """Remove the record of a turn for which `end_turn` has failed. Raise StoreFailed."""
         key = (_written(turn.owner), turn.id)
         if key not in self._turns:  # else a later turn of its session has removed it
-            await self._writer.submit(self._without_turn(key), self.options.durability).wait()
+            await self._writer.commit(self._without_turn(key), self.options.durability)
 
     def _has_room(self, turn: OpenTurn, more: int) -> bool:
         if turn.bytes + more > TURN_BYTES:

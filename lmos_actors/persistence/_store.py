@@ -241,10 +241,11 @@ class Paged(Protocol):
         ...
 
 
-def records_of(store: Paged, space: str, *, page: int = 256) -> Iterator[tuple[str, bytes]]:
-    """Yield all records of a space, read page by page. Raise StoreFailed."""
-    start = ""
-    while found := store.scan(space, start=start, limit=page):
+def records_of(
+    store: Paged, space: str, start: str = "", stop: str | None = None, *, page: int = 256
+) -> Iterator[tuple[str, bytes]]:
+    """Yield the records from key `start` to before `stop`, read page by page. Raise StoreFailed."""
+    while found := store.scan(space, start=start, stop=stop, limit=page):
         yield from found
         start = after(found[-1][0])
 

@@ -32,7 +32,7 @@ import trio
 
 from lmos_actors.errors import ConfigError, StoreFailed, StoreFenced, StoreLost, WriteConflict
 
-from ._store import AsyncStore, AttendedStore, Put, size_of
+from ._store import AsyncStore, AttendedStore, Put, after, size_of
 from ._thread import StoreInThread
 
 if TYPE_CHECKING:
@@ -52,6 +52,9 @@ ROOM: Final = 8_192
 
 ROOM_BYTES: Final = 64 << 20
 """Bytes of pending tickets from which on `room` waits."""
+
+PAGE: Final = 500
+"""Records that are read at once."""
 
 FIRST_PROBE: Final = 0.1
 """Seconds until a store that has failed is tried again; they double each time."""
@@ -206,6 +209,14 @@ class StoreWriter:
         with self._losses():
             return await self._store.scan(space, start=start, stop=stop, limit=limit)
 
+    async def records(self, space: str, start: str = "", stop: str | None = None) -> list[tuple[str, bytes]]:
+        """Return all records from key `start` to before `stop`, read page by page. Raise StoreFailed."""
+        found: list[tuple[str, bytes]] = []
+        while page := await self.scan(space, start=start, stop=stop, limit=PAGE):
+            found += page
+            start = after(page[-1][0])
+        return found
+
     async def matching(self, space: str, terms: Sequence[str], *, start: str, stop: str) -> Matching | None:
         """Return the keys from `start` to before `stop` that have any of some terms, as last committed.
 
@@ -254,6 +265,13 @@ class StoreWriter:
             self._called = True
             self._work.set()
         return ticket
+
+    async def commit(self, writes: Sequence[Write], durability: Durability = "process") -> None:
+        """Submit a batch of writes, and wait until it is kept. A cancel does not take it back.
+
+        Raise StoreFailed, WriteConflict, and what `submit` raises.
+        """
+        await self.submit(writes, durability).wait()
 
     async def settled(self) -> None:
         """Wait until all is kept that has been submitted, which no reading shows yet. Raise StoreFailed."""

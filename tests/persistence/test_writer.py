@@ -305,3 +305,17 @@ async def test_a_bug_in_a_store_ends_the_block_and_leaves_nobody_waiting() -> No
             with trio.CancelScope(shield=True):
                 await ticket.wait()
     assert isinstance(ticket.error, StoreFailed)
+
+
+def test_a_batch_is_kept_when_its_commit_returns_and_all_records_of_a_range_are_read(run: Any) -> None:
+    async def main() -> None:
+        async with open_writer(MemoryStore()) as writer:
+            keys = [f"{number:04}" for number in range(1_203)]
+            await writer.commit([Put("s", key, key.encode()) for key in keys])
+            assert await writer.records("s") == [(key, key.encode()) for key in keys]
+            assert [key for key, _ in await writer.records("s", "0499", "1001")] == keys[499:1001]
+            assert await writer.records("other") == []
+            with pytest.raises(WriteConflict):
+                await writer.commit([Put("s", "0000", b"", Expected.NOTHING)])
+
+    run(main)

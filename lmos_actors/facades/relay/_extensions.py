@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from lmos_actors.errors import ConfigError, StoreFailed, hint_at
-from lmos_actors.persistence import Delete, Put, after, range_of
+from lmos_actors.persistence import Delete, Put, range_of
 from lmos_actors.protocol.relay.extensions import (
     History,
     Presence,
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from lmos_actors.protocol.relay import Hub, HubExtension
 
 SPACE: Final = "relay"
-PAGE: Final = 500
 
 EXTENSIONS: Final[Mapping[str, Callable[[], HubExtension]]] = {
     each.name: each for each in (Receipts, Presence, History, Semantic, Voting, Questions)
@@ -102,9 +101,6 @@ async def start(hub: Hub, writer: StoreWriter, place: str, *, is_lasting: bool) 
     """Start the extensions of a hub with what they have kept. Raise StoreFailed."""
     for each in hub.extensions:
         prefix, stop = range_of(place, each.name)
-        start = prefix
-        records: list[tuple[str, bytes]] = []
-        while page := await writer.scan(SPACE, start=start, stop=stop, limit=PAGE):
-            start = after(page[-1][0])
-            records += [(key[len(prefix) :], value) for key, value in page]
+        kept = await writer.records(SPACE, prefix, stop)
+        records = [(key.removeprefix(prefix), value) for key, value in kept]
         each.start(hub, _Kept(writer, prefix, is_lasting=is_lasting), records)
