@@ -10,7 +10,7 @@ import pytest
 
 from lmos_actors import Agent, AgentDied, ChildSpec, SupervisorSpec, action, errors as errors
 from lmos_actors.actors import ExitReason
-from lmos_actors.errors import nearest
+from lmos_actors.errors import hint_at, nearest
 from lmos_actors.protocol.lmos import Problem
 from lmos_actors.testing import open_test_node
 
@@ -85,3 +85,9 @@ def test_words_that_are_too_long_to_compare_are_near_to_nothing() -> None:
     assert nearest(long[:100], [long[:99]]) == long[:99]
     assert nearest(long, [long[:100]]) is None
     assert nearest(long[:100], [long, "b"]) is None
+
+
+def test_a_hint_names_the_nearest_word_in_the_quotes_of_its_text() -> None:
+    assert hint_at("forcast", ["forecast", "alerts"]) == ", did you mean 'forecast'?"
+    assert hint_at("forcast", ["forecast", "alerts"], '"') == ', did you mean "forecast"?'
+    assert hint_at("forcast", ["alerts"]) == ""
