@@ -36,7 +36,7 @@ from lmos_actors._core import read_json
 
 from ._connection import is_answer, place_of
 from ._failures import UNREADABLE, McpServerLost
-from ._line_buffer import LineBuffer
+from ._messages import LineBuffer
 
 if TYPE_CHECKING:
     from ._connection import Connection

@@ -24,7 +24,7 @@ from mcp_types import (
 from lmos_actors._core import read_json
 from lmos_actors.files import mapped
 
-from .._line_buffer import LineBuffer
+from .._messages import LineBuffer
 from ._exchange import Exchange
 
 if TYPE_CHECKING:
