@@ -1,40 +1,99 @@
-"""Lines in bytes that come in pieces, as JSON-RPC has them over the streams of a process."""
+"""JSON-RPC over the streams of a process: a message a line. Streams as the SDK has them, both ways."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from math import inf
+from typing import TYPE_CHECKING, Any, Final
 
-class LineBuffer:
-    """Bytes that have come and are in no complete line yet. Each of them is searched once."""
+import attrs
+import trio
 
-    def __init__(self) -> None:
-        self._bytes = bytearray()
+if TYPE_CHECKING:
+    from typing import Self
+
+    from mcp.shared.message import SessionMessage
+
+PIECE: Final = 65_536
+
+ENDS: Final = 256
+"""Bytes of the beginning and of the end of a line that is skipped which are kept."""
+
+
+@attrs.frozen
+class LongLine:
+    """A line that is too long, of which only the beginning and the end are known."""
+
+    beginning: bytes
+    end: bytes
+
+
+class EndlessLine(Exception):
+    """A line that is too long has not ended after as many bytes as are read over."""
+
+
+class MessageStream:
+    """A stream of messages that the SDK opens and closes. The bytes below it belong to somebody else."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Do nothing: whoever has opened the stream of bytes closes it."""
+
+
+class MessageReader(MessageStream, ABC):
+    """The messages in a stream of bytes.
+
+    A line may have `longest` bytes. A longer one is skipped as it comes, up to `most_skipped` bytes, so that
+    memory is bounded. Each byte is searched once.
+    """
+
+    def __init__(self, stream: trio.abc.ReceiveStream, longest: int, most_skipped: float = inf) -> None:
+        self._stream = stream
+        self._longest = longest
+        self._most_skipped = most_skipped
+        self._buffer = bytearray()
+        self._searched = 0  # bytes of the buffer that have no end of a line among them
+
+    async def receive(self) -> Any:
+        """Return the next message. Raises StopAsyncIteration at the end."""
+        return await self.__anext__()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    @abstractmethod
+    async def __anext__(self) -> SessionMessage:
+        """Return the next message. Raises StopAsyncIteration at the end."""
+
+    async def next_line(self) -> bytes | LongLine | None:
+        """Return the next line without its end; None at the end of the stream. Raises EndlessLine."""
+        buffer, beginning, skipped = self._buffer, None, 0
+        while (end := buffer.find(b"\n", self._searched)) < 0:
+            if beginning is None and len(buffer) > self._longest:
+                beginning = bytes(buffer[:ENDS])
+            if beginning is not None:
+                skipped += max(0, len(buffer) - ENDS)
+                del buffer[:-ENDS]
+                if skipped > self._most_skipped:
+                    raise EndlessLine
+            self._searched = len(buffer)
+            if not await self._read():
+                return None
+        line = bytes(buffer[:end])
+        del buffer[: end + 1]
         self._searched = 0
+        return line if beginning is None else LongLine(beginning, line[-ENDS:])
 
-    def __len__(self) -> int:
-        return len(self._bytes)
-
-    def feed(self, piece: bytes | bytearray) -> None:
-        """Add a piece."""
-        self._bytes += piece
-
-    def next_line(self) -> bytes | None:
-        """Take the first line out, and return it without its end; None while there is no complete one."""
-        end = self._bytes.find(b"\n", self._searched)
-        if end < 0:
-            self._searched = len(self._bytes)
-            return None
-        line = bytes(self._bytes[:end])
-        del self._bytes[: end + 1]
-        self._searched = 0
-        return line
-
-    def beginning(self, size: int) -> bytes:
-        """Return the first bytes, so many at most."""
-        return bytes(self._bytes[:size])
-
-    def drop(self, kept: int = 0) -> int:
-        """Drop all but the last bytes, of which there is no end of a line; return their number."""
-        dropped = max(0, len(self._bytes) - kept)
-        del self._bytes[:dropped]
-        self._searched = len(self._bytes)
-        return dropped
+    async def _read(self) -> bool:
+        """Read a piece; return False at the end."""
+        try:
+            piece = await self._stream.receive_some(PIECE)
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            return False
+        self._buffer += piece
+        return bool(piece)

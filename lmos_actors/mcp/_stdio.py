@@ -36,18 +36,13 @@ from lmos_actors._core import read_json
 
 from ._connection import is_answer, place_of
 from ._failures import UNREADABLE, McpServerLost
-from ._messages import LineBuffer
+from ._messages import ENDS, PIECE, EndlessLine, LongLine, MessageReader, MessageStream
 
 if TYPE_CHECKING:
     from ._connection import Connection
 
 GRACE: Final = 1.0
 """Seconds from one way of ending a process to the next."""
-
-PIECE: Final = 65_536
-
-ENDS: Final = 256
-"""Bytes of the beginning and of the end of a line that is skipped which are kept."""
 
 MOST_SKIPPED: Final = 64 << 20
 """Bytes of a line that are read over before the server is cut off."""
@@ -139,7 +134,7 @@ class _Tail:
         self.ended.set()
 
 
-class _Writer:
+class _Writer(MessageStream):
     """The standard input of a server."""
 
     def __init__(self, process: trio.Process, connection: Connection) -> None:
@@ -147,12 +142,6 @@ class _Writer:
         self._stdin = process.stdin
         self._connection = connection
         self._out, self._in = trio.open_memory_channel[bytes](0)
-
-    async def __aenter__(self) -> _Writer:
-        return self
-
-    async def __aexit__(self, *exc_info: object) -> None:
-        await self.aclose()
 
     async def aclose(self) -> None:
         """Send nothing more."""
@@ -174,34 +163,16 @@ class _Writer:
                     await self._stdin.send_all(data)
 
 
-class _Lines:
+class _Lines(MessageReader):
     """The messages on the standard output of a server."""
 
     def __init__(self, process: trio.Process, most: int, connection: Connection, stderr: _Tail) -> None:
         assert process.stdout is not None
+        super().__init__(process.stdout, most, MOST_SKIPPED)
         self._process = process
-        self._stdout = process.stdout
-        self._most = most
         self._connection = connection
         self._stderr = stderr
-        self._buffer = LineBuffer()
         self._ready: deque[SessionMessage] = deque()
-
-    async def __aenter__(self) -> _Lines:
-        return self
-
-    async def __aexit__(self, *exc_info: object) -> None:
-        await self.aclose()
-
-    async def aclose(self) -> None:
-        """Leave the pipe to the one that ends the process."""
-
-    async def receive(self) -> Any:
-        """Return the next message. Raises StopAsyncIteration at the end."""
-        return await self.__anext__()
-
-    def __aiter__(self) -> _Lines:
-        return self
 
     async def __anext__(self) -> SessionMessage:
         while True:
@@ -211,48 +182,21 @@ class _Lines:
                     raise StopAsyncIteration
                 if not self._connection.take_report(message):
                     return message
-            line = await self._next_line()
+            try:
+                line = await self.next_line()
+            except EndlessLine:
+                self._connection.lose("sends a message without an end", at_fault=True)
+                raise StopAsyncIteration from None
             if line is None:
+                await self._ended()
                 raise StopAsyncIteration
-            if line.strip():
+            if isinstance(line, LongLine):
+                answered = _id_in(line.beginning, line.end)
+                self._ready += [] if answered is None else [_failure(answered, TOO_LARGE)]
+            elif line.strip():
                 self._ready += _messages_in(line)
                 if not self._ready and not self._connection.admit(answer=False):
                     raise StopAsyncIteration
-
-    async def _next_line(self) -> bytes | None:
-        """Return the next line, or what stands for one that is too long; None at the end."""
-        while (line := self._buffer.next_line()) is None:
-            if len(self._buffer) > self._most:
-                return await self._skipped_line()
-            if not await self._read():
-                return None
-        return line
-
-    async def _read(self) -> bool:
-        try:
-            piece = await self._stdout.receive_some(PIECE)
-        except (trio.BrokenResourceError, trio.ClosedResourceError):
-            piece = b""
-        if not piece:
-            await self._ended()
-            return False
-        self._buffer.feed(piece)
-        return True
-
-    async def _skipped_line(self) -> bytes | None:
-        """Read over a line; return the failure of the request that it answers, or an empty line."""
-        head, skipped = self._buffer.beginning(ENDS), 0
-        while (line := self._buffer.next_line()) is None:
-            skipped += self._buffer.drop(kept=ENDS)
-            if skipped > MOST_SKIPPED:
-                self._connection.lose("sends a message without an end", at_fault=True)
-                return None
-            if not await self._read():
-                return None
-        found = _id_in(head, line)
-        if found is None:
-            return b""
-        return _failure(found, TOO_LARGE).message.model_dump_json(by_alias=True, exclude_unset=True).encode()
 
     async def _ended(self) -> None:
         """Return how the process has ended, with its last words."""
@@ -300,14 +244,14 @@ def _answered_in(line: bytes) -> list[int | str]:
                 with suppress(msgspec.ValidationError):
                     found.append(msgspec.convert(each, _Answer).id)
     except (ValueError, RecursionError):
-        named = _id_in(line[:ENDS], line)
+        named = _id_in(line[:ENDS], line[-ENDS:])
         found += [] if named is None else [named]
     return found
 
 
-def _id_in(head: bytes, line: bytes) -> int | None:
+def _id_in(beginning: bytes, end: bytes) -> int | None:
     """Return the id at the beginning or at the end of a line that cannot be read, if it is there."""
-    found = _ID_FIRST.match(head) or _ID_LAST.search(line[-ENDS:])
+    found = _ID_FIRST.match(beginning) or _ID_LAST.search(end)
     return None if found is None else int(found[1])
 
 

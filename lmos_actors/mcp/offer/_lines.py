@@ -24,7 +24,7 @@ from mcp_types import (
 from lmos_actors._core import read_json
 from lmos_actors.files import mapped
 
-from .._messages import LineBuffer
+from .._messages import LongLine, MessageReader, MessageStream
 from ._exchange import Exchange
 
 if TYPE_CHECKING:
@@ -38,8 +38,6 @@ NO_MESSAGE: Final = "the line is no message of JSON-RPC 2.0"
 
 MOST_LINE: Final = 4 << 20
 """Bytes of a message."""
-
-PIECE: Final = 65_536
 
 MOST_WAITING: Final = 8 << 20
 """Bytes that wait for the client to read them; while there are more, nothing that it writes is read."""
@@ -81,7 +79,7 @@ def _broken_answer(message: Any) -> JSONRPCError | None:
     return JSONRPCError(jsonrpc="2.0", id=number, error=ErrorData(code=INVALID_REQUEST, message=NO_MESSAGE))
 
 
-class _Writer:
+class _Writer(MessageStream):
     """The messages to the client. One task writes them: a request that is cancelled leaves no half line."""
 
     def __init__(self, stream: trio.abc.SendStream, exchange: Exchange) -> None:
@@ -91,15 +89,6 @@ class _Writer:
         self._has_room = trio.Event()
         self._has_room.set()
         self._out, self._in = trio.open_memory_channel[bytes](0)
-
-    async def __aenter__(self) -> _Writer:
-        return self
-
-    async def __aexit__(self, *exc_info: object) -> None:
-        await self.aclose()
-
-    async def aclose(self) -> None:
-        """Leave the stream to the one who has opened it."""
 
     async def send(self, item: SessionMessage) -> None:
         """Send a message. One that a client does not take that is gone is lost."""
@@ -140,35 +129,18 @@ class _Writer:
         await self.send(SessionMessage(error))
 
 
-class _Reader:
+class _Reader(MessageReader):
     """The messages of the client."""
 
     def __init__(self, stream: trio.abc.ReceiveStream, writer: _Writer, exchange: Exchange) -> None:
-        self._stream = stream
+        super().__init__(stream, MOST_LINE)
         self._writer = writer
         self._exchange = exchange
-        self._buffer = LineBuffer()
-
-    async def __aenter__(self) -> _Reader:
-        return self
-
-    async def __aexit__(self, *exc_info: object) -> None:
-        await self.aclose()
-
-    async def aclose(self) -> None:
-        """Leave the stream to the one who has opened it."""
-
-    async def receive(self) -> Any:
-        """Return the next message. Raises StopAsyncIteration at the end."""
-        return await self.__anext__()
-
-    def __aiter__(self) -> _Reader:
-        return self
 
     async def __anext__(self) -> SessionMessage:
         await self._writer.wait_room()
-        while (line := await self._next_line()) is not None:
-            message = await self._message_in(line) if line.strip() else None
+        while (line := await self.next_line()) is not None:
+            message = await self._message_in(line)
             if message is not None and (taken := await self._taken(message)):
                 return taken
             await self._writer.wait_room()
@@ -192,7 +164,12 @@ class _Reader:
 
         return SessionMessage(message, ServerMessageMetadata(on_request_unanswered=unanswered))
 
-    async def _message_in(self, line: bytes) -> JSONRPCMessage | None:
+    async def _message_in(self, line: bytes | LongLine) -> JSONRPCMessage | None:
+        if isinstance(line, LongLine):
+            await self._writer.complain(INVALID_REQUEST, f"a message has at most {MOST_LINE} bytes")
+            return None
+        if not line.strip():
+            return None
         try:
             decoded = read_json(line)
         except (ValueError, RecursionError) as error:
@@ -204,28 +181,3 @@ class _Reader:
         except (ValueError, RecursionError):
             await self._writer.complain(INVALID_REQUEST, NO_MESSAGE)
             return _broken_answer(decoded)
-
-    async def _next_line(self) -> bytes | None:
-        """Return the next line, empty for one that is too long; None at the end."""
-        while (line := self._buffer.next_line()) is None:
-            if len(self._buffer) > MOST_LINE:
-                return await self._skipped_line()
-            if not await self._read():
-                return None
-        return line
-
-    async def _skipped_line(self) -> bytes | None:
-        while self._buffer.next_line() is None:
-            self._buffer.drop()
-            if not await self._read():
-                return None
-        await self._writer.complain(INVALID_REQUEST, f"a message has at most {MOST_LINE} bytes")
-        return b""
-
-    async def _read(self) -> bool:
-        try:
-            piece = await self._stream.receive_some(PIECE)
-        except (trio.BrokenResourceError, trio.ClosedResourceError):
-            return False
-        self._buffer.feed(piece)
-        return bool(piece)
