@@ -85,9 +85,7 @@ from ._times import (
     format_time as format_time,
     parse_time as parse_time,
 )
-from .consumer import (
-    ConsumerSession as ConsumerSession,
-    ConsumerStatistics as ConsumerStatistics,
+from .consumer._outcomes import (
     EventOccurred as EventOccurred,
     FeedEnded as FeedEnded,
     FeedEstablished as FeedEstablished,
@@ -100,20 +98,23 @@ from .consumer import (
     RunProgressed as RunProgressed,
     StrayMessage as StrayMessage,
     TellRoom as TellRoom,
-    UnfinishedWork as UnfinishedWork,
     ValuesMissed as ValuesMissed,
 )
-from .thing import (
-    AnswerBound as AnswerBound,
-    AnswerMemory as AnswerMemory,
-    Demand as Demand,
+from .consumer._session import (
+    ConsumerSession as ConsumerSession,
+    ConsumerStatistics as ConsumerStatistics,
+    UnfinishedWork as UnfinishedWork,
+)
+from .thing._answers import AnswerBound as AnswerBound, AnswerMemory as AnswerMemory
+from .thing._receiver import Demand as Demand
+from .thing._requests import (
     IncomingRequest as IncomingRequest,
     Listening as Listening,
     ListeningEnded as ListeningEnded,
     RequestKind as RequestKind,
     RequestWithdrawn as RequestWithdrawn,
     State as State,
-    ThingSession as ThingSession,
-    ThingStatistics as ThingStatistics,
     WaitsAsked as WaitsAsked,
 )
+from .thing._session import ThingSession as ThingSession
+from .thing._tables import ThingStatistics as ThingStatistics
