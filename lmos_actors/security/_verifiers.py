@@ -6,6 +6,7 @@ changed, and returns None for every rejected credential, whatever is wrong with 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Final, Protocol
 
 import attrs
@@ -138,8 +139,14 @@ class _SecretDigests:
         self.problem: str | None = None
 
 
-class SecretTable:
-    """Table of principals by the digest of their secrets; Basic and Bearer share it."""
+class SecretVerifier(ABC):
+    """Verifier of secrets that are configured, by a table of principals by the digest of their secrets."""
+
+    kind: str
+    challenge: bytes
+
+    @abstractmethod
+    def verify(self, credentials: AuthorizationHeader, wall: float) -> Proof | None: ...
 
     def __init__(
         self,
@@ -186,8 +193,15 @@ class SecretTable:
         ]
         return [*found, *self._shared]
 
+    def is_valid(self, proof: Proof) -> bool:
+        return self.table.get(proof.key) == proof.principal.name
 
-class BasicVerifier:
+    def _proof(self, digest: bytes) -> Proof | None:
+        name = self.table.get(digest)
+        return None if name is None else Proof(Principal(name, self.kind), self, digest)
+
+
+class BasicVerifier(SecretVerifier):
     """Verifier of users and passwords (RFC 7617)."""
 
     kind = "basic"
@@ -195,29 +209,14 @@ class BasicVerifier:
 
     def __init__(self, scheme: Basic, digest_of: KeyedDigest) -> None:
         self._digest_of = digest_of
-        self._digests = SecretTable(
-            scheme.users, lambda name, line: digest_of(name.encode(), line), "is not a password"
-        )
+        super().__init__(scheme.users, lambda name, line: digest_of(name.encode(), line), "is not a password")
 
     def verify(self, credentials: AuthorizationHeader, wall: float) -> Proof | None:
         found = basic_of(credentials.value)
-        if found is None:
-            return None
-        digest = self._digest_of(*found)
-        name = self._digests.table.get(digest)
-        return None if name is None else Proof(Principal(name, self.kind), self, digest)
-
-    def is_valid(self, proof: Proof) -> bool:
-        return self._digests.table.get(proof.key) == proof.principal.name
-
-    def refresh(self) -> bool:
-        return self._digests.refresh()
-
-    def problems(self) -> list[str]:
-        return self._digests.problems()
+        return None if found is None else self._proof(self._digest_of(*found))
 
 
-class BearerVerifier:
+class BearerVerifier(SecretVerifier):
     """Verifier of tokens that are configured (RFC 6750)."""
 
     kind = "bearer"
@@ -225,25 +224,14 @@ class BearerVerifier:
 
     def __init__(self, scheme: Bearer, digest_of: KeyedDigest) -> None:
         self._digest_of = digest_of
-        self._digests = SecretTable(
+        super().__init__(
             scheme.tokens,
             lambda _, line: digest_of(line) if is_token(line) else None,
             "holds characters that no bearer token can have",
         )
 
     def verify(self, credentials: AuthorizationHeader, wall: float) -> Proof | None:
-        digest = self._digest_of(credentials.value)
-        name = self._digests.table.get(digest)
-        return None if name is None else Proof(Principal(name, self.kind), self, digest)
-
-    def is_valid(self, proof: Proof) -> bool:
-        return self._digests.table.get(proof.key) == proof.principal.name
-
-    def refresh(self) -> bool:
-        return self._digests.refresh()
-
-    def problems(self) -> list[str]:
-        return self._digests.problems()
+        return self._proof(self._digest_of(credentials.value))
 
 
 class CertificateVerifier:
@@ -256,7 +244,7 @@ class CertificateVerifier:
         credentials = scheme.principals
         self._source = SecretSource(credentials) if isinstance(credentials, Reference) else None
         self._problems: list[str] = []
-        self._table: dict[str, str] = {}
+        self.table: dict[str, str] = {}
         if not isinstance(credentials, Reference):
             self._set_rules(_pairs(credentials))
 
@@ -264,7 +252,7 @@ class CertificateVerifier:
         """Return the proof of a configured certificate, else None; a fingerprint counts before a name."""
         rules = (f"sha256:{certificate.fingerprint}", *(f"name:{name.lower()}" for name in certificate.names))
         for rule in rules:
-            name = self._table.get(rule)
+            name = self.table.get(rule)
             if name is not None:
                 return Proof(Principal(name, "certificate"), self, rule.encode())
         return None
@@ -273,12 +261,12 @@ class CertificateVerifier:
         return None
 
     def is_valid(self, proof: Proof) -> bool:
-        return self._table.get(proof.key.decode()) == proof.principal.name
+        return self.table.get(proof.key.decode()) == proof.principal.name
 
     def refresh(self) -> bool:
         if self._source is None or not self._source.may_have_changed():
             return False
-        before, self._problems = self._table, []
+        before, self._problems = self.table, []
         value = self._source.read()
         found = (
             [] if value is None else [_rule_of(line) for line in lines_of(value) if not line.startswith(b"#")]
@@ -287,12 +275,12 @@ class CertificateVerifier:
             line = found.index(None) + 1
             self._problems.append(f"{self._source.reference}: entry {line} is not a name and a certificate")
         self._set_rules(pair for pair in found if pair is not None)
-        return self._table != before
+        return self.table != before
 
     def _set_rules(self, pairs: Iterable[tuple[str, str]]) -> None:
-        self._table = {}
+        self.table = {}
         for name, rule in pairs:
-            holder = self._table.setdefault(rule, name)
+            holder = self.table.setdefault(rule, name)
             if holder != name:
                 self._problems.append(
                     f"{holder} and {name} have the same certificate: it counts for {holder}"

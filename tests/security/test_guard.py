@@ -163,7 +163,7 @@ def test_secrets_are_compared_without_telling_how_much_of_one_was_right(monkeypa
     """No comparison sees a secret, nor what was sent: only digests under a key of this process."""
     guard = guard_of(Security(schemes=(BEARER, BASIC)))
     other = guard_of(Security(schemes=(BEARER, BASIC)))
-    tables = [[verifier._digests.table for verifier in each._verifiers] for each in (guard, other)]
+    tables = [[verifier.table for verifier in each._verifiers] for each in (guard, other)]
     held = [key for one in tables for table in one for key in table]
     assert len(held) == 8
     assert len(set(held)) == 8  # another key, other digests

@@ -216,12 +216,11 @@ class Replay(Supervised, frozen=True, kw_only=True, tag_field="from", tag="repla
     unused: Literal["fails", "allowed"] = "fails"
 
 
-class BearerText(str):
-    """A reference to a token or a key, as `call --bearer` has it; never the token."""
+class CredentialText(str):
+    """Credentials as options of commands have them; never the secret itself."""
 
     __slots__ = ()
-    described: ClassVar = "a reference to a secret, env:NAME or file:PATH"
-    pattern: ClassVar = r"^(env:[A-Za-z_][A-Za-z0-9_]*|file:.+)$"
+    kind: ClassVar[Literal["bearer", "basic"]]
 
     @classmethod
     def parse(cls, text: str) -> Self:
@@ -229,29 +228,28 @@ class BearerText(str):
         from lmos_actors.security import credential_of  # most files reach no agents elsewhere
 
         try:
-            credential_of("bearer", text)
+            credential_of(cls.kind, text)
         except ConfigError as error:
             raise ValueError(error.message) from None
         return cls(text)
 
 
-class BasicText(str):
-    """A user and a reference to the password, as `call --basic` has it; never the password."""
+class BearerText(CredentialText):
+    """A reference to a token or a key, as `call --bearer` has it."""
 
     __slots__ = ()
+    kind = "bearer"
+    described: ClassVar = "a reference to a secret, env:NAME or file:PATH"
+    pattern: ClassVar = r"^(env:[A-Za-z_][A-Za-z0-9_]*|file:.+)$"
+
+
+class BasicText(CredentialText):
+    """A user and a reference to the password, as `call --basic` has it."""
+
+    __slots__ = ()
+    kind = "basic"
     described: ClassVar = "a user and a reference to the password, USER:env:NAME or USER:file:PATH"
     pattern: ClassVar = r"^[^:]+:(env:[A-Za-z_][A-Za-z0-9_]*|file:.+)$"
-
-    @classmethod
-    def parse(cls, text: str) -> Self:
-        """Read it. Raises ValueError, which does not repeat the text."""
-        from lmos_actors.security import credential_of
-
-        try:
-            credential_of("basic", text)
-        except ConfigError as error:
-            raise ValueError(error.message) from None
-        return cls(text)
 
 
 class Bridge(Supervised, frozen=True, kw_only=True, tag_field="from", tag="bridge"):
