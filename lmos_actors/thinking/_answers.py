@@ -7,9 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from lmos_actors.protocol.td import schema_of, type_name
-
-from ._tools import without_notes
+from lmos_actors.protocol.td import schema_of, type_name, without_notes
 
 _MARK: Final = "```"
 """Around all of an answer: many models write code marks around JSON, whatever they are asked."""

@@ -36,6 +36,7 @@ from lmos_actors.facades import ChatAgent, Tool, TurnBegan, TurnDone, tool_of
 from lmos_actors.facades.chat import raise_if_not_its_own
 from lmos_actors.llm import ToolOffer
 from lmos_actors.mcp import McpSource, McpTool, is_mcp_server, tool_problem, tools_of_server
+from lmos_actors.protocol.td import without_notes
 
 from ._memory_tools import MemoryTools
 
@@ -107,9 +108,6 @@ _ALTERNATIVES: Final = frozenset({"oneOf", "anyOf", "allOf", "not", "if", "enum"
 
 _NAMED: Final = ("$defs", "definitions")
 """Words for parts of a schema to which its references lead."""
-
-_NO_NOTE: Final = "Sent as it is, also beyond 2^53."
-"""The bounds of integers in schemas, which are for readers with doubles; models would take them for hints."""
 
 
 @attrs.frozen
@@ -210,18 +208,6 @@ def _digested(name: str) -> str:
 def offer_of(tool: Tool) -> ToolOffer:
     """Return what a model gets of a tool."""
     return ToolOffer(tool.name, tool.description, without_notes(tool.schema))
-
-
-def without_notes(schema: Any) -> Any:
-    """Return a schema without what it says to others than models."""
-    if isinstance(schema, dict):
-        members: dict[str, Any] = schema  # pyright: ignore[reportUnknownVariableType]
-        return {
-            name: without_notes(each)
-            for name, each in members.items()
-            if name != "description" or each != _NO_NOTE
-        }
-    return list(map(without_notes, schema)) if isinstance(schema, list) else schema  # pyright: ignore
 
 
 # ---- sources

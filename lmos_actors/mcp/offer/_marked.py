@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, unquote
@@ -14,19 +13,19 @@ import msgspec
 from lmos_actors.actors import MISSING
 from lmos_actors.bindings import valued
 from lmos_actors.errors import InvalidInput
+from lmos_actors.protocol.td import without_notes
 
 from ._names import OF_AGENTS
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from lmos_actors.actors import Operation
 
     from .._marks import Mark
 
 MOST_VALUES: Final = 100
 """Values of a completion, as the protocol has it."""
-
-_NOTE: Final = "Sent as it is, also beyond 2^53."
-"""The bounds of integers in schemas, which are for readers with doubles; models would take them for hints."""
 
 _PART: Final = re.compile(r"\{(\w+)\}")
 
@@ -53,7 +52,7 @@ class Marked:
     def about(self, name: str) -> str:
         """Return the description of a parameter on the wire, empty without one."""
         shape = next(each.shape for each in self.op.params if each.wire_name == name)
-        return str(plain_schema(shape.schema).get("description", ""))
+        return str(without_notes(shape.schema).get("description", ""))
 
     def arguments(self, texts: Mapping[str, str]) -> dict[str, Any]:
         """Return the arguments by the texts that a client has given. Raises InvalidInput."""
@@ -114,20 +113,3 @@ def _texts_of(schema: Mapping[str, Any]) -> list[str]:
         values = [True, False]
     texts = [each if isinstance(each, str) else msgspec.json.encode(each).decode() for each in values]
     return texts + [text for each in schema.get("oneOf", ()) for text in _texts_of(each)]
-
-
-def plain_schema(schema: Any) -> dict[str, Any]:
-    """Return a schema as plain data, without notes to readers with doubles."""
-    found: dict[str, Any] = _without_notes(schema)
-    return found
-
-
-def _without_notes(schema: Any) -> Any:
-    if isinstance(schema, Mapping):
-        members: Mapping[str, Any] = schema  # pyright: ignore[reportUnknownVariableType]
-        return {
-            name: _without_notes(each)
-            for name, each in members.items()
-            if name != "description" or each != _NOTE
-        }
-    return list(map(_without_notes, schema)) if isinstance(schema, list | tuple) else schema  # pyright: ignore

@@ -15,10 +15,11 @@ import attrs
 
 from lmos_actors.actors import MISSING, STREAM, Agent, describe
 from lmos_actors.facades import ChatAgent
+from lmos_actors.protocol.td import without_notes
 
 from .._marks import mark_of
 from ._content import RESULT, is_content
-from ._marked import Marked, plain_schema
+from ._marked import Marked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -157,13 +158,13 @@ def _input(op: Operation, described: Mapping[str, Any] | None) -> tuple[dict[str
     if op.untyped:
         return _OPEN, ""
     if op.whole:
-        schema = plain_schema(op.params[0].shape.schema)
+        schema = without_notes(op.params[0].shape.schema)
         if schema.get("type") == "object":
             return schema, ""
         name = op.params[0].wire_name
         required = [name] if op.params[0].default is MISSING else []
         return {"type": "object", "properties": {name: schema}, "required": required}, name
-    found = plain_schema(described or {})  # it has the defaults
+    found = without_notes(described or {})  # it has the defaults
     return {"type": "object", "properties": {}, **found}, ""
 
 
@@ -173,7 +174,7 @@ def _output(op: Operation) -> tuple[dict[str, Any] | None, str]:
         return None, RESULT
     if op.kind != STREAM and is_content(op.result_shape.type):
         return None, CONTENT
-    schema = plain_schema(op.result_shape.schema)
+    schema = without_notes(op.result_shape.schema)
     if op.kind == STREAM:
         return _one(ITEMS, {"type": "array", "items": schema}), ITEMS
     if schema == {"type": "null"}:
@@ -192,7 +193,7 @@ def _writes(contract: Contract) -> Iterator[AgentTool]:
 
 
 def _write(contract: Contract, name: str, made: Property[Any]) -> AgentTool:
-    schema = plain_schema(contract.table[f"={name}"].params[0].shape.schema)
+    schema = without_notes(contract.table[f"={name}"].params[0].shape.schema)
     text = f"Set the property {name} of {contract.title}. {made.doc}".strip()
     return AgentTool(
         f"set_{name}", "write", f"={name}", text, _one(VALUE, schema), None, VALUE, idempotent=True

@@ -68,5 +68,6 @@ from ._schema import (
     schema_of as schema_of,
     type_name as type_name,
     type_tree as type_tree,
+    without_notes as without_notes,
 )
 from ._uris import expand as expand, is_uri as is_uri, resolve as resolve, variables_of as variables_of

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import inspect
 import math
+from collections.abc import Mapping
 from enum import Enum, Flag
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard, cast, get_origin
 
@@ -40,6 +41,7 @@ ArrayType: TypeAlias = types.ListType | types.SetType | types.FrozenSetType | ty
 EXACT = 2**53  # the largest range of integers that doubles represent exactly
 WORDS: dict[type, str] = {str: "string", int: "integer", type(None): "null"}
 UNBOUNDED = "Sent as it is, also beyond 2^53."
+"""The note on integers without bounds: for readers with doubles. Models would take it for a hint."""
 SECRET_MARK = "lmosx:secret"
 """Member of a data schema: true of values that nothing is to show or to keep."""
 
@@ -428,3 +430,15 @@ _WRITERS: dict[type[types.Type], Callable[[Any], Schema]] = {
     types.DictType: _map,
     types.UnionType: _union,
 }
+
+
+def without_notes(schema: Any) -> Any:
+    """Return a schema as plain data, without the notes for readers that store numbers as doubles."""
+    if isinstance(schema, Mapping):
+        members: Mapping[str, Any] = schema  # pyright: ignore[reportUnknownVariableType]
+        return {
+            name: without_notes(each)
+            for name, each in members.items()
+            if name != "description" or each != UNBOUNDED
+        }
+    return list(map(without_notes, schema)) if isinstance(schema, list | tuple) else schema  # pyright: ignore
