@@ -13,6 +13,7 @@ from ._annotations import (
     unknown_in as unknown_in,
 )
 from ._blocks import for_async_with as for_async_with
+from ._bounded import Bounded as Bounded
 from ._budget import (
     OBJECT as OBJECT,
     SMALL as SMALL,

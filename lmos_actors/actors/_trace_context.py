@@ -20,12 +20,13 @@ from __future__ import annotations
 
 import re
 import sys
-from collections import OrderedDict
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import quote, unquote
 
 import trio
+
+from lmos_actors._core import Bounded
 
 from ._runtime import RUNTIME, Runtime
 from .messages._invocation import CURRENT
@@ -75,9 +76,9 @@ class TraceContext:
         self._key = self._random.getrandbits(64) | _HALF
         self._traces = self._random.getrandbits(64)
         self._spans = self._random.getrandbits(64) | _HALF  # numbers are below it, so that no id is zero
-        self._numbers: OrderedDict[str, int] = OrderedDict()
-        self._sent: OrderedDict[int, tuple[Any, int]] = OrderedDict()
-        self._named: OrderedDict[str, int] = OrderedDict()
+        self._numbers: Bounded[str, int] = Bounded(_KEPT)
+        self._sent: Bounded[int, tuple[Any, int]] = Bounded(_KEPT)
+        self._named: Bounded[str, int] = Bounded(_KEPT)
         self.noticed: Callable[[int], None] | None = None
         """Called with the number of each message that is sent over a wire, in the step of its sender."""
         self.carried: Mark | None = None
@@ -100,8 +101,8 @@ class TraceContext:
 
     def named(self, trace_id: str, span_id: str, number: int, trace: int) -> None:
         """Note that a message of this node goes out under ids that are not made of its numbers."""
-        _keep(self._named, span_id, number)
-        _keep(self._numbers, trace_id, trace)
+        self._named[span_id] = number
+        self._numbers[trace_id] = trace
 
     def number_of(self, trace_id: str) -> int | None:
         """Return the number of the message with which a trace began here, None if it did not."""
@@ -112,7 +113,7 @@ class TraceContext:
 
     def under_way(self, number: int, sender: Any, trace: int) -> None:
         """Note that a message leaves this node: it may arrive at this node."""
-        _keep(self._sent, number, (sender, trace))
+        self._sent[number] = sender, trace
         if self.noticed is not None:
             self.noticed(number)
 
@@ -138,14 +139,8 @@ class TraceContext:
             return own
         known: int = self._numbers.get(trace_id, 0)
         if not known and number:
-            _keep(self._numbers, trace_id, number)
+            self._numbers[trace_id] = number
         return known or number
-
-
-def _keep(table: OrderedDict[Any, Any], key: Any, value: Any) -> None:
-    table[key] = value
-    if len(table) > _KEPT:
-        table.popitem(last=False)
 
 
 def trace_context(rt: Runtime) -> TraceContext:

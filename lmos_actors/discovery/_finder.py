@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from lmos_actors._core import Bounded
 from lmos_actors.actors import Ref, check_id, describe, near_agents
 
 from ._replica_link import ReplicaLink
@@ -40,7 +40,7 @@ class AgentFinder:
         self._lookup = lookup
         self._id_of = id_of
         self._url_of = url_of
-        self._links: OrderedDict[tuple[AgentQuery, Spread | None, str | None], ReplicaLink] = OrderedDict()
+        self._links: Bounded[tuple[AgentQuery, Spread | None, str | None], ReplicaLink] = Bounded(MAX_LINKS)
 
     def beyond(self, query: AgentQuery) -> ReplicaLink:
         """Return a link to an agent elsewhere that matches."""
@@ -51,16 +51,11 @@ class AgentFinder:
         return self._link(query, by, key)
 
     def _link(self, query: AgentQuery, by: Spread | None, key: str | None) -> ReplicaLink:
-        found = self._links.get((query, by, key))
-        if found is None:
+        def made() -> ReplicaLink:
             lookup = self._lookup if self._lookup.directories else None
-            found = ReplicaLink(self._rt, lookup, self._id_of, query, by, key)
-            self._links[query, by, key] = found
-            if len(self._links) > MAX_LINKS:
-                self._links.popitem(last=False)
-        else:
-            self._links.move_to_end((query, by, key))
-        return found
+            return ReplicaLink(self._rt, lookup, self._id_of, query, by, key)
+
+        return self._links.use((query, by, key), made)
 
     # ---- lists
 

@@ -11,7 +11,7 @@ it, or nothing.
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import deque
 from heapq import nlargest
 from time import thread_time
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -20,7 +20,7 @@ import attrs
 import trio
 from msgspec import Meta, Struct
 
-from lmos_actors._core import HIDDEN
+from lmos_actors._core import HIDDEN, Bounded
 from lmos_actors.actors import Inspection, Secrets, Slot, TracedSlot, show_quietly, tap, untap
 from lmos_actors.supervision import Supervisor, agents_of, children_of, place_at
 
@@ -111,7 +111,7 @@ class Flow:
         self._tapped: dict[Slot, None] = {}
         self._scanned: tuple[str, ...] = ()
         """The paths at the last look for agents."""
-        self._under_way: OrderedDict[Any, tuple[Edge, Any]] = OrderedDict()
+        self._under_way: Bounded[Any, tuple[Edge, Any]] = Bounded(MOST_NUMBERS)
         """Messages that are kept, by their numbers: the edge and the trace of each."""
         self._covered: dict[str, bool] = {}
         self._every = 1
@@ -214,8 +214,6 @@ class Flow:
                 self.left_out += 1
                 return
             self._under_way[number] = edge, fields.get("trace")
-            if len(self._under_way) > MOST_NUMBERS:
-                self._under_way.popitem(last=False)
         elif number is not None:
             known = self._under_way.get(number)
             if known is None:

@@ -25,10 +25,11 @@ from __future__ import annotations
 
 import binascii
 import math
-from collections import OrderedDict
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
+
+from lmos_actors._core import Bounded
 
 from ._rates import MOST, Buckets, Rate, address_of
 from ._request import basic_of
@@ -100,8 +101,8 @@ class Attempts:
     def __init__(self, rate: Rate) -> None:
         self._failures = Buckets(rate)
         self._digest_of = KeyedDigest()
-        self._accepted: OrderedDict[bytes, bool] = OrderedDict()
-        self._names: OrderedDict[str, dict[bytes, float]] = OrderedDict()
+        self._accepted: Bounded[bytes, bool] = Bounded(MOST)
+        self._names: Bounded[str, dict[bytes, float]] = Bounded(MOST)
 
     def judge(
         self, shown: AuthorizationHeader, peer: str, now: float, check: Callable[[], T | None]
@@ -118,7 +119,7 @@ class Attempts:
                 return wait
         found = check()
         if found is not None:
-            _keep(self._accepted, self._digest(shown), bool)
+            self._accepted.use(self._digest(shown), bool)
         elif not wait:
             self._fail(shown, address_of(peer), now)
         return wait if found is None else found
@@ -133,7 +134,7 @@ class Attempts:
         self._failures.take(self._bucket(shown, address, now), now)
         name = claimed_name(shown)
         if name:
-            names = _keep(self._names, address, dict[bytes, float])
+            names = self._names.use(address, dict[bytes, float])
             digest = self._digest_of(name)
             if digest in names or len(names) < NAMES:
                 names[digest] = now
@@ -152,14 +153,3 @@ class Attempts:
 
     def _digest(self, shown: AuthorizationHeader) -> bytes:
         return self._digest_of(shown.kind.encode(), shown.value)
-
-
-def _keep(table: OrderedDict[K, V], key: K, new: Callable[[], V]) -> V:
-    """Return the value of a key, which is now the most recently used; the least recently used may go."""
-    if key in table:
-        table.move_to_end(key)
-    else:
-        while len(table) >= MOST:
-            table.popitem(last=False)
-        table[key] = new()
-    return table[key]

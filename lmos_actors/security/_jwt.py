@@ -32,13 +32,12 @@ import binascii
 import json
 import math
 import re
-from collections import OrderedDict
 from copy import copy
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import attrs
 
-from lmos_actors._core import SecretBytes, read_json
+from lmos_actors._core import Bounded, SecretBytes, read_json
 from lmos_actors.errors import ConfigError
 
 from ._request import Principal
@@ -119,7 +118,7 @@ class JwtVerifier:
         self._source = SecretSource(scheme.keys)
         self._keys: dict[str | None, _Key] = {}
         self._problem: str | None = None
-        self._verified_tokens: OrderedDict[bytes, Proof] = OrderedDict()
+        self._verified_tokens: Bounded[bytes, Proof] = Bounded(MAX_CACHED_TOKENS)
 
     # ---- keys
 
@@ -199,8 +198,6 @@ class JwtVerifier:
         if proof is None or not _is_current(wall, proof.until):
             return None
         self._verified_tokens[digest] = proof
-        while len(self._verified_tokens) > MAX_CACHED_TOKENS:
-            self._verified_tokens.popitem(last=False)
         return proof
 
     def _verify_signature(self, token: SecretBytes, wall: float) -> Proof | None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ipaddress
 import math
-from collections import OrderedDict
 from typing import Final
 
 import attrs
 
+from lmos_actors._core import Bounded
 from lmos_actors.errors import ConfigError
 
 MOST: Final = 4096
@@ -44,8 +44,7 @@ class Buckets:
 
     def __init__(self, rate: Rate, most: int = MOST) -> None:
         self.rate = rate
-        self._most = most
-        self._buckets: OrderedDict[str, Bucket] = OrderedDict()
+        self._buckets: Bounded[str, Bucket] = Bounded(most)
 
     def __len__(self) -> int:
         return len(self._buckets)
@@ -69,8 +68,6 @@ class Buckets:
         return wait
 
     def _new(self, name: str, now: float) -> Bucket:
-        while len(self._buckets) >= self._most:
-            self._buckets.popitem(last=False)
         bucket = self._buckets[name] = Bucket(float(self.rate.burst), now)
         return bucket
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from hashlib import sha256
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -10,6 +9,7 @@ from urllib.parse import quote
 
 import attrs
 
+from lmos_actors._core import Bounded
 from lmos_actors.actors import describe
 from lmos_actors.protocol.td import (
     JSON,
@@ -129,9 +129,9 @@ class Descriptions:
         self.catalogue = catalogue
         self.bases = tuple(bases)
         self.security = security
-        self._is_public, self._most = public_url is not None, kept
-        self._places: OrderedDict[str, Descriptions] = OrderedDict()
-        self._kept: OrderedDict[tuple[type[Any], str, str], TaggedText] = OrderedDict()
+        self._is_public = public_url is not None
+        self._places: Bounded[str, Descriptions] = Bounded(PLACES)
+        self._kept: Bounded[tuple[type[Any], str, str], TaggedText] = Bounded(kept)
 
     def at(self, host: str | None, *, secure: bool) -> Descriptions:
         """Return those for a client that has asked at a host, the value of its Host header.
@@ -143,25 +143,14 @@ class Descriptions:
         base = next((each for each in self.bases if each.startswith(f"{asked}:")), asked)
         if self._is_public or not host or self.bases == (base,):
             return self
-        found = self._places.pop(base, None)
-        if found is None:
-            found = Descriptions(self.catalogue, (base,), self.security, kept=KEPT // PLACES)
-        self._places[base] = found
-        if len(self._places) > PLACES:
-            self._places.popitem(last=False)
-        return found
+        return self._places.use(
+            base, lambda: Descriptions(self.catalogue, (base,), self.security, kept=KEPT // PLACES)
+        )
 
     def served(self, exposed: Listed) -> TaggedText:
         """Return the description of one of them."""
         key = (exposed.cls, exposed.name, exposed.thing_id)
-        found = self._kept.get(key)
-        if found is None:
-            found = self._kept[key] = self._text_of(exposed)
-            if len(self._kept) > self._most:
-                self._kept.popitem(last=False)
-        else:
-            self._kept.move_to_end(key)
-        return found
+        return self._kept.use(key, lambda: self._text_of(exposed))
 
     def _text_of(self, exposed: Listed) -> TaggedText:
         return served_text(dump_text(description_of(exposed, self.bases, self.security)))

@@ -5,13 +5,13 @@ The data schemas of Thing Descriptions are JSON Schema, and are copied as they a
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 import msgspec
 
+from lmos_actors._core import Bounded
 from lmos_actors.actors import KEY_LENGTH, describe
 from lmos_actors.protocol.td import LINES, OCTETS, SCHEMA_WORDS, dump
 
@@ -116,20 +116,14 @@ class OpenApi:
 
     def __init__(self, descriptions: Descriptions) -> None:
         self._all = descriptions
-        self._kept: OrderedDict[tuple[Any, ...], TaggedText] = OrderedDict()
+        self._kept: Bounded[tuple[Any, ...], TaggedText] = Bounded(KEPT)
 
     def served(self, sees: Sees = anything, base: str | None = None) -> TaggedText:
         """Return the document of the first 1,000 agents that the client may see, with servers at `base`."""
         listed = list(islice(self._all.seen(sees), LINKS))
         base = self._all.bases[0] if base is None else base
         key = (base, *((each.name, each.cls) for each in listed))
-        found = self._kept.pop(key, None)
-        if found is None:
-            found = served_text(self._text(listed, base))
-        self._kept[key] = found
-        if len(self._kept) > KEPT:
-            self._kept.popitem(last=False)
-        return found
+        return self._kept.use(key, lambda: served_text(self._text(listed, base)))
 
     def _text(self, listed: Iterable[Listed], base: str) -> str:
         described = ((each.name, describe(each.cls)) for each in listed)

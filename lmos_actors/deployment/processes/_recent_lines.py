@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import re
 import time
-from collections import OrderedDict, deque
+from collections import deque
 from heapq import nlargest
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from lmos_actors._core import printable
+from lmos_actors._core import Bounded, printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -53,7 +53,7 @@ class RecentLines:
 
     def __init__(self) -> None:
         self._number = 0
-        self._of_each: OrderedDict[str, deque[RecentLine]] = OrderedDict()
+        self._of_each: Bounded[str, deque[RecentLine]] = Bounded(MOST_PROCESSES)
         self._of_all: deque[RecentLine] = deque(maxlen=OF_ALL)
 
     def add(self, process: str, lines: list[str]) -> None:
@@ -66,16 +66,7 @@ class RecentLines:
                 continue
             kept = RecentLine(number, now, process, plain(line, SHORT))
             self._of_all.append(kept)
-            self._own(process).append(kept)
-
-    def _own(self, process: str) -> deque[RecentLine]:
-        found = self._of_each.get(process)
-        if found is None:
-            found = self._of_each[process] = deque(maxlen=OF_EACH)
-            if len(self._of_each) > MOST_PROCESSES:
-                self._of_each.popitem(last=False)
-        self._of_each.move_to_end(process)
-        return found
+            self._of_each.use(process, lambda: deque(maxlen=OF_EACH)).append(kept)
 
     def last(self, count: int, of: str, sees: Callable[[str], bool]) -> list[RecentLine]:
         """Return the last lines of one process, of the processes of a group, or of all, the oldest first.

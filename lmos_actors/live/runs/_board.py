@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Final, Literal
 import attrs
 import msgspec
 
+from lmos_actors._core import Bounded
+
 from .._messages import Done, Refused, Wrong, unknown
 from ._run_log import records_in
 from ._run_model import CheckSeen, RunModel, RunNews, StepSeen
@@ -117,7 +119,7 @@ class RunsBoard:
         """Called with a new pace, and whether the run is to go on to its next instant; must not block."""
         self.looked_at = threading.Event()
         """Set once somebody has looked."""
-        self._asked: OrderedDict[str, tuple[Do, Done | Wrong]] = OrderedDict()
+        self._asked: Bounded[str, tuple[Do, Done | Wrong]] = Bounded(REMEMBERED)
 
     # ---- written by the command
 
@@ -186,8 +188,6 @@ class RunsBoard:
             except Refused as refused:
                 answer = Wrong(refused.code, refused.message, do.id)
             self._asked[do.id] = do, answer
-            if len(self._asked) > REMEMBERED:
-                self._asked.popitem(last=False)
             return answer
 
     def _carry_out(self, do: Do) -> str:

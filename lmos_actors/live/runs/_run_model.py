@@ -6,11 +6,13 @@ seen. Steps, checks and samples are in no log; the process that runs sends them 
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import deque
 from typing import TYPE_CHECKING, Final
 
 import attrs
 from msgspec import Struct
+
+from lmos_actors._core import Bounded
 
 from ._run_log import LogRecord, records_in
 from ._run_tree import RunTree
@@ -178,12 +180,12 @@ class RunModel:
         self.tree = RunTree(class_of)
         self.records: deque[LogRecord] = deque(maxlen=MOST_RECORDS)
         self.edges: dict[tuple[str, str, str], Edge] = {}
-        self.traces: OrderedDict[int | str, tuple[str, int | None]] = OrderedDict()
+        self.traces: Bounded[int | str, tuple[str, int | None]] = Bounded(MOST_TRACES)
         """The action and the trace of messages, for the records that name only their number."""
-        self.steps: OrderedDict[int, StepSeen] = OrderedDict()
+        self.steps: Bounded[int, StepSeen] = Bounded(MOST_STEPS)
         self.steps_done = self.steps_total = 0
         self.checks: dict[str, CheckSeen] = {}
-        self.faults: OrderedDict[str, FaultSeen] = OrderedDict()
+        self.faults: Bounded[str, FaultSeen] = Bounded(MOST_FAULTS)
         self.crashes: deque[tuple[int, State]] = deque(maxlen=MOST_CRASHES)
         self.crash_count = 0
         self.letters: deque[tuple[int, State]] = deque(maxlen=MOST_LETTERS)
@@ -241,8 +243,6 @@ class RunModel:
     def _trace(self, record: LogRecord) -> None:
         assert record.id is not None
         self.traces[record.id] = record.affordance or "", record.trace
-        if len(self.traces) > MOST_TRACES:
-            self.traces.popitem(last=False)
 
     def _crashed(self, record: LogRecord) -> None:
         self.crash_count += 1
@@ -280,8 +280,6 @@ class RunModel:
             return
         self.faults[id] = FaultSeen(id, record.fault, names[:MOST_TARGETS], record.t)
         self.faults.move_to_end(id)
-        if len(self.faults) > MOST_FAULTS:
-            self.faults.popitem(last=False)
 
     def _node_ends(self, node: str) -> None:
         """Take note that a node of the network ends, or the one node of a run without a network."""
@@ -305,8 +303,6 @@ class RunModel:
         self.time, self.waits = max(self.time, news.at), news.waits
         for step in news.steps:
             self.steps[step.number] = step
-            if len(self.steps) > MOST_STEPS:
-                self.steps.popitem(last=False)
         self.steps_done = max(self.steps_done, news.steps_done)
         self.steps_total = news.steps_total or self.steps_total
         self.checks |= {check.name: check for check in news.checks}

@@ -14,13 +14,12 @@ Relays differ, and an agent has to get on with all of them:
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Mapping  # noqa: TC003 -- types of events are read
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 import attrs
 
-from lmos_actors._core import read_json
+from lmos_actors._core import Bounded, read_json
 
 from ._frames import (
     EVERYBODY,
@@ -115,7 +114,7 @@ class RelayClient:
         self.repeated = 0
         """Messages that came again, and were passed over."""
         self._names_itself = names_itself
-        self._seen: OrderedDict[str, None] = OrderedDict()
+        self._seen: Bounded[str, None] = Bounded(SEEN)
 
     # ---- to the relay
 
@@ -180,8 +179,6 @@ class RelayClient:
                 self.repeated += 1
                 return None
             self._seen[id] = None
-            if len(self._seen) > SEEN:
-                self._seen.popitem(last=False)
         ts = found.get("ts")
         known = (*OWN, "to", "type", "ref", "payload")
         return RelayMessage(

@@ -10,11 +10,11 @@ A value goes to the feed whose correlation it carries. Else
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from lmos_actors._core import Bounded
 from lmos_actors.errors import LocalProtocolError, NotAllowed
 
 from .._messages import (
@@ -50,7 +50,7 @@ class Feeds:
         self._by_key: dict[Key, Feed] = {}
         self._by_id: dict[str, Feed] = {}
         self._stopping: dict[str, Feed] = {}
-        self._former: OrderedDict[str, Feed] = OrderedDict()
+        self._former: Bounded[str, Feed] = Bounded(FORMER)
 
     def __len__(self) -> int:
         return len(self._by_key)
@@ -169,8 +169,6 @@ class Feeds:
 
     def _remember(self, message_id: str, feed: Feed) -> None:
         self._former[message_id] = feed
-        if len(self._former) > FORMER:
-            self._former.popitem(last=False)
 
     def _end(self, feed: Feed, error: LmosActorsError | None) -> Outcomes:
         feed.ended, feed.error = True, error

@@ -15,12 +15,12 @@ Odd but meant:
 from __future__ import annotations
 
 import math
-from collections import OrderedDict
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import trio
 
+from lmos_actors._core import Bounded
 from lmos_actors.actors import CURRENT, OwnTask, Ref
 from lmos_actors.bindings import Descriptions, Exposure, http_of, names_of, path_named
 from lmos_actors.directory import OwnDirectory
@@ -97,7 +97,7 @@ class NetworkDirectory:
         self._registrars: dict[str, Registrar] = {}
         self._scopes: dict[str, trio.CancelScope] = {}
         self._finders: dict[str, AgentFinder] = {}
-        self._known: OrderedDict[str, Any] = OrderedDict()  # the last links by path, of what is gone too
+        self._known: Bounded[str, Any] = Bounded(MAX_AGENTS)  # the last links by path, of what is gone too
         self._near_spread = rt.spread
         rt.seeker, rt.spread = self, self._spread
         rt.population.watchers.append(self._changed)
@@ -144,8 +144,6 @@ class NetworkDirectory:
         found = self._tree.at(path)
         if found is not None:
             self._known[path] = found
-            if len(self._known) > MAX_AGENTS:
-                self._known.popitem(last=False)
         registrar = self._registrars.get(self._label(path))
         if registrar is not None:
             registrar.changed(path)
