@@ -51,6 +51,24 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("root",),
 )
 
+# Rule 1, in the large. The wings in their order: each uses those before it, so that one can be taken away.
+WINGS: dict[str, tuple[str, ...]] = {
+    "runtime": (
+        "actors", "assembly", "bindings", "discovery", "files", "links", "node", "observe", "persistence",
+        "portal", "protocol", "security", "supervision", "transport", "_core", "root",
+    ),
+    "consent": ("approvals", "memories"),
+    "services": ("directory", "facades", "live", "mcp"),
+    "minds": ("llm", "thinking"),
+    "deployment": ("deployment", "system"),
+    "lab": ("reports", "scenario", "simulation", "testing"),
+    "recording": ("recording",),
+    "kit": ("conformance",),
+    "command": ("cli", "__main__"),
+}  # fmt: skip
+# It makes the usual services of a node where an option asks for one, and runs where their wing is away.
+ASSEMBLY = "assembly"
+
 # Below it is not enough for these: they may know nothing but the rooms named here.
 ONLY: dict[str, frozenset[str]] = {
     "conformance": frozenset({"transport", "protocol", "files", "_core", "root"}),
@@ -219,6 +237,22 @@ def wrong_directions(module: Module) -> Iterator[str]:
             yield f"{module.name}:{found.line} ({own}) imports {found.target} ({other})"
 
 
+def wrong_wings(module: Module) -> Iterator[str]:
+    """Imports of a later wing, which could not be taken away."""
+    own = layer_of(module.name)
+    if own in (ASSEMBLY, "root"):
+        return
+    for found in ours(module):
+        other = layer_of(found.target)
+        if wing_of(other) > wing_of(own):
+            yield f"{module.name}:{found.line} imports {found.target}, which is of a later wing"
+
+
+def wing_of(layer: str) -> int:
+    """The place of the wing of a layer in their order."""
+    return next(n for n, layers in enumerate(WINGS.values()) if layer in layers)
+
+
 def by_a_face(module: Module) -> bool:
     """Whether a test imports a private module from the face over it, which the plain search does not find."""
     return MAY_NAME_INSIDES.search(module.text) is not None and any(
@@ -371,6 +405,7 @@ HOLDERS = (ast.stmt, ast.excepthandler, ast.match_case)
 
 CHECKS = (
     wrong_directions,
+    wrong_wings,
     shared_too_much,
     wrong_doors,
     impure,
@@ -440,6 +475,7 @@ def test_circles_are_found(files: dict[str, str], circle: list[str]) -> None:
 def test_layers_are_written_once() -> None:
     layers = [layer for row in LAYERS for layer in row]
     assert len(layers) == len(set(layers))
+    assert sorted(layer for wing in WINGS.values() for layer in wing) == sorted(layers)
     assert {*ONLY, *(name for names in ONLY.values() for name in names)} <= set(layers)
 
 
@@ -468,6 +504,11 @@ SAMPLES = [
     (wrong_directions, "actors._runtime", "from lmos_actors.protocol.td import schema_of", False),
     (wrong_directions, "facades._chat", "from lmos_actors.directory import ThingDirectory", True),
     (wrong_directions, "conformance._kit", "from lmos_actors.actors import Ref", True),
+    (wrong_wings, "actors._runtime", "from lmos_actors.memories import Memories", True),
+    (wrong_wings, "node._node", "if TYPE_CHECKING:\n    from lmos_actors.facades import OmniaOptions", True),
+    (wrong_wings, "facades._chat", "from lmos_actors.thinking import Budget", True),
+    (wrong_wings, "thinking._agent", "from lmos_actors.facades import ChatAgent", False),
+    (wrong_wings, "assembly._options", "from lmos_actors.facades import OmniaOptions", False),
     (shared_too_much, "conformance._kit", "from lmos_actors.protocol.lmos import Message", True),
     (shared_too_much, "conformance._kit", "from lmos_actors.protocol import lmos", True),
     (shared_too_much, "conformance._kit", "from ..protocol.lmos import Message", True),
