@@ -232,7 +232,15 @@ def test_the_names_for_descriptions_are_there() -> None:
         elif attrs.has(thing):
             mine = [m for m, value in vars(thing).items() if inspect.isroutine(value) or is_shown(value)]
             wanted += [m for m in (*(f.name for f in attrs.fields(thing)), *mine) if m[0] != "_"]
-    between_packages = {"is_any", "type_name", "type_tree", "tree", "hide_default", "is_secret"}
+    between_packages = {
+        "is_any",
+        "type_name",
+        "type_tree",
+        "tree",
+        "hide_default",
+        "is_secret",
+        "without_notes",
+    }
     assert sorted({*wanted} - known - between_packages) == []
 
 

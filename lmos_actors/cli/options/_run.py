@@ -46,7 +46,7 @@ _ALONE = OutwardOptions()
 class RunOptions:
     """The options of `run`."""
 
-    until: Annotated[float | None, Parameter(parse=False)] = None  # of `sim`
+    until: Annotated[Limit | None, Parameter(parse=False)] = None  # of `sim`
     speed: Annotated[str | None, Parameter(group=HOW, metavar="N")] = "1"
     """In worlds on real time, such as websocket: seconds of the world that pass in one while all wait. \
 With --watch in the others too; max: as fast as it goes."""

@@ -27,7 +27,6 @@ from lmos_actors.errors import (
     group_of,
     is_permanent,
 )
-from lmos_actors.facades import join_relay
 from lmos_actors.supervision import SupervisorSpec, Tree, class_at
 from lmos_actors.transport import DoorOptions, raise_descriptor_limit
 
@@ -301,14 +300,20 @@ class Serving:
         else:
             self._announcer.stopped()
 
+    async def _join_relays(self, node: Node) -> None:
+        if self._members:
+            from lmos_actors.facades import join_relay  # what speaks AgentRelay: few need it
+
+            for member in self._members:
+                await join_relay(node, **member, peers=True)
+
     async def _open(self, opened: Any) -> None:
         with self._opening:
             async with opened() as node:
                 self._node = node
                 with node.starting():
                     await self._start(node)
-                    for member in self._members:
-                        await join_relay(node, **member, peers=True)
+                    await self._join_relays(node)
                 self._ready = True
                 self._announce(node)
                 async with trio.open_nursery() as nursery:

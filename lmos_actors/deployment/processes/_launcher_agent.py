@@ -8,7 +8,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from lmos_actors.actors import Agent, action
-from lmos_actors.live import LiveServer
 from lmos_actors.node import Node, RuntimeOptions, open_door, open_stages
 from lmos_actors.supervision import ChildSpec, SupervisorSpec
 
@@ -149,6 +148,8 @@ async def open_launcher(
         node = Node(stages)
         launcher.opened(node)
         if page is not None:
+            from lmos_actors.live import LiveServer  # what browsers see: not every launcher has a page
+
             if page.allow_operations:
                 start_soon = stages.connections.start_soon
                 launcher.approvals = GroupApprovals(
