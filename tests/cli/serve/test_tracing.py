@@ -179,7 +179,7 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from weather import Weather
 
 from lmos_actors import open_node
-from lmos_actors.facades import ChatAgent, RelayMember
+from lmos_actors.facades import ChatAgent, RelayMember, join_relay
 from lmos_actors.mcp import McpServer
 from lmos_actors.security import BearerToken, Credentials
 
