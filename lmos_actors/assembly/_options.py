@@ -40,7 +40,7 @@ def _seconds(_: object, attribute: attrs.Attribute[Any], value: object) -> None:
 class NodeOptions(RuntimeOptions):
     """The options of a node, by the names that they have as arguments of `open_node`.
 
-    `services` of the node are those given, and those that the options name. Raises ConfigError for an option
+    Raises ConfigError for an option
     that is invalid or does not go with another. Whether the addresses of `listen` are safe to listen at is
     checked when the node opens, as it depends on the network.
     """
@@ -63,7 +63,10 @@ class NodeOptions(RuntimeOptions):
                 "True is the directory of the node itself: directory=... hosts it", argument("register")
             )
         self._check_page()
-        object.__setattr__(self, "services", (*self._usual(), *self.services))
+
+    def all_services(self) -> Sequence[Callable[[], NodeService]]:
+        """Return what makes the services that the options name, and then those given."""
+        return (*self._usual(), *self.services)
 
     def _check_page(self) -> None:
         if self.page and self.is_exposed and self.effective_security().is_open:

@@ -68,7 +68,7 @@ class Connections:
         rt.remote_ref = self._remote_ref
         rt.wires = self
         self._options = options
-        self.services = [make() for make in options.services]
+        self.services = [make() for make in options.all_services()]
         """What the node serves beside LMOS and HTTP."""
         self._stage = ShieldedNursery(nursery)
         self._network = options.network
@@ -292,7 +292,7 @@ class Connections:
 
     @cached_property
     def own_agents(self) -> OwnAgents:
-        """What the guard has to know of the agents of services."""
+        """The agents of services, as the guard has to know them."""
         found: OwnAgents = {}
         for service in self.services:
             found |= service.own_agents()

@@ -93,6 +93,10 @@ class RuntimeOptions:
         if isinstance(self.store, str):
             self._check_store(self.store)
 
+    def all_services(self) -> Sequence[Callable[[], NodeService]]:
+        """Return what makes the services of the node."""
+        return self.services
+
     # ---- connections
 
     def _checked_endpoints(self) -> tuple[Endpoint, ...]:

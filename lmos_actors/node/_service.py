@@ -40,7 +40,7 @@ View: TypeAlias = "Callable[[], dict[str, Any]]"
 
 
 class OwnAgents(TypedDict, total=False):
-    """What the guard of a node has to know of agents of its services: arguments of `Guard`."""
+    """The agents of a service, as the guard of its node has to know them: arguments of `Guard`."""
 
     storage_agents: Collection[str]
     shared: SharedToken | None

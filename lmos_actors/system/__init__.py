@@ -1,4 +1,4 @@
-"""What deployment files and scenario files share: agents, their classes, their values, their tree."""
+"""The parts that deployment files and scenario files share: agents, classes, values, and the tree."""
 
 from ._agent_classes import (
     Targets as Targets,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import attrs
 import pytest
 import trio
 from starlette.responses import PlainTextResponse
@@ -150,13 +151,16 @@ async def test_services_may_have_parts_of_one_view(autojump_clock: Any) -> None:
 
 
 def test_options_name_the_usual_services() -> None:
-    made = [make() for make in NodeOptions(listen="ws://127.0.0.1:0", relay=True, directory=True).services]
+    options = NodeOptions(listen="ws://127.0.0.1:0", relay=True, directory=True)
+    made = [make() for make in attrs.evolve(options, page=True).all_services()]
     assert [each.name for each in made] == ["approvals", "page", "relay", "directory"]
-    assert [make().name for make in NodeOptions().services] == ["approvals"]
+    assert [make().name for make in NodeOptions().all_services()] == ["approvals"]
+    assert options == NodeOptions(listen="ws://127.0.0.1:0", relay=True, directory=True)
 
 
 @pytest.mark.parametrize("name", ["omnia", "mcp", "relay", "page"])
 def test_a_service_that_is_reached_takes_an_address(name: str) -> None:
+    given: dict[str, Any] = {name: True}
     with pytest.raises(ConfigError, match=f"{name}=.*goes with listen=") as caught:
-        NodeOptions(**{name: True})
+        NodeOptions(**given)
     assert "which is not given" in str(caught.value)

@@ -97,7 +97,7 @@ class Departure:
 
 
 class Demand(Protocol):
-    """What a case demands, of a server or of a client."""
+    """The demand of a case on a server or a client."""
 
     @property
     def id(self) -> str: ...

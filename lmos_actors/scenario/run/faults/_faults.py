@@ -59,7 +59,7 @@ class StruckFault:
 
 
 class FaultWorld(Protocol):
-    """What faults of some kinds are done to: agents, a machine, nodes, links, processes."""
+    """The target of faults of some kinds: agents, a machine, nodes, links or processes."""
 
     async def strike(self, fault: AnyFault | ProcessFault, id: str, *, wait: bool) -> bool:
         """Inject a fault if it is of this world, and return whether it is; see `Faults.inject`."""

@@ -1,4 +1,4 @@
-"""What runs of all worlds have, unless the groups of a deployment are their processes.
+"""The parts that runs of all worlds have, unless the groups of a deployment are their processes.
 
 A machine with a disk, on which a node is; faults of both, and of agents.
 """

@@ -1,4 +1,4 @@
-"""What takes the records of a run: its log, its steps, its states, and the point where it is to stop."""
+"""The takers of the records of a run: its log, its steps, its states, and the point where it is to stop."""
 
 from ._log_header import log_header as log_header
 from ._snapshot import AgentSnapshot as AgentSnapshot, Snapshot as Snapshot
