@@ -4,56 +4,83 @@ Each agent is a structured-concurrency actor with its own nursery, mailbox and s
 keeps them running. `Agent`, `action`, `prop` and `event` define one, `open_node` runs them, a `Ref` addresses
 one.
 
-The public names are in `_public.py`, and those that run agents in `_running.py`; each file is imported when
-a name in it is used. The command starts without them: `lmos-actors --version` needs none, a file of agents
-needs no node, and Ctrl-C during imports is handled by the command itself.
+Each public name is imported when it is used. The command starts without them: `lmos-actors --version` needs
+none, a file of agents needs no node, and Ctrl-C during imports is handled by the command itself.
 Further names are in `lmos_actors.errors`, `lmos_actors.types` and `lmos_actors.facades`, as the error says
 if one is expected here.
 """
 
-TYPE_CHECKING = False  # type checkers know the name; importing `typing` would take time
-if TYPE_CHECKING:
-    from ._public import *  # noqa: F403 -- the names are listed there
-    from ._running import *  # noqa: F403
-else:
-    del TYPE_CHECKING
+from lmos_actors._late import late
 
-    def __getattr__(name: str) -> object:
-        if name.startswith("_") and name != "__all__":
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        from . import _public
-
-        public = _names_in(_public)
-        if name not in public:
-            from . import _running
-
-            public |= _names_in(_running)
-            public["__all__"] = list(public)
-        globals().update(public)
-        if name in public:
-            return public[name]
-        place = _module_of(name)
-        if place is None:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        # `from lmos_actors import X` calls hasattr, which drops an AttributeError and with it the place
-        import sys
-
-        importing = sys._getframe(1).f_code.co_name == "_handle_fromlist"
-        raise (ImportError if importing else AttributeError)(f"{name} is in {place}")
-
-    def _names_in(face: object) -> "dict[str, object]":
-        return {each: value for each, value in vars(face).items() if not each.startswith("_")}
-
-    def _module_of(name: str) -> "str | None":  # quoted: macOS has Python 3.9, see `__main__.py`
-        """Return the other public module that has the name."""
-        from importlib import import_module  # not `from . import types`, which calls `__getattr__` for it
-
-        for place in (f"{__name__}.errors", f"{__name__}.types", f"{__name__}.facades"):
-            found = vars(import_module(place)).get(name)
-            if getattr(found, "__module__", "").startswith(__name__):
-                return place
-        return None
-
-    def __dir__() -> list[str]:
-        __getattr__("__all__")
-        return sorted(globals())
+with late(__name__, others=("lmos_actors.errors", "lmos_actors.types", "lmos_actors.facades")):
+    from ._core import LogInstrument as LogInstrument
+    from .actors import (
+        NORMAL as NORMAL,
+        SHUTDOWN as SHUTDOWN,
+        About as About,
+        Agent as Agent,
+        Call as Call,
+        Down as Down,
+        Event as Event,
+        ExitReason as ExitReason,
+        Feed as Feed,
+        Following as Following,
+        Gap as Gap,
+        Group as Group,
+        MailboxOptions as MailboxOptions,
+        Monitor as Monitor,
+        Progress as Progress,
+        Property as Property,
+        Ref as Ref,
+        Secret as Secret,
+        Topic as Topic,
+        Unit as Unit,
+        action as action,
+        current_request as current_request,
+        describe as describe,
+        ephemeral as ephemeral,
+        event as event,
+        every as every,
+        invoke_all as invoke_all,
+        prop as prop,
+        state_converter as state_converter,
+    )
+    from .assembly import (
+        NodeOptions as NodeOptions,
+        open_node as open_node,
+        open_node_in_thread as open_node_in_thread,
+    )
+    from .errors import (
+        ActionFailed as ActionFailed,
+        AgentDied as AgentDied,
+        AgentError as AgentError,
+        AgentUnavailable as AgentUnavailable,
+        ConfigError as ConfigError,
+        DeadlineExceeded as DeadlineExceeded,
+        InvalidInput as InvalidInput,
+        LmosActorsError as LmosActorsError,
+        MailboxFull as MailboxFull,
+        NotAllowed as NotAllowed,
+        NotFound as NotFound,
+        OutcomeUnknown as OutcomeUnknown,
+        StartFailed as StartFailed,
+    )
+    from .node import (
+        Node as Node,
+        NodeService as NodeService,
+        NodeThread as NodeThread,
+        ServiceHome as ServiceHome,
+    )
+    from .portal import Portal as Portal
+    from .protocol.td import Description as Description, ModelInfo as ModelInfo, Vendor as Vendor
+    from .simulation import TraceLog as TraceLog, simulate as simulate
+    from .supervision import (
+        Backoff as Backoff,
+        ChildSpec as ChildSpec,
+        Pool as Pool,
+        PoolRef as PoolRef,
+        Supervisor as Supervisor,
+        SupervisorSpec as SupervisorSpec,
+        check_portable as check_portable,
+        sibling as sibling,
+    )

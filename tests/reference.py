@@ -225,7 +225,7 @@ def _members(cls: type[Any]) -> Iterator[str]:
 
 @cache
 def _public() -> frozenset[Any]:
-    return frozenset(vars(face).get(name) for face in FACES for name in names_of(face))
+    return frozenset(getattr(face, name) for face in FACES for name in names_of(face))
 
 
 def _own(cls: type[Any]) -> dict[str, Any]:

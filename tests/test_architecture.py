@@ -99,6 +99,7 @@ NAMES_MODULES = re.compile(rf"[\"']{PACKAGE}[.\"']")
 KIT = "lmos_actors.conformance"
 SHARED: dict[str, frozenset[str] | None] = {
     "lmos_actors.errors": None,
+    "lmos_actors._late": None,
     "lmos_actors._core": frozenset({"HIDDEN", "SecretBytes", "hide", "printable"}),
     "lmos_actors.files": None,
     "lmos_actors.protocol.td": None,
@@ -225,7 +226,7 @@ def named(module: Module) -> Iterator[Import]:
 
 def wrong_directions(module: Module) -> Iterator[str]:
     """Imports that point up, sideways, or past what `ONLY` allows; the package's own faces are free."""
-    if module.name in (PACKAGE, f"{PACKAGE}._public", f"{PACKAGE}._running", f"{PACKAGE}.types"):
+    if module.name in (PACKAGE, f"{PACKAGE}.types"):
         return
     own = layer_of(module.name)
     for found in (*ours(module), *(() if module.name in BY_NAME else named(module))):

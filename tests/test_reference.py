@@ -6,7 +6,7 @@ import inspect
 import re
 from enum import Enum
 from functools import cache
-from typing import Any, get_overloads
+from typing import TYPE_CHECKING, Any, get_overloads
 
 import attrs
 import msgspec
@@ -48,25 +48,30 @@ from lmos_actors.system.model import _agents as _model_agents, _base as _model_b
 from lmos_actors.transport import ConnectionOptions, DoorOptions
 from tests.source import ROOT
 
+if TYPE_CHECKING:
+    from types import ModuleType
+
 REFERENCE = ROOT / "docs/reference"
+
+
+def names_in(face: ModuleType) -> dict[str, Any]:
+    """The names that a face has for others, with their values."""
+    return {name: getattr(face, name) for name in face.__all__}
+
+
 FACES = {
-    "lmos_actors": vars(lmos_actors),
-    "lmos_actors.types": vars(lmos_actors.types),
-    "lmos_actors.facades": vars(lmos_actors.facades),
-    "lmos_actors.llm": vars(lmos_actors.llm),
-    "lmos_actors.thinking": vars(lmos_actors.thinking),
+    "lmos_actors": names_in(lmos_actors),
+    "lmos_actors.types": names_in(lmos_actors.types),
+    "lmos_actors.facades": names_in(lmos_actors.facades),
+    "lmos_actors.llm": names_in(lmos_actors.llm),
+    "lmos_actors.thinking": names_in(lmos_actors.thinking),
     "lmos_actors.errors": {
         name: thing
         for name, thing in vars(lmos_actors.errors).items()
         if inspect.isclass(thing) and issubclass(thing, Exception)
     },
 }
-EXPORTED = {
-    name: thing
-    for face in FACES.values()
-    for name, thing in face.items()
-    if not name.startswith("_") and not inspect.ismodule(thing)
-}
+EXPORTED = {name: thing for face in FACES.values() for name, thing in face.items()}
 ERRORS = [
     name for name, thing in EXPORTED.items() if isinstance(thing, type) and issubclass(thing, Exception)
 ]
@@ -209,7 +214,7 @@ def test_the_fields_of_a_spec_have_their_defaults(name: str) -> None:
 
 
 def test_the_names_for_tests_are_there() -> None:
-    public = {name: thing for name, thing in vars(lmos_actors.testing).items() if not name.startswith("_")}
+    public = names_in(lmos_actors.testing)
     text = (REFERENCE / "testing.md").read_text(encoding="utf-8")
     assert sorted(set(public) - words(text)) == []
     missing: list[str] = []
@@ -222,7 +227,7 @@ def test_the_names_for_tests_are_there() -> None:
 
 
 def test_the_names_for_descriptions_are_there() -> None:
-    public = {name: thing for name, thing in vars(td).items() if not name.startswith("_")}
+    public = names_in(td)
     text = (REFERENCE / "descriptions.md").read_text(encoding="utf-8")
     known = words(text)
     wanted = [name for name, thing in public.items() if not inspect.ismodule(thing)]
@@ -246,11 +251,7 @@ def test_the_names_for_descriptions_are_there() -> None:
 
 # --- the protocol
 
-PROTOCOL = {
-    name: thing
-    for name, thing in vars(lmos).items()
-    if not name.startswith("_") and not inspect.ismodule(thing)
-}
+PROTOCOL = names_in(lmos)
 MESSAGES = lmos.message_types()
 MADE_BY_USERS = ("AnswerMemory", "Codec", "ConsumerSession", "ThingSession")
 BETWEEN_FILES = {
@@ -652,8 +653,7 @@ def test_the_options_of_a_command_are_listed(verb: str, capsys: pytest.CaptureFi
 
 def test_the_names_of_the_kit_are_told() -> None:
     text = (REFERENCE / "conformance.md").read_text(encoding="utf-8")
-    public = {name for name, it in vars(conformance).items() if name[0] != "_" and not inspect.ismodule(it)}
-    assert public <= words(text.partition("## Python")[2])
+    assert set(names_in(conformance)) <= words(text.partition("## Python")[2])
 
 
 def test_the_options_of_the_kit_are_told() -> None:

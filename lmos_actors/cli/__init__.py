@@ -1,3 +1,6 @@
 """The command `lmos-actors`."""
 
-from ._main import main as main
+from lmos_actors._late import late
+
+with late(__name__):
+    from ._main import main as main

@@ -1,14 +1,17 @@
 """The rules of links between two places: when what one sends to the other arrives, if it does."""
 
-from ._links import (
-    LONGEST as LONGEST,
-    PERFECT as PERFECT,
-    SEGMENT as SEGMENT,
-    Draw as Draw,
-    Line as Line,
-    LinkFault as LinkFault,
-    LinkRules as LinkRules,
-    Links as Links,
-    between_sides as between_sides,
-    corrupted as corrupted,
-)
+from lmos_actors._late import late
+
+with late(__name__):
+    from ._links import (
+        LONGEST as LONGEST,
+        PERFECT as PERFECT,
+        SEGMENT as SEGMENT,
+        Draw as Draw,
+        Line as Line,
+        LinkFault as LinkFault,
+        LinkRules as LinkRules,
+        Links as Links,
+        between_sides as between_sides,
+        corrupted as corrupted,
+    )

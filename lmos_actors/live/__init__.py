@@ -3,8 +3,11 @@
 The public names are imported from here, as in `from lmos_actors.live import LiveServer`.
 """
 
-from ._audit import AuditEntry as AuditEntry
-from ._client import LiveClient as LiveClient, open_live as open_live
-from ._messages import Do as Do, Refused as Refused, Wrong as Wrong
-from ._operations import Decision as Decision, Operation as Operation, OwnOperations as OwnOperations
-from ._server import LiveServer as LiveServer
+from lmos_actors._late import late
+
+with late(__name__):
+    from ._audit import AuditEntry as AuditEntry
+    from ._client import LiveClient as LiveClient, open_live as open_live
+    from ._messages import Do as Do, Refused as Refused, Wrong as Wrong
+    from ._operations import Decision as Decision, Operation as Operation, OwnOperations as OwnOperations
+    from ._server import LiveServer as LiveServer

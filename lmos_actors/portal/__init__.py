@@ -1,4 +1,7 @@
 """The way into a node for threads and for asyncio code."""
 
-from ._jobs import PortalNode as PortalNode, wait_for as wait_for
-from ._portal import Portal as Portal, PortalFeed as PortalFeed, open_portal as open_portal
+from lmos_actors._late import late
+
+with late(__name__):
+    from ._jobs import PortalNode as PortalNode, wait_for as wait_for
+    from ._portal import Portal as Portal, PortalFeed as PortalFeed, open_portal as open_portal

@@ -1,3 +1,6 @@
 """Protocols as pure data and state machines: no sockets, no scheduler, no clock. Import the rooms below."""
 
-from ._spoken import LMOS as LMOS, OMNIA as OMNIA, RELAY as RELAY, spoken_in as spoken_in
+from lmos_actors._late import late
+
+with late(__name__):
+    from ._spoken import LMOS as LMOS, OMNIA as OMNIA, RELAY as RELAY, spoken_in as spoken_in

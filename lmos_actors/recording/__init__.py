@@ -1,5 +1,8 @@
 """Recordings: a proxy that writes what goes through it as a message log, and logs made scenario files."""
 
-from ._as_scenario import as_scenario as as_scenario
-from ._log import RecordingFile as RecordingFile
-from ._recording import Recorded as Recorded, RecordRequest as RecordRequest, record as record
+from lmos_actors._late import late
+
+with late(__name__):
+    from ._as_scenario import as_scenario as as_scenario
+    from ._log import RecordingFile as RecordingFile
+    from ._recording import Recorded as Recorded, RecordRequest as RecordRequest, record as record

@@ -3,15 +3,18 @@
 Scenario files as they are read have a face of their own, `format`, and so have `run`, `judge` and `explore`.
 """
 
-from ._guard import (
-    REAL_LIMIT as REAL_LIMIT,
-    Guard as Guard,
-    refusing_exit as refusing_exit,
-    restoring_directory as restoring_directory,
-)
-from .model import (
-    Compare as Compare,
-    Scenario as Scenario,
-    Simulation as Simulation,
-    scenario_schema as scenario_schema,
-)
+from lmos_actors._late import late
+
+with late(__name__):
+    from ._guard import (
+        REAL_LIMIT as REAL_LIMIT,
+        Guard as Guard,
+        refusing_exit as refusing_exit,
+        restoring_directory as restoring_directory,
+    )
+    from .model import (
+        Compare as Compare,
+        Scenario as Scenario,
+        Simulation as Simulation,
+        scenario_schema as scenario_schema,
+    )

@@ -11,18 +11,21 @@ names the fixture `virtual_clock` then runs on that clock:
 pytest need not rewrite the assertions in here: PYTEST_DONT_REWRITE.
 """
 
-from ._approvals import answer_approval as answer_approval
-from ._fakes import NotFaked as NotFaked, fake as fake, in_turn as in_turn
-from ._faults import Fault as Fault, FaultPlan as FaultPlan
-from ._plugin import (
-    node as node,
-    pytest_addoption as pytest_addoption,
-    pytest_generate_tests as pytest_generate_tests,
-    pytest_runtest_makereport as pytest_runtest_makereport,
-    pytest_runtest_setup as pytest_runtest_setup,
-    virtual_clock as virtual_clock,
-)
-from ._probe import Probe as Probe, Received as Received
-from ._seeds import SEED_VARIABLE as SEED_VARIABLE
-from ._test_node import TestNode as TestNode, open_test_node as open_test_node, run_test as run_test
-from ._world import settle as settle
+from lmos_actors._late import late
+
+with late(__name__):
+    from ._approvals import answer_approval as answer_approval
+    from ._fakes import NotFaked as NotFaked, fake as fake, in_turn as in_turn
+    from ._faults import Fault as Fault, FaultPlan as FaultPlan
+    from ._plugin import (
+        node as node,
+        pytest_addoption as pytest_addoption,
+        pytest_generate_tests as pytest_generate_tests,
+        pytest_runtest_makereport as pytest_runtest_makereport,
+        pytest_runtest_setup as pytest_runtest_setup,
+        virtual_clock as virtual_clock,
+    )
+    from ._probe import Probe as Probe, Received as Received
+    from ._seeds import SEED_VARIABLE as SEED_VARIABLE
+    from ._test_node import TestNode as TestNode, open_test_node as open_test_node, run_test as run_test
+    from ._world import settle as settle

@@ -59,10 +59,9 @@ NOT_SERVED = (
     "lmos_actors.testing",
 )
 # What only those need that run agents, or look at them.
-ENGINE = ("lmos_actors._public", "lmos_actors.actors", "lmos_actors.files", "msgspec", "trio")
+ENGINE = ("lmos_actors.actors", "lmos_actors.files", "msgspec", "trio")
 # What only those need that run agents, and not those that check files of them.
 RUNNING = (
-    "lmos_actors._running",
     "lmos_actors.approvals",
     "lmos_actors.node",
     "lmos_actors.observe",

@@ -33,7 +33,7 @@ pytestmark = [
 ]
 
 PR_SET_CHILD_SUBREAPER = 36
-MODULES = ("lmos_actors._public", "lmos_actors.cli._dispatch", "lmos_actors.cli.commands._serve")
+MODULES = ("lmos_actors.actors._agent", "lmos_actors.cli._dispatch", "lmos_actors.cli.commands._serve")
 SURROUNDINGS = """
 import json, locale, os, random, re, resource, signal, sys, time
 from pathlib import Path

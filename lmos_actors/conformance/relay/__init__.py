@@ -1,3 +1,6 @@
 """The kit for AgentRelay: judges any hub."""
 
-from ._all import RelayConformOptions as RelayConformOptions, all_relay_cases as all_relay_cases
+from lmos_actors._late import late
+
+with late(__name__):
+    from ._all import RelayConformOptions as RelayConformOptions, all_relay_cases as all_relay_cases

@@ -1,11 +1,14 @@
 """The agents of one group, as a process of it has them, and those of others."""
 
-from ._group_agents import (
-    GroupAgents as GroupAgents,
-)
-from ._group_names import (
-    GroupNames as GroupNames,
-)
-from ._remote_agents import (
-    RemoteAgents as RemoteAgents,
-)
+from lmos_actors._late import late
+
+with late(__name__):
+    from ._group_agents import (
+        GroupAgents as GroupAgents,
+    )
+    from ._group_names import (
+        GroupNames as GroupNames,
+    )
+    from ._remote_agents import (
+        RemoteAgents as RemoteAgents,
+    )

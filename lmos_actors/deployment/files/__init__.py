@@ -1,10 +1,13 @@
 """Deployment files as they are read, and the plan of their processes."""
 
-from ._deployment_file import (
-    PARTS as PARTS,
-    DeploymentFile as DeploymentFile,
-    load_deployment as load_deployment,
-)
-from ._launch_plan import (
-    launch_plan as launch_plan,
-)
+from lmos_actors._late import late
+
+with late(__name__):
+    from ._deployment_file import (
+        PARTS as PARTS,
+        DeploymentFile as DeploymentFile,
+        load_deployment as load_deployment,
+    )
+    from ._launch_plan import (
+        launch_plan as launch_plan,
+    )

@@ -35,12 +35,14 @@ if TYPE_CHECKING:
 GROUP_MODULES: Final = (
     "encodings.idna",
     "jsonschema_rs",
-    "lmos_actors._public",
-    "lmos_actors._running",
+    "lmos_actors.bindings.consume._consume",
+    "lmos_actors.bindings.lmos._server",
     "lmos_actors.cli._dispatch",
     "lmos_actors.cli.commands._serve",
     "lmos_actors.cli.serve._group",
-    "lmos_actors.discovery",
+    "lmos_actors.discovery._registrar",
+    "lmos_actors.node._lifecycle",
+    "lmos_actors.persistence._writer",
 )
 """Modules that a process of a group imports anyway, with all that these import."""
 

@@ -1,19 +1,22 @@
 """Omnia's chat protocol: chat agents served to its clients, and conversations with agents of others."""
 
-from ._client import (
-    Chat as Chat,
-    ChatAnswer as ChatAnswer,
-    chat_url as chat_url,
-    open_chat as open_chat,
-)
-from ._options import OmniaOptions as OmniaOptions
-from ._outgoing_call import (
-    CallEvent as CallEvent,
-    CallStatistics as CallStatistics,
-    OutgoingCall as OutgoingCall,
-)
-from ._remote_chat import RemoteChat as RemoteChat
-from ._server import (
-    OmniaServer as OmniaServer,
-    OmniaStatistics as OmniaStatistics,
-)
+from lmos_actors._late import late
+
+with late(__name__):
+    from ._client import (
+        Chat as Chat,
+        ChatAnswer as ChatAnswer,
+        chat_url as chat_url,
+        open_chat as open_chat,
+    )
+    from ._options import OmniaOptions as OmniaOptions
+    from ._outgoing_call import (
+        CallEvent as CallEvent,
+        CallStatistics as CallStatistics,
+        OutgoingCall as OutgoingCall,
+    )
+    from ._remote_chat import RemoteChat as RemoteChat
+    from ._server import (
+        OmniaServer as OmniaServer,
+        OmniaStatistics as OmniaStatistics,
+    )

@@ -3,11 +3,14 @@
 Nothing is printed here, and nothing here knows of exit codes: an observer is called with each result.
 """
 
-from ._jobs import (
-    FileJobs as FileJobs,
-    Jobs as Jobs,
-    Progress as Progress,
-    RunObserver as RunObserver,
-    repeated as repeated,
-)
-from ._pool import Pool as Pool, Task as Task
+from lmos_actors._late import late
+
+with late(__name__):
+    from ._jobs import (
+        FileJobs as FileJobs,
+        Jobs as Jobs,
+        Progress as Progress,
+        RunObserver as RunObserver,
+        repeated as repeated,
+    )
+    from ._pool import Pool as Pool, Task as Task

@@ -1,23 +1,26 @@
 """The search of `explore`, the shrinking of what it finds, and the runs of both in worker processes."""
 
-from ._failure import failures_of as failures_of, is_void as is_void, sentence_of as sentence_of
-from ._plain import (
-    Data as Data,
-    faults_of as faults_of,
-    plain_cells as plain_cells,
-    text_of as text_of,
-    with_schedule as with_schedule,
-    without_drawn as without_drawn,
-    yaml_of as yaml_of,
-)
-from ._runs import (
-    TIME_LIMIT as TIME_LIMIT,
-    Explored as Explored,
-    Runs as Runs,
-    explored as explored,
-    is_late as is_late,
-)
-from ._search import BATCH as BATCH, Outcome as Outcome, Schedule as Schedule, Search as Search
-from ._shrink import MOST_TRIED as MOST_TRIED, Fails as Fails, Shrinker as Shrinker
-from ._space import Permit as Permit, ScheduledFault as ScheduledFault, Space as Space, space_of as space_of
-from ._weight import weight_of as weight_of
+from lmos_actors._late import late
+
+with late(__name__):
+    from ._failure import failures_of as failures_of, is_void as is_void, sentence_of as sentence_of
+    from ._plain import (
+        Data as Data,
+        faults_of as faults_of,
+        plain_cells as plain_cells,
+        text_of as text_of,
+        with_schedule as with_schedule,
+        without_drawn as without_drawn,
+        yaml_of as yaml_of,
+    )
+    from ._runs import (
+        TIME_LIMIT as TIME_LIMIT,
+        Explored as Explored,
+        Runs as Runs,
+        explored as explored,
+        is_late as is_late,
+    )
+    from ._search import BATCH as BATCH, Outcome as Outcome, Schedule as Schedule, Search as Search
+    from ._shrink import MOST_TRIED as MOST_TRIED, Fails as Fails, Shrinker as Shrinker
+    from ._space import Permit as Permit, ScheduledFault as ScheduledFault, Space as Space, space_of as space_of
+    from ._weight import weight_of as weight_of

@@ -1,17 +1,20 @@
 """A simulated network: links that are slow, lose messages and break, and agents as nodes at their ends."""
 
-from ._link import (
-    USER as USER,
-    NetworkLink as NetworkLink,
-    NodeNetwork as NodeNetwork,
-)
-from ._network import (
-    Delivery as Delivery,
-    SimulatedNetwork as SimulatedNetwork,
-)
-from ._peer import OnSent as OnSent
-from ._streams import LineNetwork as LineNetwork
-from ._wire import (
-    Place as Place,
-    WireNetwork as WireNetwork,
-)
+from lmos_actors._late import late
+
+with late(__name__):
+    from ._link import (
+        USER as USER,
+        NetworkLink as NetworkLink,
+        NodeNetwork as NodeNetwork,
+    )
+    from ._network import (
+        Delivery as Delivery,
+        SimulatedNetwork as SimulatedNetwork,
+    )
+    from ._peer import OnSent as OnSent
+    from ._streams import LineNetwork as LineNetwork
+    from ._wire import (
+        Place as Place,
+        WireNetwork as WireNetwork,
+    )

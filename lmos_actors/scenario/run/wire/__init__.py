@@ -1,8 +1,11 @@
 """The connection to the node of a run, in worlds where its agents are reached over one."""
 
-from ._node_client import (
-    NodeClient as NodeClient,
-    node_network as node_network,
-    node_options as node_options,
-    place_of as place_of,
-)
+from lmos_actors._late import late
+
+with late(__name__):
+    from ._node_client import (
+        NodeClient as NodeClient,
+        node_network as node_network,
+        node_options as node_options,
+        place_of as place_of,
+    )

@@ -1,0 +1,112 @@
+"""Names of faces, imported when one of them is used.
+
+The face of a package lists what others may use of it. If it imported all of that at once, a program that
+wants one name would load the whole package. In the block of `late` the import statements of a face are noted
+and not executed:
+
+    with late(__name__):
+        from ._writer import Writer as Writer
+
+The first use of `Writer` then imports `_writer.py`. Linters, type checkers and packagers read the statements
+as they read any others. Python 3.15 has `lazy from ._writer import Writer` for it.
+
+What this file keeps true: a name is bound in the face once it has been looked up, so that a second use costs
+nothing; other modules, also those that other threads import meanwhile, are imported as ever.
+"""
+
+from __future__ import annotations
+
+import builtins
+import sys
+import threading
+from importlib import import_module
+
+TYPE_CHECKING = False  # type checkers know the name; importing `typing` would take time
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any, NoReturn
+
+_ONE_BLOCK = threading.Lock()
+"""Two threads that import two faces must not each restore the other's `__import__`."""
+
+
+class late:
+    """Note the imports of a block at the top of a face; import each name when it is used.
+
+    `others` are modules that may have a name which is looked for in the face; an error says so.
+    """
+
+    def __init__(self, face: str, *, others: Sequence[str] = ()) -> None:
+        self._face = face
+        self._names: dict[str, Any] = vars(sys.modules[face])
+        self._others = others
+        self._modules: dict[str, str] = {}
+
+    def __enter__(self) -> None:
+        _ONE_BLOCK.acquire()
+        self._import = builtins.__import__
+        builtins.__import__ = self._note  # type: ignore[assignment]
+
+    def __exit__(self, *exception: object) -> None:
+        builtins.__import__ = self._import
+        _ONE_BLOCK.release()
+        for name in self._modules:
+            del self._names[name]
+        self._names.update(__getattr__=self._find, __dir__=self._all, __all__=[*self._modules])
+
+    def _note(
+        self,
+        name: str,
+        globals: Mapping[str, Any] | None = None,
+        locals: Mapping[str, Any] | None = None,
+        fromlist: Sequence[str] = (),
+        level: int = 0,
+    ) -> object:
+        """Note which module has the names, if it is the face that imports them."""
+        if globals is not self._names:
+            return self._import(name, globals, locals, fromlist, level)
+        self._modules.update(dict.fromkeys(fromlist, "." * level + name))
+        return _Unread()
+
+    def _find(self, name: str) -> object:
+        """Import a name of the face. Raise AttributeError if the face has no such name.
+
+        Raise ImportError if its wing is not installed.
+        """
+        if name not in self._modules:
+            self._refuse(name)
+        try:
+            module = import_module(self._modules[name], self._names["__package__"])
+        except ModuleNotFoundError as missing:
+            from ._wings import away
+
+            if (error := away(missing, name)) is None:
+                raise
+            raise error from None
+        value = self._names[name] = getattr(module, name)
+        return value
+
+    def _refuse(self, name: str) -> NoReturn:
+        for other in self._others if not name.startswith("_") else ():
+            if getattr(_value_in(other, name), "__module__", "").startswith("lmos_actors"):
+                # `from lmos_actors import X` calls hasattr, which drops an AttributeError and its text
+                importing = sys._getframe(2).f_code.co_name == "_handle_fromlist"
+                raise (ImportError if importing else AttributeError)(f"{name} is in {other}")
+        raise AttributeError(f"module {self._face!r} has no attribute {name!r}")
+
+    def _all(self) -> list[str]:
+        return sorted({*self._names, *self._modules} - {late.__name__})
+
+
+def _value_in(module: str, name: str) -> object:
+    try:
+        return getattr(import_module(module), name, None)
+    except ImportError:
+        return None  # its wing is away
+
+
+class _Unread:
+    """A module that has not been imported: any name of it is bound to None until the block ends."""
+
+    def __getattr__(self, name: str) -> None:
+        return None
