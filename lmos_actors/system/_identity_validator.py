@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from lmos_actors.actors import describe
 from lmos_actors.errors import ConfigError
 from lmos_actors.files import mapped, read
-from lmos_actors.protocol.td import DescriptionError, check, differences, is_uri, load
+from lmos_actors.protocol.td import is_uri
 
 from .model import AgentEntry
 
@@ -61,6 +61,8 @@ class IdentityValidator:
 
 def description_mismatches(cls: Any, entry: AgentEntry, folder: Path) -> list[str]:
     """Return the differences between a description file and a class. Blocks on the disk."""
+    from lmos_actors.protocol.td import DescriptionError, check, differences, load
+
     try:
         document = read(folder / str(entry.description))
         if document.mistakes:

@@ -391,7 +391,7 @@ def test_the_page_is_given_a_bounded_part_of_the_logs(
     monkeypatch.setattr("lmos_actors.cli.run._report_files.MOST_KEPT", 10)
     given: list[Any] = []
     monkeypatch.setattr(
-        "lmos_actors.cli.run._report_files.html_page", lambda results, **_: given.extend(results) or "page"
+        "lmos_actors.reports.html_page", lambda results, **_: given.extend(results) or "page"
     )
     written = Written({"html": str(tmp_path / "h")}, [])
     log = tuple(sent(n, "user", "a", "ask") for n in range(8))

@@ -15,17 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 import attrs
 
 from lmos_actors.errors import ConfigError
-from lmos_actors.reports import (
-    FileResult,
-    csv_text,
-    cut_data,
-    cut_of,
-    html_page,
-    junit_xml,
-    mark_cut,
-    mermaid,
-    missing_lines,
-)
+from lmos_actors.reports import FileResult, cut_data, cut_of, missing_lines
 
 from .._written_files import Target, opened_file, same_file
 
@@ -79,6 +69,8 @@ class _Report:
     def draw(self, result: FileResult, run: RunResult) -> None:
         """Draw the first failed run, else the first run."""
         if self.drawn is None or self.drawn.ok > run.ok:
+            from lmos_actors.reports import mermaid
+
             self.drawn, self.diagram = attrs.evolve(run, log=()), mermaid(run, result.name)
 
     def file_results(self) -> list[FileResult]:
@@ -229,6 +221,8 @@ def _own(scenario: Any) -> Iterator[tuple[Kind, str]]:
 
 def _text(report: _Report) -> str:
     """Return the text of a report at the end; a log has none left."""
+    from lmos_actors.reports import csv_text, html_page, junit_xml, mark_cut
+
     results = report.file_results()
     match report.kind:
         case "junit":

@@ -13,7 +13,6 @@ import attrs
 import trio
 
 from lmos_actors.actors import Ref
-from lmos_actors.approvals import Approval, Approvals
 from lmos_actors.errors import ActionFailed, AgentError, TransportError
 
 from ..model import Refuse, RefuseAt
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from lmos_actors.actors import Slot
+    from lmos_actors.approvals import Approval, Approvals
 
     from ..model import Decision
     from .records import Watch
@@ -73,10 +73,13 @@ class RunApprovals:
         if late:
             self._left.add(approval.id)
             return None
-        return await _answered(Ref[Approvals](slot), step, approval.id)
+        found: Ref[Approvals] = Ref(slot)
+        return await _answered(found, step, approval.id)
 
     async def _decide_far(self, step: Decision, agent: str, state: str, deadline: float) -> str | None:
         """Answer what an agent asks in one of its processes, as `decide` does."""
+        from lmos_actors.approvals import Approvals
+
         saw = "no process of it is ready"
         with trio.move_on_at(deadline):
             while True:
@@ -107,6 +110,8 @@ class RunApprovals:
         slot = self.find()
         if slot is None or slot.status != "running":
             return ()  # it reads its store, which takes time in `world: websocket`
+        from lmos_actors.approvals import Approvals  # few files have such an agent
+
         return slot.agent.kept() if isinstance(slot.agent, Approvals) else ()
 
     def _asked(self, agent: str, key: str | None, state: str) -> Approval | None:
@@ -128,6 +133,8 @@ class RunApprovals:
 
 async def _answered(approvals: Ref[Approvals], step: Decision, id: str) -> str | None:
     """Decide, and return what is wrong with that, None if nothing is."""
+    from lmos_actors.approvals import Approvals
+
     verb = Approvals.refuse if isinstance(step, (Refuse, RefuseAt)) else Approvals.accept
     try:
         await approvals.invoke(verb, id, step.note)

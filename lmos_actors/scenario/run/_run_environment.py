@@ -17,7 +17,6 @@ from msgspec import UNSET
 from lmos_actors.actors import Ref, set_service_time
 from lmos_actors.assembly import open_node
 from lmos_actors.errors import LmosActorsError, StartFailed, raise_together
-from lmos_actors.persistence import SimulatedStore
 from lmos_actors.system import Places, TreeBuilder, relay_options, root_spec, start_spec
 from lmos_actors.system.model import (
     HUB,
@@ -146,15 +145,21 @@ class RunEnvironment:
             lines.stands()  # it connects for each turn
         return lines
 
+    def _store(self, machine: Machine) -> Store | str | None:
+        """Return what the node keeps the states of agents in."""
+        if machine.disk is None:
+            return "memory:" if self._run.cell.system.has_durable_agents else None
+        from lmos_actors.persistence import SimulatedStore
+
+        return SimulatedStore(machine.disk)
+
     @asynccontextmanager
     async def _opened(self) -> AsyncGenerator[None]:
         """Open a node, and start all agents of the file."""
         run, cell = self._run, self._run.cell
         machine = run.machine
         assert machine is not None
-        store: Store | str | None = "memory:" if cell.system.has_durable_agents else None
-        if machine.disk is not None:
-            store = SimulatedStore(machine.disk)
+        store = self._store(machine)
         async with AsyncExitStack() as stack:
             opened = open_node(root_spec(cell.system), instrument=run.watch, store=store, **self._options)
             node = await stack.enter_async_context(opened)

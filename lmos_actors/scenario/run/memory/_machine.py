@@ -22,7 +22,6 @@ from msgspec import UNSET
 
 from lmos_actors.actors import Slot
 from lmos_actors.errors import WrongState
-from lmos_actors.persistence import AgentStates, SimulatedDisk
 from lmos_actors.supervision import agents_of, children_of, lose, regain, wait_unwound
 from lmos_actors.system.model import USER
 from lmos_actors.system.values import draw
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
 
     from lmos_actors._core import Entropy, Kind
     from lmos_actors.node import Node
-    from lmos_actors.persistence import WritesAtCrash
+    from lmos_actors.persistence import SimulatedDisk, WritesAtCrash
     from lmos_actors.supervision import Supervisor
     from lmos_actors.transport import MemoryNetwork
 
@@ -100,6 +99,8 @@ class Machine:
 
     def put_in_disk(self, declared: Store | None, entropy: Entropy) -> SimulatedDisk:
         """Make the disk; its commits take the time that the file says."""
+        from lmos_actors.persistence import SimulatedDisk
+
         times = entropy.stream("disk latency")
         latency = UNSET if declared is None else declared.latency
 
@@ -210,9 +211,13 @@ class Machine:
         self._nodes.end_node(name)
         for supervisor, children in parts:
             lose(supervisor, children)
-        keeping = self._node.root.rt.keeping
-        if isinstance(keeping, AgentStates) and self.disk is not None:
-            self.disk.crash_of(keeping.end_process({slot.spec.key or slot.path for slot in slots}), writes)
+        if self.disk is not None:
+            from lmos_actors.persistence import AgentStates  # few files have a store
+
+            keeping = self._node.root.rt.keeping
+            if isinstance(keeping, AgentStates):
+                keys = {slot.spec.key or slot.path for slot in slots}
+                self.disk.crash_of(keeping.end_process(keys), writes)
         self._watch.muted = False
         boots = self._boots
 
