@@ -4,8 +4,8 @@ from __future__ import annotations
 
 WINGS: dict[str, tuple[str, ...]] = {
     "runtime": (
-        "actors", "bindings", "discovery", "files", "links", "node", "observe", "persistence", "portal",
-        "protocol", "security", "supervision", "transport", "_core",
+        "actors", "assembly", "bindings", "discovery", "files", "links", "node", "observe", "persistence",
+        "portal", "protocol", "security", "supervision", "transport", "_core",
     ),
     "consent": ("approvals", "memories"),
     "services": ("directory", "facades", "live", "mcp"),
@@ -14,23 +14,23 @@ WINGS: dict[str, tuple[str, ...]] = {
     "lab": ("reports", "scenario", "simulation", "testing"),
     "recording": ("recording",),
     "kit": ("conformance",),
-    "command": ("cli",),
+    "command": ("cli", "__main__"),
 }  # fmt: skip
 """The packages of each wing. A wing uses those before it."""
 
 
 def wing_of(module: str) -> str:
-    """Return the wing of a module by its full name; the files beside the packages belong to the runtime."""
-    _, _, inside = module.partition(".")
-    room = inside.partition(".")[0]
+    """Return the wing of a module by its full name; all others belong to the runtime."""
+    package, _, inside = module.partition(".")
+    room = inside.partition(".")[0] if package == "lmos_actors" else ""
     return next((wing for wing, rooms in WINGS.items() if room in rooms), "runtime")
 
 
-def away(missing: ModuleNotFoundError, name: str) -> ImportError | None:
+def away(error: ImportError, name: str) -> ModuleNotFoundError | None:
     """Return the error that says which wing `name` needs; None if what is missing is no wing."""
-    parts = (missing.name or "").split(".")
-    if parts[0] != "lmos_actors" or wing_of(missing.name or "") == "runtime":
+    missing = error.name or ""
+    if not isinstance(error, ModuleNotFoundError) or wing_of(missing) == "runtime":
         return None
-    room = ".".join(parts[:2])
-    wing = wing_of(room)
-    return ImportError(f"{name} is part of the wing {wing} ({room}), which is not installed", name=room)
+    room = ".".join(missing.split(".")[:2])
+    text = f"{name} is part of the wing {wing_of(room)} ({room}), which is not installed"
+    return ModuleNotFoundError(text, name=room)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from lmos_actors._wings import WINGS, wing_of
 from tests.rows import each_row
 from tests.source import PACKAGE, ROOT, Import, Module, package_modules, read
 
@@ -51,21 +52,8 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("root",),
 )
 
-# Rule 1, in the large. The wings in their order: each uses those before it, so that one can be taken away.
-WINGS: dict[str, tuple[str, ...]] = {
-    "runtime": (
-        "actors", "assembly", "bindings", "discovery", "files", "links", "node", "observe", "persistence",
-        "portal", "protocol", "security", "supervision", "transport", "_core", "root",
-    ),
-    "consent": ("approvals", "memories"),
-    "services": ("directory", "facades", "live", "mcp"),
-    "minds": ("llm", "thinking"),
-    "deployment": ("deployment", "system"),
-    "lab": ("reports", "scenario", "simulation", "testing"),
-    "recording": ("recording",),
-    "kit": ("conformance",),
-    "command": ("cli", "__main__"),
-}  # fmt: skip
+# Rule 1, in the large: the wings in their order (`lmos_actors/_wings.py`). Each uses those before it, so that
+# one can be taken away.
 # It makes the usual services of a node where an option asks for one, and runs where their wing is away.
 ASSEMBLY = "assembly"
 
@@ -245,13 +233,13 @@ def wrong_wings(module: Module) -> Iterator[str]:
         return
     for found in ours(module):
         other = layer_of(found.target)
-        if wing_of(other) > wing_of(own):
+        if place_of_wing(other) > place_of_wing(own):
             yield f"{module.name}:{found.line} imports {found.target}, which is of a later wing"
 
 
-def wing_of(layer: str) -> int:
+def place_of_wing(layer: str) -> int:
     """The place of the wing of a layer in their order."""
-    return next(n for n, layers in enumerate(WINGS.values()) if layer in layers)
+    return [*WINGS].index(wing_of(f"{PACKAGE}.{layer}"))
 
 
 def by_a_face(module: Module) -> bool:
@@ -476,7 +464,7 @@ def test_circles_are_found(files: dict[str, str], circle: list[str]) -> None:
 def test_layers_are_written_once() -> None:
     layers = [layer for row in LAYERS for layer in row]
     assert len(layers) == len(set(layers))
-    assert sorted(layer for wing in WINGS.values() for layer in wing) == sorted(layers)
+    assert sorted(layer for wing in WINGS.values() for layer in wing) == sorted(layers - {"root"})
     assert {*ONLY, *(name for names in ONLY.values() for name in names)} <= set(layers)
 
 

@@ -390,9 +390,7 @@ def test_the_page_is_given_a_bounded_part_of_the_logs(
 ) -> None:
     monkeypatch.setattr("lmos_actors.cli.run._report_files.MOST_KEPT", 10)
     given: list[Any] = []
-    monkeypatch.setattr(
-        "lmos_actors.reports.html_page", lambda results, **_: given.extend(results) or "page"
-    )
+    monkeypatch.setattr("lmos_actors.reports.html_page", lambda results, **_: given.extend(results) or "page")
     written = Written({"html": str(tmp_path / "h")}, [])
     log = tuple(sent(n, "user", "a", "ask") for n in range(8))
     for each in (run(log=log), run(seed=2, log=log), failed(seed=3, log=log), run(seed=4, log=log)):
