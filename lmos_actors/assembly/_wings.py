@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from lmos_actors._wings import away
 from lmos_actors.node import argument
 
 if TYPE_CHECKING:
@@ -12,12 +13,11 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def wing(option: str, name: str) -> Generator[None]:
-    """Import modules of a wing in a block. Raises ImportError that names the wing where it is away."""
+def wing(option: str) -> Generator[None]:
+    """Import modules of a wing in a block. Raise ImportError that names the wing where it is away."""
     try:
         yield
     except ModuleNotFoundError as missing:
-        if not (missing.name or "").startswith("lmos_actors."):
+        if (error := away(missing, argument(option))) is None:
             raise
-        text = f"{argument(option)} needs the wing {name} ({missing.name}), which is not installed"
-        raise ImportError(text, name=missing.name) from None
+        raise error from None
