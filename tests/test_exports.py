@@ -94,6 +94,14 @@ def test_a_face_exports_each_name_once_and_private_ones_never() -> None:
         assert [name for name in names if name.startswith("_")] == [], face.name
 
 
+def test_no_name_of_a_face_is_the_name_of_a_module_in_it() -> None:
+    """Importing the module would bind it to the name, and hide what the face exports."""
+    modules = {module.name for module in package_modules()}
+    assert [
+        f"{face.name}.{name}" for face in FACES for name in exported(face) if f"{face.name}.{name}" in modules
+    ] == []
+
+
 def test_all_names_what_the_face_exports() -> None:
     for face in FACES:
         listed = getattr(importlib.import_module(face.name), "__all__", None)

@@ -124,7 +124,11 @@ with late(__name__):
         StreamAction as StreamAction,
         Turn as Turn,
     )
-    from .declaration._contract import CLASS_PLACE as CLASS_PLACE, Contract as Contract, outline_of as outline_of
+    from .declaration._contract import (
+        CLASS_PLACE as CLASS_PLACE,
+        Contract as Contract,
+        outline_of as outline_of,
+    )
     from .declaration._declarations import (
         Unit as Unit,
         action as action,
@@ -214,7 +218,12 @@ with late(__name__):
         Origin as Origin,
         Request as Request,
     )
-    from .messages._monitor import NORMAL as NORMAL, SHUTDOWN as SHUTDOWN, Down as Down, ExitReason as ExitReason
+    from .messages._monitor import (
+        NORMAL as NORMAL,
+        SHUTDOWN as SHUTDOWN,
+        Down as Down,
+        ExitReason as ExitReason,
+    )
     from .messages._observers import (
         ALL_EVENTS as ALL_EVENTS,
         FEED_SIZE as FEED_SIZE,

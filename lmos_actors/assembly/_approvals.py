@@ -32,7 +32,7 @@ class ApprovalService(NodeService):
         """Return the agent `approvals`, if it starts with the node."""
         if not self._used:
             return ()
-        with wing("approvals", "consent"):
+        with wing("approvals"):
             from lmos_actors.approvals import approvals_spec
         return (approvals_spec(),)
 
@@ -47,7 +47,7 @@ class ApprovalService(NodeService):
 
     @cached_property
     def _desk(self) -> ApprovalDesk:
-        with wing("approvals", "consent"):
+        with wing("approvals"):
             from lmos_actors.approvals import ApprovalDesk
         self._used = True
         return ApprovalDesk(self._rt, self._root, self._seconds)

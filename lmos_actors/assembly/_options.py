@@ -103,7 +103,7 @@ class NodeOptions(RuntimeOptions):
     def _page(self) -> Iterator[Callable[[], NodeService]]:
         """Yield what makes the page; nothing where it is not asked for and its wing is away."""
         try:
-            with wing("page", "services"):
+            with wing("page"):
                 from lmos_actors.live import LiveServer
         except ImportError:
             if self.page:
@@ -112,18 +112,18 @@ class NodeOptions(RuntimeOptions):
         yield LiveServer
 
     def _relay(self) -> NodeService:
-        with wing("relay", "services"):
+        with wing("relay"):
             from lmos_actors.facades.relay import RelayServer
         return RelayServer(None if isinstance(self.relay, bool) else self.relay)
 
     def _directory(self) -> NodeService:
-        with wing("directory", "services"):
+        with wing("directory"):
             from lmos_actors.directory import DirectoryService
         assert self.directory is not None  # else nothing calls this
         return DirectoryService(self.directory)
 
     def _mcp(self) -> NodeService:
-        with wing("mcp", "services"):
+        with wing("mcp"):
             from lmos_actors.mcp import McpOptions, mcp_service
         given = McpOptions() if isinstance(self.mcp, bool) else self.mcp
         if not isinstance(given, McpOptions):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -131,11 +131,11 @@ class NodeOptions(RuntimeOptions):
         return mcp_service(given)
 
     def _bridges(self) -> NodeService:
-        with wing("bridges", "services"):
+        with wing("bridges"):
             from lmos_actors.facades.relay import Bridges
         return Bridges(self.bridges)
 
     def _omnia(self) -> NodeService:
-        with wing("omnia", "services"):
+        with wing("omnia"):
             from lmos_actors.facades.omnia import OmniaServer
         return OmniaServer(None if isinstance(self.omnia, bool) else self.omnia)

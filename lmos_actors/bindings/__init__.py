@@ -3,14 +3,14 @@
 from lmos_actors._late import late
 
 with late(__name__):
-    from .consume._consume import (
+    from .consumed._consume import (
         ContractWarning as ContractWarning,
         consume as consume,
         consume_thing as consume_thing,
         remote_ref as remote_ref,
         remote_thing as remote_thing,
     )
-    from .consume._found import (
+    from .consumed._found import (
         found_link as found_link,
         hrefs_of as hrefs_of,
         is_connected as is_connected,
@@ -20,14 +20,14 @@ with late(__name__):
         reached as reached,
         thing_of as thing_of,
     )
-    from .consume._peers import (
+    from .consumed._peers import (
         Peers as Peers,
         headers_with as headers_with,
     )
-    from .consume._target import (
+    from .consumed._target import (
         fetch as fetch,
     )
-    from .consume._thing import (
+    from .consumed._thing import (
         ConsumedThing as ConsumedThing,
     )
     from .exposure._access_middleware import (

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 GROUP_MODULES: Final = (
     "encodings.idna",
     "jsonschema_rs",
-    "lmos_actors.bindings.consume._consume",
+    "lmos_actors.bindings.consumed._consume",
     "lmos_actors.bindings.lmos._server",
     "lmos_actors.cli._dispatch",
     "lmos_actors.cli.commands._serve",

@@ -25,7 +25,12 @@ with late(__name__):
         Voting as Voting,
     )
 
-    from ._bridge import Bridge as Bridge, Bridges as Bridges, RelayBridge as RelayBridge, all_items as all_items
+    from ._bridge import (
+        Bridge as Bridge,
+        Bridges as Bridges,
+        RelayBridge as RelayBridge,
+        all_items as all_items,
+    )
     from ._faults import fault_of as fault_of
     from ._hub import RelayHub as RelayHub
     from ._member import RelayMember as RelayMember, join_relay as join_relay

@@ -22,5 +22,10 @@ with late(__name__):
     )
     from ._search import BATCH as BATCH, Outcome as Outcome, Schedule as Schedule, Search as Search
     from ._shrink import MOST_TRIED as MOST_TRIED, Fails as Fails, Shrinker as Shrinker
-    from ._space import Permit as Permit, ScheduledFault as ScheduledFault, Space as Space, space_of as space_of
+    from ._space import (
+        Permit as Permit,
+        ScheduledFault as ScheduledFault,
+        Space as Space,
+        space_of as space_of,
+    )
     from ._weight import weight_of as weight_of

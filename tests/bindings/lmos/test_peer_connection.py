@@ -13,8 +13,8 @@ from trio.lowlevel import Task, current_root_task
 from lmos_actors import Agent, ChildSpec, ConfigError, MailboxFull, action, open_node
 from lmos_actors.actors import CURRENT
 from lmos_actors.bindings import ContractWarning, fetch
-from lmos_actors.bindings.consume._consume import headers_for
-from lmos_actors.bindings.consume._target import Target
+from lmos_actors.bindings.consumed._consume import headers_for
+from lmos_actors.bindings.consumed._target import Target
 from lmos_actors.bindings.lmos._peer import Peer
 from lmos_actors.errors import ConnectFailed
 from lmos_actors.protocol import lmos
