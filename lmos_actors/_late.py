@@ -18,15 +18,14 @@ from __future__ import annotations
 
 import builtins
 import sys
-import threading
-from importlib import import_module
+from _thread import allocate_lock  # not `threading`, which takes time: this file comes before all others
 
 TYPE_CHECKING = False  # type checkers know the name; importing `typing` would take time
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any, NoReturn
 
-_ONE_BLOCK = threading.Lock()
+_ONE_BLOCK = allocate_lock()
 """Two threads that import two faces must not each restore the other's `__import__`."""
 
 
@@ -75,6 +74,8 @@ class late:
         """
         if name not in self._modules:
             self._refuse(name)
+        from importlib import import_module
+
         try:
             module = import_module(self._modules[name], self._names["__package__"])
         except ModuleNotFoundError as missing:
@@ -99,6 +100,8 @@ class late:
 
 
 def _value_in(module: str, name: str) -> object:
+    from importlib import import_module
+
     try:
         return getattr(import_module(module), name, None)
     except ImportError:

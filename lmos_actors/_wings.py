@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+
+TYPE_CHECKING = False  # type checkers know the name; importing `typing` would take time
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
 WINGS: dict[str, tuple[str, ...]] = {
     "runtime": (
         "actors", "assembly", "bindings", "discovery", "files", "links", "node", "observe", "persistence",
@@ -34,3 +40,14 @@ def away(error: ImportError, name: str) -> ModuleNotFoundError | None:
     room = ".".join(missing.split(".")[:2])
     text = f"{name} is part of the wing {wing_of(room)} ({room}), which is not installed"
     return ModuleNotFoundError(text, name=room)
+
+
+@contextmanager
+def wing(needed_by: str) -> Generator[None]:
+    """Import modules of a wing in a block. Raise ImportError that names the wing where it is away."""
+    try:
+        yield
+    except ModuleNotFoundError as missing:
+        if (error := away(missing, needed_by)) is None:
+            raise
+        raise error from None

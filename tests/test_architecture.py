@@ -118,6 +118,7 @@ PURE = (
     "lmos_actors.scenario.judge._judge",
     "lmos_actors.scenario.judge._formula_judges",
     "lmos_actors.scenario.judge._series",
+    "lmos_actors.scenario.judge._convergence_judge",
     "lmos_actors.scenario.judge._count_judges",
     "lmos_actors.scenario.judge._trace_judges",
     "lmos_actors.scenario.judge._model_talk",
@@ -464,7 +465,7 @@ def test_circles_are_found(files: dict[str, str], circle: list[str]) -> None:
 def test_layers_are_written_once() -> None:
     layers = [layer for row in LAYERS for layer in row]
     assert len(layers) == len(set(layers))
-    assert sorted(layer for wing in WINGS.values() for layer in wing) == sorted(layers - {"root"})
+    assert sorted(layer for wing in WINGS.values() for layer in wing) == sorted({*layers} - {"root"})
     assert {*ONLY, *(name for names in ONLY.values() for name in names)} <= set(layers)
 
 

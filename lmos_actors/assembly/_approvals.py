@@ -5,9 +5,8 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from lmos_actors.node import NodeService
-
-from ._wings import wing
+from lmos_actors._wings import wing
+from lmos_actors.node import NodeService, argument
 
 if TYPE_CHECKING:
     from lmos_actors.actors import Runtime
@@ -32,7 +31,7 @@ class ApprovalService(NodeService):
         """Return the agent `approvals`, if it starts with the node."""
         if not self._used:
             return ()
-        with wing("approvals"):
+        with wing(argument("approvals")):
             from lmos_actors.approvals import approvals_spec
         return (approvals_spec(),)
 
@@ -47,7 +46,7 @@ class ApprovalService(NodeService):
 
     @cached_property
     def _desk(self) -> ApprovalDesk:
-        with wing("approvals"):
+        with wing(argument("approvals")):
             from lmos_actors.approvals import ApprovalDesk
         self._used = True
         return ApprovalDesk(self._rt, self._root, self._seconds)

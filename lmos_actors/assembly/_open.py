@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal
 import trio
 
 from lmos_actors._core import for_async_with
-from lmos_actors.node import Node, open_in_thread, open_stages
+from lmos_actors.node import Node, open_stages
 
 from ._options import NodeOptions
 
@@ -150,4 +150,6 @@ def open_node_in_thread(tree: SupervisorSpec | None = None, options: NodeOptions
     block, as in a notebook: `node = open_node_in_thread(tree)`, `node.portal`, `node.close()`. Options and
     errors are those of `open_node`; what ends the node later is raised by `close`, or out of the block.
     """
+    from lmos_actors.node import open_in_thread
+
     return open_in_thread(tree, NodeOptions() if options is None else options)

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
+from lmos_actors._wings import wing
 from lmos_actors.errors import ConfigError
 from lmos_actors.node import NodeService, RuntimeOptions, argument
 
 from ._approvals import ApprovalService
-from ._wings import wing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -69,7 +69,7 @@ class NodeOptions(RuntimeOptions):
         return (*self._usual(), *self.services)
 
     def _check_page(self) -> None:
-        if self.page and self.is_exposed and self.effective_security().is_open:
+        if self.page and self.is_exposed and self.is_open:
             raise ConfigError(
                 "is not for all who reach a node without security: listen at 127.0.0.1, or use security=",
                 argument("page"),
@@ -103,7 +103,7 @@ class NodeOptions(RuntimeOptions):
     def _page(self) -> Iterator[Callable[[], NodeService]]:
         """Yield what makes the page; nothing where it is not asked for and its wing is away."""
         try:
-            with wing("page"):
+            with wing(argument("page")):
                 from lmos_actors.live import LiveServer
         except ImportError:
             if self.page:
@@ -112,18 +112,18 @@ class NodeOptions(RuntimeOptions):
         yield LiveServer
 
     def _relay(self) -> NodeService:
-        with wing("relay"):
+        with wing(argument("relay")):
             from lmos_actors.facades.relay import RelayServer
         return RelayServer(None if isinstance(self.relay, bool) else self.relay)
 
     def _directory(self) -> NodeService:
-        with wing("directory"):
+        with wing(argument("directory")):
             from lmos_actors.directory import DirectoryService
         assert self.directory is not None  # else nothing calls this
         return DirectoryService(self.directory)
 
     def _mcp(self) -> NodeService:
-        with wing("mcp"):
+        with wing(argument("mcp")):
             from lmos_actors.mcp import McpOptions, mcp_service
         given = McpOptions() if isinstance(self.mcp, bool) else self.mcp
         if not isinstance(given, McpOptions):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -131,11 +131,11 @@ class NodeOptions(RuntimeOptions):
         return mcp_service(given)
 
     def _bridges(self) -> NodeService:
-        with wing("bridges"):
+        with wing(argument("bridges")):
             from lmos_actors.facades.relay import Bridges
         return Bridges(self.bridges)
 
     def _omnia(self) -> NodeService:
-        with wing("omnia"):
+        with wing(argument("omnia")):
             from lmos_actors.facades.omnia import OmniaServer
         return OmniaServer(None if isinstance(self.omnia, bool) else self.omnia)

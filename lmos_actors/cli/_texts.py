@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import attrs
 
-from lmos_actors._core import Spelling, printable, remedy
+from lmos_actors._core import Spelling, printable
 from lmos_actors.errors import ActionFailed
 
 _AUTHORITY: Final = "to trust it, name its authority with --ca FILE"
@@ -49,6 +49,8 @@ def explained(error: Exception, options: Spelling = ONE_SERVER) -> str:
     """Return the text of an error and its remedy, in terms of the command's options."""
     if isinstance(error, ActionFailed):
         return _failure(error)
+    from lmos_actors._core import remedy
+
     text = str(error)
     ways = (way for sign, way in _FOR_STRANGERS.items() if sign in text)
     fix = remedy(error, options) or next(ways, "")

@@ -12,13 +12,12 @@ from lmos_actors.errors import ConfigError, hint_at
 
 from ._json import read_json
 from ._source import FileError, Mistake, Source
-from ._toml import read_toml
 from ._tree import Note, Tree, Unreadable
 from ._units import Size
 from ._yaml import read_yaml
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from ._source import DataPath, Kind
 
@@ -30,7 +29,6 @@ MAX_BYTES: Final = 1 << 20
 LIMIT_VARIABLE: Final = "LMOS_ACTORS_MAX_FILE"
 """Environment variable with another limit, such as 16MiB."""
 
-_READERS: Final = {"yaml": read_yaml, "json": read_json, "toml": read_toml}
 _SUFFIXES: Final[dict[str, Format]] = {
     ".yaml": "yaml",
     ".yml": "yaml",
@@ -169,6 +167,14 @@ def read_source(path: str | os.PathLike[str]) -> Source:
     return Source(name, _text(_bytes(file, name, None), name).removeprefix("\ufeff"))
 
 
+def _reader_of(format: Format) -> Callable[[Source], Tree]:
+    if format == "toml":  # few files are
+        from ._toml import read_toml
+
+        return read_toml
+    return read_json if format == "json" else read_yaml
+
+
 def parse(text: str, *, name: str, format: Format = "yaml", path: Path | None = None) -> Document:
     """Return the document of a text in memory; `name` is its name in messages. Raises FileError."""
     source = Source(name, text.removeprefix("\ufeff"))
@@ -177,7 +183,7 @@ def parse(text: str, *, name: str, format: Format = "yaml", path: Path | None = 
             [source.mistake(strange.start(), f"the character {strange[0]!a} is not allowed", "syntax")]
         )
     try:
-        return Document(_READERS[format](source), path)
+        return Document(_reader_of(format)(source), path)
     except Unreadable as error:
         raise FileError([source.mistake(error.start, error.message, "syntax", error.end)]) from None
 

@@ -19,13 +19,11 @@ from lmos_actors._collector import collector
 from lmos_actors._core import Entropy, Environment, ShieldedNursery, TaskTimers, current_environment
 from lmos_actors.actors import (
     CircleSearch,
-    LoopWatch,
     Outside,
     RecordedSlot,
     Runtime,
     Slot,
     Starts,
-    Watchdog,
     dispatch,
 )
 from lmos_actors.errors import ConfigError, raise_together
@@ -226,6 +224,8 @@ def _run_turns(rt: Runtime, services: ShieldedNursery) -> None:
     """Start the dispatcher, and in real time the threads that see who holds it up."""
     services.start_soon(dispatch, rt, name="dispatcher")
     if rt.real:
+        from lmos_actors.actors import LoopWatch, Watchdog
+
         watchdog = Watchdog(rt)
         services.at_end.append(watchdog.close)
         services.at_end.append(LoopWatch.join().leave)

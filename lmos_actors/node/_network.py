@@ -19,9 +19,7 @@ from trio.lowlevel import enable_ki_protection
 from lmos_actors._core import TOTAL, Budget, BudgetStatistics, ShieldedNursery
 from lmos_actors.errors import is_interrupt
 
-from ._network_views import connections_view, directories_view
 from ._options import sessions_at, urls_at, without_none
-from ._readiness import Readiness
 from ._service import NodeService, ServiceHome, first_of, joined_views
 from ._traffic import BoundedWarnings, traffic_of
 
@@ -39,6 +37,7 @@ if TYPE_CHECKING:
     from lmos_actors.transport import Accept, App, FrontDoor, Listener, Network, Refuse, Upgrade
 
     from ._options import RuntimeOptions
+    from ._readiness import Readiness
     from ._service import OwnAgents, View
 
 
@@ -116,6 +115,8 @@ class Connections:
     @cached_property
     def readiness(self) -> Readiness:
         """Whether the node takes requests."""
+        from ._readiness import Readiness
+
         return Readiness(
             self._rt, drains=self._drains, is_open=lambda: bool(self._open), services=self.services
         )
@@ -267,6 +268,8 @@ class Connections:
 
     def _views(self, server: LmosServer) -> dict[str, View]:
         """Return what there is to see of the network and of all services, by name."""
+        from ._network_views import connections_view, directories_view
+
         own: dict[str, View] = {
             "connections": lambda: connections_view(
                 zip(self.urls, self._doors, strict=False), server, self._peers, self.budget, self.failures

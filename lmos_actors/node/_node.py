@@ -14,18 +14,14 @@ from lmos_actors.actors import (
     CrashReport,
     DeadLetter,
     Feed,
-    Group,
     Ref,
     Runtime,
     Topic,
-    WaitingGraph,
     awaited,
     link_to,
     release_link,
     topic_of,
 )
-from lmos_actors.observe import NodeStatistics, dump, graph_of, statistics_of
-from lmos_actors.portal import Portal, open_portal
 from lmos_actors.supervision import (
     BulkSpec,
     ChildSpec,
@@ -45,9 +41,11 @@ if TYPE_CHECKING:
     from os import PathLike
     from types import UnionType
 
-    from lmos_actors.actors import Spread
+    from lmos_actors.actors import Group, Spread, WaitingGraph
     from lmos_actors.bindings import ConsumedThing, Habits
     from lmos_actors.discovery import Exploration, Found, Registered
+    from lmos_actors.observe import NodeStatistics
+    from lmos_actors.portal import Portal
 
     from ._lifecycle import NodeStages
 
@@ -128,6 +126,8 @@ class Node:
 
     def group(self, name: str, cls: type[A], /) -> Group[A]:
         """Return the members of a group that are of that class; agents join by `self.join_group(name)`."""
+        from lmos_actors.actors import Group
+
         return Group(self._rt, name, cls)
 
     # ---- agents here and elsewhere
@@ -332,6 +332,8 @@ class Node:
         Raises ForbiddenCall on virtual time, where there are no other threads.
         """
         if self._portal is None:
+            from lmos_actors.portal import open_portal
+
             home: Any = self  # pyright does not match a decorated generic method with the protocol's
             self._portal = open_portal(self._rt, self._services, home)
         return self._portal
@@ -344,10 +346,14 @@ class Node:
 
     def statistics(self) -> NodeStatistics:
         """Return counts over all agents in the tree now, and the memory that peers hold."""
+        from lmos_actors.observe import statistics_of
+
         return statistics_of(self._rt, self._connections.memory())
 
     def waiting_graph(self) -> WaitingGraph:
         """Return the waiting graph of this instant, deadlocks included. As text, circles come first."""
+        from lmos_actors.observe import graph_of
+
         return graph_of(self._root, self._rt)
 
     def dump(self) -> str:
@@ -356,6 +362,8 @@ class Node:
 
         A process with open nodes that is sent SIGUSR1 writes the same to standard error.
         """
+        from lmos_actors.observe import dump
+
         return dump(self._root, self._rt)
 
     @awaited("node.")

@@ -152,10 +152,15 @@ class RuntimeOptions:
             raise ConfigError(f"must be a Security, not {type(security).__name__}", argument("security"))
         return attrs.evolve(security, origins=(*security.origins, *self.origins))
 
+    @property
+    def is_open(self) -> bool:
+        """Whether clients need no credentials."""
+        return self.security is None or self.effective_security().is_open
+
     def _check_operations(self) -> None:
         if not self.allow_operations:
             return
-        if not self.effective_security().is_open:
+        if not self.is_open:
             raise ConfigError(
                 "goes with a node without schemes: here lists `approve` of its Security say who decides",
                 argument("allow_operations"),
@@ -311,7 +316,7 @@ def sessions_at(options: RuntimeOptions, url: str) -> Sessions | None:
 
     `url` is its first address.
     """
-    if options.effective_security().is_open:
+    if options.is_open:
         return None
     from lmos_actors.security import Sessions
     from lmos_actors.transport import endpoint_of
@@ -326,12 +331,14 @@ def is_guarded(options: RuntimeOptions, in_memory: Callable[[], bool]) -> bool:
     machines reach the node. Nothing is open there because it is on loopback. What a client may do, and
     whether there is a page, changes nothing. `in_memory` returns whether no connection leaves the process.
     """
-    if not options.effective_security().is_open or options.public_url is not None:
+    if not options.is_open or options.public_url is not None:
         return True
     return not (_is_on_loopback(options) or in_memory())
 
 
 def _is_on_loopback(options: RuntimeOptions) -> bool:
+    if not options.endpoints:
+        return True
     from lmos_actors.security import is_loopback
 
     return all(is_loopback(endpoint.host) for endpoint in options.endpoints)

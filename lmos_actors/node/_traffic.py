@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from lmos_actors.observe import Traffic
-
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from lmos_actors._core import Budget
     from lmos_actors.bindings import LmosServer, Peers
+    from lmos_actors.observe import Traffic
     from lmos_actors.transport import FrontDoor
 
 WARNED: Final = 5
@@ -28,6 +27,8 @@ def traffic_of(
     doors: Iterable[FrontDoor], server: LmosServer | None, peers: Peers | None, budget: Budget
 ) -> Traffic:
     """Return the counts of connections at the front doors and to peers, for metrics."""
+    from lmos_actors.observe import Traffic
+
     counts = [door.statistics() for door in doors]
     refused: Counter[str] = Counter()
     for count in counts:

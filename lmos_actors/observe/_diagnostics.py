@@ -10,9 +10,6 @@ from lmos_actors._core import current_environment
 from lmos_actors.actors import waiting_graph
 from lmos_actors.supervision import agents_of
 
-from ._dump import dump
-from ._signal import dump_signal
-
 if TYPE_CHECKING:
     from collections.abc import Generator
 
@@ -32,6 +29,9 @@ def diagnostics_for(root: Supervisor, rt: Runtime) -> Generator[None]:
     In real time SIGUSR1 dumps it; in a simulated world a deadlock's report ends with its waiting graph.
     """
     if rt.real:
+        from ._dump import dump
+        from ._signal import dump_signal
+
         dump_signal.node_opened(root, partial(dump, root, rt))
         try:
             yield

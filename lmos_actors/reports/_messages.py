@@ -11,8 +11,6 @@ import attrs
 from lmos_actors._core import plain, printable
 from lmos_actors.files import is_list, is_mapping, mapped
 
-from ._model_talk import asked, said
-
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
@@ -152,7 +150,7 @@ def what_of(record: Record) -> str:
     match record.kind:
         case "sent":
             words = [str(record.get("verb")), name]
-            talk = asked(name, record.get("input"))
+            talk = _asked(name, record.get("input"))
             shown = as_text(record.get("input")) if talk is None else shorten(talk)
             words += [shown] if "input" in record.fields else []
         case "answered" if "error" in record.fields:
@@ -164,7 +162,7 @@ def what_of(record: Record) -> str:
         case "progress":
             words = [name, "goes on:", as_text(record.get("progress"))]
         case "item":
-            talk = said(name, record.get("value"))
+            talk = _said(name, record.get("value"))
             words = [name, f"gives {as_text(record.get('value'))}" if talk is None else shorten(talk)]
         case "changed":
             words = [str(record.get("property") or ""), "is now", as_text(record.get("value"))]
@@ -186,3 +184,57 @@ def what_of(record: Record) -> str:
         case _:
             words = [kind, name]
     return " ".join(filter(None, words))
+
+
+# ---- requests to language models and their answers, in a few words
+
+
+def _asked(name: str, value: Any) -> str | None:
+    """Return what is asked of a model, None for what is no such request: its last message, or the results."""
+    messages = mapped(value).get("messages") if name == "generate" else None
+    if not is_list(messages) or not messages or not all("role" in mapped(one) for one in messages):
+        return None
+    last = mapped(messages[-1])
+    if last["role"] != "tool":
+        return f"{_compact(last.get('text', ''))} ({_count(messages)})"
+    spoke = max((place for place, one in enumerate(messages) if mapped(one)["role"] != "tool"), default=-1)
+    results = [_result_of_tool(mapped(one)) for one in messages[spoke + 1 :]]
+    return f"{', '.join(results)} ({_count(messages)})"
+
+
+def _said(name: str, value: Any) -> str | None:
+    """Return what a model gives, None for what is no item of its answer."""
+    item = mapped(value)
+    if name != "generate":
+        return None
+    match item.get("type"):
+        case "text":
+            return f"says {_compact(item.get('text', ''))}"
+        case "reasoning":
+            return f"thinks {_compact(item.get('text', ''))}"
+        case "tool_request":
+            arguments = item.get("unreadable") or item.get("arguments", {})
+            return f"calls {item.get('name')} {_compact(arguments)}"
+        case "end":
+            usage = mapped(item.get("usage"))
+            tokens = f"{usage.get('input_tokens', 0)} and {usage.get('output_tokens', 0)} tokens"
+            return f"ends: {item.get('reason', 'stop')}, {tokens}"
+        case _:
+            return None
+
+
+def _result_of_tool(message: dict[str, Any]) -> str:
+    error = message.get("error")
+    return (
+        f"{message.get('name')} failed: {error}"
+        if error
+        else f"{message.get('name')} = {_compact(message.get('result'))}"
+    )
+
+
+def _count(messages: list[Any]) -> str:
+    return f"{len(messages)} message{'s' * (len(messages) != 1)}"
+
+
+def _compact(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Literal, TypeAl
 
 import attrs
 
-from lmos_actors.actors import BY, check_id, outline_of
+from lmos_actors.actors import BY, outline_of
 from lmos_actors.errors import ConfigError, IdTaken, NameTaken, hint_at
 
 from ._siblings import Reference, Sibling, check_references, class_of, filled, name_of, references_of, shown
@@ -127,7 +127,7 @@ class ChildSpec(Generic[A_co]):
         if self.optional and (self.restart == "temporary" or self.significant):
             why = "goes with a child that is permanent or transient, and not significant"
             raise ConfigError(why, f"{self.name}.optional")
-        wrong = None if self.id is None else check_id(self.id)
+        wrong = None if self.id is None else _wrong_id(self.id)
         if wrong is not None:
             raise ConfigError(wrong, f"{self.name}.id")
         factory: Any = self.factory
@@ -368,6 +368,12 @@ class Pool(Generic[A_co]):
 
 def _not_callable(factory: object) -> str:
     return f"must be an Agent class or a functools.partial of one, not {factory!r}"
+
+
+def _wrong_id(own: str) -> str | None:
+    from lmos_actors.actors import check_id  # few agents have an id of their own
+
+    return check_id(own)
 
 
 def _check_common(spec: ChildSpec[Any] | SupervisorSpec) -> None:

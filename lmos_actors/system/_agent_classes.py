@@ -9,7 +9,6 @@ from lmos_actors.errors import ConfigError
 
 from ._hub_names import all_steps
 from ._targets import import_target
-from ._untyped import untyped_class
 from ._used_tree import use_tree
 
 if TYPE_CHECKING:
@@ -119,6 +118,8 @@ def _asked_for(name: str, data: dict[str, Any]) -> type:
             if step.get("target") == name and isinstance(word, str):
                 asked["stream" if kind == "action" and step.get("do") == "stream" else kind][word] = None
     values = dict.fromkeys(asked["property"])
+    from ._untyped import untyped_class
+
     return untyped_class(
         name, actions=asked["action"], streams=asked["stream"], properties=values, events=asked["event"]
     )

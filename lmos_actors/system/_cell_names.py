@@ -16,7 +16,6 @@ from lmos_actors.supervision import RESERVED
 
 from ._hub_names import HUB_PLACE, URLS, HubNames
 from ._remote_access import entry_mistakes
-from ._used_tree import keywords_of
 from .model import (
     ALL_AGENTS,
     DIRECTORY,
@@ -356,7 +355,11 @@ class CellNames:
     def given_by_tree(self, name: str) -> frozenset[str]:
         """Return the names of the arguments that the tree has for an agent."""
         own = None if self.tree is None else self.tree.agents.get(name)
-        return frozenset(() if own is None else keywords_of(own.factory))
+        if own is None:
+            return frozenset()
+        from ._used_tree import keywords_of
+
+        return frozenset(keywords_of(own.factory))
 
     def _top(self) -> None:
         """Refuse names at the top of the tree under which a node serves something else."""

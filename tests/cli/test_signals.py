@@ -25,7 +25,7 @@ from tests.commands import RunningCommand, started, surroundings
 from tests.matrix import few_or_all
 from tests.reports.test_html import report
 from tests.scenario.project import Project
-from tests.source import ROOT
+from tests.source import PACKAGE, ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -393,8 +393,9 @@ def test_nothing_long_is_imported_before_signals_are_heeded() -> None:
     )
     words = [sys.executable, "-S", "-c", code, str(ROOT)]
     ended = subprocess.run(words, capture_output=True, text=True, check=True)
-    ours = ["lmos_actors", "lmos_actors.cli", "lmos_actors.cli._main", "lmos_actors.cli._start_up"]
-    assert ended.stdout.split() == ["__future__", *ours]
+    inside = ["_late", "cli", "cli._main", "cli._start_up"]
+    ours = ["__future__", PACKAGE, *(f"{PACKAGE}.{name}" for name in inside)]
+    assert ended.stdout.split() == ours
 
 
 @pytest.mark.parametrize(

@@ -38,8 +38,6 @@ from lmos_actors.reports import (
     verdict,
 )
 
-from .._texts import takes_all
-
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import BinaryIO
@@ -308,4 +306,6 @@ def print_wrong(mistakes: Sequence[dict[str, Any]], code: int, files: Sequence[d
 
 def _print_json(data: dict[str, Any], mistakes: Sequence[dict[str, Any]], code: int, out: Any) -> None:
     whole = {**data, "mistakes": list(mistakes), "exit_code": code}
+    from .._texts import takes_all
+
     print(json.dumps(whole, ensure_ascii=not takes_all(out)), file=out, flush=True)

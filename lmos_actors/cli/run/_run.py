@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from lmos_actors.deployment.model import is_deployment
 from lmos_actors.errors import ConfigError
 from lmos_actors.files import Duration, FileError, mapped
 from lmos_actors.reports import Cut, FileResult, Missing, worst
@@ -79,6 +78,8 @@ def _validated(file: str, settings: Mapping[str, str], wrong: Wrong) -> tuple[li
 
 
 def _is_deployment(file: str) -> bool:
+    from lmos_actors.deployment.model import is_deployment
+
     try:
         return is_deployment(file)
     except FileError:
@@ -245,7 +246,6 @@ class _Running:
     def _file(self, planned: _Planned) -> None:
         """Run the chosen cells of a file."""
         from lmos_actors.scenario.cells import Jobs
-        from lmos_actors.scenario.judge import judge_compared
 
         resolved, cells, result = planned.resolved, planned.cells, planned.result
         labels = [resolved.cells[number].label for number in cells]
@@ -260,12 +260,13 @@ class _Running:
                 jobs.tell_rest()
                 result.repeated[:] = jobs.repeated
                 result.seconds = perf_counter() - began
-        result.compared[:] = judge_compared(
-            resolved.cells[0].scenario.checks,
-            result.runs,
-            partial(_place_of_check, resolved),
-            narrowed=self._narrowed(result.file, resolved, cells),
-        )
+        checks = resolved.cells[0].scenario.checks
+        if any(isinstance(check, Compare) for check in checks):
+            from lmos_actors.scenario.judge import judge_compared
+
+            narrowed = self._narrowed(result.file, resolved, cells)
+            place = partial(_place_of_check, resolved)
+            result.compared[:] = judge_compared(checks, result.runs, place, narrowed=narrowed)
         self._show.end_file(result)
 
     def _note_missing(self, cut: Cut) -> None:

@@ -15,8 +15,6 @@ from lmos_actors.files import FileError, Mistake, did_you_mean, is_list, is_mapp
 from lmos_actors.system.model import Replay
 from lmos_actors.system.values import same
 
-from ._differences import distance, fits_around
-
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
@@ -298,6 +296,8 @@ def fits(recorded: Any, asked: Any, *, allow_missing: bool = False) -> bool:
     `allow_missing`: the defaults of parameters are unknown, so members may be left out.
     """
     if isinstance(recorded, str) and HIDDEN in recorded:
+        from ._differences import fits_around
+
         return recorded == HIDDEN or fits_around(recorded, asked)
     if is_mapping(recorded) and is_mapping(asked):
         if recorded.keys() != asked.keys() and not (allow_missing and recorded.keys() >= asked.keys()):
@@ -310,6 +310,8 @@ def fits(recorded: Any, asked: Any, *, allow_missing: bool = False) -> bool:
 
 def most_similar(exchanges: Iterator[Exchange], asked: Any) -> Exchange | None:
     """Return the exchange whose input differs least from one, None if there are none."""
+    from ._differences import distance
+
     best: tuple[float, Exchange] | None = None
     for exchange, _ in zip(exchanges, range(COMPARED), strict=False):
         apart = distance(exchange.input, asked)

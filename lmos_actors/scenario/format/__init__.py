@@ -3,7 +3,6 @@
 from lmos_actors._late import late
 
 with late(__name__):
-    from ._end_override import with_end_at as with_end_at
     from ._key_order import orders_of as orders_of
     from ._load import load_scenario as load_scenario
     from ._resolve import Cell as Cell, Resolved as Resolved, resolve as resolve
@@ -12,5 +11,6 @@ with late(__name__):
         expression as expression,
         label_of as label_of,
         selection as selection,
+        with_end_at as with_end_at,
     )
     from .validators._topology import neighbours_of as neighbours_of

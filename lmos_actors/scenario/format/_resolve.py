@@ -24,7 +24,7 @@ from lmos_actors.system.model import (
 )
 
 from ..doubles import Recordings, recorded_agent_of, replays_among
-from ..model import AnyFile, Directory, Scenario, SeedRange, Simulation, struct_of
+from ..model import Directory, Scenario, SeedRange, Simulation, struct_of
 from ._story_classes import add_story_classes
 from ._used_system import UsedSystems, not_opened
 from .validators._cell_check import check_cell
@@ -70,6 +70,15 @@ class Cell:
     def directory(self) -> Directory | None:
         """The directory of the network, None where there is none."""
         return directory_of(self.scenario)
+
+
+def _type_of(data: Mapping[str, Any]) -> Any:
+    """Return the struct of a file; of one whose kind is not known all kinds, which the mistake then names."""
+    if data.get("lmos") in ("scenario/v1", "simulation/v1"):
+        return struct_of(data)
+    from ..model import AnyFile
+
+    return AnyFile
 
 
 def directory_of(scenario: Scenario | Simulation) -> Directory | None:
@@ -174,7 +183,7 @@ def _scenario(
     made: dict[DataPath, Any] = {}
     deployed = systems.of(cell)
     document = systems.document if deployed is None else systems.document.with_parts(deployed.parts)
-    scenario, wrong = decode(document, AnyFile, cell.data, made=made)
+    scenario, wrong = decode(document, _type_of(cell.data), cell.data, made=made)
     mistakes += wrong
     if deployed is None and "system" in cell.data:  # its mistakes are known
         return _Decoded(None)

@@ -1,4 +1,4 @@
-"""Selection of runs by the words of their line and the labels of their file."""
+"""What is run of a file: the runs by the words of their line and by labels, and until when (`--until`)."""
 
 from __future__ import annotations
 
@@ -6,8 +6,12 @@ import re
 from typing import TYPE_CHECKING
 
 import attrs
+from msgspec.structs import replace
 
 from lmos_actors.errors import ConfigError
+from lmos_actors.files import Duration
+
+from ..model import Simulation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -149,3 +153,22 @@ def _single(tokens: list[str]) -> tuple[Callable[[str], bool], list[str]]:
             f'a word is missing{f""" before "{word}" """.rstrip() if word else " at the end"}', "-k"
         )
     return lambda line: word in line, rest
+
+
+def with_end_at(resolved: Resolved, seconds: float | None) -> Resolved:
+    """Return a simulation that ends at this virtual instant, in seconds, at the latest; None: unchanged.
+
+    Raises ConfigError for a file that is no simulation.
+    """
+    if seconds is None:
+        return resolved
+    cells: list[Cell] = []
+    before, after = None, resolved.cells[0].scenario
+    for cell in resolved.cells:  # those of one combination share what has been read
+        if cell.scenario is not before:
+            before = cell.scenario
+            if not isinstance(before, Simulation):
+                raise ConfigError(f"{resolved.document.name} is no simulation", "--until")
+            after = replace(before, stop=replace(before.stop, at=Duration(seconds)))
+        cells.append(attrs.evolve(cell, scenario=after))
+    return attrs.evolve(resolved, cells=tuple(cells))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from lmos_actors.system import add_made_class
 from lmos_actors.system.model import Bridge, Mock, Replay
 
-from ..doubles import contract_of, mock_contract, replays_among, stranger_contract
+from ..doubles import replays_among
 
 if TYPE_CHECKING:
     from lmos_actors.actors import Agent
@@ -44,6 +44,8 @@ def add_story_classes(
 
 
 def _mock_contract(name: str, entry: Mock) -> type:
+    from ..doubles import mock_contract, stranger_contract
+
     if entry.speaks == "lmos":
         return mock_contract(name, entry)
     if entry.speaks == "relay":
@@ -58,6 +60,8 @@ def _mock_contract(name: str, entry: Mock) -> type:
 
 
 def _replay_contract(name: str, entry: Replay, recording: Recording) -> type:
+    from ..doubles import contract_of
+
     made = contract_of(name, entry, recording)  # which knows whether it is in the recording
     if entry.speaks == "model":
         from lmos_actors.llm import Model

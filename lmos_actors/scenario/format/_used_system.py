@@ -10,7 +10,6 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lmos_actors.deployment.model import filled_for, texts_of
 from lmos_actors.errors import ConfigError
 from lmos_actors.files import FileError, mapped
 from lmos_actors.system.model import DIRECTORY, PROCESS
@@ -106,6 +105,8 @@ def not_opened(file: DeploymentFile, world: str) -> str:
 def _opened(group: Group) -> Iterator[str]:
     """Yield what the processes of a group would open, in words."""
     yield "listeners"
+    from lmos_actors.deployment.model import filled_for, texts_of
+
     urls = [filled_for(url, 1) for url in texts_of(group.listen)]
     if group.cert is not None or any(_is_secure(url) for url in urls):
         yield "TLS"

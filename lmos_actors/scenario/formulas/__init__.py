@@ -14,11 +14,8 @@ with late(__name__):
     from ._names import (
         NETWORK_COUNTS as NETWORK_COUNTS,
         RESERVED as RESERVED,
-        AgentState as AgentState,
         AgentValues as AgentValues,
         CheckedNames as CheckedNames,
-        fields_known as fields_known,
         known_names as known_names,
         of_agents as of_agents,
-        state_of as state_of,
     )

@@ -8,17 +8,11 @@ in seconds.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Iterator, Mapping
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
-import attrs
-
-from lmos_actors._core import plain
-from lmos_actors.actors import conceal_all
-
+from .._agent_state import SECRET, fields_known
 from ._text import FUNCTIONS, WORDS
 
 if TYPE_CHECKING:
@@ -51,10 +45,6 @@ RESERVED: Final = (
 """Names that a check which formulas may use cannot have."""
 
 NEEDS_OF: Final = 'is of an agent: say which with "of"'
-SECRET: Final = "is secret: no formula may speak of it"
-
-_PLAIN: Final = (bool, int, str, type(None))
-_PARTS: Final = 1  # how secret a value is of which parts may be: those are hidden
 
 
 def of_agents(names: Iterable[str]) -> bool:
@@ -98,74 +88,7 @@ def known_names(
     return known
 
 
-@lru_cache(maxsize=1_000)
-def fields_known(cls: Any) -> Mapping[str, tuple[str, bool]]:
-    """Return what formulas can see of an agent.
-
-    Attribute and whether it is secret, by the name in `state:`.
-    """
-    contract = cls.__contract__
-    properties = {made.attribute: (wire, made.hidden) for wire, made in contract.properties.items()}
-    found: dict[str, tuple[str, bool]] = {}
-    for field in attrs.fields(cls):
-        wire, attribute = properties.get(field.name, (field.alias, field.name))
-        how = max(contract.hidden.get(name, 0) for name in (field.name, attribute, field.alias))
-        found[wire] = (attribute, how > _PARTS)
-    return found
-
-
 # --- while a run goes on
-
-
-class AgentState(Mapping[str, Any]):
-    """The fields of a living agent as plain data, each looked up when it is asked for.
-
-    Raises LookupError, with words for people, for a field that is not there, is secret, or is no number
-    though it is of that type.
-    """
-
-    __slots__ = ("_agent", "_fields")
-
-    def __init__(self, agent: Any) -> None:
-        self._agent = agent
-        cls = cast("Any", type(agent))
-        self._fields = fields_known(cls)
-
-    def __getitem__(self, name: str) -> Any:
-        try:
-            attribute, secret = self._fields[name]
-            value = getattr(self._agent, attribute)
-        except (KeyError, AttributeError):
-            raise LookupError(f"state.{name} has no value") from None
-        kind = cast("Any", type(value))
-        if secret:
-            raise LookupError(f"state.{name} {SECRET}")
-        if kind in _PLAIN:
-            return value
-        if isinstance(value, float):
-            if math.isfinite(value):
-                return value
-            raise LookupError(f"state.{name} is {value}, which is no number to compute with")
-        return _plain_of(name, value)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._fields)
-
-    def __len__(self) -> int:
-        return len(self._fields)
-
-
-def _plain_of(name: str, value: Any) -> Any:
-    try:
-        return plain(conceal_all((value,), (_PARTS,))[0])
-    except Exception as error:  # what it takes to write it out is foreign code
-        raise LookupError(f"state.{name} cannot be read: {type(error).__name__}") from None
-
-
-def state_of(slot: Any) -> AgentState | None:
-    """Return the state of the agent of a slot; None while it does not run."""
-    agent = slot.agent
-    return None if agent is None else AgentState(agent)
 
 
 class AgentValues:

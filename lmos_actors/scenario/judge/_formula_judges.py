@@ -53,6 +53,7 @@ class FormulaJudge(Judge):
         super().__init__(check, name, place)
         self.view, self.directory, self.agents, names = context
         self.formula: Formula = compile_formula(text, names)
+        self.formula_names = self.formula.names
         self.of: str = check.of or ALL_AGENTS
         self.of_agents = of_agents(self.formula.names)
         self._state = of_agents(name for name in self.formula.names if name.startswith("state."))

@@ -188,7 +188,10 @@ def listing(paths: Sequence[str]) -> str:
 
 
 class Judge(ABC):
-    """The judge of one check. `records` are the kinds of records it gets; `met_at` is when it came true."""
+    """The judge of one check. `records` are the kinds of records it gets; `met_at` is when it came true.
+
+    `formula_names` are the names in the formula that it evaluates, if it has one.
+    """
 
     records: Sequence[str] = ()
     late: ClassVar[bool] = False
@@ -199,6 +202,7 @@ class Judge(ABC):
         self.name = name
         self.place = place
         self.met_at: float | None = None
+        self.formula_names: Collection[str] = ()
 
     def paths(self) -> frozenset[str] | None:
         """Return the paths of the only agents whose records can be for this judge; None: not known."""

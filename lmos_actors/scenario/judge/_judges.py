@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from contextlib import nullcontext
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Final
 
-from ..formulas import NETWORK_COUNTS, AgentValues, CheckedNames, Columns
+from msgspec import UNSET
+
 from ..model import (
     Always,
-    Answer,
     Causal,
     Compare,
     Converges,
@@ -22,26 +23,22 @@ from ..model import (
     Spending,
     Statistics,
     Tools,
+    Trace,
 )
-from ._answer_judges import AnswerJudge, NoSecretsJudge
-from ._count_judges import ConvergesJudge, CountJudge, DeadLetterJudge, LatencyJudge
 from ._expect import percentile
-from ._formula_judges import EventuallyJudge, FormulaJudge, HoldsJudge
 from ._judge import AgentDirectory, Judge, name_of
-from ._model_judges import SpendingJudge, ToolsJudge
-from ._model_talk import ModelTalk
-from ._register_judge import RegisterJudge
-from ._series import SeriesSampler
-from ._trace_judges import CausalJudge, TraceJudge
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     from lmos_actors.reports import CheckResult, SeriesResult
 
-    from ..model import AnyCheck, Measure
+    from ..model import AnyCheck, Measure, Series
     from ._formula_judges import JudgeContext
     from ._judge import PlaceOf, Slot, View
+    from ._model_talk import ModelTalk
+    from ._series import SeriesSampler
 
 TIMED: Final = (Eventually, Converges)
 """The checks that come true at an instant: formulas and `stop` may name them."""
@@ -66,30 +63,22 @@ class Judges:
         self._delivered: Counter[str] = Counter()
         self._recent: list[str] = []  # paths of deliveries that are not counted yet
         series = measure.series if measure is not None else {}
-        own = [f"series.{name}" for name in series]
-        timed = [name_of(check) for check in checks if isinstance(check, TIMED)]
-        counts = [f"network.{name}" for name in NETWORK_COUNTS]
-        names = CheckedNames([*own, *timed, *(f"{name}.time" for name in timed), *counts])
         directory = self._directory = AgentDirectory(view)
-        columns = Columns(view.fields, self._delivered, self._more) if view.fields is not None else None
-        self._at_once = nullcontext if columns is None else columns.sample
-        agents = AgentValues(view.state, self._delivered, self._more, columns)
-        context = (view, directory, agents, names)
-        self._series = {name: SeriesSampler(name, declared, context) for name, declared in series.items()}
-        talk = ModelTalk(view, directory)
+        self._at_once: Callable[[], AbstractContextManager[object]] = nullcontext
+        context = cache(partial(self._formula_context, series))  # one for all judges
+        talk = cache(partial(_talk, view, directory))  # this, too
+        self._series = {name: _sampler(name, declared, context()) for name, declared in series.items()}
         self._judges = [
-            _judge(check, place(index), context, talk)
+            _judge(check, place(index), view, directory, context, talk)
             for index, check in enumerate(checks)
             if not isinstance(check, Compare)
         ]
         self._by_name = {judge.name: judge for judge in self._judges if isinstance(judge.check, TIMED)}
         self._concerned: dict[str, Mapping[str, Sequence[Judge]]] = {}
         self._groups: dict[tuple[int, ...], Mapping[str, Sequence[Judge]]] = {}
-        formulas = [
-            judge.formula for judge in self._judges if isinstance(judge, (FormulaJudge, ConvergesJudge))
-        ]
-        formulas += [series.formula for series in self._series.values()]
-        self._counts = any("delivered" in formula.names for formula in formulas)
+        used = [judge.formula_names for judge in self._judges]
+        used += [series.formula.names for series in self._series.values()]
+        self._counts = any("delivered" in names for names in used)
         self._is_final = False
         # where the judges of a kind speak of few agents, records of all others need no search
         self._only: dict[str, frozenset[str]] = {}
@@ -98,6 +87,20 @@ class Judges:
             known = [found for found in paths if found is not None]
             if len(known) == len(paths):
                 self._only[kind] = frozenset().union(*known)
+
+    def _formula_context(self, series: Collection[str]) -> JudgeContext:
+        """Return what formulas are evaluated with; their package is imported here, as few runs have any."""
+        from ..formulas import NETWORK_COUNTS, AgentValues, CheckedNames, Columns
+
+        view, delivered = self._view, self._delivered
+        own = [f"series.{name}" for name in series]
+        timed = [name_of(check) for check in self._checks if isinstance(check, TIMED)]
+        counts = [f"network.{name}" for name in NETWORK_COUNTS]
+        names = CheckedNames([*own, *timed, *(f"{name}.time" for name in timed), *counts])
+        columns = None if view.fields is None else Columns(view.fields, delivered, self._more)
+        if columns is not None:
+            self._at_once = columns.sample
+        return view, self._directory, AgentValues(view.state, delivered, self._more, columns), names
 
     @property
     def count(self) -> int:
@@ -253,33 +256,80 @@ class Judges:
         return judge.met_at
 
 
-def _judge(check: Any, place: str, context: JudgeContext, talk: ModelTalk) -> Judge:
-    view, directory, _, _ = context
+def _sampler(name: str, declared: Series, context: JudgeContext) -> SeriesSampler:
+    from ._series import SeriesSampler
+
+    return SeriesSampler(name, declared, context)
+
+
+# The file of a kind of judge is imported where a run has a check of it, as few runs have checks of all kinds.
+
+
+def _judge(
+    check: AnyCheck,
+    place: str,
+    view: View,
+    directory: AgentDirectory,
+    context: Callable[[], JudgeContext],
+    talk: Callable[[], ModelTalk],
+) -> Judge:
     name = name_of(check)
-    if isinstance(check, Always):
-        return HoldsJudge(check, name, place, context, check.expr, wanted=True)
+    if isinstance(check, Linearizable):
+        from ._register_judge import RegisterJudge
+
+        return RegisterJudge(check, name, place, view, directory)
+    if isinstance(check, Converges):
+        from ._convergence_judge import ConvergesJudge
+
+        return ConvergesJudge(check, name, place, context())
+    if isinstance(check, (Causal, Trace)):
+        from ._trace_judges import CausalJudge, TraceJudge
+
+        if isinstance(check, Causal):
+            return CausalJudge(check, name, place, directory)
+        return TraceJudge(check, name, place, view, directory)
+    if isinstance(check, (Always, Eventually)) or (isinstance(check, Never) and check.when.expr is not UNSET):
+        return _formula_judge(check, name, place, context())
+    if isinstance(check, (Never, Restarts, Statistics, Latency)):
+        return _count_judge(check, name, place, view)
+    return _answer_judge(check, name, place, view, talk)
+
+
+def _formula_judge(check: Always | Eventually | Never, name: str, place: str, context: JudgeContext) -> Judge:
+    from ._formula_judges import EventuallyJudge, HoldsJudge
+
     if isinstance(check, Eventually):
         return EventuallyJudge(check, name, place, context)
-    if isinstance(check, Never) and isinstance(check.when.expr, str):
-        return HoldsJudge(check, name, place, context, check.when.expr, wanted=False)
+    if isinstance(check, Always):
+        return HoldsJudge(check, name, place, context, check.expr, wanted=True)
+    return HoldsJudge(check, name, place, context, str(check.when.expr), wanted=False)
+
+
+def _count_judge(check: Never | Restarts | Statistics | Latency, name: str, place: str, view: View) -> Judge:
+    from ._count_judges import CountJudge, DeadLetterJudge, LatencyJudge
+
     if isinstance(check, Never):
         return DeadLetterJudge(check, name, place, view)
-    if isinstance(check, (Restarts, Statistics)):
-        return CountJudge(check, name, place, view)
     if isinstance(check, Latency):
         return LatencyJudge(check, name, place, view)
-    if isinstance(check, Converges):
-        return ConvergesJudge(check, name, place, context)
-    if isinstance(check, Causal):
-        return CausalJudge(check, name, place, directory)
-    if isinstance(check, Linearizable):
-        return RegisterJudge(check, name, place, view, directory)
-    if isinstance(check, Tools):
-        return ToolsJudge(check, name, place, talk)
-    if isinstance(check, Spending):
-        return SpendingJudge(check, name, place, talk)
-    if isinstance(check, Answer):
-        return AnswerJudge(check, name, place, view)
+    return CountJudge(check, name, place, view)
+
+
+def _answer_judge(check: Any, name: str, place: str, view: View, talk: Callable[[], ModelTalk]) -> Judge:
+    if isinstance(check, (Tools, Spending)):
+        from ._model_judges import SpendingJudge, ToolsJudge
+
+        if isinstance(check, Tools):
+            return ToolsJudge(check, name, place, talk())
+        return SpendingJudge(check, name, place, talk())
+    from ._answer_judges import AnswerJudge, NoSecretsJudge
+
     if isinstance(check, NoSecrets):
-        return NoSecretsJudge(check, name, place, talk, view)
-    return TraceJudge(check, name, place, view, directory)
+        return NoSecretsJudge(check, name, place, talk(), view)
+    return AnswerJudge(check, name, place, view)
+
+
+def _talk(view: View, directory: AgentDirectory) -> ModelTalk:
+    from ._model_talk import ModelTalk
+
+    return ModelTalk(view, directory)

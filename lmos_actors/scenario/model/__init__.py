@@ -3,7 +3,7 @@
 from lmos_actors._late import late
 
 with late(__name__):
-    from ._any_file import AnyFile as AnyFile, scenario_schema as scenario_schema, struct_of as struct_of
+    from ._any_file import AnyFile as AnyFile, scenario_schema as scenario_schema
     from ._checks import (
         Always as Always,
         Answer as Answer,
@@ -82,6 +82,7 @@ with late(__name__):
         SeedRange as SeedRange,
         Simulation as Simulation,
         Store as Store,
+        struct_of as struct_of,
     )
     from ._network import (
         MOST_CONNECTIONS as MOST_CONNECTIONS,

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from lmos_actors.deployment.model import Deployment
 from lmos_actors.files import schema_of_file
 
 from ._files import Scenario, Simulation
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 AnyFile: TypeAlias = Scenario | Simulation | Deployment
 """Any kind of file, distinguished by `lmos`."""
@@ -19,8 +16,3 @@ AnyFile: TypeAlias = Scenario | Simulation | Deployment
 def scenario_schema() -> dict[str, Any]:
     """Return the JSON Schema of scenario, simulation and deployment files, for editors."""
     return schema_of_file(AnyFile, title="lmos-actors scenario/v1, simulation/v1 and deployment/v1")
-
-
-def struct_of(data: Mapping[str, Any]) -> type[Scenario | Simulation]:
-    """Return the struct of a scenario file by its data."""
-    return Simulation if data.get("lmos") == "simulation/v1" else Scenario

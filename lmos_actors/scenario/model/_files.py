@@ -8,7 +8,7 @@ and stand only where data is open.
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from msgspec import UNSET, Meta, UnsetType, field
 
@@ -34,6 +34,9 @@ from ._checks import AnyCheck, Measure
 from ._explore import Explore
 from ._network import Network
 from ._steps import AnyStep, TimelineEntry
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 class SeedRange(Closed, frozen=True, kw_only=True):
@@ -124,3 +127,8 @@ class Simulation(File, frozen=True, kw_only=True, tag_field="lmos", tag="simulat
     topology: Topology | None = None
     timeline: tuple[TimelineEntry, ...] = ()
     later: ClassVar[Later] = Later("env", "secrets", "facades", "listen", "processes")
+
+
+def struct_of(data: Mapping[str, Any]) -> type[Scenario | Simulation]:
+    """Return the struct of a scenario file by its data."""
+    return Simulation if data.get("lmos") == "simulation/v1" else Scenario

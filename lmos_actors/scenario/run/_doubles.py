@@ -6,17 +6,7 @@ from typing import TYPE_CHECKING
 
 from lmos_actors.system.model import Mock, Replay, is_real
 
-from ..doubles import (
-    MockScript,
-    ReplayScript,
-    is_live,
-    is_model,
-    log_path,
-    mock_class,
-    recorded_agent_of,
-    replay_class,
-    replays_among,
-)
+from ..doubles import is_live, is_model, log_path, recorded_agent_of, replays_among
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,6 +16,7 @@ if TYPE_CHECKING:
     from lmos_actors.files import Document
     from lmos_actors.reports import Failure
 
+    from ..doubles import MockScript, ReplayScript
     from ..format import Cell, Resolved
 
 
@@ -33,27 +24,50 @@ class Doubles:
     """Makes the classes of a run's mocks and replays, and collects their failures.
 
     `paths` are those of agents in the tree, by name. A replay that is being recorded anew is the real agent.
+    What a double needs is imported where one is made: few files have doubles of all kinds.
     """
 
     def __init__(self, cell: Cell, document: Document, paths: Mapping[str, str]) -> None:
         self._acting: list[MockScript | ReplayScript] = []
-        missed: set[int] = set()
+        self._missed: set[int] = set()
         self.classes: dict[str, type[Agent]] = {}
         """The class that stands for an agent in this run, by name."""
         for name, entry in cell.scenario.agents.items():
             cls = cell.system.classes.get(name)
             if isinstance(entry, Mock) and cls is not None:
-                mock = MockScript(name, entry, document.place, paths, missed)
-                self._acting.append(mock)
-                self.classes[name] = _mock_class(name, cls, mock)
+                self._add_mock(name, entry, cls, document, paths)
             elif isinstance(entry, Replay) and cls is not None and name in cell.recordings:
-                recording = cell.recordings[name]
-                recorded = recorded_agent_of(name, entry, recording, cell.label)
                 of_class = entry.use is not None or (cell.system.used is not None and name in paths)
-                file = document.name if of_class else None
-                replay = ReplayScript(name, entry, recording, recorded, document.place, paths, file)
-                self._acting.append(replay)
-                self.classes[name] = _replay_class(name, cls, replay, entry.speaks)
+                self._add_replay(name, entry, cls, cell, document, paths, of_class=of_class)
+
+    def _add_mock(
+        self, name: str, entry: Mock, cls: type[Agent], document: Document, paths: Mapping[str, str]
+    ) -> None:
+        from ..doubles import MockScript
+
+        mock = MockScript(name, entry, document.place, paths, self._missed)
+        self._acting.append(mock)
+        self.classes[name] = _mock_class(name, cls, mock)
+
+    def _add_replay(
+        self,
+        name: str,
+        entry: Replay,
+        cls: type[Agent],
+        cell: Cell,
+        document: Document,
+        paths: Mapping[str, str],
+        *,
+        of_class: bool,
+    ) -> None:
+        from ..doubles import ReplayScript
+
+        recording = cell.recordings[name]
+        recorded = recorded_agent_of(name, entry, recording, cell.label)
+        file = document.name if of_class else None
+        replay = ReplayScript(name, entry, recording, recorded, document.place, paths, file)
+        self._acting.append(replay)
+        self.classes[name] = _replay_class(name, cls, replay, entry.speaks)
 
     def failures(self, *, complete: bool) -> list[Failure]:
         """Return the failures; those of unused rules and requests only where the story came to its end."""
@@ -62,33 +76,37 @@ class Doubles:
 
 def _mock_class(name: str, cls: type[Agent], script: MockScript) -> type[Agent]:
     if script.entry.speaks == "lmos":
+        from ..doubles import mock_class
+
         return mock_class(cls, script)
     if script.entry.speaks == "relay":
-        from ..doubles._strangers import stranger_class  # few files need it
+        from ..doubles._strangers import stranger_class
 
         return stranger_class(cls, script)
     if script.entry.speaks == "model":
-        from ..doubles._model_mocks import model_class  # few files need it
+        from ..doubles._model_mocks import model_class
 
         return model_class(cls, script)
-    from ..doubles._chat_mocks import chat_class  # few files need it
+    from ..doubles._chat_mocks import chat_class
 
     return chat_class(name, script)
 
 
 def _replay_class(name: str, cls: type[Agent], script: ReplayScript, speaks: str) -> type[Agent]:
+    from ..doubles import replay_class
+
     if speaks == "model" or is_model(cls):
-        from ..doubles._model_mocks import brief_input  # few files need it
+        from ..doubles._model_mocks import brief_input
 
         script.brief = brief_input
         return replay_class(cls, script)
     if speaks == "lmos":
         return replay_class(cls, script)
     if speaks == "relay":
-        from ..doubles._strangers import stranger_replay_class  # few files need it
+        from ..doubles._strangers import stranger_replay_class
 
         return stranger_replay_class(cls, script)
-    from ..doubles._chat_mocks import chat_replay_class  # few files need it
+    from ..doubles._chat_mocks import chat_replay_class
 
     return chat_replay_class(name, script)
 

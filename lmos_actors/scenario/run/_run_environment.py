@@ -17,7 +17,7 @@ from msgspec import UNSET
 from lmos_actors.actors import Ref, set_service_time
 from lmos_actors.assembly import open_node
 from lmos_actors.errors import LmosActorsError, StartFailed, raise_together
-from lmos_actors.system import Places, TreeBuilder, relay_options, root_spec, start_spec
+from lmos_actors.system import Places, TreeBuilder, root_spec, start_spec
 from lmos_actors.system.model import (
     HUB,
     PROCESS,
@@ -31,16 +31,13 @@ from lmos_actors.system.model import (
 )
 
 from .._worlds import LISTEN_ADDRESSES, begin_time, change_environment, wait_until_idle
-from ..doubles import named_sender
 from ..judge import AgentDirectory, Judges
 from ..model import Restarts, Simulation, Statistics, kind_of_fault
-from ._populations import Populations
 from ._run_agents import RunAgents
 from ._step_text import faults_in
 from ._view import RunView
 from .faults import Faults
 from .memory import AgentFaults, Machine, MachineFaults, first_of
-from .records import KINDS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Collection, Sequence
@@ -60,6 +57,7 @@ if TYPE_CHECKING:
     from ..format import Cell
     from ..model import Scenario
     from ._doubles import Doubles
+    from ._populations import Populations
     from ._run import Run
     from .processes import OwnProcesses, Processes
 
@@ -87,6 +85,8 @@ class RunEnvironment:
         run, cell = self._run, self._run.cell
         world = cell.scenario.world
         if isinstance(cell.scenario, Simulation):
+            from ._populations import Populations
+
             entropy = change_environment().entropy
             self._populations = Populations(cell.scenario, run.document, cell.system.classes, entropy)
             change_environment(staging=self._populations)
@@ -116,7 +116,9 @@ class RunEnvironment:
         if any(entry.speaks == "omnia" and entry.to is not None for entry in bridges):
             self._options = {"listen": ADDRESS, **self._options, "omnia": True}
         if cell.scenario.relay is not None:
-            from .hub import RunHub  # few files need it
+            from lmos_actors.system import relay_options  # few files need these
+
+            from .hub import RunHub
             from .wire import node_network
 
             network = network or node_network(cell.scenario.world)
@@ -258,8 +260,9 @@ class RunEnvironment:
         if self._populations is not None:
             for index in range(len(self._populations)):
                 await node.start_supervisor(self._populations.spec_of(index, run.agents))
-        if self._agent_faults is not None:
-            self._agent_faults.providers.guard(_failing_models(run.cell.scenario))
+        failing = _failing_models(run.cell.scenario)
+        if self._agent_faults is not None and failing:
+            self._agent_faults.providers.guard(failing)
 
     def _access(self, entry: Bridge) -> RemoteAccess:
         """Return the access of a bridge to the server that its entry names."""
@@ -389,10 +392,14 @@ class RunEnvironment:
             run.watch.add(judges.record, kind, paths=judges.paths(kind))
         run.watch.add(run.crashes.record, "crashed")
         if run.stop is not None:
+            from .records import KINDS
+
             run.stop.begin(node, run.agents.draw)
             run.watch.add(run.stop.record, *KINDS)
         run.watch.add(run.note_sent, "sent")
         if run.states is not None:
+            from .records import KINDS
+
             run.states.begin(AgentDirectory(RunView(run, places)))
             run.watch.add(run.states.record, *KINDS)
         if run.processes is not None:
@@ -505,6 +512,8 @@ def is_crash_expected(cell: Cell, path: str) -> bool:
 
 def way_to_expect(cell: Cell, path: str) -> str:
     """Return how a file allows crashes of an agent, in words; empty for one that is never restarted."""
+    from ..doubles import named_sender
+
     name = named_sender(path, cell.system.paths).partition(" ")[0]
     entry = _entry_of(cell, name)
     if entry is not None and entry.restart == "temporary":

@@ -13,7 +13,7 @@ import sys
 import traceback
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import trio
@@ -39,7 +39,7 @@ from ._run_environment import RunEnvironment, is_crash_expected, way_to_expect
 from ._secrets import without_secrets
 from ._step_text import count_steps, describe, each_step
 from .records import StepLog, Watch, log_header
-from .steps import Story, Timeline, entries_of, remedy_for
+from .steps import Story
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from ._run import Progress
     from ._watched import Onlooker, WatchedLog
     from .records import StateSampler, StopInstrument
+    from .steps import Timeline
 
 AGENTS_PER_SECOND = 1_000
 """Agents of populations for which a run may take one second more."""
@@ -223,7 +224,7 @@ def _instrument(run: Run, log: TraceLog, stop: StopInstrument | None, states: St
 def _count_steps(cell: Cell) -> int:
     """Return the number of steps, or of entries of a timeline."""
     scenario = cell.scenario
-    return count_steps(scenario.steps) if isinstance(scenario, Scenario) else len(entries_of(scenario))
+    return count_steps(scenario.steps) if isinstance(scenario, Scenario) else len(_entries_of(scenario))
 
 
 def _each_step(cell: Cell) -> Iterator[tuple[DataPath, str]]:
@@ -232,7 +233,13 @@ def _each_step(cell: Cell) -> Iterator[tuple[DataPath, str]]:
     if isinstance(scenario, Scenario):
         yield from ((path, describe(step)) for path, step in each_step(scenario.steps))
     else:
-        yield from ((("timeline", index), describe(entry)) for index, entry in entries_of(scenario))
+        yield from ((("timeline", index), describe(entry)) for index, entry in _entries_of(scenario))
+
+
+def _entries_of(simulation: Simulation) -> Sequence[tuple[int, Any]]:
+    from .steps import entries_of
+
+    return entries_of(simulation)
 
 
 async def _run_interruptible(state: _RunState) -> None:
@@ -265,10 +272,16 @@ async def _run_in_environment(state: _RunState) -> None:
         state.ended = "passed"
 
 
+def _timeline(run: Run, simulation: Simulation) -> Timeline:
+    from .steps import Timeline
+
+    return Timeline(run, simulation)
+
+
 async def _run_story(state: _RunState) -> None:
     run, scenario = state.run, state.run.cell.scenario
     timeout = scenario.timeout if isinstance(scenario, Scenario) else None
-    story = Story(run, scenario) if isinstance(scenario, Scenario) else Timeline(run, scenario)
+    story = Story(run, scenario) if isinstance(scenario, Scenario) else _timeline(run, scenario)
     began = 0.0 if timeout is None else trio.current_time()
     try:
         with trio.move_on_after(float("inf") if timeout is None else timeout) as scope:
@@ -363,8 +376,11 @@ def _note_failed_start(state: _RunState, error: StartFailed) -> None:
         state.ended = "could not run"
     saw = describe_error(error.__cause__ or error, state.root)
     remote = state.run.cell.system.remotes.get(path)
-    fix = "" if remote is None else remedy_for(remote, error.__cause__ or error)
-    saw = f"{saw}; {fix}" if fix else saw
+    if remote is not None:
+        from .steps import remedy_for
+
+        fix = remedy_for(remote, error.__cause__ or error)
+        saw = f"{saw}; {fix}" if fix else saw
     state.add_problem(f"start {path}", "a running agent", saw, _declared(state.run, path))
 
 

@@ -17,7 +17,6 @@ from lmos_actors._core import HIDDEN, plain
 from lmos_actors.actors import conceal, conceal_all
 from lmos_actors.errors import ConfigError, LmosActorsError
 from lmos_actors.files import inside, is_list, is_mapping
-from lmos_actors.security import Reference, SecretSource
 
 from ..model import Scenario
 
@@ -75,6 +74,8 @@ def _references(value: Any) -> Iterator[str]:
 
 def _read(reference: str, folder: Path) -> Iterator[str]:
     try:
+        from lmos_actors.security import Reference, SecretSource
+
         read = SecretSource(Reference.parse(reference, folder)).read()
     except ConfigError:
         return

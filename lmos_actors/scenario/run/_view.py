@@ -9,7 +9,7 @@ from lmos_actors.errors import LmosActorsError
 from lmos_actors.supervision import restarts_of
 from lmos_actors.system.model import ALL_AGENTS
 
-from ..formulas import fields_known, state_of
+from .._agent_state import fields_known, state_of
 from ._secrets import secrets_of
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from lmos_actors.actors import Slot
 
-    from ..formulas import AgentState
+    from .._agent_state import AgentState
     from ..judge import Cut, StepAnswer
     from ._run import Run
 

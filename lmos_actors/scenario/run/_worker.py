@@ -32,7 +32,6 @@ from .._guard import TIME_LIMIT, longest_of, restoring_directory
 from ..format import resolve, with_end_at
 from ._pace import PaceKeeper, PaceOrder
 from ._runner import SLOW, run_cell
-from .records import StateSampler
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -40,6 +39,7 @@ if TYPE_CHECKING:
 
     from ..format import Cell, Resolved
     from ._watched import Onlooker
+    from .records import StateSampler
 
 # The import path as this process started: folders that were added for agents' modules must not shadow the
 # modules that the worker itself needs.
@@ -51,6 +51,12 @@ _BEGIN = (
 _exit_process = os._exit
 _REFRESH = 0.1
 """Seconds of real time between two progress messages."""
+
+
+def _sampler() -> StateSampler:
+    from .records import StateSampler
+
+    return StateSampler()
 
 
 def _access(given: RemoteAccess | dict[str, Any]) -> RemoteAccess:
@@ -351,7 +357,7 @@ class _OrderHandler:
         except Exception as error:
             self._send({"lost": f"{type(error).__name__}: {error}"})
             return
-        states = None if order.text is None else StateSampler()
+        states = None if order.text is None else _sampler()
         reporter = _ProgressReporter(self._send, order.draw)
         result = run_cell(
             resolved,

@@ -1,6 +1,7 @@
 """Validation of one cell of a file by all validators.
 
-All of them run, so that a mistake in one part does not hide those in others.
+All run whose part the file has, so that a mistake in one part does not hide those in others. What few files
+have is imported where a file has it.
 """
 
 from __future__ import annotations
@@ -9,17 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 from lmos_actors.files import mapped
 from lmos_actors.system import (
-    IdentityValidator,
     ValueValidator,
     acts_by_itself,
     classes_named_by,
     discovers_agents,
 )
-from lmos_actors.system.model import DIRECTORY
+from lmos_actors.system.model import DIRECTORY, AgentEntry, Bridge, Mock, Replay
 
+from ...doubles import is_live
 from ._check_validator import CheckValidator
-from ._double_validator import DoubleValidator
-from ._explore_validator import ExploreValidator
 from ._fault_validator import FaultValidator
 from ._link_fault_validator import LinkFaultValidator
 from ._network_validator import NetworkValidator
@@ -27,7 +26,6 @@ from ._process_validator import ProcessValidator
 from ._store_validator import StoreValidator
 from ._story_validator import StoryValidator
 from ._timeline_validator import TimelineValidator
-from ._topology_validator import TopologyValidator
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -48,21 +46,48 @@ def check_cell(names: CellNames, folder: Path, *, whole: bool) -> None:
     processes.check()
     store.check()
     network.check()
-    TopologyValidator(names, validator).check()
+    if "topology" in names.cell.data:
+        from ._topology_validator import TopologyValidator
+
+        TopologyValidator(names, validator).check()
     validator.agents()
-    DoubleValidator(names, validator).check()
-    IdentityValidator(names, folder).check()
+    if _has_doubles(names):
+        from ._double_validator import DoubleValidator
+
+        DoubleValidator(names, validator).check()
+    if any(_is_identified(entry) for entry in names.agents.values()):
+        from lmos_actors.system import IdentityValidator
+
+        IdentityValidator(names, folder).check()
     story = StoryValidator(names, validator, faults)
     timeline = TimelineValidator(names, validator, faults, story.saying.check)
     story.check()
     timeline.check()
-    ExploreValidator(names, validator, faults).check()
+    if "explore" in names.cell.data:
+        from ._explore_validator import ExploreValidator
+
+        ExploreValidator(names, validator, faults).check()
     CheckValidator(
         names, validator, faults, {**story.scope.ids, **timeline.ids}, story.scope.run_counts
     ).check()
     _check_reports(names)
     if names.fitted and whole and not names.mistakes and "system" not in names.cell.data:
         _check_unused(names)
+
+
+def _is_identified(entry: object) -> bool:
+    """Return whether an entry says which agent it is, elsewhere or in a store."""
+    return isinstance(entry, AgentEntry) and any(
+        each is not None for each in (entry.id, entry.key, entry.description)
+    )
+
+
+def _has_doubles(names: CellNames) -> bool:
+    """Return whether an agent is a mock, a replay or a bridge, or a live model, which a mock stands for."""
+    entries = names.agents.values()
+    return any(isinstance(entry, Mock | Replay | Bridge) for entry in entries) or any(
+        is_live(cls) for cls in names.classes.values()
+    )
 
 
 def _check_reports(names: CellNames) -> None:

@@ -9,7 +9,6 @@ from msgspec import UNSET
 from lmos_actors.files import did_you_mean, listed, mapped
 from lmos_actors.system.model import ALL_AGENTS, USER
 
-from ...formulas import RESERVED, FormulaProblem, compile_formula, known_names, of_agents
 from ...model import (
     Always,
     Answer,
@@ -43,7 +42,6 @@ from ...model import (
     is_answered,
 )
 from ._condition_validator import contradiction, given
-from ._model_check_validator import ModelCheckValidator
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -90,7 +88,6 @@ class CheckValidator:
         self.series: list[str] = []
         self.instants: list[str] = []
         self.end: float | None = None
-        self.models = ModelCheckValidator(names, ids, _SENDING, _ANSWERED)
 
     def check(self) -> None:
         self._end()
@@ -132,6 +129,8 @@ class CheckValidator:
     def _define_check(self, name: str, kind: object, path: DataPath) -> None:
         self.names.define(name, "check", path)
         if kind in ("eventually", "converges"):
+            from ...formulas import RESERVED
+
             if name in RESERVED:
                 self.names.report(path, f'"{name}" is a word of formulas: call the check something else')
             self.instants.append(name)
@@ -161,6 +160,8 @@ class CheckValidator:
 
         `alone`: it may not use series and checks.
         """
+        from ...formulas import FormulaProblem, compile_formula, known_names
+
         classes = self._classes(of)
         if classes is None and _STATE in text:
             return None
@@ -189,6 +190,8 @@ class CheckValidator:
     def _of(self, check: Formula, text: str, path: DataPath, key: DataPath) -> None:
         if check.of is not None and not self.names.check_group(check.of, (*path, "of"), all_agents=True):
             return
+        from ...formulas import of_agents
+
         names = self._formula(text, key, check.of)
         if names is not None and check.of is not None and not of_agents(names):
             message = f'"of: {check.of}" does nothing: the formula speaks of no agent'
@@ -224,7 +227,9 @@ class CheckValidator:
         elif isinstance(check, Compare):
             self._compare(check, path)
         elif isinstance(check, (Tools, Spending, Answer, NoSecrets)):
-            self.models.check(check, path)
+            from ._model_check_validator import ModelCheckValidator
+
+            ModelCheckValidator(self.names, self.ids, _SENDING, _ANSWERED).check(check, path)
 
     def _never(self, check: Never, path: DataPath) -> None:
         when, here = check.when, (*path, "when")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import UNSET
 
 from lmos_actors.files import did_you_mean
-from lmos_actors.system.values import exception_class, exception_names, problem_at
+from lmos_actors.system.values import problem_at
 
 from ...doubles import is_model
 from ...model import (
@@ -162,6 +162,8 @@ class FaultValidator:
             self.names.report((*path, "share"), message, "shape")
 
     def _crash(self, fault: Crash | FaultAt, path: DataPath) -> None:
+        from lmos_actors.system.values import exception_class, exception_names
+
         name = fault.with_
         if isinstance(name, str) and exception_class(name) is None:
             near = did_you_mean(name, exception_names())

@@ -11,7 +11,6 @@ from lmos_actors.system.model import HUB, PROCESS, WORLDS, Bridge, Topology, is_
 from lmos_actors.system.values import problem_of_delay
 
 from ...model import MOST_CONNECTIONS, MOST_REGISTERED, LinksBetween, Network, Rules
-from ._topology import neighbours_of, topology_problem
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -117,6 +116,8 @@ class NetworkValidator:
         topology = self.names.made.get(("topology",))
         if not isinstance(topology, Topology):
             return
+        from ._topology import topology_problem
+
         here: DataPath = ("topology", "of")
         population = self.names.populations.get(topology.of)
         if population is None or topology_problem(topology, population.count) is not None:
@@ -131,6 +132,8 @@ class NetworkValidator:
             self.names.report(here, f"{why}: {MOST_CONNECTIONS:,} are the most. Use world: memory", "shape")
 
     def _pairs(self, topology: Topology, count: int) -> int:
+        from ._topology import neighbours_of
+
         nodes = [self.nodes.node_of(f"{topology.of}/{number}") for number in range(count)]
         neighbours = neighbours_of(topology, count, seed=1)  # as many with any other, about
         near = zip(nodes, neighbours, strict=True)

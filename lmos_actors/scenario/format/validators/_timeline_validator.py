@@ -9,7 +9,7 @@ from msgspec import UNSET
 from lmos_actors.errors import InvalidInput, NotAllowed, NotFound
 from lmos_actors.files import DataPath, did_you_mean, listed, mapped
 from lmos_actors.system import is_stream, place_schema, tables_of
-from lmos_actors.system.values import NOT_YET, along, error_names, path_problem, select
+from lmos_actors.system.values import along, path_problem, select
 
 from ...model import DecidingAt, FaultAt, HealAt, InvokeAt, SayAt, TellAt, TimedAsking, WriteAt
 
@@ -26,6 +26,8 @@ def check_error(names: CellNames, error: ExpectedError | None, path: DataPath) -
     """Check the error that a step expects."""
     if error is None:
         return
+    from lmos_actors.system.values import NOT_YET, error_names
+
     here, name, known = (*path, "error", "is"), error.is_, error_names()
     if name in NOT_YET:
         names.report(here, f'the error "{name}" is not available yet', "later")

@@ -28,7 +28,6 @@ from lmos_actors.system.values import draw, exception_class
 
 from ...model import ClockSkew, Comeback, Crash, Pause, Provider, Slow, kind_of_fault
 from ..faults import FaultFailed, log_fields
-from ._provider_faults import ProviderFault, ProviderFaults
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Sequence
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
 
     from ...model import AnyFault, ProcessFault
     from ..faults import Faults, StruckFault
+    from ._provider_faults import ProviderFaults
 
 INJECTED: Final = "__lmos_injected__"
 """Attribute that marks exceptions of faults."""
@@ -59,8 +59,7 @@ class AgentFaults:
         self._down: dict[str, list[StruckFault]] = {}  # by the paths of the crashed
         self._ends: dict[str, trio.Event] = {}
         self._paces: dict[Slot, tuple[float, list[float]]] = {}
-        self.providers = ProviderFaults(find, faults.stream)
-        """The faults of providers of models."""
+        self._providers: ProviderFaults | None = None
         faults.before_look = self._end_unrecoverable
 
     # ---- striking
@@ -145,7 +144,8 @@ class AgentFaults:
     def record(self, kind: str, agent: str, fields: dict[str, Any]) -> None:
         """Take a record of the run: crashed agents may have ended or started again."""
         if kind == "started":
-            self.providers.started(agent)
+            if self._providers is not None:
+                self._providers.started(agent)
             for struck in self._down.pop(agent, ()):
                 self._faults.heal(struck, [agent] if agent in struck.left else [])
         elif kind in ("crashed", "stopped"):
@@ -166,13 +166,24 @@ class AgentFaults:
 
     # ---- providers of models
 
+    @property
+    def providers(self) -> ProviderFaults:
+        """The faults of providers of models, which few files have."""
+        if self._providers is None:
+            from ._provider_faults import ProviderFaults
+
+            self._providers = ProviderFaults(self._find, self._faults.stream)
+        return self._providers
+
     def _fail_providers(self, fault: Provider, struck: StruckFault, slots: Sequence[Slot]) -> None:
         """Have the providers of models fail; they go on to when a node is killed meanwhile."""
+        from ._provider_faults import ProviderFault
+
         until = trio.current_time() + fault.duration
-        failing = ProviderFault(fault, until)
+        failing, providers = ProviderFault(fault, until), self.providers
         for path in struck.targets:
-            self.providers.begin(path, failing)
-        struck.ends = {path: partial(self.providers.end, path, failing) for path in struck.targets}
+            providers.begin(path, failing)
+        struck.ends = {path: partial(providers.end, path, failing) for path in struck.targets}
         clock: Any = trio.lowlevel.current_clock()
         call_at = getattr(clock, "call_at", slots[0].rt.timers.call_at)
         call_at(until, partial(self._undo, struck, struck.targets))

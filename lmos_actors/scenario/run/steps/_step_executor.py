@@ -28,7 +28,6 @@ from ...model import FaultAt, Invoke, InvokeAt, Read, Stream, Write, WriteAt, is
 from .._run import STEP
 from .._step_text import describe, fault_of
 from ..faults import FaultFailed
-from ._remedies import remedy_for
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -252,7 +251,11 @@ class StepExecutor:
     def _fix(self, step: Any, error: AgentError) -> str:
         """Return the remedy for a remote agent's refusal, as the end of a message; empty without one."""
         remote = self.run.cell.system.remotes.get(getattr(step, "target", HUB))
-        fix = "" if remote is None else remedy_for(remote, error)
+        if remote is None:
+            return ""
+        from ._remedies import remedy_for
+
+        fix = remedy_for(remote, error)
         return f"; {fix}" if fix else ""
 
     def _expect_crash(self, request: StepRequest | None, error: AgentError | None) -> None:
