@@ -72,10 +72,14 @@ RUNNING = (
 )
 FORMAT = ("cattrs", "cyclopts", "yaml")
 # The most modules of the package itself.
+WEATHER = ["run", "scenarios/weather.yaml"]
+SERVE = ["serve", "agents.weather:WeatherAgent", "--listen", "ws://127.0.0.1:0"]
 MOST = {
     "--help": 12,
-    "validate small.yaml": 245,
-    "run small.yaml --check-determinism off": 350,
+    "validate small.yaml": 220,
+    "run small.yaml --check-determinism off": 280,
+    " ".join(WEATHER): 280,
+    " ".join(SERVE): 280,
 }
 NOTE = {"do": "invoke", "id": "note", "target": "actor", "action": "note", "input": {"text": "hi"}}
 # A plain path needs no library.
@@ -102,6 +106,8 @@ USED = {"do": "expect", "that": "value", "of": "$(saved.heard)", "match": {"$": 
         (["doctor"], (*LATE, "lmos_actors.scenario")),
         (["validate", "small.yaml"], (*LATE, *LATER, *RUNNING)),
         (["run", "small.yaml", "--check-determinism", "off"], (*LATE, *LATER)),
+        (WEATHER, (*LATE, *LATER)),
+        (SERVE, NOT_SERVED),
         (["serve", "group.yaml", "--group", "all", "--launched"], NOT_SERVED),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
@@ -115,12 +121,13 @@ def test_what_is_not_imported(tmp_path: Path, words: list[str], not_there: tuple
     code = (
         "import sys; there = [*sys.modules]\n"
         "sys.path.insert(0, sys.argv[1]); from lmos_actors.cli import main\n"
-        "try: main(sys.argv[2:])\n"
-        "finally: open('imported', 'w').write(' '.join(name for name in sys.modules if name not in there))\n"
+        "try: main(sys.argv[3:])\n"
+        "finally: open(sys.argv[2], 'w').write(' '.join(name for name in sys.modules if name not in there))\n"
     )
-    command = [sys.executable, "-c", code, str(ROOT), *words]
+    command = [sys.executable, "-c", code, str(ROOT), str(tmp_path / "imported"), *words]
+    folder = ROOT if words in (WEATHER, SERVE) else tmp_path
     pipe, both = subprocess.PIPE, subprocess.STDOUT
-    with subprocess.Popen(command, cwd=tmp_path, stdin=pipe, stdout=pipe, stderr=both, text=True) as process:
+    with subprocess.Popen(command, cwd=folder, stdin=pipe, stdout=pipe, stderr=both, text=True) as process:
         assert process.stdin is not None
         assert process.stdout is not None
         said = ""
@@ -128,6 +135,8 @@ def test_what_is_not_imported(tmp_path: Path, words: list[str], not_there: tuple
             said += line
             if '"ready"' in line:
                 process.stdin.close()  # as if its launcher had gone
+            elif '"listening"' in line:
+                process.terminate()
     imported = (tmp_path / "imported").read_text().split()
     assert "lmos_actors.cli._main" in imported, said
     assert process.returncode == (2 if words == ["rum"] else 0), said
