@@ -14,9 +14,9 @@ from ._tree_view import MOST_ROWS, Search
 
 if TYPE_CHECKING:
     from lmos_actors.actors import Slot
-    from lmos_actors.supervision import Supervisor
 
     from ._merge_patch import State
+    from ._node_tree import NodeTree
     from ._sight import Sight
     from ._trouble_views import NoArguments
 
@@ -24,7 +24,7 @@ ACTIONS: Final = frozenset({"chat", "sessions", "history", "forget"})
 """Those that every chat agent has, by which the page talks to it."""
 
 
-def chats_view(root: Supervisor, invokes: Sight, _arguments: NoArguments) -> Search:
+def chats_view(tree: NodeTree, invokes: Sight, _arguments: NoArguments) -> Search:
     """Return the view of the chat agents that the viewer may invoke, found anew when it is opened again."""
     classes: dict[type[Any], bool] = {}
     found: dict[Slot, type[Any]] = {}
@@ -42,7 +42,7 @@ def chats_view(root: Supervisor, invokes: Sight, _arguments: NoArguments) -> Sea
         found[slot] = cls
         return True
 
-    return Search(root, matches, lambda slot: _row(slot, found[slot]), MOST_ROWS)
+    return Search(tree, matches, lambda slot: _row(slot, found[slot]), MOST_ROWS)
 
 
 def _talks(cls: Any) -> bool:

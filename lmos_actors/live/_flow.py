@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import deque
 from heapq import nlargest
 from time import thread_time
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, Protocol
 
 import attrs
 import trio
@@ -27,13 +27,12 @@ from lmos_actors.supervision import Supervisor, agents_of, children_of, place_at
 from ._whole_values import whole_json
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Reversible
 
     from lmos_actors._core import Instrument
     from lmos_actors.actors import Runtime
 
     from ._merge_patch import State
-    from ._sight import Sight
     from ._survey import StartSoon
 
 KEEP: Final = 5.0
@@ -85,11 +84,32 @@ class FlowArguments(Struct, forbid_unknown_fields=True):
 
 
 @attrs.define
-class _Count:
+class EdgeCount:
     """The messages over one edge; `failed` counts requests that were not answered with a result."""
 
     sent: int = 0
     failed: int = 0
+
+
+class Edges(dict[Edge, EdgeCount]):
+    """The messages from whom to whom, by action; beyond the most edges all others are counted as one."""
+
+    def __missing__(self, edge: Edge) -> EdgeCount:
+        return self.setdefault(edge if len(self) < MOST_EDGES else ("", "", ""), EdgeCount())
+
+
+class KeptRecord(NamedTuple):
+    """A record that is kept. See `Record`."""
+
+    n: int
+    agent: str
+    affordance: str | None
+    trace: Any
+    state: State
+
+    def shown(self) -> State:
+        """See `Record`."""
+        return self.state
 
 
 class Flow:
@@ -105,9 +125,9 @@ class Flow:
         self._begin_anew()
 
     def _begin_anew(self) -> None:
-        self.records: deque[State] = deque(maxlen=MOST_RECORDS)
-        self.edges: dict[Edge, _Count] = {}
-        self.number = self.left_out = 0
+        self.records: deque[KeptRecord] = deque(maxlen=MOST_RECORDS)
+        self.edges = Edges()
+        self.recorded = self.left_out = 0
         self._tapped: dict[Slot, None] = {}
         self._scanned: tuple[str, ...] = ()
         """The paths at the last look for agents."""
@@ -209,7 +229,7 @@ class Flow:
             if not self._covers(agent):  # the node's own instrument records more than is looked at
                 return
             edge = (fields.get("from", ""), agent, fields["affordance"])
-            self._count(edge).sent += 1
+            self.edges[edge].sent += 1
             if number is None or not self._has_room(fields.get("trace", number)):
                 self.left_out += 1
                 return
@@ -220,7 +240,7 @@ class Flow:
                 return
             edge, trace = known
             if "error" in fields or kind in ("dropped", "refused", "dead_letter"):
-                self._count(edge).failed += 1
+                self.edges[edge].failed += 1
             fields = fields if trace is None else {**fields, "trace": trace}
             if isinstance(fields.get("error"), str):
                 fields = self._without_secrets(agent, fields)
@@ -239,14 +259,6 @@ class Flow:
         left_out = {"output"} if HIDDEN in shown or self._errors > MOST_ERRORS else set[str]()
         return {**{name: value for name, value in fields.items() if name not in left_out}, "error": shown}
 
-    def _count(self, edge: Edge) -> _Count:
-        found = self.edges.get(edge)
-        if found is None:
-            if len(self.edges) >= MOST_EDGES:
-                edge = ("", "", "")  # all others
-            found = self.edges.setdefault(edge, _Count())
-        return found
-
     def _has_room(self, trace: Any) -> bool:
         """Return whether one more record is kept: all at first, then every other trace, every fourth, …"""
         now = trio.current_time()
@@ -262,15 +274,12 @@ class Flow:
         return True
 
     def _keep(self, kind: str, agent: str, fields: dict[str, Any]) -> None:
-        self.number += 1
-        record: State = {"n": self.number, "t": round(trio.current_time(), 6), "kind": kind, "agent": agent}
-        record |= whole_values(fields)
-        for name, value in fields.items():
-            if value is None or name == "report" or name in record:
-                continue
-            is_plain = type(value) in (int, float, bool) or (type(value) is str and len(value) <= VALUE)
-            record[name] = value if is_plain and name not in SHOWN else _shown(value)
-        self.records.append(record)
+        self.recorded += 1
+        record: State = {"n": self.recorded, "t": round(trio.current_time(), 6), "kind": kind, "agent": agent}
+        fields = {name: value for name, value in fields.items() if name != "report"}
+        record = {**shown_fields(fields, whole_values(fields), _shown), **record}
+        kept = KeptRecord(self.recorded, agent, record.get("affordance"), record.get("trace"), record)
+        self.records.append(kept)
 
 
 SHOWN: Final = frozenset({"input", "value", "data", "progress"})
@@ -282,6 +291,16 @@ def whole_values(fields: Mapping[str, Any]) -> State:
     texts = {name: whole_json(fields[name]) for name in SHOWN if fields.get(name) is not None}
     whole = {name: text for name, text in texts.items() if text is not None}
     return {**whole, "json": True} if whole and len(whole) == len(texts) else {}
+
+
+def shown_fields(fields: Mapping[str, Any], whole: State, as_text: Callable[[Any], str]) -> State:
+    """Return what is shown of a record: its `whole` values, and of the others those that are long as text."""
+    shown = dict(whole)
+    for name, value in fields.items():
+        if value is not None and name not in whole:
+            is_plain = type(value) in (int, float, bool) or (type(value) is str and len(value) <= VALUE)
+            shown[name] = value if is_plain and name not in SHOWN else as_text(value)
+    return shown
 
 
 def _shown(value: Any) -> str:
@@ -301,12 +320,45 @@ class _Both:
         self._flow.record(kind, agent, fields)
 
 
+class Record(Protocol):
+    """A record of a message: its number, and what a viewer may choose it by."""
+
+    @property
+    def n(self) -> int: ...
+    @property
+    def agent(self) -> str: ...
+    @property
+    def affordance(self) -> str | None: ...
+    @property
+    def trace(self) -> Any: ...
+
+    def shown(self) -> State:
+        """Return what is shown of it."""
+        ...
+
+
+class Messages(Protocol):
+    """The messages of a node, or of a run as its log has them."""
+
+    edges: Edges
+    recorded: int
+    left_out: int
+
+    @property
+    def records(self) -> Reversible[Record]:
+        """The last records."""
+        ...
+
+    def look(self, paths: Iterable[str]) -> None:
+        """Note that messages of agents there are looked at now."""
+
+
 class FlowView:
-    """The messages and edges of one viewer."""
+    """The messages and edges of one viewer, which sees the records of those agents for which `sees` holds."""
 
     is_busy = False
 
-    def __init__(self, flow: Flow, sees: Sight, arguments: FlowArguments) -> None:
+    def __init__(self, flow: Messages, sees: Callable[[str], bool], arguments: FlowArguments) -> None:
         self._flow = flow
         self._sees = sees
         self._arguments = arguments
@@ -323,23 +375,23 @@ class FlowView:
             if len(records) >= most:
                 break
             if self._wants(record):
-                records[str(record["n"])] = record
+                records[str(record.n)] = record.shown()
         seen = (each for each in flow.edges.items() if self._wants_edge(each[0]))
         edges = nlargest(SHOWN_EDGES, seen, key=lambda each: each[1].sent)
         return {
             "records": dict(reversed(records.items())),
             "edges": {" > ".join(edge): _edge(edge, count) for edge, count in edges},
-            "recorded": flow.number,
+            "recorded": flow.recorded,
             "left_out": flow.left_out,
         }
 
-    def _wants(self, record: State) -> bool:
+    def _wants(self, record: Record) -> bool:
         wanted = self._arguments
-        if not (is_below(record["agent"], wanted.paths) and self._sees(record["agent"])):
+        if not (is_below(record.agent, wanted.paths) and self._sees(record.agent)):
             return False
-        if wanted.trace is not None and record.get("trace") != wanted.trace:
+        if wanted.trace is not None and record.trace != wanted.trace:
             return False
-        return wanted.affordance is None or record.get("affordance") == wanted.affordance
+        return wanted.affordance in (None, record.affordance)
 
     def _wants_edge(self, edge: Edge) -> bool:
         wanted = self._arguments
@@ -355,5 +407,5 @@ def is_below(path: str, places: Container[str]) -> bool:
     return True
 
 
-def _edge(edge: Edge, count: _Count) -> State:
+def _edge(edge: Edge, count: EdgeCount) -> State:
     return {"from": edge[0], "to": edge[1], "affordance": edge[2], **attrs.asdict(count)}

@@ -9,17 +9,16 @@ from msgspec import Meta, Struct
 from lmos_actors.bindings import is_private, public_name
 
 from ._sight import Sight
-from ._tree_view import MOST_ROWS, Search, row_of
+from ._tree_view import MOST_ROWS, Search
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from lmos_actors.actors import Runtime
     from lmos_actors.security import Admission, Verb
-    from lmos_actors.supervision import Supervisor
 
     from ._merge_patch import State
-    from ._survey import Survey
+    from ._node_tree import NodeTree
     from ._trouble_views import NoArguments
 
 USES: Final[tuple[Verb, ...]] = ("read", "write", "invoke", "subscribe")
@@ -69,17 +68,10 @@ class RightsView:
         return {"name": name, "there": bool(may), "may": may, "operations": operations}
 
 
-def own_agents_view(
-    root: Supervisor, survey: Survey, admission: Admission, _arguments: NoArguments
-) -> Search:
+def own_agents_view(tree: NodeTree, admission: Admission, _arguments: NoArguments) -> Search:
     """Return the view of the agents that a viewer may inspect or operate, if it does not see the tree.
 
     They are found anew when the view is opened again.
     """
     sights = [Sight(admission, right) for right in ("inspect", "operate")]
-    return Search(
-        root,
-        lambda slot: any(sees(slot.path) for sees in sights),
-        lambda slot: row_of(slot, survey),
-        MOST_ROWS,
-    )
+    return Search(tree, lambda slot: any(sees(slot.path) for sees in sights), tree.row_of, MOST_ROWS)

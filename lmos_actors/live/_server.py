@@ -30,6 +30,7 @@ from ._crash_text import CrashRows
 from ._flow import Flow, FlowArguments, FlowView
 from ._groups_view import GroupsView, LogsArguments, LogsView, approvals_view, has_approvals, has_groups
 from ._messages import SUBPROTOCOL, Do, FromNode, Hello, Refused, Wrong
+from ._node_tree import NodeTree
 from ._node_views import ApprovalsArguments, MadeView
 from ._operations import NODE_WIDE, Operations
 from ._page import Page, software
@@ -131,25 +132,24 @@ class LiveServer(NodeService):
     def _kinds(self) -> dict[str, ViewKind]:
         """The views that there are, by name."""
         rt, root, rows, made = self._home.rt, self._home.root, CrashRows(), self._home.views()
+        tree = NodeTree(root, self._survey)
         return {
-            "tree": ViewKind("tree", TreeArguments, partial(TreeView, root, self._survey)),
-            "find": ViewKind("tree", FindArguments, partial(FindView, root, self._survey)),
-            "top": ViewKind("tree", TopArguments, partial(TopView, root, self._survey)),
+            "tree": ViewKind("tree", TreeArguments, partial(TreeView, tree)),
+            "find": ViewKind("tree", FindArguments, partial(FindView, tree)),
+            "top": ViewKind("tree", TopArguments, partial(TopView, tree)),
             "agent": ViewKind("agent", AgentArguments, partial(AgentView, rt, root, rows)),
             "waiting": ViewKind("node", NoArguments, partial(WaitingView, rt)),
             "dead letters": ViewKind("node", NoArguments, partial(DeadLettersView, rt), "inspect"),
             **{name: ViewKind("node", NoArguments, partial(MadeView, make)) for name, make in made.items()},
             "approvals": ViewKind("all", ApprovalsArguments, partial(approvals_view, root), "approve"),
-            "chats": ViewKind("all", NoArguments, partial(chats_view, root), "invoke"),
+            "chats": ViewKind("all", NoArguments, partial(chats_view, tree), "invoke"),
             "rights": ViewKind(
                 "all",
                 RightsArguments,
                 partial(RightsView, rt, self._operations.fitting, self._serves_agents),
                 by_viewer=True,
             ),
-            "agents": ViewKind(
-                "all", NoArguments, partial(own_agents_view, root, self._survey), by_viewer=True
-            ),
+            "agents": ViewKind("all", NoArguments, partial(own_agents_view, tree), by_viewer=True),
             "groups": ViewKind(
                 "all",
                 NoArguments,

@@ -106,6 +106,7 @@ class WithArguments(Protocol):
 
 
 KindT = TypeVar("KindT", bound=WithArguments)
+ArgumentsT = TypeVar("ArgumentsT")
 
 
 def kind_and_arguments(kinds: Mapping[str, KindT], name: str, arguments: dict[str, Any]) -> tuple[KindT, Any]:
@@ -113,8 +114,13 @@ def kind_and_arguments(kinds: Mapping[str, KindT], name: str, arguments: dict[st
     kind = kinds.get(name)
     if kind is None:
         raise unknown("view", name, kinds)
+    return kind, arguments_of(name, arguments, kind.arguments)
+
+
+def arguments_of(name: str, arguments: dict[str, Any], cls: type[ArgumentsT]) -> ArgumentsT:
+    """Return the arguments of a view as what it takes. Raises Refused."""
     try:
-        return kind, msgspec.convert(arguments, kind.arguments)
+        return msgspec.convert(arguments, cls)
     except msgspec.ValidationError as error:
         raise Refused("INVALID", f"the arguments of {name!r}: {error}") from None
 

@@ -11,7 +11,7 @@ from collections import Counter
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-import attrs
+from ._run_model import LinkNews
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -24,22 +24,6 @@ MOST_NODES: Final = 60
 MOST_LINKS: Final = 300
 MOST_MESSAGES: Final = 300
 OTHERS: Final = "others"
-
-
-@attrs.define(eq=False)
-class _Between:
-    """A link as it is shown, or several that stand as one."""
-
-    source: str
-    target: str
-    sent: int = 0
-    lost: int = 0
-    held: int = 0
-    cut: int = 0
-    links: int = 0
-    loss: float = 0.0
-    delay: float | None = None
-    under_way: int = 0
 
 
 def network_of(head: RunHead, model: RunModel, speed: float | None) -> State:
@@ -65,7 +49,7 @@ def network_of(head: RunHead, model: RunModel, speed: float | None) -> State:
     for _, source, target, _, _, due in messages:
         between = links.get((fold(source), fold(target)))
         if between is not None and (due is None or due > model.time):
-            between.under_way += 1
+            between.held += 1
     shown = sorted(links.values(), key=lambda each: -each.sent)[:MOST_LINKS]
     state: State = {
         "of": "nodes" if head.nodes is not None else "agents",
@@ -130,16 +114,13 @@ USER: Final = "user"
 
 def _links(
     model: RunModel, of_node: Callable[[str], str], fold: Callable[[str], str]
-) -> dict[tuple[str, str], _Between]:
-    found: dict[tuple[str, str], _Between] = {}
+) -> dict[tuple[str, str], LinkNews]:
+    """Return the links as they are shown: of nodes that stand as one, one for all."""
+    found: dict[tuple[str, str], LinkNews] = {}
 
-    def between(source: str, target: str) -> _Between:
+    def between(source: str, target: str) -> LinkNews:
         key = fold(source), fold(target)
-        known = found.get(key)
-        if known is None:
-            known = found[key] = _Between(*key)
-        known.links += 1
-        return known
+        return found.setdefault(key, LinkNews(*key))
 
     if model.links:
         for link in model.links.values():
@@ -148,7 +129,7 @@ def _links(
             one.lost += link.lost
             one.held += link.held
             one.cut += link.cut
-            one.links += link.lines - 1
+            one.lines += link.lines
             one.loss = max(one.loss, link.loss)
             one.delay = link.delay if one.delay is None else max(one.delay, link.delay or 0.0)
         return found
@@ -157,19 +138,20 @@ def _links(
             one = between(of_node(source or USER), of_node(target))
             one.sent += edge.sent
             one.lost += edge.failed
+            one.lines += 1
     return found
 
 
-def _shown(link: _Between) -> State:
+def _shown(link: LinkNews) -> State:
     state: State = {
         "from": link.source,
         "to": link.target,
-        "cut": link.cut >= link.links,
+        "cut": link.cut >= link.lines,
         "sent": link.sent,
         "lost": link.lost,
-        "under_way": link.under_way + link.held,
+        "under_way": link.held,
     }
-    if 0 < link.cut < link.links:
+    if 0 < link.cut < link.lines:
         state["cut_links"] = link.cut
     if link.loss:
         state["loss"] = round(link.loss, 6)

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 from msgspec import Struct, field
+
+from .._flow import VALUE, shown_fields, whole_values
+
+if TYPE_CHECKING:
+    from .._merge_patch import State
 
 LONG_LINE: Final = 4_000
 """Characters from which on a line is kept with its long members cut."""
@@ -36,6 +41,13 @@ class LogRecord(Struct, gc=False):
     is_shortened: bool = False
     """Whether `line` has some members cut."""
 
+    def shown(self) -> State:
+        """Return what views show of it: values as text, and no longer than they may be."""
+        fields = {name: value for name, value in fields_of(self.line).items() if name not in OWN}
+        shown = shown_fields(fields, {} if self.is_shortened else whole_values(fields), _text)
+        shown |= {"n": self.n, "t": self.t, "kind": self.kind, "agent": self.agent}
+        return shown if self.trace is None else {**shown, "trace": self.trace}
+
 
 _READ: Final = msgspec.json.Decoder(LogRecord)
 _READ_ANY: Final = msgspec.json.Decoder()
@@ -62,6 +74,11 @@ def _shortened(line: str) -> str:
 def _short(value: Any) -> Any:
     text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
     return value if len(text) <= LONG_MEMBER else f"{text[:LONG_MEMBER]}…"
+
+
+def _text(value: object) -> str:
+    text = value if isinstance(value, str) else repr(value)
+    return text if len(text) <= VALUE else f"{text[: VALUE - 1]}…"
 
 
 def _read(line: str) -> LogRecord | None:

@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
-import attrs
 from msgspec import Struct
 
 from lmos_actors._core import Bounded
 
+from .._flow import Edges
 from ._run_log import LogRecord, records_in
 from ._run_tree import RunTree
 from ._series import SeriesKept
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from .._merge_patch import State
     from ._run_tree import Place
@@ -29,7 +29,6 @@ MOST_STEPS: Final = 100
 MOST_FAULTS: Final = 100
 MOST_CRASHES: Final = 100
 MOST_LETTERS: Final = 200
-MOST_EDGES: Final = 2_000
 MOST_LINKS: Final = 2_000
 MOST_TRACES: Final = 20_000
 MOST_ON_WAY: Final = 600
@@ -49,20 +48,20 @@ class MessageOnLink(Struct, array_like=True, gc=False):
 
 
 class LinkNews(Struct, array_like=True, gc=False):
-    """How a link stands: messages `sent` and `lost` since the last news."""
+    """How a link stands. Of news, `sent` and `lost` are the messages since the last ones, else all."""
 
     source: str
     target: str
-    sent: int
-    lost: int
-    held: int
+    sent: int = 0
+    lost: int = 0
+    held: int = 0
     """Messages that wait for the end of a cut."""
-    lines: int
+    lines: int = 0
     """How many links stand as this one."""
-    cut: int
+    cut: int = 0
     """How many of them are cut."""
-    loss: float
-    delay: float | None
+    loss: float = 0.0
+    delay: float | None = None
     """Seconds that the last message takes."""
 
 
@@ -104,23 +103,7 @@ class RunNews(Struct, omit_defaults=True):
     on_way: list[MessageOnLink] = []
 
 
-@attrs.define(eq=False)
-class Link:
-    """A link between two nodes."""
-
-    source: str
-    target: str
-    sent: int = 0
-    lost: int = 0
-    held: int = 0
-    lines: int = 1
-    cut: int = 0
-    loss: float = 0.0
-    delay: float | None = None
-
-
-@attrs.define(eq=False)
-class FaultSeen:
+class FaultSeen(Struct):
     """A fault of the run."""
 
     id: str
@@ -128,14 +111,6 @@ class FaultSeen:
     targets: list[str]
     at: float
     healed: float | None = None
-
-
-@attrs.define(eq=False)
-class Edge:
-    """Messages from one to another."""
-
-    sent: int = 0
-    failed: int = 0
 
 
 class NodeCounts:
@@ -176,12 +151,12 @@ class RunModel:
         self._node_of = node_of
         self.time = 0.0
         self.waits = False
-        self.recorded = 0
-        self.tree = RunTree(class_of)
+        self.recorded = self.left_out = 0
+        self.tree = RunTree(class_of, lambda: self.time)
         self.records: deque[LogRecord] = deque(maxlen=MOST_RECORDS)
-        self.edges: dict[tuple[str, str, str], Edge] = {}
-        self.traces: Bounded[int | str, tuple[str, int | None]] = Bounded(MOST_TRACES)
-        """The action and the trace of messages, for the records that name only their number."""
+        self.edges = Edges()
+        self._traces: Bounded[int | str | None, int | None] = Bounded(MOST_TRACES)
+        """The traces of messages, for the records that name only their number."""
         self.steps: Bounded[int, StepSeen] = Bounded(MOST_STEPS)
         self.steps_done = self.steps_total = 0
         self.checks: dict[str, CheckSeen] = {}
@@ -192,7 +167,7 @@ class RunModel:
         self.letter_count = 0
         self.nodes: dict[str, bool] = dict.fromkeys(nodes, True)
         """The nodes of the network, and whether each is up."""
-        self.links: dict[tuple[str, str], Link] = {}
+        self.links: dict[tuple[str, str], LinkNews] = {}
         self.on_way: deque[tuple[int, MessageOnLink]] = deque(maxlen=MOST_ON_WAY)
         self._on_way_count = 0
         self.series: dict[str, SeriesKept] = {}
@@ -216,13 +191,14 @@ class RunModel:
         for record in records:
             kind = record.kind
             if kind == "sent":
-                edge = self._edge(record.from_ or "", record.agent, record.affordance or "")
-                edge.sent += 1
+                self.edges[record.from_ or "", record.agent, record.affordance or ""].sent += 1
                 if record.id is not None:
-                    self._trace(record)
+                    self._traces[record.id] = record.trace
+            elif record.id in self._traces:
+                record.trace = self._traces[record.id]
             ended = tree.take(record)
             if ended is not None and (record.error is not None or kind in ("refused", "dropped")):
-                self._edge(ended.sender, ended.place.path, ended.affordance).failed += 1
+                self.edges[ended.sender, ended.place.path, ended.affordance].failed += 1
             more = self._takers.get(kind)
             if more is not None:
                 more(record)
@@ -230,19 +206,6 @@ class RunModel:
         if records:
             self.recorded += len(records)
             self.time = max(self.time, records[-1].t)
-
-    def _edge(self, source: str, target: str, affordance: str) -> Edge:
-        key = (source, target, affordance)
-        found = self.edges.get(key)
-        if found is None:
-            if len(self.edges) >= MOST_EDGES:
-                key = ("", "", "")  # all others
-            found = self.edges.setdefault(key, Edge())
-        return found
-
-    def _trace(self, record: LogRecord) -> None:
-        assert record.id is not None
-        self.traces[record.id] = record.affordance or "", record.trace
 
     def _crashed(self, record: LogRecord) -> None:
         self.crash_count += 1
@@ -320,15 +283,17 @@ class RunModel:
 
     def _link(self, news: LinkNews) -> None:
         key = (news.source, news.target)
-        found = self.links.get(key)
-        if found is None:
-            if len(self.links) >= MOST_LINKS:
-                return
-            found = self.links[key] = Link(*key)
-        found.sent += news.sent
-        found.lost += news.lost
-        found.held, found.lines, found.cut, found.loss = news.held, news.lines, news.cut, news.loss
-        found.delay = found.delay if news.delay is None else news.delay
+        known = self.links.get(key)
+        if known is not None:
+            news.sent += known.sent
+            news.lost += known.lost
+            news.delay = known.delay if news.delay is None else news.delay
+        elif len(self.links) >= MOST_LINKS:
+            return
+        self.links[key] = news
+
+    def look(self, paths: Iterable[str]) -> None:
+        """See `Messages`: a log has those of all agents."""
 
 
 TEXT: Final = 500

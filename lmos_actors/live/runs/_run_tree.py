@@ -9,14 +9,17 @@ from __future__ import annotations
 from collections import OrderedDict
 from heapq import nlargest
 from time import monotonic, thread_time
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from .._survey import MOST_TOP, Sums
+
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Sequence
 
     from .._merge_patch import State
+    from .._survey import Order
     from ._run_log import LogRecord
 
 MOST_AGENTS: Final = 200_000
@@ -30,8 +33,6 @@ REST: Final = 50
 
 KEPT: Final = 0.5
 """Seconds of real time for which the sums are kept at least."""
-
-MOST_TOP: Final = 50
 
 ENDS: Final = frozenset({"answered", "refused", "dropped", "cancelled"})
 """The kinds of records with which a message ends."""
@@ -55,7 +56,7 @@ class Place:
     handled: int = 0
     below: dict[str, Place] = attrs.field(factory=dict[str, "Place"])
     children: list[Place] = attrs.field(factory=list["Place"])
-    sums: State = attrs.field(factory=dict[str, Any])
+    sums: Sums | None = None
     handled_before: int = 0
     rate: float = 0.0
 
@@ -73,12 +74,16 @@ class MessageOnWay:
 
 
 class RunTree:
-    """The agents of one run. `class_of` returns the class of the agent at a path, "" if unknown."""
+    """The agents of one run, as the views of a tree show them; see `Tree`.
 
-    def __init__(self, class_of: Callable[[str], str]) -> None:
-        self._class_of = class_of
+    `class_at` returns the class of the agent at a path, "" if unknown, and `now` the instant of the run.
+    """
+
+    def __init__(self, class_at: Callable[[str], str], now: Callable[[], float]) -> None:
+        self._class_at, self._now = class_at, now
         self.root = Place("", "root", 0)
-        self.agents: dict[str, Place] = {}
+        self.by_path: dict[str, Place] = {}
+        """The agents."""
         self.order: list[Place] = []
         """The same in the order of their first records."""
         self.down: dict[str, str] = {}
@@ -87,7 +92,7 @@ class RunTree:
         self._survey_due = 0.0
         self._surveyed_at = 0.0
         self.passes = 0
-        self.tops: dict[str, list[tuple[float, Place]]] = {}
+        self._tops: dict[Order, list[tuple[float, Place]]] = {}
 
     # ---- records
 
@@ -143,16 +148,16 @@ class RunTree:
             if ends(message.place.path):
                 del self.messages[id]
                 _leave(message)
-        for path, place in self.agents.items():
+        for path, place in self.by_path.items():
             if place.status == "running" and ends(path):
                 place.status = self.down[path] = "restarting"
 
     def agent_at(self, path: str) -> Place | None:
         """Return the place of an agent, made at its first record; None for one beyond the most."""
-        found = self.agents.get(path)
+        found = self.by_path.get(path)
         if found is not None:
             return found
-        if len(self.agents) >= MOST_AGENTS:
+        if len(self.by_path) >= MOST_AGENTS:
             return None
         at = self.root
         for number, name in enumerate(path.split("/"), start=1):
@@ -163,8 +168,8 @@ class RunTree:
                 at.children.append(below)
             at = below
         at.is_agent = True
-        at.cls = self._class_of(path)
-        self.agents[path] = at
+        at.cls = self._class_at(path)
+        self.by_path[path] = at
         self.order.append(at)
         return at
 
@@ -177,18 +182,18 @@ class RunTree:
 
     # ---- sums
 
-    def survey(self, now: float) -> None:
-        """Bring sums and tops up to date, unless they are young; `now` is the instant of the run."""
+    def _survey(self) -> None:
+        """Bring sums and tops up to date, unless they are young."""
         if monotonic() < self._survey_due:
             return
-        began = thread_time()
+        began, now = thread_time(), self._now()
         seconds = now - self._surveyed_at
         self._sum(self.root)
-        for place in self.agents.values() if seconds > 0 else ():
+        for place in self.by_path.values() if seconds > 0 else ():
             place.rate = (place.handled - place.handled_before) / seconds
             place.handled_before = place.handled
-        agents = self.agents.values()
-        self.tops = {
+        agents = self.by_path.values()
+        self._tops = {
             "waiting": _most(agents, lambda place: place.waiting),
             "handled": _most(agents, lambda place: place.rate),
             "restarts": _most(agents, lambda place: place.life - 1),
@@ -197,23 +202,80 @@ class RunTree:
         self.passes += 1
         self._survey_due = monotonic() + max(KEPT, REST * (thread_time() - began))
 
-    def _sum(self, place: Place) -> tuple[int, int, int, int, int]:
-        agents = waiting = handled = restarts = down = 0
-        for child in place.below.values():
+    def _sum(self, place: Place) -> Sums:
+        sums = Sums()
+        for child in place.children:
             if child.is_agent:
-                agents += 1
-                waiting += max(0, child.waiting)
-                handled += child.handled
-                restarts += child.life - 1
-                down += child.status != "running"
-            if child.below:
-                more = self._sum(child)
-                agents, waiting, handled = agents + more[0], waiting + more[1], handled + more[2]
-                restarts, down = restarts + more[3], down + more[4]
-        names = ("agents", "waiting", "handled", "restarts", "down")
-        found = (agents, waiting, handled, restarts, down)
-        place.sums = dict(zip(names, found, strict=True))
-        return found
+                sums.agents += 1
+                sums.waiting += max(0, child.waiting)
+                sums.handled += child.handled
+                sums.restarts += child.life - 1
+                sums.down += child.status != "running"
+            if child.children:
+                sums.add_sums(self._sum(child))
+        place.sums = sums
+        return sums
+
+    # ---- what views show; see `Tree`
+
+    def path_of(self, place: Place) -> str:
+        """See `Tree`."""
+        return place.path
+
+    def class_of(self, agent: Place) -> str:
+        """See `Tree`."""
+        return agent.cls
+
+    def row_of(self, place: Place) -> State:
+        """See `Tree`: as of a node, as far as a log has what is in it."""
+        row: State = {"kind": "agent" if place.is_agent else "supervisor", "name": place.name}
+        if place.is_agent:
+            row |= {
+                "class": place.cls,
+                "status": place.status,
+                "life": place.life,
+                "waiting": max(0, place.waiting),
+                "handled": place.handled,
+                "running": place.running,
+            }
+        else:
+            row |= {"strategy": "", "status": "running", "life": 1}
+        if place.children or not place.is_agent:
+            self._survey()
+            row["children"] = len(place.children)
+            if place.sums is not None:
+                row["below"] = attrs.asdict(place.sums)
+        return row
+
+    def size_of(self, place: Place) -> int | None:
+        """See `Tree`."""
+        return len(place.children) or None
+
+    def children_between(self, place: Place, begin: int, end: int) -> Sequence[Place]:
+        """See `Tree`."""
+        return place.children[begin : max(begin, end)]
+
+    def numbered_children(self, place: Place, names: Iterable[str]) -> Iterable[tuple[int, Place]]:
+        """See `Tree`."""
+        children = (place.below[name] for name in names if name in place.below)
+        return sorted((child.index, child) for child in children)
+
+    def agents(self) -> Callable[[int], Sequence[Place]]:
+        """See `Tree`: those that come later follow, too."""
+        begin = 0
+
+        def further(count: int) -> Sequence[Place]:
+            nonlocal begin
+            some = self.order[begin : begin + count]
+            begin += len(some)
+            return some
+
+        return further
+
+    def top(self, by: Order) -> Sequence[tuple[float, Place]]:
+        """See `Tree`; a rate is a second of the run's time."""
+        self._survey()
+        return self._tops.get(by, [])
 
 
 _STATUS: Final = {
@@ -231,95 +293,6 @@ def _leave(message: MessageOnWay) -> None:
         message.place.waiting -= 1
 
 
-def _most(places: Any, count: Callable[[Place], float]) -> list[tuple[float, Place]]:
+def _most(places: Iterable[Place], count: Callable[[Place], float]) -> list[tuple[float, Place]]:
     found = nlargest(MOST_TOP, places, key=count)
     return [(count(place), place) for place in found if count(place) > 0]
-
-
-# ---- rows and views
-
-
-def row_of(place: Place) -> State:
-    """Return what a row shows of a place, as the views of a node have it."""
-    row: State = {"kind": "agent" if place.is_agent else "supervisor", "name": place.name}
-    if place.is_agent:
-        row |= {
-            "class": place.cls,
-            "status": place.status,
-            "life": place.life,
-            "waiting": max(0, place.waiting),
-            "handled": place.handled,
-            "running": place.running,
-        }
-    else:
-        row |= {"strategy": "", "status": "running", "life": 1}
-    if place.below or not place.is_agent:
-        row["children"] = len(place.below)
-        if place.sums:
-            row["below"] = place.sums
-    return row
-
-
-def tree_rows(
-    tree: RunTree, now: float, opened: list[str], first: int, most: int, sought: str | None
-) -> State:
-    """Return the rows of the view `tree`, as of a node."""
-    tree.survey(now)
-    window = _Window(tree, first, most, sought)
-    window.show([tree.root], [tree.root, *filter(None, map(tree.at, opened)), *_above(tree, sought)])
-    found: State = {"total": window.number, "from": first, "order": list(window.rows), "rows": window.rows}
-    return found if window.at is None else {**found, "at": window.at}
-
-
-def _above(tree: RunTree, sought: str | None) -> list[Place]:
-    """Return what is above the place that is sought: it is gone to as if it were open."""
-    names = sought.split("/") if sought else []
-    places = (tree.at("/".join(names[:count])) for count in range(1, len(names)))
-    return [place for place in places if place is not None]
-
-
-class _Window:
-    """The rows of a tree that are on a screen, `number` all of them; what is closed costs nothing."""
-
-    def __init__(self, tree: RunTree, first: int, most: int, sought: str | None) -> None:
-        self.rows: dict[str, State] = {}
-        self.number = 0
-        self.at: int | None = None
-        self._first, self._last = first, first + most
-        self._sought = None if sought is None else tree.at(sought)
-
-    def show(self, places: list[Place], opened: list[Place]) -> None:
-        """Show places of one level, and what is below those that are open."""
-        depth = places[0].depth if places else 0
-        beside = (place for place in opened if place.depth == depth and place.children)
-        of_level = {
-            place.index: place for place in beside if places[place.index : place.index + 1] == [place]
-        }
-        begin = 0
-        for index in sorted(of_level):
-            self._add(places, begin, index + 1)
-            place, begin = of_level[index], index + 1
-            if place.path in self.rows:
-                self.rows[place.path]["open"] = True
-            self.show(place.children, opened)
-        self._add(places, begin, len(places))
-
-    def _add(self, places: list[Place], begin: int, end: int) -> None:
-        """Add the rows of some neighbours that have nothing open between them."""
-        number = self.number
-        sought = self._sought
-        if sought is not None and begin <= sought.index < end and places[sought.index] is sought:
-            self.at = number + sought.index - begin
-        low = begin + max(0, self._first - number)
-        high = min(end, begin + max(0, self._last - number))
-        for place in places[low:high]:
-            self.rows[place.path] = {**row_of(place), "level": place.depth}
-        self.number = number + end - begin
-
-
-def top_rows(tree: RunTree, now: float, by: str, most: int) -> State:
-    """Return the rows of the view `top`, as of a node; a rate is a second of the run's time."""
-    tree.survey(now)
-    found = tree.tops.get(by, [])[:most]
-    rows = {place.path: {**row_of(place), "most": round(count, 1)} for count, place in found}
-    return {"order": list(rows), "rows": rows, "passes": tree.passes}

@@ -13,7 +13,6 @@ from functools import partial
 from time import time
 from typing import TYPE_CHECKING, Any, Final
 
-import attrs
 import trio
 from starlette.responses import PlainTextResponse
 from trio.lowlevel import enable_ki_protection
@@ -25,30 +24,9 @@ from lmos_actors.transport import Accept, FrontDoor, Refuse, TcpNetwork, endpoin
 from .._messages import SUBPROTOCOL, Do, Done, Hello, Wrong
 from .._page import Page, software
 from .._server import FULL, MOST_VIEWERS, OPTIONS, admitted
-from .._viewer import Pace as ViewPace, Viewer, kind_and_arguments
+from .._viewer import Pace as ViewPace, Viewer, arguments_of, kind_and_arguments
 from ._board import OPERATIONS
-from ._run_views import (
-    BoardView,
-    FindInRunView,
-    RunAgentArguments,
-    RunArguments,
-    RunCrashesArguments,
-    RunFindArguments,
-    RunFlowArguments,
-    RunTopArguments,
-    RunTreeArguments,
-    RunView,
-    agent_state,
-    crashes_state,
-    flow_state,
-    letters_state,
-    network_state,
-    run_state,
-    runs_state,
-    series_state,
-    top_state,
-    tree_state,
-)
+from ._run_views import KINDS, RunArguments
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -64,27 +42,6 @@ if TYPE_CHECKING:
 HOST: Final = "127.0.0.1"
 KIND: Final = "runs"
 FAILURES: Final = 100
-
-
-@attrs.frozen
-class _Kind:
-    arguments: type[Any]
-    make: Callable[[RunsBoard, Any], View]
-
-
-_KINDS: Final = {
-    "runs": _Kind(RunArguments, lambda board, given: BoardView(board, runs_state, given)),
-    "run": _Kind(RunArguments, lambda board, given: BoardView(board, run_state, given)),
-    "network": _Kind(RunArguments, lambda board, given: RunView(board, network_state, given)),
-    "series": _Kind(RunArguments, lambda board, given: RunView(board, series_state, given)),
-    "tree": _Kind(RunTreeArguments, lambda board, given: RunView(board, tree_state, given)),
-    "find": _Kind(RunFindArguments, FindInRunView),
-    "top": _Kind(RunTopArguments, lambda board, given: RunView(board, top_state, given)),
-    "flow": _Kind(RunFlowArguments, lambda board, given: RunView(board, flow_state, given)),
-    "agent": _Kind(RunAgentArguments, lambda board, given: RunView(board, agent_state, given)),
-    "crashes": _Kind(RunCrashesArguments, lambda board, given: RunView(board, crashes_state, given)),
-    "dead letters": _Kind(RunArguments, lambda board, given: RunView(board, letters_state, given)),
-}
 
 
 class RunsServer:
@@ -144,7 +101,7 @@ class RunsServer:
             started=self._started,
             rights=["inspect", "operate"],
             operations=list(OPERATIONS),
-            views=sorted(_KINDS),
+            views=sorted(KINDS),
         )
         viewer = Viewer(connection, hello, self._open, admission, self._do, self._pace, self.failures.append)
         with self._viewers.served(viewer):
@@ -153,8 +110,9 @@ class RunsServer:
 
     def _open(self, name: str, arguments: dict[str, Any]) -> View:
         """Open a view by its name. Raises Refused."""
-        kind, given = kind_and_arguments(_KINDS, name, arguments)
-        return kind.make(self._board, given)
+        others = {member: value for member, value in arguments.items() if member != "run"}
+        kind, given = kind_and_arguments(KINDS, name, others)
+        return kind.make(self._board, arguments_of(name, arguments, RunArguments).run, given)
 
     def _do(self, do: Do, reply: Callable[[Done | Wrong], None]) -> None:
         reply(self._board.do(do))

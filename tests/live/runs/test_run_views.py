@@ -158,6 +158,28 @@ async def test_what_is_open_below_several_supervisors_is_shown(virtual_clock: Mo
         assert tree["total"] == 9
 
 
+async def test_agents_of_a_run_are_found_and_ranked_also_those_that_come_later(
+    virtual_clock: MockClock,
+) -> None:
+    board = board_of("1", class_of=of_a_till)
+    sent = {"t": 0.0, "kind": "sent", "affordance": "go", "verb": "tell"}
+    board.take_lines(lines(*({**sent, "n": n, "id": n, "agent": f"shop/{n % 2}"} for n in (1, 2, 3))))
+    async with watched(board) as watcher:
+        watcher.look("find", text="TILL")
+        watcher.look("top", "top")
+        found = await watcher.until(lambda: watcher.views.get("it"))
+        assert (found["order"], found["searched"], found["complete"]) == (["shop/1", "shop/0"], 2, True)
+        top = await watcher.until(lambda: watcher.views.get("top"))
+        assert {path: row["most"] for path, row in top["rows"].items()} == {"shop/1": 2, "shop/0": 1}
+        board.take_lines(lines({**sent, "n": 4, "id": 4, "agent": "shop/2"}))
+        await watcher.until(lambda: watcher.views["it"]["order"] == ["shop/1", "shop/0", "shop/2"])
+        watcher.look("tree", open=["shop"], at="shop/2", rows=0)
+        await watcher.until(lambda: watcher.views["it"].get("at") == 4)
+        watcher.look("tree", "wrong", run=5)
+        await watcher.until(lambda: watcher.errors)
+        assert "$.run" in watcher.errors[0]["message"]
+
+
 async def test_values_of_long_records_are_text_and_not_taken_for_whole(virtual_clock: MockClock) -> None:
     board = board_of("1")
     sent = {"t": 0.0, "kind": "sent", "agent": "a", "affordance": "go", "verb": "tell"}
