@@ -161,45 +161,37 @@ def _by_time(entry: AuditEntry) -> tuple[float, str]:
     return entry.time, entry.key
 
 
-class AuditView:
-    """The last operations and decisions, the newest first, by keys.
+def audit_state(root: Supervisor, audit: Audit, sees: Sight, _arguments: NoArguments) -> State:
+    """Return the last operations and decisions, the newest first, by keys.
 
     Decisions are kept by the agent `approvals`. What was decided about an agent is shown to those who may
     inspect it.
     """
+    last = nlargest(SHOWN, decisions(root), key=_by_decision)
+    found = [(entry.time, entry.key, _row(audit, entry)) for entry in audit.newest()]
+    found += [(each.decided, each.id, _decision(audit, sees, each)) for each in last]
+    found.sort(key=itemgetter(0, 1), reverse=True)
+    rows = {key: row for _, key, row in found[:SHOWN]}
+    return {"order": list(rows), "rows": rows}
 
-    is_busy = False
 
-    def __init__(self, root: Supervisor, audit: Audit, sees: Sight, _arguments: NoArguments) -> None:
-        self._root = root
-        self._audit = audit
-        self._sees = sees
+def _row(audit: Audit, entry: AuditEntry) -> State:
+    members = {**msgspec.structs.asdict(entry), "kept": None if audit.is_kept(entry) else False}
+    return {name: value for name, value in members.items() if value is not None and name != "key"}
 
-    def content(self) -> State:
-        """Return them."""
-        last = nlargest(SHOWN, decisions(self._root), key=_by_decision)
-        found = [(entry.time, entry.key, self._row(entry)) for entry in self._audit.newest()]
-        found += [(each.decided, each.id, self._decision(each)) for each in last]
-        found.sort(key=itemgetter(0, 1), reverse=True)
-        rows = {key: row for _, key, row in found[:SHOWN]}
-        return {"order": list(rows), "rows": rows}
 
-    def _row(self, entry: AuditEntry) -> State:
-        members = {**msgspec.structs.asdict(entry), "kept": None if self._audit.is_kept(entry) else False}
-        return {name: value for name, value in members.items() if value is not None and name != "key"}
-
-    def _decision(self, approval: Any) -> State:
-        """Return a decision as an operation on the agent that has asked."""
-        return {
-            **({} if self._audit.has_store else {"kept": False}),
-            "node": self._audit.node,
-            "time": approval.decided,
-            "who": approval.by or "",
-            "what": "approve" if approval.state == "approved" else "refuse",
-            "path": approval.agent,
-            "state": "done",
-            "outcome": approval.text[:CHARACTERS] if self._sees(approval.agent) else "",
-        }
+def _decision(audit: Audit, sees: Sight, approval: Any) -> State:
+    """Return a decision as an operation on the agent that has asked."""
+    return {
+        **({} if audit.has_store else {"kept": False}),
+        "node": audit.node,
+        "time": approval.decided,
+        "who": approval.by or "",
+        "what": "approve" if approval.state == "approved" else "refuse",
+        "path": approval.agent,
+        "state": "done",
+        "outcome": approval.text[:CHARACTERS] if sees(approval.agent) else "",
+    }
 
 
 def _by_decision(approval: Any) -> tuple[float, str]:

@@ -16,7 +16,7 @@ from msgspec import Meta, Struct
 from lmos_actors.actors import Slot
 from lmos_actors.supervision import place_at
 
-from ._node_views import ApprovalsArguments, ApprovalsView
+from ._node_views import ApprovalsArguments, approvals_state
 from ._sight import Sight
 
 if TYPE_CHECKING:
@@ -120,60 +120,33 @@ def _process(replica: State, *, sees: bool) -> State:
     return {"kind": "process", **{name: value for name, value in members.items() if value not in (None, "")}}
 
 
-class LogsView:
-    """The last lines that processes have printed, and those that come."""
+def logs_state(root: Supervisor, sees: Sight, arguments: LogsArguments) -> State:
+    """Return the last lines that processes have printed, by their numbers, which grow with time."""
+    launcher = _launcher(root)
+    if launcher is None:
+        return {"rows": {}}
 
-    is_busy = False
+    def may_see(process: str) -> bool:
+        return sees(f"{GROUPS}/{process}")
 
-    def __init__(self, root: Supervisor, sees: Sight, arguments: LogsArguments) -> None:
-        self._root = root
-        self._sees = sees
-        self._arguments = arguments
-
-    def content(self) -> State:
-        """Return the lines by their numbers, which grow with time."""
-        launcher = _launcher(self._root)
-        if launcher is None:
-            return {"rows": {}}
-        wanted = self._arguments
-        lines = launcher.logs.recent.last(wanted.rows, wanted.process, self._may_see)
-        rows = {
-            str(line.number): {"time": line.time, "process": line.process, "text": line.text}
-            for line in lines
-        }
-        return {"rows": rows}
-
-    def _may_see(self, process: str) -> bool:
-        return self._sees(f"{GROUPS}/{process}")
+    lines = launcher.logs.recent.last(arguments.rows, arguments.process, may_see)
+    rows = {
+        str(line.number): {"time": line.time, "process": line.process, "text": line.text} for line in lines
+    }
+    return {"rows": rows}
 
 
-class GroupApprovalsView:
-    """The approvals of all groups, on a launcher whose page lets this machine decide.
+def all_approvals_state(root: Supervisor, decides: Sight, arguments: ApprovalsArguments) -> State:
+    """Return what agents ask people: those of the node, or those of all groups.
 
-    `ask` returns it, for so many rows, and notes that somebody looks.
+    Those of groups are on a launcher whose page lets this machine decide, by their processes and ids.
     """
-
-    is_busy = False
-
-    def __init__(self, ask: Callable[[int], State], decides: Sight, arguments: ApprovalsArguments) -> None:
-        self._ask = ask
-        self._decides = decides
-        self._most = arguments.rows
-
-    def content(self) -> State:
-        """Return the questions by their processes and ids: those that wait first, and who is not asked."""
-        if not self._decides(GROUPS):
-            return {"waiting": 0, "order": [], "rows": {}}
-        return self._ask(self._most)
-
-
-def approvals_view(
-    root: Supervisor, decides: Sight, arguments: ApprovalsArguments
-) -> ApprovalsView | GroupApprovalsView:
-    """Return the view of what agents ask people: those of the node, or those of all groups."""
-    if has_approvals(root):
-        return GroupApprovalsView(_launcher(root).approvals.content, decides, arguments)
-    return ApprovalsView(root, decides, arguments)
+    if not has_approvals(root):
+        return approvals_state(root, decides, arguments)
+    if not decides(GROUPS):
+        return {"waiting": 0, "order": [], "rows": {}}
+    content: State = _launcher(root).approvals.content(arguments.rows)
+    return content
 
 
 def has_approvals(root: Supervisor) -> bool:

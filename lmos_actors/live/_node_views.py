@@ -1,4 +1,4 @@
-"""Views whose content is made elsewhere: of the network, by the node; of approvals."""
+"""Views that a function makes anew each time, such as those of the network, by the node; and of approvals."""
 
 from __future__ import annotations
 
@@ -33,16 +33,21 @@ CHARACTERS: Final = 2_000
 
 
 class MadeView:
-    """A view whose content a function returns, which never blocks."""
+    """A view that keeps nothing between two looks: `make` returns its state for what is `given`, at once."""
 
     is_busy = False
 
-    def __init__(self, make: Callable[[], State], _arguments: NoArguments) -> None:
-        self._make = make
+    def __init__(self, make: Callable[..., State], *given: object) -> None:
+        self._make, self._given = make, given
 
     def content(self) -> State:
         """Return it."""
-        return self._make()
+        return self._make(*self._given)
+
+
+def made_by_node(make: Callable[[], State], _arguments: NoArguments) -> State:
+    """Return the state of a view that the node makes."""
+    return make()
 
 
 class ApprovalsArguments(Struct, forbid_unknown_fields=True):
@@ -51,26 +56,19 @@ class ApprovalsArguments(Struct, forbid_unknown_fields=True):
     rows: Annotated[int, Meta(ge=0, le=MOST_APPROVALS)] = MOST_APPROVALS
 
 
-class ApprovalsView:
-    """Approvals that wait, and the last decided ones, of those that the viewer may decide."""
+def approvals_state(root: Supervisor, decides: Sight, arguments: ApprovalsArguments) -> State:
+    """Return the approvals that wait, and the last decided ones, of those that the viewer may decide.
 
-    is_busy = False
-
-    def __init__(self, root: Supervisor, decides: Sight, arguments: ApprovalsArguments) -> None:
-        self._root = root
-        self._decides = decides
-        self._most = arguments.rows
-
-    def content(self) -> State:
-        """Return the questions by their ids: those that wait first, each kind the newest first."""
-        mine = [each for each in reversed(_kept(self._root)) if self._decides(each.agent)]
-        mine.sort(key=lambda each: each.state != "waiting")
-        rows, room = dict[str, "State"](), MOST_FORMS
-        for each in mine[: self._most]:
-            rows[each.id], taken = _row(each, room)
-            room -= taken
-        waiting = sum(each.state == "waiting" for each in mine)
-        return {"waiting": waiting, "order": list(rows), "rows": rows}
+    They come by their ids: those that wait first, each kind the newest first.
+    """
+    mine = [each for each in reversed(_kept(root)) if decides(each.agent)]
+    mine.sort(key=lambda each: each.state != "waiting")
+    rows, room = dict[str, "State"](), MOST_FORMS
+    for each in mine[: arguments.rows]:
+        rows[each.id], taken = _row(each, room)
+        room -= taken
+    waiting = sum(each.state == "waiting" for each in mine)
+    return {"waiting": waiting, "order": list(rows), "rows": rows}
 
 
 def _row(approval: Any, room: int) -> tuple[State, int]:

@@ -31,41 +31,25 @@ class RightsArguments(Struct, forbid_unknown_fields=True):
     path: Annotated[str, Meta(max_length=4_096)]
 
 
-class RightsView:
-    """The rights of the viewer over one place, by access lists: its uses over HTTP, operations on it.
+def rights_state(
+    rt: Runtime,
+    fitting: Callable[[str], list[str]],
+    serves: bool,
+    admission: Admission,
+    arguments: RightsArguments,
+) -> State:
+    """Return the rights of the viewer over one place, by access lists: its uses over HTTP, operations on it.
 
     `fitting` returns the operations that make sense at a path, as it stands; `serves` is whether agents are
-    used at the address of the page.
+    used at the address of the page. `there` is whether the viewer may use what is there: an agent or a pool,
+    unless it is private.
     """
-
-    is_busy = False
-
-    def __init__(
-        self,
-        rt: Runtime,
-        fitting: Callable[[str], list[str]],
-        serves: bool,
-        admission: Admission,
-        arguments: RightsArguments,
-    ) -> None:
-        self._rt = rt
-        self._fitting = fitting
-        self._serves = serves
-        self._admission = admission
-        self._path = arguments.path
-
-    def content(self) -> State:
-        """Return the public name and the rights; `there` is whether the viewer may use what is there.
-
-        That is an agent or a pool, unless it is private.
-        """
-        name, allows = public_name(self._path), self._admission.allows
-        operations = self._fitting(self._path) if allows(name, "operate") else []
-        resolver = self._rt.resolver
-        found: Any = None if resolver is None or not self._serves else resolver.at(self._path)
-        is_reached = found is not None and not is_private(found)
-        may = [right for right in USES if allows(name, right)] if is_reached else []
-        return {"name": name, "there": bool(may), "may": may, "operations": operations}
+    name, allows = public_name(arguments.path), admission.allows
+    operations = fitting(arguments.path) if allows(name, "operate") else []
+    found: Any = None if rt.resolver is None or not serves else rt.resolver.at(arguments.path)
+    is_reached = found is not None and not is_private(found)
+    may = [right for right in USES if allows(name, right)] if is_reached else []
+    return {"name": name, "there": bool(may), "may": may, "operations": operations}
 
 
 def own_agents_view(tree: NodeTree, admission: Admission, _arguments: NoArguments) -> Search:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import attrs
 import trio
@@ -24,26 +24,33 @@ from lmos_actors.security import PERSONAL, Refusal
 from lmos_actors.transport import Accept, ConnectionOptions, Refuse
 
 from ._agent_view import AgentArguments, AgentView
-from ._audit import Audit, AuditView
+from ._audit import Audit, audit_state
 from ._chats_view import chats_view
 from ._crash_text import CrashRows
 from ._flow import Flow, FlowArguments, FlowView
-from ._groups_view import GroupsView, LogsArguments, LogsView, approvals_view, has_approvals, has_groups
+from ._groups_view import (
+    GroupsView,
+    LogsArguments,
+    all_approvals_state,
+    has_approvals,
+    has_groups,
+    logs_state,
+)
 from ._messages import SUBPROTOCOL, Do, FromNode, Hello, Refused, Wrong
 from ._node_tree import NodeTree
-from ._node_views import ApprovalsArguments, MadeView
+from ._node_views import ApprovalsArguments, MadeView, made_by_node
 from ._operations import NODE_WIDE, Operations
 from ._page import Page, software
-from ._rights_views import RightsArguments, RightsView, own_agents_view
+from ._rights_views import RightsArguments, own_agents_view, rights_state
 from ._sight import Sight
 from ._survey import Survey
-from ._tree_view import FindArguments, FindView, TopArguments, TopView, TreeArguments, TreeView
+from ._tree_view import FindArguments, FindView, TopArguments, TreeArguments, TreeView, top_state
 from ._trouble_views import (
     CrashesArguments,
     CrashesView,
-    DeadLettersView,
     NoArguments,
-    WaitingView,
+    dead_letters_state,
+    waiting_state,
 )
 from ._viewer import Pace, Viewer, kind_and_arguments
 
@@ -79,6 +86,9 @@ OPTIONS: Final = ConnectionOptions(
 )
 
 
+Scope: TypeAlias = Literal["tree", "node", "agent", "agents", "some", "all"]
+
+
 @attrs.frozen
 class ViewKind:
     """A kind of view: who may open it, its arguments, and what makes one.
@@ -90,11 +100,23 @@ class ViewKind:
     it is made with the viewer's admission.
     """
 
-    scope: Literal["tree", "node", "agent", "agents", "some", "all"]
+    scope: Scope
     arguments: type[Any]
     make: Callable[..., View]
     sight: Verb | None = None
     by_viewer: bool = False
+
+
+def _kind(
+    scope: Scope,
+    arguments: type[Any],
+    make: Callable[..., View],
+    *given: object,
+    sight: Verb | None = None,
+    by_viewer: bool = False,
+) -> ViewKind:
+    """Return a kind of view that is made with what is `given`, before what its viewer gives."""
+    return ViewKind(scope, arguments, partial(make, *given), sight, by_viewer)
 
 
 class LiveServer(NodeService):
@@ -133,35 +155,27 @@ class LiveServer(NodeService):
         """The views that there are, by name."""
         rt, root, rows, made = self._home.rt, self._home.root, CrashRows(), self._home.views()
         tree = NodeTree(root, self._survey)
+        fitting, flow = self._operations.fitting, Flow(rt, root, self._start_soon)
+        rights = partial(rights_state, rt, fitting, self._serves_agents)
         return {
-            "tree": ViewKind("tree", TreeArguments, partial(TreeView, tree)),
-            "find": ViewKind("tree", FindArguments, partial(FindView, tree)),
-            "top": ViewKind("tree", TopArguments, partial(TopView, tree)),
-            "agent": ViewKind("agent", AgentArguments, partial(AgentView, rt, root, rows)),
-            "waiting": ViewKind("node", NoArguments, partial(WaitingView, rt)),
-            "dead letters": ViewKind("node", NoArguments, partial(DeadLettersView, rt), "inspect"),
-            **{name: ViewKind("node", NoArguments, partial(MadeView, make)) for name, make in made.items()},
-            "approvals": ViewKind("all", ApprovalsArguments, partial(approvals_view, root), "approve"),
-            "chats": ViewKind("all", NoArguments, partial(chats_view, tree), "invoke"),
-            "rights": ViewKind(
-                "all",
-                RightsArguments,
-                partial(RightsView, rt, self._operations.fitting, self._serves_agents),
-                by_viewer=True,
+            "tree": _kind("tree", TreeArguments, TreeView, tree),
+            "find": _kind("tree", FindArguments, FindView, tree),
+            "top": _kind("tree", TopArguments, MadeView, top_state, tree),
+            "agent": _kind("agent", AgentArguments, AgentView, rt, root, rows),
+            "waiting": _kind("node", NoArguments, MadeView, waiting_state, rt),
+            "dead letters": _kind("node", NoArguments, MadeView, dead_letters_state, rt, sight="inspect"),
+            **{name: _kind("node", NoArguments, MadeView, made_by_node, make) for name, make in made.items()},
+            "approvals": _kind(
+                "all", ApprovalsArguments, MadeView, all_approvals_state, root, sight="approve"
             ),
-            "agents": ViewKind("all", NoArguments, partial(own_agents_view, tree), by_viewer=True),
-            "groups": ViewKind(
-                "all",
-                NoArguments,
-                partial(GroupsView, root, self._sees_tree, self._operations.fitting),
-                by_viewer=True,
-            ),
-            "logs": ViewKind("some", LogsArguments, partial(LogsView, root), "inspect"),
-            "audit": ViewKind("node", NoArguments, partial(AuditView, root, self._audit), "inspect"),
-            "crashes": ViewKind("node", CrashesArguments, partial(CrashesView, rt, rows), "inspect"),
-            "flow": ViewKind(
-                "agents", FlowArguments, partial(FlowView, Flow(rt, root, self._start_soon)), "inspect"
-            ),
+            "chats": _kind("all", NoArguments, chats_view, tree, sight="invoke"),
+            "rights": _kind("all", RightsArguments, MadeView, rights, by_viewer=True),
+            "agents": _kind("all", NoArguments, own_agents_view, tree, by_viewer=True),
+            "groups": _kind("all", NoArguments, GroupsView, root, self._sees_tree, fitting, by_viewer=True),
+            "logs": _kind("some", LogsArguments, MadeView, logs_state, root, sight="inspect"),
+            "audit": _kind("node", NoArguments, MadeView, audit_state, root, self._audit, sight="inspect"),
+            "crashes": _kind("node", CrashesArguments, CrashesView, rt, rows, sight="inspect"),
+            "flow": _kind("agents", FlowArguments, FlowView, flow, sight="inspect"),
         }
 
     # ---- which connections

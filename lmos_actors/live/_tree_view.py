@@ -235,22 +235,14 @@ class TopArguments(Struct, forbid_unknown_fields=True):
     rows: Annotated[int, Meta(ge=1, le=50)] = 20
 
 
-class TopView:
-    """The agents with most of something, as they were when all were counted last."""
+def top_state(tree: Tree, arguments: TopArguments) -> State:
+    """Return the agents with most of something, as they were when all were counted last.
 
-    is_busy = False
-
-    def __init__(self, tree: Tree, arguments: TopArguments) -> None:
-        self._tree = tree
-        self._by: Order = arguments.by
-        self._most = arguments.rows
-
-    def content(self) -> State:
-        """Return their rows; `most` is what they have most of, `passes` how often all have been counted."""
-        tree = self._tree
-        found = tree.top(self._by)[: self._most]
-        rows = {tree.path_of(agent): {**tree.row_of(agent), "most": round(most, 1)} for most, agent in found}
-        return {"order": list(rows), "rows": rows, "passes": tree.passes}
+    `most` is what they have most of, `passes` how often all have been counted.
+    """
+    found = tree.top(arguments.by)[: arguments.rows]
+    rows = {tree.path_of(agent): {**tree.row_of(agent), "most": round(most, 1)} for most, agent in found}
+    return {"order": list(rows), "rows": rows, "passes": tree.passes}
 
 
 def _by_parent(paths: list[str]) -> Mapping[str, list[str]]:

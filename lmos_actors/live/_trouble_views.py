@@ -34,27 +34,18 @@ class NoArguments(Struct, forbid_unknown_fields=True):
     """A view that takes none."""
 
 
-class WaitingView:
-    """Which run, task or agent waits for which, and in which circles nothing can end that."""
+def waiting_state(rt: Runtime, _arguments: NoArguments) -> State:
+    """Return which run, task or agent waits for which, and in which circles nothing can end that.
 
-    is_busy = False
-
-    def __init__(self, rt: Runtime, _arguments: NoArguments) -> None:
-        self._rt = rt
-
-    def content(self) -> State:
-        """Return the waits, those of circles first, and how many there are.
-
-        Agents at rest wait for nothing, and are not looked at: there may be very many.
-        """
-        tally = self._rt.tally
-        graph = waiting_graph(tally.settle(len(tally.untallied)), self._rt)
-        circles = [[_edge(each) for each in circle[:EDGES]] for circle in graph.cycles()[:CIRCLES]]
-        return {
-            "total": len(graph.edges),
-            "edges": [_edge(each) for each in graph.edges[:EDGES]],
-            "circles": circles,
-        }
+    The waits of circles come first. Agents at rest wait for nothing, and are not looked at: there may be
+    very many.
+    """
+    graph = waiting_graph(rt.tally.settle(len(rt.tally.untallied)), rt)
+    return {
+        "total": len(graph.edges),
+        "edges": [_edge(each) for each in graph.edges[:EDGES]],
+        "circles": [[_edge(each) for each in circle[:EDGES]] for circle in graph.cycles()[:CIRCLES]],
+    }
 
 
 def _edge(wait: Waiting) -> State:
@@ -71,34 +62,27 @@ def _edge(wait: Waiting) -> State:
     return {name: value for name, value in members.items() if value is not None}
 
 
-class DeadLettersView:
-    """The last dead letters, the newest first, by their numbers."""
+def dead_letters_state(rt: Runtime, sees: Sight, _arguments: NoArguments) -> State:
+    """Return the last dead letters, the newest first, by their numbers, and how many there have been.
 
-    is_busy = False
-
-    def __init__(self, rt: Runtime, sees: Sight, _arguments: NoArguments) -> None:
-        self._rt = rt
-        self._sees = sees
-
-    def content(self) -> State:
-        """Return them, and how many there have been; of agents that the viewer may not see, no message."""
-        rt, sees = self._rt, self._sees
-        newest = enumerate(islice(reversed(rt.dead_letters), LETTERS))
-        rows = {
-            str(rt.dead_letter_count - place): {
-                "time": letter.time,
-                "agent": letter.agent,
-                "affordance": letter.affordance[:CHARACTERS],
-                **(
-                    {"message": letter.message, "reason": letter.reason[:CHARACTERS]}
-                    if sees(letter.agent)
-                    else HIDDEN_LETTER
-                ),
-                **({} if letter.sender is None else {"from": letter.sender}),
-            }
-            for place, letter in newest
+    Of agents that the viewer may not see, no message.
+    """
+    newest = enumerate(islice(reversed(rt.dead_letters), LETTERS))
+    rows = {
+        str(rt.dead_letter_count - place): {
+            "time": letter.time,
+            "agent": letter.agent,
+            "affordance": letter.affordance[:CHARACTERS],
+            **(
+                {"message": letter.message, "reason": letter.reason[:CHARACTERS]}
+                if sees(letter.agent)
+                else HIDDEN_LETTER
+            ),
+            **({} if letter.sender is None else {"from": letter.sender}),
         }
-        return {"total": rt.dead_letter_count, "order": list(rows), "rows": rows}
+        for place, letter in newest
+    }
+    return {"total": rt.dead_letter_count, "order": list(rows), "rows": rows}
 
 
 class CrashesArguments(Struct, forbid_unknown_fields=True):

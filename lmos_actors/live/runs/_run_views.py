@@ -13,7 +13,7 @@ from .._agent_view import AgentArguments
 from .._flow import FlowArguments, FlowView
 from .._messages import Refused
 from .._node_views import MadeView
-from .._tree_view import FindArguments, FindView, TopArguments, TopView, TreeArguments, TreeView
+from .._tree_view import FindArguments, FindView, TopArguments, TreeArguments, TreeView, top_state
 from .._trouble_views import CrashesArguments, NoArguments
 from ._network_view import network_of
 
@@ -64,7 +64,7 @@ class RunView:
         self._board, self._run = board, run
         self._make, self._arguments = make, arguments
         self._model: RunModel | None = None
-        self._view: View = MadeView(dict, NoArguments())
+        self._view: View = MadeView(dict)
 
     @property
     def is_busy(self) -> bool:
@@ -269,23 +269,18 @@ def _of_run(arguments: type[Any], make: Make) -> RunsViewKind:
     return RunsViewKind(arguments, lambda board, id, given: RunView(board, id, make, given))
 
 
-def _made(state: Callable[[RunsBoard, WatchedRun, RunModel, Any], State]) -> Make:
-    """Return what makes a view whose content a function returns."""
-    return lambda *seen: MadeView(partial(state, *seen), NoArguments())
-
-
 KINDS: Final = {
     "runs": _of_board(runs_state),
     "run": _of_board(run_state),
-    "network": _of_run(NoArguments, _made(network_state)),
-    "series": _of_run(NoArguments, _made(series_state)),
+    "network": _of_run(NoArguments, partial(MadeView, network_state)),
+    "series": _of_run(NoArguments, partial(MadeView, series_state)),
     "tree": _of_run(TreeArguments, lambda _board, _run, model, given: TreeView(model.tree, given)),
     "find": _of_run(FindArguments, lambda _board, _run, model, given: FindView(model.tree, given)),
-    "top": _of_run(TopArguments, lambda _board, _run, model, given: TopView(model.tree, given)),
+    "top": _of_run(TopArguments, lambda _board, _run, model, given: MadeView(top_state, model.tree, given)),
     "flow": _of_run(FlowArguments, lambda _board, _run, model, given: FlowView(model, _seen, given)),
-    "agent": _of_run(AgentArguments, _made(agent_state)),
-    "crashes": _of_run(CrashesArguments, _made(crashes_state)),
-    "dead letters": _of_run(NoArguments, _made(letters_state)),
+    "agent": _of_run(AgentArguments, partial(MadeView, agent_state)),
+    "crashes": _of_run(CrashesArguments, partial(MadeView, crashes_state)),
+    "dead letters": _of_run(NoArguments, partial(MadeView, letters_state)),
 }
 
 
