@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator  # noqa: TC003 -- types of agents are read
-from contextlib import aclosing
-from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
+from collections.abc import AsyncIterator  # noqa: TC003 -- types of agents are read
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import msgspec
 import trio
-from msgspec import UNSET
 
-from lmos_actors.errors import ActionFailed
 from lmos_actors.facades import ChatAgent, ChatTurn
 from lmos_actors.facades.chat import ChatPart, MediaPiece, TextChunk, ToolCalled, ToolReturned
-from lmos_actors.system.model import USER, Chunk, Done, Rule, Waited
-from lmos_actors.system.values import exception_class
+from lmos_actors.system.model import USER, Chunk, Done, Waited
 
+from ._mocks import RuleAnswer
 from ._replays import error_of
 from ._rules import Request
 
@@ -41,16 +38,19 @@ class ChatMock(ChatAgent):
     async def reply(self, turn: ChatTurn) -> AsyncIterator[str]:
         """Answer by the first rule that fits."""
         assert self.script is not None
-        async with aclosing(_answer(self, self.script, turn)) as pieces:
-            async for piece in pieces:
-                yield piece  # noqa: ASYNC119 -- the runtime closes what it runs
-
-
-def chat_class(name: str, script: MockScript | None = None) -> type[ChatMock]:
-    """Make the class of a mock that is a chat agent; `script` is that of a run."""
-    made = cast("Any", type(ChatMock))
-    body = {"__module__": __name__, "__doc__": ChatMock.__doc__, "script": script}
-    return cast("type[ChatMock]", made(name, (ChatMock,), body))
+        said: dict[str, Any] = {"content": turn.text, "session": turn.session}
+        if turn.metadata:
+            said["metadata"] = turn.metadata
+        answer = RuleAnswer(self.script, self, Request(MESSAGE, said, USER), said)
+        await answer.wait(answer.rule.delay)
+        answer.fail()
+        for part in answer.parts:
+            if isinstance(part, Waited):
+                await answer.wait(part.wait)
+            elif isinstance(part, Chunk):
+                yield part.chunk
+            elif isinstance(part, Done) and part.done is not None:
+                yield part.done
 
 
 class ChatReplay(ChatAgent):
@@ -83,11 +83,11 @@ class ChatReplay(ChatAgent):
             yield str(exchange.value)
 
 
-def chat_replay_class(name: str, script: ReplayScript) -> type[ChatReplay]:
-    """Make the class of a replay that is a chat agent; `script` is that of a run."""
-    made = cast("Any", type(ChatReplay))
-    body = {"__module__": __name__, "__doc__": ChatReplay.__doc__, "script": script}
-    return cast("type[ChatReplay]", made(name, (ChatReplay,), body))
+def chat_class(kind: type[ChatAgent], name: str, script: MockScript | ReplayScript) -> type[ChatAgent]:
+    """Make the class of a mock or a replay that is a chat agent; `script` is that of a run."""
+    made: Any = type(kind)
+    body = {"__module__": __name__, "__doc__": kind.__doc__, "script": script}
+    return made(name, (kind,), body)  # type: ignore[no-any-return]
 
 
 def chat_problem(entry: Replay, recording: Recording, recorded: RecordedAgent) -> str | None:
@@ -120,29 +120,3 @@ def _said(turn: ChatTurn) -> dict[str, Any]:
         said["metadata"] = turn.metadata
     media = [msgspec.to_builtins(part) for part in turn.parts if part.type != "text"]
     return {**said, "parts": media} if media else said
-
-
-async def _answer(agent: Any, script: MockScript, turn: ChatTurn) -> AsyncGenerator[str]:
-    said: dict[str, Any] = {"content": turn.text, "session": turn.session}
-    if turn.metadata:
-        said["metadata"] = turn.metadata
-    rule = script.take(Request(MESSAGE, said, USER), said)
-    if rule is None:
-        raise ActionFailed(f"no rule of mock {script.name} fits")
-    if rule.delay is not UNSET:
-        await trio.sleep(script.seconds(agent, rule.delay))
-    if rule.fail is not UNSET:
-        raise ActionFailed({"code": rule.fail.code, "message": rule.fail.message})
-    if rule.crash is not UNSET:
-        raise (exception_class(rule.crash) or RuntimeError)(f"mock {script.name} crashes by its rule")
-    for part in _parts(rule):
-        if isinstance(part, Waited):
-            await trio.sleep(script.seconds(agent, part.wait))
-        elif isinstance(part, Chunk):
-            yield part.chunk
-        elif isinstance(part, Done) and part.done is not None:
-            yield part.done
-
-
-def _parts(rule: Rule) -> tuple[Any, ...]:
-    return (Chunk(chunk=rule.output),) if rule.reply is UNSET else rule.reply

@@ -7,10 +7,10 @@ file says otherwise. Delays are drawn from a stream of the mock's own.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 import trio
-from msgspec import UNSET, structs
+from msgspec import UNSET, UnsetType, structs
 
 from lmos_actors.actors import STREAM, DoubleRequest, answered, double_of
 from lmos_actors.errors import ActionFailed, InvalidInput
@@ -73,37 +73,21 @@ def stranger_contract(name: str, entry: Mock) -> type[Agent]:
     return mock_contract(name, on_hub(entry))
 
 
-class Manner(Protocol):
-    """The parts of a mock that depend on the protocol that it speaks."""
-
-    def sender(self, request: DoubleRequest) -> str:
-        """Return the path of the agent that has sent a request, `user` if none has."""
-        ...
-
-    def take(self, request: DoubleRequest, rule: Rule) -> None:
-        """Take note of the rule that answers a request."""
-        ...
-
-    async def emitted(self, request: DoubleRequest, name: str, data: Any) -> None:
-        """Take note of an event that the rule of a request has emitted."""
-        ...
-
-
-class NearManner:
-    """The manner of mocks that speak as agents do."""
+class Manner:
+    """The parts of a mock that depend on the protocol that it speaks; here those of agents."""
 
     def sender(self, request: DoubleRequest) -> str:
         """Return the path of the agent that has sent a request, `user` if none has."""
         return request.sender or USER
 
     def take(self, request: DoubleRequest, rule: Rule) -> None:
-        """Do nothing."""
+        """Take note of the rule that answers a request."""
 
     async def emitted(self, request: DoubleRequest, name: str, data: Any) -> None:
-        """Do nothing: the event is with its subscribers."""
+        """Take note of an event that the rule of a request has emitted: its subscribers have it."""
 
 
-NEAR: Final = NearManner()
+NEAR: Final = Manner()
 
 
 class MockScript:
@@ -177,7 +161,7 @@ class MockScript:
         expected = (
             f"a rule for {request.action} {show(shown)} from {named_sender(request.sender, self.paths)}"
         )
-        return Failure(self._place(("agents", self.name)), f"mock {self.name}", expected, f"none fits; {why}")
+        return self._failure(expected, f"none fits; {why}")
 
     def _rule(self, index: int) -> str:
         return f"rule {index + 1} ({self._place(('agents', self.name, 'rules', index))})"
@@ -185,8 +169,14 @@ class MockScript:
     def wrong(self, rule: Rule, expected: str, saw: str) -> None:
         """Record that a rule does not fit the class of the mock."""
         index = next(index for index, one in enumerate(self.entry.rules) if one is rule)
-        place = self._place(("agents", self.name, "rules", index))
-        self._wrong.append(Failure(place, f"mock {self.name}, rule {index + 1}", expected, saw))
+        self._wrong.append(self._failure(expected, saw, index))
+
+    def _failure(self, expected: str, saw: str, rule: int | None = None) -> Failure:
+        """Return a failure of the mock, or of one of its rules."""
+        path, name = ("agents", self.name), f"mock {self.name}"
+        if rule is None:
+            return Failure(self._place(path), name, expected, saw)
+        return Failure(self._place((*path, "rules", rule)), f"{name}, rule {rule + 1}", expected, saw)
 
     def seconds(self, agent: Any, delay: Delay) -> float:
         """Draw how long something takes."""
@@ -201,27 +191,49 @@ class MockScript:
             found += self._shown
             if self._unfit > len(self._shown):
                 more = self._unfit - len(self._shown)
-                found.append(
-                    Failure(
-                        self._place(("agents", self.name)),
-                        f"mock {self.name}",
-                        "a rule for every request",
-                        f"{more} more that none fits",
-                    )
-                )
+                found.append(self._failure("a rule for every request", f"{more} more that none fits"))
         return found + (self._unused() if complete else [])
 
     def _unused(self) -> list[Failure]:
         return [
-            Failure(
-                self._place(("agents", self.name, "rules", index)),
-                f"mock {self.name}, rule {index + 1}",
-                "to be used",
-                "no request came to it",
-            )
+            self._failure("to be used", "no request came to it", index)
             for index, rule in enumerate(self.entry.rules)
             if index not in self._was_used and rule.unused == "fails"
         ]
+
+
+class RuleAnswer:
+    """One answer of a mock, by the first rule that fits. Raises ActionFailed where none does.
+
+    `shown` is what is asked without its secrets.
+    """
+
+    def __init__(self, script: MockScript, agent: Any, asked: Request, shown: Any) -> None:
+        rule = script.take(asked, shown)
+        if rule is None:
+            raise ActionFailed(f"no rule of mock {script.name} fits")
+        self.script = script
+        self.agent = agent
+        self.rule: Rule = rule
+
+    @property
+    def parts(self) -> tuple[Any, ...]:
+        """The parts of the answer, one where the rule has an output."""
+        return (Chunk(chunk=self.rule.output),) if self.rule.reply is UNSET else self.rule.reply
+
+    async def wait(self, delay: Delay | UnsetType) -> None:
+        """Wait for a delay of the rule, if it has that."""
+        if delay is not UNSET:
+            await trio.sleep(self.script.seconds(self.agent, delay))
+
+    def fail(self) -> None:
+        """Raise the error of the rule, if any."""
+        rule = self.rule
+        if rule.fail is not UNSET:
+            raise ActionFailed({"code": rule.fail.code, "message": rule.fail.message})
+        if rule.crash is not UNSET:
+            made = exception_class(rule.crash) or RuntimeError
+            raise made(f"mock {self.script.name} crashes by its rule")
 
 
 def mock_class(cls: type[Agent], script: MockScript, manner: Manner = NEAR) -> type[Agent]:
@@ -237,37 +249,26 @@ def mock_class(cls: type[Agent], script: MockScript, manner: Manner = NEAR) -> t
     return double_of(cls, lambda key, op: op if op.internal else answered(op, respond), values)
 
 
-class _Answer:
-    """One answer of a mock, by its rule."""
+class _Answer(RuleAnswer):
+    """One answer to a request."""
 
     def __init__(self, script: MockScript, request: DoubleRequest, manner: Manner) -> None:
-        self.script = script
+        asked = Request(request.op.name, request.input(request.args), manner.sender(request))
+        super().__init__(script, request.agent, asked, request.input(request.shown_args))
         self.request = request
         self.manner = manner
-        op = request.op
-        asked = Request(op.name, request.input(request.args), manner.sender(request))
-        rule = script.take(asked, request.input(request.shown_args))
-        if rule is None:
-            raise ActionFailed(f"no rule of mock {script.name} fits")
-        self.rule = rule
-        manner.take(request, rule)
+        manner.take(request, self.rule)
 
     async def begin(self) -> None:
         """Wait for the delay, emit the events, and raise the error of the rule, if any."""
-        rule = self.rule
-        if rule.delay is not UNSET:
-            await trio.sleep(self.script.seconds(self.request.agent, rule.delay))
-        for name, data in rule.emit.items():
+        await self.wait(self.rule.delay)
+        for name, data in self.rule.emit.items():
             self._emit(name, data)
             await self.manner.emitted(self.request, name, data)
-        if rule.fail is not UNSET:
-            raise ActionFailed({"code": rule.fail.code, "message": rule.fail.message})
-        if rule.crash is not UNSET:
-            made = exception_class(rule.crash) or RuntimeError
-            raise made(f"mock {self.script.name} crashes by its rule")
+        self.fail()
 
     def _emit(self, name: str, data: Any) -> None:
-        agent = self.request.agent
+        agent = self.agent
         try:
             agent._slot.emit(agent.__contract__.events[name], data)
         except TypeError as error:
@@ -288,7 +289,7 @@ class _Answer:
     async def _perform_part(self, part: Any) -> bool:
         """Carry out a wait or progress; return False for an output, which is left to the caller."""
         if isinstance(part, Waited):
-            await trio.sleep(self.script.seconds(self.request.agent, part.wait))
+            await self.wait(part.wait)
         elif isinstance(part, Progressed):
             shape = self.request.op.progress
             value = part.progress

@@ -21,17 +21,15 @@ import json
 from math import ceil
 from typing import TYPE_CHECKING, Any, Final
 
-import trio
-from msgspec import UNSET
-
 from lmos_actors._core import read_json
 from lmos_actors.actors import answered, double_of
-from lmos_actors.errors import ActionFailed, hint_at
+from lmos_actors.errors import hint_at
 from lmos_actors.files import is_mapping, mapped
 from lmos_actors.llm import ModelEnd, Reasoning, TextDelta, ToolRequest, Usage, estimated_tokens
 from lmos_actors.system.model import USER, Called, Chunk, Done, Reasoned, Waited
-from lmos_actors.system.values import exception_class, misfits, show
+from lmos_actors.system.values import misfits, show
 
+from ._mocks import RuleAnswer
 from ._rules import Request
 
 if TYPE_CHECKING:
@@ -39,7 +37,7 @@ if TYPE_CHECKING:
 
     from lmos_actors.actors import Agent, DoubleRequest
     from lmos_actors.llm import ModelItem
-    from lmos_actors.system.model import Rule, ToolCall
+    from lmos_actors.system.model import ToolCall
 
     from ._mocks import MockScript
 
@@ -52,7 +50,8 @@ def model_class(cls: type[Agent], script: MockScript) -> type[Agent]:
 
     async def respond(request: DoubleRequest) -> Any:
         answer = _ModelAnswer(script, request)
-        await answer.begin()
+        await answer.wait(answer.rule.delay)
+        answer.fail()
         return answer.items()
 
     return double_of(cls, lambda key, op: answered(op, respond) if op.name == GENERATE else op, {})
@@ -114,41 +113,24 @@ def tokens_in(value: Any) -> int:
     return ceil(estimated_tokens(json.dumps(value, ensure_ascii=False)))
 
 
-class _ModelAnswer:
-    """One answer of a mock that is a model, by its rule."""
+class _ModelAnswer(RuleAnswer):
+    """One answer of a mock that is a model."""
 
     def __init__(self, script: MockScript, request: DoubleRequest) -> None:
-        self.script = script
-        self.agent = request.agent
         self.asked = request.input(request.args)
         mark = getattr(request.message, "trace", None)
         trace = None if mark is None else mark[1]
         seen = model_request(self.asked, request.sender or USER, trace)
-        rule = script.take(seen, shown_request(seen))
-        if rule is None:
-            raise ActionFailed(f"no rule of mock {script.name} fits")
-        self.rule: Rule = rule
-
-    async def begin(self) -> None:
-        """Wait for the delay, and raise the error of the rule, if any."""
-        rule = self.rule
-        if rule.delay is not UNSET:
-            await trio.sleep(self.script.seconds(self.agent, rule.delay))
-        if rule.fail is not UNSET:
-            raise ActionFailed({"code": rule.fail.code, "message": rule.fail.message})
-        if rule.crash is not UNSET:
-            made = exception_class(rule.crash) or RuntimeError
-            raise made(f"mock {self.script.name} crashes by its rule")
+        super().__init__(script, request.agent, seen, shown_request(seen))
 
     async def items(self) -> AsyncGenerator[ModelItem]:
         """Yield the items of the answer, the end last."""
         said: list[Any] = []
         reason = "stop"
         end: Any = None
-        parts = (Chunk(chunk=self.rule.output),) if self.rule.reply is UNSET else self.rule.reply
-        for part in parts:
+        for part in self.parts:
             if isinstance(part, Waited):
-                await trio.sleep(self.script.seconds(self.agent, part.wait))
+                await self.wait(part.wait)
             elif isinstance(part, Chunk):
                 said.append(text_of(part.chunk))
                 yield TextDelta(said[-1])

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from functools import partial, partialmethod
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
@@ -229,29 +229,17 @@ class ReplayScript:
         return Failure(self._place(("agents", self.name)), f"replay {self.name}", expected, saw)
 
 
-class ReplayManner(Protocol):
-    """The parts of a replay that depend on the protocol that it speaks."""
+class ReplayManner:
+    """The parts of a replay that depend on the protocol that it speaks; here those of agents."""
 
     def found(self, request: DoubleRequest, exchange: Exchange) -> None:
         """Take note of the exchange that answers a request."""
-        ...
 
     def emitted(self, agent: Any, name: str, data: Any) -> None:
-        """Take note of an event that the replay has emitted."""
-        ...
+        """Take note of an event that the replay has emitted: its subscribers have it."""
 
 
-class NearReplayManner:
-    """The manner of replays that speak as agents do."""
-
-    def found(self, request: DoubleRequest, exchange: Exchange) -> None:
-        """Do nothing."""
-
-    def emitted(self, agent: Any, name: str, data: Any) -> None:
-        """Do nothing: the event is with its subscribers."""
-
-
-NEAR: Final = NearReplayManner()
+NEAR: Final = ReplayManner()
 
 
 def _whole(value: Any) -> Any:

@@ -22,9 +22,9 @@ from lmos_actors.facades.relay import all_items, carried, fault_of, trace_of
 from lmos_actors.security import RELAYED
 from lmos_actors.system.model import USER
 
-from ._mocks import mock_class
+from ._mocks import Manner, mock_class
 from ._recordings import ANSWER
-from ._replays import replay_class
+from ._replays import ReplayManner, replay_class
 from ._rules import Request
 
 if TYPE_CHECKING:
@@ -52,22 +52,16 @@ PASSED_OVER: Final = (ANSWER, "cancel")
 
 def stranger_class(cls: type[Agent], script: MockScript) -> type[Agent]:
     """Make the class of a mock on a hub for one run. An instance gets its `HubLine` as `line`."""
-    made: Any = mock_class(cls, script, HubManner(script.paths))
-    made.__contract__.has_lifespan = True
-    made.lifespan = _on_hub(script)
-    return made  # type: ignore[no-any-return]
+    return _on_hub(mock_class(cls, script, HubManner(script.paths)), script)
 
 
 def stranger_replay_class(cls: type[Agent], script: ReplayScript) -> type[Agent]:
     """Make the class of a replay on a hub for one run. An instance gets its `HubLine` as `line`."""
     script.manner = HubReplayManner()
-    made: Any = replay_class(cls, script)
-    made.__contract__.has_lifespan = True
-    made.lifespan = _on_hub(script)
-    return made  # type: ignore[no-any-return]
+    return _on_hub(replay_class(cls, script), script)
 
 
-def _on_hub(script: MockScript | ReplayScript) -> Any:
+def _on_hub(made: Any, script: MockScript | ReplayScript) -> type[Agent]:
     @asynccontextmanager
     async def lifespan(agent: Any) -> AsyncGenerator[None]:
         line, rt = agent.line, agent._slot.rt
@@ -77,7 +71,9 @@ def _on_hub(script: MockScript | ReplayScript) -> Any:
             agent.nursery.start_soon(_Stranger(agent, script, relay).run)
             yield
 
-    return lifespan
+    made.__contract__.has_lifespan = True
+    made.lifespan = lifespan
+    return made  # type: ignore[no-any-return]
 
 
 class HubRequest(AgentRequest):
@@ -93,7 +89,7 @@ class HubRequest(AgentRequest):
     reply: str
 
 
-class HubManner:
+class HubManner(Manner):
     """The manner of a mock on a hub; see `Manner`. `paths` are those of agents in the tree."""
 
     def __init__(self, paths: Mapping[str, str]) -> None:
@@ -118,7 +114,7 @@ class HubManner:
             await request.agent.relay.say(data, type=name)
 
 
-class HubReplayManner:
+class HubReplayManner(ReplayManner):
     """The manner of a replay on a hub; see `ReplayManner`."""
 
     def found(self, request: DoubleRequest, exchange: Exchange) -> None:

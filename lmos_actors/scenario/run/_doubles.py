@@ -87,9 +87,9 @@ def _mock_class(name: str, cls: type[Agent], script: MockScript) -> type[Agent]:
         from ..doubles._model_mocks import model_class
 
         return model_class(cls, script)
-    from ..doubles._chat_mocks import chat_class
+    from ..doubles._chat_mocks import ChatMock, chat_class
 
-    return chat_class(name, script)
+    return chat_class(ChatMock, name, script)
 
 
 def _replay_class(name: str, cls: type[Agent], script: ReplayScript, speaks: str) -> type[Agent]:
@@ -106,9 +106,9 @@ def _replay_class(name: str, cls: type[Agent], script: ReplayScript, speaks: str
         from ..doubles._strangers import stranger_replay_class
 
         return stranger_replay_class(cls, script)
-    from ..doubles._chat_mocks import chat_replay_class
+    from ..doubles._chat_mocks import ChatReplay, chat_class
 
-    return chat_replay_class(name, script)
+    return chat_class(ChatReplay, name, script)
 
 
 def live_replays(cell: Cell) -> tuple[str, ...]:
