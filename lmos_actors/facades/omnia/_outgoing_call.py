@@ -8,6 +8,8 @@ the last second, and counted.
 from __future__ import annotations
 
 from collections import deque
+from contextlib import suppress
+from itertools import count
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import attrs
@@ -16,6 +18,7 @@ import trio
 from lmos_actors.errors import ActionFailed, ConnectFailed, OutcomeUnknown
 from lmos_actors.protocol import omnia
 from lmos_actors.protocol.omnia import AudioFormat, FrameOrder
+from lmos_actors.supervision import Backoff
 
 from ..chat import (
     Interrupted,
@@ -44,8 +47,8 @@ WAITING: Final = 50
 AHEAD: Final = 256
 """Items that wait for the reader before the server is read more slowly."""
 
-FIRST_PAUSE: Final = 0.05
-LONGEST_PAUSE: Final = 1.0
+PAUSES: Final = Backoff(initial=0.05, max=1.0, jitter=0.0)
+"""Between attempts to connect again."""
 
 FAREWELL: Final = 2.0
 """Seconds of silence after the end of an exchange, by which a call that was hung up is over."""
@@ -261,19 +264,14 @@ class OutgoingCall:
 
     async def _resume(self, why: str) -> None:
         """Go on over another connection. Raises OutcomeUnknown."""
-        pause = FIRST_PAUSE
         with trio.move_on_after(self._seconds):
-            while True:
-                try:
+            for attempt in count(1):
+                line: Line | None = None
+                with suppress(ConnectFailed):
                     line = await self._dial(self.session)
-                except ConnectFailed:
-                    await trio.sleep(pause)
-                    pause = min(2 * pause, LONGEST_PAUSE)
-                    continue
-                first = await line.next()
-                if first is None:
-                    await trio.sleep(pause)
-                    pause = min(2 * pause, LONGEST_PAUSE)
+                first = None if line is None else await line.next()
+                if line is None or first is None:
+                    await trio.sleep(PAUSES.delay(attempt, 0.0))
                     continue
                 if isinstance(first, MediaPiece) or not _is_resumed(first):
                     line.connection.close()
