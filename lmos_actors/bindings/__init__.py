@@ -120,6 +120,9 @@ with late(__name__):
     from .lmos._remote_link import (
         RemoteLink as RemoteLink,
     )
+    from .lmos._request_line import (
+        RequestLine as RequestLine,
+    )
     from .lmos._server import (
         LmosServer as LmosServer,
         ServerStatistics as ServerStatistics,

@@ -242,7 +242,9 @@ class WebPeer:
         self._subscriptions: dict[SharedListening, HttpSubscription] = {}
         self._listens: dict[SharedListening, trio.CancelScope] = {}
         self._tells = OutgoingTells(
-            lambda: self._start(self._tell_all), lambda error: self._node.failed(error)
+            lambda request: HttpInvocation(self._server, request),
+            lambda: self._start(self._tell_all),
+            lambda error: self._node.failed(error),
         )
         self._nursery: trio.Nursery | None = None
         self._early: list[tuple[Callable[..., Awaitable[object]], tuple[Any, ...]]] = []
@@ -325,9 +327,9 @@ class WebPeer:
         NotAllowed.
         """
         self._check_there(request.far)
-        invocation = HttpInvocation(self._server, request)
+        invocation = HttpInvocation(self._server, request)  # also before it stands in line: it may raise
         if request.sent is not None:
-            self._tells.post(request, invocation)
+            self._tells.line.post(request)
             return
         self._carried[request] = CarriedRequest(request, invocation)
         self._start(self._carry, request)
@@ -377,7 +379,7 @@ class WebPeer:
             carried.scope.cancel("no caller waits for the answer")
             carried.ended()
         elif request.sent is not None:
-            self._tells.line.pop(request, None)
+            self._tells.line.leave(request)
 
     @property
     def open_requests(self) -> int:
@@ -391,8 +393,7 @@ class WebPeer:
 
     def unsent(self) -> Iterator[tuple[UnsentKind, UnsentMessage]]:
         """Return what stands in line; see `Outbox` of the actors."""
-        for request in self._tells.line:
-            yield "room", request
+        return self._tells.line.unsent()
 
     # ---- runs
 
@@ -450,11 +451,11 @@ class WebPeer:
         far = sent.far
         self._check_there(far)
         request = PendingTell(far, "invoke", name, payload, None, trace, sent=sent)
-        return self._tells.put(sent, HttpInvocation(self._server, request))
+        return not self._tells.line and self._tells.put(request)
 
     def holds_up(self, far: RemoteThing) -> bool:
         """Return whether one-way messages to a thing wait for room already."""
-        return bool(self._tells.line)
+        return self._tells.line.holds_up(far.thing_id)
 
     @enable_ki_protection
     async def _tell_all(self) -> None:

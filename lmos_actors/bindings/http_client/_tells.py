@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from lmos_actors.errors import AgentError, OutcomeUnknown
+
+from ..lmos._request_line import RequestLine
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,42 +20,46 @@ SEATS: Final = 256
 
 
 class OutgoingTells:
-    """The one-way messages to one thing. `start` starts a task with `run` when there are some.
+    """The one-way messages to one thing, and those in line while their senders are held back.
 
-    `failed` receives an exception of this package's own code, by which one message was lost.
+    `invocation` makes the HTTP request of a message. `start` starts a task with `run` when there are some
+    to send. `failed` receives an exception of this package's own code, by which one message was lost.
     """
 
-    def __init__(self, start: Callable[[], None], failed: Callable[[BaseException], object]) -> None:
-        self.line: OrderedDict[PendingRequest, HttpInvocation] = OrderedDict()
-        """Messages that wait for a seat, while their senders are held back."""
+    def __init__(
+        self,
+        invocation: Callable[[PendingRequest], HttpInvocation],
+        start: Callable[[], None],
+        failed: Callable[[BaseException], object],
+    ) -> None:
+        self.line = RequestLine(self)
+        self._invocation = invocation
         self._start = start
         self._failed = failed
         self._seated: deque[tuple[SentTell, HttpInvocation]] = deque()
         self._runs = False
 
-    def put(self, sent: SentTell, invocation: HttpInvocation) -> bool:
+    def put(self, request: PendingRequest) -> bool:
         """Accept a message for sending; return False if there is no room."""
-        if self.line or len(self._seated) >= SEATS:
+        assert request.sent is not None
+        if len(self._seated) >= SEATS:
             return False
-        self._seated.append((sent, invocation))
+        self._seated.append((request.sent, self._invocation(request)))
         if not self._runs:
             self._runs = True
             self._start()
+        request.on_sent()
         return True
 
-    def post(self, request: PendingRequest, invocation: HttpInvocation) -> None:
-        """Accept a message for sending, or put it in line for room."""
-        assert request.sent is not None
-        if self.put(request.sent, invocation):
-            request.on_sent()
-        else:
-            self.line[request] = invocation
+    def may_tell(self, thing_id: str) -> bool:
+        """Return True: over HTTP there is no credit."""
+        return True
 
     async def run(self) -> None:
         """Send all accepted messages."""
         while self._seated:
             sent, invocation = self._seated.popleft()
-            self._go_on()
+            self.line.send()
             try:
                 await invocation.run(None)
             except AgentError as error:
@@ -63,17 +69,9 @@ class OutgoingTells:
                 sent.fail(OutcomeUnknown(sent.far.path, f"{type(error).__name__} here"))
         self._runs = False
 
-    def _go_on(self) -> None:
-        if self.line:
-            request, invocation = self.line.popitem(last=False)
-            assert request.sent is not None
-            self._seated.append((request.sent, invocation))
-            request.on_sent()
-
     def end(self, error: Callable[[PendingRequest | SentTell], Exception]) -> None:
         """Fail what has not been sent, at the end of the node."""
-        for request in tuple(self.line):
-            del self.line[request]
+        for request in self.line.end():
             request.fail(error(request))
         while self._seated:
             sent, _ = self._seated.popleft()

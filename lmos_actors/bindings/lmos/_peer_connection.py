@@ -3,12 +3,9 @@
 A `PeerConnection` lives as long as its WebSocket: `Peer` makes one for each, and what an old connection still
 delivers when the next one stands is dropped with it (`_is_over`).
 
-What this file keeps true. Requests go out first come, first served: while one stands in `_queue`, nothing
-overtakes it. The session bounds what may be open and what may wait to be sent; what it has no room for
-stands in line, and `_send_queued` sends what fits whenever something has been answered or written.
-
-One-way messages need credit from their receiver. One without credit waits in a line of its thing
-(`_queues_by_thing`), with all to that thing behind it: so a slow agent holds up no other agent of the peer.
+What this file keeps true. The session bounds what may be open and what may wait to be sent; what it has no
+room or no credit for stands in line (`_request_line.py`), and `_send_queued` sends what fits whenever
+something has been answered or written.
 
 At the end of the connection `lose` ends every open request (AgentUnavailable where it is certain that
 nothing was begun, else OutcomeUnknown) and empties the line; the peer asks for listenings again on the next.
@@ -21,7 +18,6 @@ Odd but meant: where nothing else is open, a request is written to the socket in
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -37,7 +33,6 @@ from lmos_actors.errors import (
     InvalidInput,
     LocalProtocolError,
     MailboxFull,
-    NotAllowed,
     NotFound,
     OutcomeUnknown,
 )
@@ -47,6 +42,7 @@ from ..exposure._exposure import EXITED
 from ._peer_requests import RunQuestion, as_near_error, means_unwell, refuses_whole
 from ._peer_streams import held_back, note_flow
 from ._peer_watch import PeerWatch
+from ._request_line import RequestLine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -88,13 +84,11 @@ class PeerConnection:
         self._confirms = "acks" in offers or self.session.habits == "kotlin-wot"
         self._charged = 0  # to the account of the connection, of what waits to be sent
         self._near = range(SMALL)  # to that: what waits more or less is not worth counting
-        self._queue: OrderedDict[PendingRequest, None] = OrderedDict()
-        self._queues_by_thing: dict[str, OrderedDict[PendingRequest, None]] = {}
+        self._line = RequestLine(self)
         self._is_alone = False  # what is posted: nothing else is open, so that it is sent in its own step
         self._is_over = False
         self._text = ""  # the message that is being taken
         self.stranger = ""  # which other protocol the server speaks, in words
-        self._stalled = False  # there may be credit for those, and the outbox was full
         self._open: dict[lmos.ConsumerRequest, PendingRequest] = {}
         self._watch = PeerWatch(rt.timers, connection, lambda: bool(self._open), is_ours=is_ours)
         self._feeds: dict[lmos.Feed, SharedListening] = {}
@@ -111,58 +105,46 @@ class PeerConnection:
 
     def holds_up(self, far: RemoteThing) -> bool:
         """Return whether messages to a thing wait already, for room or for credit."""
-        return bool(self._queue) or far.thing_id in self._queues_by_thing
+        return self._line.holds_up(far.thing_id)
 
     @property
     def open_requests(self) -> int:
         """The number of requests that wait for an answer or stand in line."""
-        return len(self._open) + len(self._queue) + sum(map(len, self._queues_by_thing.values()))
+        return len(self._open) + len(self._line)
 
     def unsent(self) -> Iterator[tuple[UnsentKind, UnsentMessage]]:
         """Return what stands in line, and sources that are held back; see `Outbox` of the actors."""
-        for request in self._queue:
-            yield "room", request
-        for line in self._queues_by_thing.values():
-            for request in line:
-                yield "credit", request
+        yield from self._line.unsent()
         yield from held_back(self._open.values())
 
     # ---- requests
 
     def post(self, request: PendingRequest) -> None:
         """Send a request, or let it stand in line; see `RemotePeer`."""
-        connection = self._connection
-        # what `_try_send` asks first: mostly nothing waits for credit
-        send = self._put if request.sent is None and not self._queues_by_thing else self._try_send
-        if self._open or self._queue or not connection.is_direct:
-            if self._queue or not send(request):
-                self._queue[request] = None
+        connection, line = self._connection, self._line
+        # what `try_send` asks first: mostly nothing waits for credit
+        send = self._put if request.sent is None and not line.by_thing else line.try_send
+        if self._open or line.queue or not connection.is_direct:
+            if line.queue or not send(request):
+                line.queue[request] = None
             return
         self._is_alone = True
         try:
             if not send(request):
-                self._queue[request] = None
+                line.queue[request] = None
         finally:
             self._is_alone = False
             connection.flush()
 
-    def _try_send(self, request: PendingRequest) -> bool:
-        """Send a request, or let it wait for credit; False if there is no room for it."""
-        if self._queues_by_thing:
-            held = self._queues_by_thing.get(request.far.thing_id)
-            if held is not None:
-                held[request] = None
-                return True
-        if request.sent is None:
-            return self._put(request)
-        thing = request.far.thing_id
-        if self.session.may_tell(thing):
-            return self._put_tell(request)
-        self._queues_by_thing[thing] = OrderedDict({request: None})
-        return True
+    def put(self, request: PendingRequest) -> bool:
+        """Put a request into the outbox; False if there is no room. Raises what `post` does."""
+        return self._put(request) if request.sent is None else self._put_tell(request)
+
+    def may_tell(self, thing_id: str) -> bool:
+        """Return whether there is credit for a one-way message to a thing."""
+        return self.session.may_tell(thing_id)
 
     def _put(self, request: PendingRequest) -> bool:
-        """Put a request into the outbox; False if there is no room. Raises what `post` does."""
         session = self.session
         try:
             if request.verb == "invoke" and request.deadline is None and request.attempt is None:
@@ -233,8 +215,8 @@ class PeerConnection:
 
     def tell(self, sent: SentTell, name: str, payload: Any, trace: TraceMembers) -> bool:
         """Send a one-way message; False where there is no room, or no credit. Raises as `post` does."""
-        thing = sent.link.far.thing_id
-        if self._queue or (self._queues_by_thing and thing in self._queues_by_thing):
+        thing, line = sent.link.far.thing_id, self._line
+        if line.queue or (line.by_thing and thing in line.by_thing):
             return False
         try:
             self.session.tell(thing, name, payload, host=sent, **trace)
@@ -263,12 +245,7 @@ class PeerConnection:
     def withdraw(self, request: PendingRequest) -> None:
         """Take a request out of the line, or cancel what runs, without waiting: its caller is gone."""
         pending, session = request.pending, self.session
-        # the values of the lines are None, so `self`: the request was not there
-        if self._queue.pop(request, self) is None:
-            if self._messages(request) > 1:
-                self._send_queued()  # there may be room for those behind it, which are fewer
-            return
-        if self._queues_by_thing and self._leave_held(request):
+        if self._line.leave(request):
             return
         if pending is None or self._open.pop(pending, None) is None:
             return
@@ -278,57 +255,14 @@ class PeerConnection:
         session.forget(pending)
         self._send_queued()
 
-    def _leave_held(self, request: PendingRequest) -> bool:
-        """Take a request out of the line of its thing; whether it was there. Those behind it may go on."""
-        thing = request.far.thing_id
-        held = self._queues_by_thing.get(thing)
-        if held is None or held.pop(request, self) is not None:
-            return False
-        if not held:
-            del self._queues_by_thing[thing]
-        self._send_credited()
-        return True
-
     def _send_queued(self) -> None:
         """Send what there is room for: requests in line first, then subscriptions."""
-        while self._queue and not self._is_over:
-            request = next(iter(self._queue))
-            try:
-                if not self._try_send(request):
-                    return
-            except (InvalidInput, MailboxFull, NotAllowed) as error:
-                del self._queue[request]
-                request.fail(error)
-            else:
-                del self._queue[request]
-        if self._stalled:  # else credit alone is missing, and `TellRoom`: when there is some
-            self._send_credited()
-        if self._unasked:
+        self._line.send()
+        if self._unasked and not self._line.queue:
             self._ask_listenings()
 
-    def _send_credited(self, _: object = None) -> None:
-        """Send what credit allows: one message for each waiting thing in turn."""
-        self._stalled = False
-        things = deque(self._queues_by_thing)  # in turn: much credit of one does not starve others
-        while things and not self._is_over:
-            thing = things.popleft()
-            held = self._queues_by_thing[thing]
-            request = next(iter(held))
-            sent = request.sent
-            if sent is not None and not self.session.may_tell(thing):
-                continue
-            try:
-                put = self._put if sent is None else self._put_tell
-                if self._queue or not put(request):
-                    self._stalled = True
-                    return
-            except (InvalidInput, MailboxFull, NotAllowed) as error:
-                request.fail(error)
-            del held[request]
-            if held:
-                things.append(thing)
-            else:
-                del self._queues_by_thing[thing]
+    def _send_credited(self, _: object) -> None:
+        self._line.send_credited()
 
     # ---- runs
 
@@ -457,7 +391,7 @@ class PeerConnection:
             return []
         outbox = self.session.outbox
         found = outbox.take(room)
-        if self._queue or self._unasked or self._stalled:
+        if self._line.queue or self._unasked or self._line.stalled:
             self._send_queued()
             if not found:  # the writer does not ask again after it was given nothing
                 found = outbox.take(room)
@@ -470,7 +404,7 @@ class PeerConnection:
             handle = self._handlers.get(type(outcome))
             if handle is not None:
                 handle(self, outcome)
-        if self._queue or self._unasked or self._stalled:
+        if self._line.queue or self._unasked or self._line.stalled:
             self._send_queued()
 
     def _answered(self, outcome: lmos.RequestAnswered) -> None:
@@ -485,7 +419,7 @@ class PeerConnection:
             return
         if self._is_to_read_singly(request, outcome.error):
             self._singly.add(request.far.thing_id)
-            self._queue[request] = None
+            self._line.queue[request] = None
             self._send_queued()
             return
         far = request.far
@@ -567,10 +501,7 @@ class PeerConnection:
             self._fail_unfinished(pending, sent=sent)
         for table in (self._open, self._feeds, self._unasked):
             table.clear()
-        # taken out first: a sender that is let go may look at the line in this step
-        line, self._queue = self._queue, OrderedDict()
-        held, self._queues_by_thing = self._queues_by_thing, {}
-        for request in (*line, *(request for each in held.values() for request in each)):
+        for request in self._line.end():
             request.fail(unavailable(request.far.path))
 
     def _fail_unfinished(self, pending: lmos.ConsumerRequest, *, sent: bool) -> None:

@@ -21,11 +21,10 @@ TELLS: Final = Credit(items=256, bytes=262_144)
 
 @attrs.define(eq=False)
 class Told:
-    """The one-way messages to one agent: how many are on their way or wait there, and what stands in line."""
+    """The one-way messages to one agent: those that are on their way or wait there."""
 
     open: dict[Served, SentTell] = attrs.field(factory=dict["Served", "SentTell"])
     size: int = 0
-    line: dict[PendingRequest, None] = attrs.field(factory=dict["PendingRequest", None])
 
     @property
     def has_credit(self) -> bool:

@@ -21,8 +21,8 @@ from msgspec import UNSET
 from trio.lowlevel import checkpoint_if_cancelled
 
 from lmos_actors.actors import Carried, park_among, wake_all
-from lmos_actors.bindings import RemoteThing, RunQuestion, as_near_error, means_unwell
-from lmos_actors.errors import ActionCancelled, AgentUnavailable, ConnectFailed, InvalidInput, OutcomeUnknown
+from lmos_actors.bindings import RemoteThing, RequestLine, RunQuestion, as_near_error, means_unwell
+from lmos_actors.errors import ActionCancelled, AgentUnavailable, ConnectFailed, OutcomeUnknown
 
 from ._connecting import Connecting
 from ._life import Life
@@ -46,7 +46,7 @@ class StreamPeer(NodePeer):
     """A connection from one node to another, over lines that keep order; see the module docstring."""
 
     __slots__ = (
-        "_connecting", "_heard", "_left", "_life", "_open", "_questions", "_queue", "_told", "_waiting",
+        "_connecting", "_heard", "_left", "_life", "_line", "_open", "_questions", "_told", "_waiting",
         "is_connected",
     )  # fmt: skip
 
@@ -58,7 +58,7 @@ class StreamPeer(NodePeer):
         self._connecting: Connecting | None = None  # made when it first breaks
         self._waiting: list[trio.lowlevel.Task] = []
         self._open: dict[PendingRequest, Served] = {}
-        self._queue: dict[PendingRequest, None] = {}
+        self._line = RequestLine(self)
         self._told: dict[str, Told] = {}
         self._questions: dict[RunQuestion, None] = {}
         self._heard: dict[SharedListening, Served] = {}
@@ -114,8 +114,9 @@ class StreamPeer(NodePeer):
 
     def source_ended(self) -> None:
         """End the connection from this end, without a word to what was asked here: it ends too."""
-        for table in (self._open, self._queue, self._told, self._questions, self._heard):
+        for table in (self._open, self._told, self._questions, self._heard):
             table.clear()
+        self._line.end()
         for life in (*self._left, self._life):
             life.leave(0)
         self._stop_connecting()
@@ -193,7 +194,7 @@ class StreamPeer(NodePeer):
     def _lose(self) -> None:
         """Fail what was open or stood in line: the connection is gone."""
         opened, self._open = self._open, {}
-        queue, self._queue = self._queue, {}
+        waiting = self._line.end()
         told, self._told = self._told, {}
         questions, self._questions = self._questions, {}
         self._heard.clear()
@@ -202,7 +203,7 @@ class StreamPeer(NodePeer):
         for each in told.values():
             for sent in each.open.values():
                 sent.fail(OutcomeUnknown(sent.far.path))
-        for request in (*queue, *(request for each in told.values() for request in each.line)):
+        for request in waiting:
             request.fail(self.unavailable(request.far.path))
         for thing, _ in tuple(self._things.values()):
             for listening in tuple(thing.listenings.values()):
@@ -242,20 +243,15 @@ class StreamPeer(NodePeer):
     @property
     def open_requests(self) -> int:
         """The number of requests that wait for an answer or stand in line."""
-        return len(self._open) + len(self._queue) + sum(len(each.line) for each in self._told.values())
+        return len(self._open) + len(self._line)
 
     def unsent(self) -> Iterator[tuple[UnsentKind, UnsentMessage]]:
         """Return what stands in line; see `Outbox` of the actors."""
-        for request in self._queue:
-            yield "room", request
-        for each in self._told.values():
-            for request in each.line:
-                yield "credit", request
+        return self._line.unsent()
 
     def holds_up(self, far: RemoteThing) -> bool:
         """Return whether messages to a thing wait already, for room or for credit."""
-        told = self._told.get(far.thing_id)
-        return bool(self._queue) or (told is not None and bool(told.line))
+        return self._line.holds_up(far.thing_id)
 
     @property
     def _has_room(self) -> bool:
@@ -268,21 +264,12 @@ class StreamPeer(NodePeer):
         """Send a request, or let it stand in line; see `RemotePeer`."""
         if not self.is_connected:
             raise self.unavailable(request.far.path)
-        told = self._told.get(request.far.thing_id)
-        if request.sent is not None:
-            told = self._told_to(request.far.thing_id)
-            if told.line or self._queue or not told.has_credit or not self._has_room:
-                told.line[request] = None
-                self._look_for_room()
-            else:
-                self._put_tell(request, told)
-        elif told is not None and told.line:
-            told.line[request] = None
-        elif self._queue or not self._has_room:
-            self._queue[request] = None
-            self._look_for_room()
-        else:
-            self._put(request)
+        self._line.post(request)
+
+    def may_tell(self, thing_id: str) -> bool:
+        """Return whether there is credit for a one-way message to a thing."""
+        told = self._told.get(thing_id)
+        return told is None or told.has_credit
 
     def _told_to(self, thing_id: str) -> Told:
         told = self._told.get(thing_id)
@@ -297,12 +284,22 @@ class StreamPeer(NodePeer):
         if over > 0 and line.rules.bandwidth is not None:
             self.rt.timers.call_at(now + over / line.rules.bandwidth + 1e-6, self._send_waiting)
 
-    def _put(self, request: PendingRequest) -> None:
+    def put(self, request: PendingRequest) -> bool:
+        """Send a request; False if there is no room for it. Raises InvalidInput."""
+        if not self._has_room:
+            self._look_for_room()
+            return False
+        if request.sent is not None:
+            told = self._told_to(request.far.thing_id)
+            self._send_tell(told, request.sent, request.name, request.payload, request.trace_context)
+            request.on_sent()
+            return True
         if not self._open:
             self._life.watch.begin()
         served = self._open[request] = requested(self, request)
         served.host = request
         self._go(served.weight, partial(self._arrived, self._life, served), served)
+        return True
 
     def _arrived(self, life: Life, served: Served) -> None:
         if life.is_served:
@@ -315,15 +312,10 @@ class StreamPeer(NodePeer):
         if not self.is_connected:
             raise self.unavailable(sent.far.path)
         told = self._told_to(sent.far.thing_id)
-        if told.line or self._queue or not told.has_credit or not self._has_room:
+        if self._line.holds_up(sent.far.thing_id) or not told.has_credit or not self._has_room:
             return False
         self._send_tell(told, sent, name, payload, trace)
         return True
-
-    def _put_tell(self, request: PendingRequest, told: Told) -> None:
-        assert request.sent is not None
-        self._send_tell(told, request.sent, request.name, request.payload, request.trace_context)
-        request.on_sent()
 
     def _send_tell(self, told: Told, sent: SentTell, name: str, payload: Any, trace: TraceMembers) -> None:
         served = self.served_tell(sent, name, payload, trace)
@@ -333,13 +325,7 @@ class StreamPeer(NodePeer):
 
     def withdraw(self, request: PendingRequest) -> None:
         """Take a request out of the line, or cancel what runs, without waiting: its caller is gone."""
-        told = self._told.get(request.far.thing_id)
-        # the values of the lines are None, so `self`: the request was not there
-        if told is not None and told.line.pop(request, self) is None:
-            self._send_waiting()
-        elif self._queue.pop(request, self) is None:
-            return
-        elif (served := self._open.pop(request, None)) is not None:
+        if not self._line.leave(request) and (served := self._open.pop(request, None)) is not None:
             verb = Serving.withdraw if request.leaving() is None else Serving.cut_off
             self._there(lambda serving: verb(serving, served))
             self._send_waiting()
@@ -355,32 +341,10 @@ class StreamPeer(NodePeer):
         self._go(size, arrived)
 
     def _send_waiting(self) -> None:
-        """Send what there is room and credit for: first come, first served."""
+        """Send what there is room for; there may be some now."""
         if not self._open:
             self._life.watch.free()
-        while self._queue and self._has_room:
-            request = next(iter(self._queue))
-            del self._queue[request]
-            try:
-                self._put(request)
-            except InvalidInput as error:
-                request.fail(error)
-        lines = [told for told in self._told.values() if told.line]
-        for told in lines:
-            while told.line and self._has_room:
-                request = next(iter(told.line))
-                if request.sent is not None and not told.has_credit:
-                    break
-                del told.line[request]
-                try:
-                    if request.sent is None:
-                        self._put(request)
-                    else:
-                        self._put_tell(request, told)
-                except InvalidInput as error:
-                    request.fail(error)
-        if self._queue or any(told.line for told in lines):
-            self._look_for_room()
+        self._line.send()
 
     # ---- runs
 
@@ -497,6 +461,7 @@ class StreamPeer(NodePeer):
             if told is not None and sent is not None:
                 told.size -= served.weight
                 sent.fail(as_near_error(error, path, path))
+                self._line.send_credited()
         elif served.also:
             listening = served.also[0]
             if self._heard.pop(listening, None) is not None:
@@ -535,7 +500,7 @@ class StreamPeer(NodePeer):
             told = self._told.get(served.target.path)
             if told is not None and told.open.pop(served, None) is not None:
                 told.size -= served.weight
-        self._send_waiting()
+        self._line.send_credited()
 
     def confirm(self, served: Served, text: bytes | None) -> None:
         """Send that a subscription stands, with the first value of an observation."""

@@ -1,0 +1,142 @@
+"""The line of one connection: requests that wait for room, and one-way messages that wait for credit.
+
+Requests go out first come, first served: while one stands in `queue`, nothing overtakes it. One-way messages
+need credit from their receiver, too. One without credit waits in a line of its thing (`by_thing`), and all
+requests to that thing wait behind it: so a slow agent holds up no other agent of the peer.
+
+The line is the same over every carrier: an LMOS connection, a connection of a simulated network, and the
+one-way messages to a thing over HTTP. The carrier alone knows how much room it has and what credit is left.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from typing import TYPE_CHECKING, Protocol
+
+from lmos_actors.errors import InvalidInput, MailboxFull, NotAllowed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lmos_actors.actors import UnsentKind, UnsentMessage
+
+    from ._peer_requests import PendingRequest
+
+
+class RequestCarrier(Protocol):
+    """The sender of the requests of a line."""
+
+    def put(self, request: PendingRequest) -> bool:
+        """Send a request; False if there is no room for it. Raises InvalidInput, MailboxFull, NotAllowed."""
+        ...
+
+    def may_tell(self, thing_id: str) -> bool:
+        """Return whether there is credit for a one-way message to a thing."""
+        ...
+
+
+class RequestLine:
+    """The requests that a carrier has no room or no credit for; see the module docstring."""
+
+    __slots__ = ("_carrier", "by_thing", "queue", "stalled")
+
+    def __init__(self, carrier: RequestCarrier) -> None:
+        self._carrier = carrier
+        self.queue: OrderedDict[PendingRequest, None] = OrderedDict()
+        """Requests that wait for room."""
+        self.by_thing: dict[str, OrderedDict[PendingRequest, None]] = {}
+        """By thing: a one-way message that waits for credit, and the requests behind it."""
+        self.stalled = False
+        """Whether there may be credit for a message of `by_thing`, and there was no room."""
+
+    def __len__(self) -> int:
+        return len(self.queue) + sum(map(len, self.by_thing.values()))
+
+    def holds_up(self, thing_id: str) -> bool:
+        """Return whether requests to a thing wait already, for room or for credit."""
+        return bool(self.queue) or thing_id in self.by_thing
+
+    def unsent(self) -> Iterator[tuple[UnsentKind, UnsentMessage]]:
+        """Return what stands in line; see `Outbox` of the actors."""
+        for request in self.queue:
+            yield "room", request
+        for line in self.by_thing.values():
+            for request in line:
+                yield "credit", request
+
+    def post(self, request: PendingRequest) -> None:
+        """Send a request, or let it stand in line. Raises what the carrier does."""
+        if self.queue or not self.try_send(request):
+            self.queue[request] = None
+
+    def try_send(self, request: PendingRequest) -> bool:
+        """Send a request, or let it wait for credit; False if there is no room for it."""
+        thing = request.far.thing_id
+        held = self.by_thing.get(thing) if self.by_thing else None
+        if held is not None:
+            held[request] = None
+            return True
+        if request.sent is None or self._carrier.may_tell(thing):
+            return self._carrier.put(request)
+        self.by_thing[thing] = OrderedDict({request: None})
+        return True
+
+    def leave(self, request: PendingRequest) -> bool:
+        """Take a request out of the line; return whether it stood there. Those behind it may go on."""
+        is_first = next(iter(self.queue), None) is request
+        # the values of the lines are None, so `self`: the request was not there
+        if self.queue.pop(request, self) is None:
+            if is_first:
+                self.send()  # those behind it may need less room
+            return True
+        thing = request.far.thing_id
+        held = self.by_thing.get(thing)
+        if held is None or held.pop(request, self) is not None:
+            return False
+        if not held:
+            del self.by_thing[thing]
+        self.send_credited()
+        return True
+
+    def send(self) -> None:
+        """Send what there is room for."""
+        while self.queue:
+            request = next(iter(self.queue))
+            try:
+                if not self.try_send(request):
+                    return
+            except (InvalidInput, MailboxFull, NotAllowed) as error:
+                del self.queue[request]
+                request.fail(error)
+            else:
+                del self.queue[request]
+        if self.stalled:  # else credit alone is missing, and the carrier calls `send_credited` when it comes
+            self.send_credited()
+
+    def send_credited(self) -> None:
+        """Send what credit allows: one message for each waiting thing in turn."""
+        self.stalled = False
+        things = deque(self.by_thing)  # in turn: much credit of one does not starve others
+        while things and self.by_thing:
+            thing = things.popleft()
+            held = self.by_thing[thing]
+            request = next(iter(held))
+            if request.sent is not None and not self._carrier.may_tell(thing):
+                continue
+            try:
+                if self.queue or not self._carrier.put(request):
+                    self.stalled = True
+                    return
+            except (InvalidInput, MailboxFull, NotAllowed) as error:
+                request.fail(error)
+            del held[request]
+            if held:
+                things.append(thing)
+            else:
+                del self.by_thing[thing]
+
+    def end(self) -> tuple[PendingRequest, ...]:
+        """Empty the line, and return what stood in it: a sender that is let go may look at it at once."""
+        queue, self.queue = self.queue, OrderedDict()
+        held, self.by_thing = self.by_thing, {}
+        return (*queue, *(request for each in held.values() for request in each))
