@@ -5,7 +5,8 @@ need credit from their receiver, too. One without credit waits in a line of its 
 requests to that thing wait behind it: so a slow agent holds up no other agent of the peer.
 
 The line is the same over every carrier: an LMOS connection, a connection of a simulated network, and the
-one-way messages to a thing over HTTP. The carrier alone knows how much room it has and what credit is left.
+one-way messages over HTTP or over a relay. The carrier alone knows how much room it has and what credit is
+left.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from typing import TYPE_CHECKING, Protocol
 
-from lmos_actors.errors import InvalidInput, MailboxFull, NotAllowed
+from lmos_actors.errors import AgentError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,7 +28,7 @@ class RequestCarrier(Protocol):
     """The sender of the requests of a line."""
 
     def put(self, request: PendingRequest) -> bool:
-        """Send a request; False if there is no room for it. Raises InvalidInput, MailboxFull, NotAllowed."""
+        """Send a request; False if there is no room for it. Raises AgentError where it never can."""
         ...
 
     def may_tell(self, thing_id: str) -> bool:
@@ -105,7 +106,7 @@ class RequestLine:
             try:
                 if not self.try_send(request):
                     return
-            except (InvalidInput, MailboxFull, NotAllowed) as error:
+            except AgentError as error:
                 del self.queue[request]
                 request.fail(error)
             else:
@@ -127,7 +128,7 @@ class RequestLine:
                 if self.queue or not self._carrier.put(request):
                     self.stalled = True
                     return
-            except (InvalidInput, MailboxFull, NotAllowed) as error:
+            except AgentError as error:
                 request.fail(error)
             del held[request]
             if held:

@@ -14,7 +14,7 @@ raises NotAllowed, with the reason.
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict
+from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 from urllib.parse import urlsplit
@@ -25,7 +25,7 @@ import trio
 from msgspec import UNSET
 
 from lmos_actors.actors import park_among, wake_all
-from lmos_actors.bindings import EXITED, Backoff, RemoteRun, RemoteThing
+from lmos_actors.bindings import EXITED, Backoff, RemoteRun, RemoteThing, RequestLine
 from lmos_actors.errors import (
     ActionFailed,
     AgentUnavailable,
@@ -91,7 +91,7 @@ class RelayRequests:
         self._cancelled: dict[Question, list[trio.lowlevel.Task]] = {}
         """Questions that are being cancelled, and the tasks that wait for that."""
         self._tells: Counter[str] = Counter()
-        self._line: OrderedDict[PendingRequest, None] = OrderedDict()
+        self._line = RequestLine(self)  # of one-way messages alone
 
     # ---- the relay
 
@@ -149,8 +149,7 @@ class RelayRequests:
         for request in tuple(self._open):
             path = request.far.path
             self._fail(request, OutcomeUnknown(path, "the agent here that was on the relay has ended"))
-        line, self._line = self._line, OrderedDict()
-        for request in line:
+        for request in self._line.end():
             request.fail(self.unavailable(request.far.path))
         for listening in self._listenings():
             listening.close()
@@ -173,17 +172,15 @@ class RelayRequests:
 
     def unsent(self) -> Iterator[tuple[UnsentKind, UnsentMessage]]:
         """Return what stands in line."""
-        for request in self._line:
+        for _, request in self._line.unsent():
             yield "room", request
 
     def post(self, request: PendingRequest) -> None:
         """Send a request, or let it stand in line. Raise AgentUnavailable, InvalidInput, NotAllowed."""
         if request.sent is None:
             self._ask(request)
-        elif self.tell(request.sent, request.name, request.payload, request.trace_context):
-            request.on_sent()
         else:
-            self._line[request] = None
+            self._line.post(request)
 
     def _ask(self, request: PendingRequest) -> None:
         _check(request)
@@ -248,7 +245,7 @@ class RelayRequests:
             self._relay.withdraw(question, cancel_at=request.far.thing_id)
             wake_all(self.rt.timers, self._cancelled.pop(question, []))
         else:
-            self._line.pop(request, None)
+            self._line.leave(request)
 
     def follow(
         self, request: PendingRequest, asked: tuple[str, ...], then: Callable[[dict[str, Any]], None]
@@ -286,13 +283,26 @@ class RelayRequests:
 
     def tell(self, sent: SentTell, name: str, payload: Any, trace: TraceMembers) -> bool:
         """Send a one-way message; return False where as many as may be are open. Raise as `post`."""
-        agent = sent.far.thing_id
-        if self._tells[agent] >= TELLS:
+        if not self.may_tell(sent.far.thing_id):
             return False
-        question = self._pose(sent.far, name, payload, trace, None)
-        self._tells[agent] += 1
-        question.answer.on_settled = partial(self._tell_ended, sent, question)
+        self._tell(sent, name, payload, trace)
         return True
+
+    def may_tell(self, thing_id: str) -> bool:
+        """Return whether one more one-way message to an agent may be open."""
+        return self._tells[thing_id] < TELLS
+
+    def put(self, request: PendingRequest) -> bool:
+        """Send a one-way message; return True, as there is always room for it. Raise as `post`."""
+        assert request.sent is not None
+        self._tell(request.sent, request.name, request.payload, request.trace_context)
+        request.on_sent()
+        return True
+
+    def _tell(self, sent: SentTell, name: str, payload: Any, trace: TraceMembers) -> None:
+        question = self._pose(sent.far, name, payload, trace, None)
+        self._tells[sent.far.thing_id] += 1
+        question.answer.on_settled = partial(self._tell_ended, sent, question)
 
     def _tell_ended(
         self, sent: SentTell, question: Question, answer: RelayMessage | None, error: Exception | None
@@ -305,22 +315,11 @@ class RelayRequests:
         found = _failure(answer, error, sent.far.path)
         if found is not None:
             sent.fail(found)
-        self._go_on(agent)
-
-    def _go_on(self, agent: str) -> None:
-        """Let the next one-way message to an agent out of the line."""
-        for request in self._line:
-            if request.far.thing_id == agent:
-                del self._line[request]
-                try:
-                    self.post(request)
-                except (AgentUnavailable, InvalidInput) as error:
-                    request.fail(error)
-                return
+        self._line.send_credited()
 
     def holds_up(self, far: RemoteThing) -> bool:
         """Return whether messages to an agent wait already."""
-        return self._tells[far.thing_id] >= TELLS
+        return self._line.holds_up(far.thing_id)
 
     # ---- listening
 
