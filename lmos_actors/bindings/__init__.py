@@ -80,6 +80,10 @@ with late(__name__):
         valued as valued,
         written_value as written_value,
     )
+    from .lmos._near_errors import (
+        as_near_error as as_near_error,
+        means_unwell as means_unwell,
+    )
     from .lmos._peer import (
         Habits as Habits,
         Headers as Headers,
@@ -98,8 +102,6 @@ with late(__name__):
         RunQuestion as RunQuestion,
         SentTell as SentTell,
         TurnTell as TurnTell,
-        as_near_error as as_near_error,
-        means_unwell as means_unwell,
     )
     from .lmos._peer_streams import (
         StreamTarget as StreamTarget,

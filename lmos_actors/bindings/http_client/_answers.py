@@ -13,7 +13,7 @@ from lmos_actors.protocol import lmos
 from lmos_actors.protocol.td import resolve
 
 from ..exposure._problem_details import failure_output
-from ..lmos._peer_requests import as_near_error
+from ..lmos._near_errors import as_near_error
 from ._bodies import essence, from_json, is_json
 from ._stream import BadAnswer
 

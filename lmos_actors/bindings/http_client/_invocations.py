@@ -40,7 +40,7 @@ from lmos_actors.errors import (
 )
 from lmos_actors.protocol.td import LINES
 
-from ..lmos._peer_requests import refuses_whole
+from ..lmos._near_errors import refuses_whole
 from ..lmos._remote_calls import RemoteRun
 from ._answers import ended_as, error_from, refusal, retry_after, run_at, standing_in, wrong
 from ._api_keys import with_keys

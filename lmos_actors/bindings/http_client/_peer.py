@@ -31,8 +31,9 @@ from lmos_actors.errors import (
 from lmos_actors.protocol import lmos
 from lmos_actors.transport import endpoint_of
 
+from ..lmos._near_errors import means_unwell
 from ..lmos._peer_backoff import Backoff
-from ..lmos._peer_requests import PendingTell, RemoteThing, means_unwell
+from ..lmos._peer_requests import PendingTell, RemoteThing
 from ._bodies import essence
 from ._invocations import GOODBYE, HttpInvocation, InvocationContext
 from ._listening import HttpSubscription, target_of_listening

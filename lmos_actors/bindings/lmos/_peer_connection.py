@@ -39,7 +39,8 @@ from lmos_actors.errors import (
 from lmos_actors.protocol import LMOS, lmos, spoken_in
 
 from ..exposure._exposure import EXITED
-from ._peer_requests import RunQuestion, as_near_error, means_unwell, refuses_whole
+from ._near_errors import as_near_error, means_unwell, refuses_whole
+from ._peer_requests import RunQuestion
 from ._peer_streams import held_back, note_flow
 from ._peer_watch import PeerWatch
 from ._request_line import RequestLine

@@ -32,16 +32,6 @@ from msgspec import UNSET
 from trio.lowlevel import Abort, reschedule
 
 from lmos_actors.actors import CURRENT, CUT_OFF, comes_back, wake_all
-from lmos_actors.errors import (
-    AgentDied,
-    AgentUnavailable,
-    DeadlineExceeded,
-    KeyReused,
-    MailboxFull,
-    NotFound,
-    RemoteProtocolError,
-    WouldDeadlock,
-)
 from lmos_actors.protocol import lmos
 
 from ..exposure._exposure import name_in_url, path_named
@@ -61,7 +51,7 @@ if TYPE_CHECKING:
         UnsentKind,
         UnsentMessage,
     )
-    from lmos_actors.errors import ConnectFailed
+    from lmos_actors.errors import AgentUnavailable, ConnectFailed
     from lmos_actors.protocol.lmos import ConsumerRequest, RunStatus
     from lmos_actors.protocol.td import Description
 
@@ -560,41 +550,3 @@ def _wake(request: PendingAsk | PendingTell) -> None:
     if task is not None:
         request.far.rt.timers.woke = True
         reschedule(task)
-
-
-# ---- errors
-
-
-def refuses_whole(error: Exception) -> bool:
-    """Return whether an answer, 404 or 500, may mean that a thing is there but cannot be read as a whole."""
-    if isinstance(error, NotFound):
-        return error.kind != "agent"
-    return isinstance(error, RemoteProtocolError) and getattr(error.problem, "status", None) == 500
-
-
-def means_unwell(error: Exception) -> bool:
-    """Return whether an answer is one of an agent that does not run now, or is not reached."""
-    gone = isinstance(error, NotFound) and error.kind == "agent"
-    return gone or isinstance(error, AgentUnavailable | AgentDied)
-
-
-def as_near_error(error: Exception, thing_id: str, path: str, seconds: float | None = None) -> Exception:
-    """Return an error from a peer as a near agent would raise it: with the path that the agent has here.
-
-    `seconds` is the timeout as the caller gave it, if it gave one.
-    """
-    if isinstance(error, AgentUnavailable):
-        return AgentUnavailable(path, error.why, retry_in=error.retry_in)
-    if isinstance(error, AgentDied):
-        return AgentDied(error.reason, started=error.started, agent=path)
-    if isinstance(error, MailboxFull):
-        return MailboxFull(path, error.size)
-    if isinstance(error, DeadlineExceeded):
-        return DeadlineExceeded(path, error.seconds if seconds is None else seconds)
-    if isinstance(error, NotFound) and error.kind == "agent" and error.name == thing_id:
-        return NotFound("agent", path, near=error.nearest and path_named(error.nearest))
-    if isinstance(error, KeyReused):
-        return KeyReused(path, error.key, error.why)
-    if isinstance(error, WouldDeadlock):
-        return WouldDeadlock(path, error.affordance, error.circle)
-    return error

@@ -1,0 +1,51 @@
+"""Errors that peers answer with, as near agents raise them, and what they say about the agent there."""
+
+from __future__ import annotations
+
+from lmos_actors.errors import (
+    AgentDied,
+    AgentUnavailable,
+    DeadlineExceeded,
+    KeyReused,
+    MailboxFull,
+    NotFound,
+    RemoteProtocolError,
+    WouldDeadlock,
+)
+
+from ..exposure._exposure import path_named
+
+
+def refuses_whole(error: Exception) -> bool:
+    """Return whether an answer, 404 or 500, may mean that a thing is there but cannot be read as a whole."""
+    if isinstance(error, NotFound):
+        return error.kind != "agent"
+    return isinstance(error, RemoteProtocolError) and getattr(error.problem, "status", None) == 500
+
+
+def means_unwell(error: Exception) -> bool:
+    """Return whether an answer is one of an agent that does not run now, or is not reached."""
+    gone = isinstance(error, NotFound) and error.kind == "agent"
+    return gone or isinstance(error, AgentUnavailable | AgentDied)
+
+
+def as_near_error(error: Exception, thing_id: str, path: str, seconds: float | None = None) -> Exception:
+    """Return an error from a peer as a near agent would raise it: with the path that the agent has here.
+
+    `seconds` is the timeout as the caller gave it, if it gave one.
+    """
+    if isinstance(error, AgentUnavailable):
+        return AgentUnavailable(path, error.why, retry_in=error.retry_in)
+    if isinstance(error, AgentDied):
+        return AgentDied(error.reason, started=error.started, agent=path)
+    if isinstance(error, MailboxFull):
+        return MailboxFull(path, error.size)
+    if isinstance(error, DeadlineExceeded):
+        return DeadlineExceeded(path, error.seconds if seconds is None else seconds)
+    if isinstance(error, NotFound) and error.kind == "agent" and error.name == thing_id:
+        return NotFound("agent", path, near=error.nearest and path_named(error.nearest))
+    if isinstance(error, KeyReused):
+        return KeyReused(path, error.key, error.why)
+    if isinstance(error, WouldDeadlock):
+        return WouldDeadlock(path, error.affordance, error.circle)
+    return error
