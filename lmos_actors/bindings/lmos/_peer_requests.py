@@ -347,6 +347,11 @@ class PendingRequest(msgspec.Struct, eq=False):
         """The address of the node it goes to."""
         return self.far.peer.place
 
+    def input_stream(self, name: str) -> Any:
+        """Return an input stream that it has opened, None before it has been sent and once it has ended."""
+        carried: Any = self.simulated or self.pending
+        return None if self.ended or carried is None else carried.inputs.get(name)
+
     def here(self) -> Any:
         """See `FarRequest`."""
         return None if self.simulated is None else self.simulated.far

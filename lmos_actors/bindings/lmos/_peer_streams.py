@@ -1,4 +1,4 @@
-"""The way of a source's items into an input stream of a request over LMOS.
+"""The way of a source's items into an input stream of a request, over LMOS and over a simulated network.
 
 The request may still wait in line, or have ended with its connection: then there is no stream, and so no
 room. The session counts the credit and knows when the stream is over.
@@ -22,11 +22,23 @@ if TYPE_CHECKING:
     from ._peer_requests import PendingRequest
 
 
+class InputSession(Protocol):
+    """The sender of items of input streams: the session of a connection, or a simulated one."""
+
+    def send(self, stream: Any, item: Any) -> object:
+        """Send an item. Raises LocalProtocolError for one that cannot be written, or is too long."""
+        ...
+
+    def finish(self, stream: Any, reason: str | None) -> None:
+        """End a stream, or break it off for a reason."""
+        ...
+
+
 class StreamConnection(Protocol):
     """The connection that carries a request, as its streams use it."""
 
     @property
-    def session(self) -> lmos.ConsumerSession:
+    def session(self) -> InputSession:
         """The session whose credit is spent."""
         ...
 
@@ -80,18 +92,14 @@ class StreamTarget:
         self._request = request
         self._name = name
 
-    def _stream(self) -> lmos.Outgoing | None:
-        run = self._request.pending
-        return run.inputs.get(self._name) if isinstance(run, lmos.PendingRun) else None
-
     def has_room(self) -> bool:
         """Return whether an item may be sent now: under the credit that the agent's node has given."""
-        stream = None if self._request.ended else self._stream()
+        stream = self._request.input_stream(self._name)
         return stream is not None and stream.room
 
     def put(self, item: Any) -> None:
         """Send an item. Raises InvalidInput for one that cannot be written, or is too long."""
-        stream = None if self._request.ended else self._stream()
+        stream = self._request.input_stream(self._name)
         if stream is None or self._connection is None:
             return
         try:
@@ -108,6 +116,6 @@ class StreamTarget:
         self._end(reason)
 
     def _end(self, reason: str | None) -> None:
-        stream = None if self._request.ended else self._stream()
+        stream = self._request.input_stream(self._name)
         if stream is not None and self._connection is not None:
             self._connection.session.finish(stream, reason)

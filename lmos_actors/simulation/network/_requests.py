@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from lmos_actors.protocol.lmos import Credit
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from lmos_actors.actors import Runtime, Seats, TraceMembers
-    from lmos_actors.bindings import SharedValues, WaitingTells
+    from lmos_actors.bindings import SentTell, SharedValues, WaitingTells
     from lmos_actors.protocol.lmos import RunStatus
 
 HEAD: Final = 320
@@ -75,6 +77,11 @@ class Served(msgspec.Struct, eq=False):
         return self
 
     @property
+    def inputs(self) -> dict[str, StreamIn]:
+        """Its input streams, by parameter."""
+        return self.streams or {}
+
+    @property
     def action(self) -> str:
         """The name of the action."""
         return self.name
@@ -95,6 +102,11 @@ class StreamIn(msgspec.Struct, eq=False):
     host: Any = None
     credit: int = 0  # items that its source may still send
 
+    @property
+    def room(self) -> bool:
+        """Whether its source may send an item now."""
+        return self.credit > 0
+
 
 class Heard(msgspec.Struct, eq=False):
     """One observation or subscription that the agent's node has accepted."""
@@ -102,6 +114,22 @@ class Heard(msgspec.Struct, eq=False):
     served: Served
     name: str
     ended: bool = False
+
+
+TELLS: Final = Credit(items=256, bytes=262_144)
+"""The credit for one-way messages to one agent: how many may be on their way, or wait there."""
+
+
+class Told(msgspec.Struct, eq=False):
+    """The one-way messages to one agent: those that are on their way or wait there."""
+
+    open: dict[Served, SentTell] = {}
+    size: int = 0
+
+    @property
+    def has_credit(self) -> bool:
+        """Whether one more may be sent."""
+        return len(self.open) < TELLS.items and self.size < TELLS.bytes
 
 
 class Back(Protocol):

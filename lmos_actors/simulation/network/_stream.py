@@ -21,14 +21,21 @@ from msgspec import UNSET
 from trio.lowlevel import checkpoint_if_cancelled
 
 from lmos_actors.actors import Carried, park_among, wake_all
-from lmos_actors.bindings import RemoteThing, RequestLine, RunQuestion, as_near_error, means_unwell
+from lmos_actors.bindings import (
+    RemoteThing,
+    RequestLine,
+    RunQuestion,
+    StreamTarget,
+    as_near_error,
+    means_unwell,
+)
 from lmos_actors.errors import ActionCancelled, AgentUnavailable, ConnectFailed, OutcomeUnknown
+from lmos_actors.protocol.lmos import written
 
 from ._connecting import Connecting
 from ._life import Life
-from ._outgoing import Items, Told
 from ._peer import NetworkParts, NodePeer, requested
-from ._requests import HEAD, KINDS, Served, StreamIn
+from ._requests import HEAD, KINDS, Served, StreamIn, Told
 from ._serving import Serving
 
 if TYPE_CHECKING:
@@ -392,20 +399,22 @@ class StreamPeer(NodePeer):
 
     def target(self, request: PendingRequest, name: str) -> ItemTarget:
         """Return where the items of an input stream of a request go."""
-        return Items(self, request, name)
+        return StreamTarget(self, request, name)
 
-    def send_input(self, stream: StreamIn, text: bytes) -> None:
-        """Send an item of an input stream."""
+    @property
+    def session(self) -> StreamPeer:
+        """The sender of the items of input streams."""
+        return self
+
+    def send(self, stream: StreamIn, item: Any) -> None:
+        """Send an item of an input stream. Raise LocalProtocolError for one that cannot be written."""
+        text = bytes(item) if stream.binary else written(item)
+        stream.credit -= 1
         self._there(lambda serving: serving.take_item(stream, text), HEAD + len(text))
 
-    def end_input(self, stream: StreamIn, reason: str | None) -> None:
+    def finish(self, stream: StreamIn, reason: str | None) -> None:
         """Send the end of an input stream."""
         self._there(lambda serving: serving.end_stream(stream, reason))
-
-    def stream(self, request: PendingRequest, name: str) -> StreamIn | None:
-        """Return an input stream of a request that has been sent, None where there is none."""
-        served = self._open.get(request)
-        return None if served is None or served.streams is None else served.streams.get(name)
 
     # ---- listening
 
