@@ -83,6 +83,7 @@ with late(__name__):
     from .lmos._near_errors import (
         as_near_error as as_near_error,
         means_unwell as means_unwell,
+        no_connection as no_connection,
     )
     from .lmos._peer import (
         Habits as Habits,

@@ -19,7 +19,6 @@ from trio.lowlevel import checkpoint, checkpoint_if_cancelled, enable_ki_protect
 
 from lmos_actors.actors import park_among, wake_all
 from lmos_actors.errors import (
-    ActionCancelled,
     AgentError,
     AgentUnavailable,
     ConnectFailed,
@@ -422,8 +421,7 @@ class WebPeer:
         carried = self._carried.get(request)
         if carried is not None:
             await carried.end()
-        if request.far.withdraw(request):
-            request.fail(ActionCancelled(reason))
+        request.far.cancel(request, reason)
         return None
 
     def taken(self, request: PendingRequest) -> None:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+import trio
+
 from lmos_actors.errors import (
     AgentDied,
     AgentUnavailable,
@@ -14,6 +18,9 @@ from lmos_actors.errors import (
 )
 
 from ..exposure._exposure import path_named
+
+if TYPE_CHECKING:
+    from lmos_actors.errors import ConnectFailed
 
 
 def refuses_whole(error: Exception) -> bool:
@@ -48,4 +55,15 @@ def as_near_error(error: Exception, thing_id: str, path: str, seconds: float | N
         return KeyReused(path, error.key, error.why)
     if isinstance(error, WouldDeadlock):
         return WouldDeadlock(path, error.affordance, error.circle)
+    return error
+
+
+def no_connection(
+    path: str, place: str, failure: ConnectFailed | None, retry_at: float | None
+) -> AgentUnavailable:
+    """Return the error for a request to a place without a connection, and when the next try comes."""
+    why = "" if failure is None else f": {failure.why}"
+    wait = None if retry_at is None else max(0.0, round(retry_at - trio.current_time(), 6))
+    error = AgentUnavailable(path, f"no connection to {place}{why}", retry_in=wait)
+    error.__cause__ = failure
     return error

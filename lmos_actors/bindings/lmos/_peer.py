@@ -28,6 +28,7 @@ from lmos_actors.actors import park_among, wake_all
 from lmos_actors.errors import AgentUnavailable, ConfigError, ConnectFailed, LocalProtocolError, MailboxFull
 from lmos_actors.transport import endpoint_of
 
+from ._near_errors import no_connection
 from ._peer_backoff import Backoff
 from ._peer_connection import PeerConnection
 from ._peer_requests import RemoteThing, WaitsQuestion
@@ -331,12 +332,7 @@ class Peer:
         """Return the error for a request that cannot be sent now."""
         if self.ended or self._released:
             return AgentUnavailable(path, "it was released" if self._released else "the node has ended")
-        retry_at, now = self._retry_at, trio.current_time()
-        why = f": {self.failure.why}" if self.failure is not None else ""
-        wait = None if retry_at is None else max(0.0, round(retry_at - now, 6))
-        error = AgentUnavailable(path, f"no connection to {self.place}{why}", retry_in=wait)
-        error.__cause__ = self.failure
-        return error
+        return no_connection(path, self.place, self.failure, self._retry_at)
 
     async def first(self) -> None:
         """Wait for the connection, which is tried now. Raises ConnectFailed once a try has failed."""

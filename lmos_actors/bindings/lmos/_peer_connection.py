@@ -26,14 +26,12 @@ from msgspec import UNSET
 from trio.lowlevel import enable_ki_protection
 
 from lmos_actors._core import SMALL
-from lmos_actors.actors import Carried, park_among
+from lmos_actors.actors import Carried
 from lmos_actors.errors import (
-    ActionCancelled,
     AgentUnavailable,
     InvalidInput,
     LocalProtocolError,
     MailboxFull,
-    NotFound,
     OutcomeUnknown,
 )
 from lmos_actors.protocol import LMOS, lmos, spoken_in
@@ -283,8 +281,7 @@ class PeerConnection:
         """Cancel a request; see `RemotePeer`. A second cancel of a run waits for the answer to the first."""
         run = request.pending
         if not isinstance(run, lmos.PendingRun):  # it stands in line, or is no run
-            if request.far.withdraw(request):
-                request.fail(ActionCancelled(reason))
+            request.far.cancel(request, reason)
             return None
         control = self.session.cancel(run, reason)
         if run.done:  # it had not been sent, or its peer knows no cancel
@@ -301,25 +298,18 @@ class PeerConnection:
     async def _standing(
         self, request: PendingRequest, question: RunQuestion, control: lmos.ConsumerRequest
     ) -> lmos.RunStatus | None:
-        """Wait for the answer to a question about a run. Raises the error that it is answered with."""
+        """Wait for the answer to a question about a run; see `RunQuestion.wait`."""
         question.pending = control
         if control.done:  # it was known here
             known: lmos.RunStatus | None = control.value
             return known
         self._open[control] = question
-        try:
-            while not question.ended:
-                await park_among(question.tasks)
-        except BaseException:
-            if not question.ended and not question.tasks:  # no other task waits for the same answer
-                question.ended = True
-                if self._open.pop(control, None) is not None:
-                    self.session.forget(control)
-            raise
-        # NotFound: the run has ended there; its own answer, which says how, is on its way
-        if question.error is not None and not request.ended and not isinstance(question.error, NotFound):
-            raise question.error
-        return question.standing
+
+        def leave() -> None:
+            if self._open.pop(control, None) is not None:
+                self.session.forget(control)
+
+        return await question.wait(request, leave)
 
     def taken(self, request: PendingRequest) -> None:
         """Return the credit of an item of a run, which its consumer has taken."""

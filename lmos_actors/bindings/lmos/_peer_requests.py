@@ -31,7 +31,8 @@ import msgspec
 from msgspec import UNSET
 from trio.lowlevel import Abort, reschedule
 
-from lmos_actors.actors import CURRENT, CUT_OFF, comes_back, wake_all
+from lmos_actors.actors import CURRENT, CUT_OFF, comes_back, park_among, wake_all
+from lmos_actors.errors import ActionCancelled, NotFound
 from lmos_actors.protocol import lmos
 
 from ..exposure._exposure import name_in_url, path_named
@@ -283,6 +284,11 @@ class RemoteThing:
         self.peer.withdraw(request)
         return True
 
+    def cancel(self, request: PendingRequest, reason: str | None) -> None:
+        """End a request that has no run to be cancelled there, unless it has ended."""
+        if self.withdraw(request):
+            request.fail(ActionCancelled(reason))
+
 
 # ---- requests
 
@@ -523,6 +529,24 @@ class RunQuestion(PendingRequest, eq=False):
 
     def waiting_tasks(self) -> Iterable[trio.lowlevel.Task]:
         return self.tasks
+
+    async def wait(self, request: PendingRequest, leave: Callable[[], object]) -> RunStatus | None:
+        """Wait for the answer. Raises the error that it is answered with, unless `request` has ended.
+
+        `leave` is called where all tasks that wait for the answer are cancelled.
+        """
+        try:
+            while not self.ended:
+                await park_among(self.tasks)
+        except BaseException:
+            if not self.ended and not self.tasks:
+                self.ended = True
+                leave()
+            raise
+        # NotFound: the run has ended there; its own answer, which says how, is on its way
+        if self.error is not None and not request.ended and not isinstance(self.error, NotFound):
+            raise self.error
+        return self.standing
 
     def answer(self, value: Any) -> None:
         self.standing = value

@@ -28,8 +28,9 @@ from lmos_actors.bindings import (
     StreamTarget,
     as_near_error,
     means_unwell,
+    no_connection,
 )
-from lmos_actors.errors import ActionCancelled, AgentUnavailable, ConnectFailed, OutcomeUnknown
+from lmos_actors.errors import AgentUnavailable, ConnectFailed, OutcomeUnknown
 from lmos_actors.protocol.lmos import written
 
 from ._connecting import Connecting
@@ -218,13 +219,8 @@ class StreamPeer(NodePeer):
 
     def unavailable(self, path: str) -> AgentUnavailable:
         """Return the error for a request that cannot be sent now."""
-        failure = self.failure
         retry_at = None if self._connecting is None else self._connecting.retry_at
-        why = f": {failure.why}" if failure is not None else ""
-        wait = None if retry_at is None else max(0.0, round(retry_at - trio.current_time(), 6))
-        error = AgentUnavailable(path, f"no connection to {self.place}{why}", retry_in=wait)
-        error.__cause__ = failure
-        return error
+        return no_connection(path, self.place, self.failure, retry_at)
 
     async def first(self) -> None:
         """Wait for the connection, which is tried now. Raises ConnectFailed once a try has failed."""
@@ -367,8 +363,7 @@ class StreamPeer(NodePeer):
         """Cancel a request; see `RemotePeer`."""
         served = self._open.get(request)
         if served is None:  # it stands in line
-            if request.far.withdraw(request):
-                request.fail(ActionCancelled(reason))
+            request.far.cancel(request, reason)
             return None
         question = RunQuestion(request.far, "cancel", request.name)
         return await self._standing(
@@ -378,18 +373,13 @@ class StreamPeer(NodePeer):
     async def _standing(
         self, request: PendingRequest, question: RunQuestion, ask: Callable[[Serving], object]
     ) -> RunStatus | None:
-        """Wait for the answer to a question about a run. Raises the error that it is answered with."""
+        """Wait for the answer to a question about a run; see `RunQuestion.wait`."""
         self._questions[question] = None
         self._there(ask)
         try:
-            while not question.ended:
-                await park_among(question.tasks)
+            return await question.wait(request, lambda: None)
         finally:
-            question.ended = True
             self._questions.pop(question, None)
-        if question.error is not None and not request.ended:
-            raise question.error
-        return question.standing
 
     def taken(self, request: PendingRequest) -> None:
         """Note that the consumer has taken an item of a run: the agent may send more."""
