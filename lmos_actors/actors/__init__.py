@@ -264,6 +264,7 @@ with late(__name__):
         wrong_operation as wrong_operation,
     )
     from .refs._after_kept import AfterKept as AfterKept, keep_whole as keep_whole, wait_kept as wait_kept
+    from .refs._forwarding import ForwardingLink as ForwardingLink
     from .refs._link import Attempt as Attempt, Invocation as Invocation, Link as Link
     from .refs._ref import (
         Call as Call,

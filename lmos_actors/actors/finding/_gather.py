@@ -130,7 +130,7 @@ class Gathering:
         for place, ref in enumerate(self._refs):
             slot: Any = ref._link  # pyright: ignore[reportPrivateUsage] # for a thousand refs, a call each
             if isinstance(slot, LookupLink):
-                slot = slot.resolve()
+                slot = slot.choose()
             if not isinstance(slot, Slot):
                 far.append(place)
                 continue

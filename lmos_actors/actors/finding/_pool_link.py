@@ -25,6 +25,7 @@ from ..messages._gates import EMPTY, GONE, RUNNING, STATES
 from ..messages._mailbox import AgentStatistics, MailboxStatistics
 from ..messages._observers import MONITORS, Feed
 from ..messages._operation import ASKING, MISSING, named
+from ..refs._forwarding import ForwardingLink
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from ..messages._monitor import Down
     from ..messages._observers import Sink, SinkTable
     from ..messages._operation import Operation, Parameter
-    from ..refs._link import Attempt, Invocation
+    from ..refs._link import Attempt
     from ..slot._slot import Slot
 
 By: TypeAlias = Literal["round_robin", "least_loaded", "key"]
@@ -146,19 +147,22 @@ class PoolSinks:
             sink.close()
 
 
-class PoolLink:
+class PoolLink(ForwardingLink):
     """A link that chooses a member for each message; see `Link`.
 
-    It keeps the counts of present and former members.
+    `choose` returns the member that is to have a message, and raises AgentUnavailable, NotAllowed, NotFound.
+    The link keeps the counts of present and former members.
     """
 
     __slots__ = (
-        "_departed", "_key", "_leaving", "_next", "_pick", "_places", "_refused", "_sinks", "_sticky", "gone",
-        "identity", "members", "placed", "rt", "turns",
+        "_departed", "_key", "_leaving", "_next", "_places", "_refused", "_sinks", "_sticky", "choose",
+        "gone", "identity", "members", "placed", "rt", "turns",
     )  # fmt: skip
 
+    choose: Callable[..., Slot]
+
     def __init__(self, rt: Runtime, placed: Placed, by: By, key: str | None) -> None:
-        self.rt = rt
+        self.rt: Runtime = rt
         self.turns: Turns = rt.turns
         self.placed = placed
         rt.slots_made += 1
@@ -177,7 +181,7 @@ class PoolLink:
             "least_loaded": self._least_loaded,
             "key": self._by_key,
         }
-        self._pick = picks[by]
+        self.choose = picks[by]
         self._sticky = by == "key"  # a message for one member is for no other
 
     @property
@@ -370,10 +374,6 @@ class PoolLink:
             f"{self.path!r} is a pool: each of its members has its own properties, see pool.members"
         )
 
-    def choose(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Slot:
-        """Return the member that is to have a message. Raises AgentUnavailable, NotAllowed, NotFound."""
-        return self._pick(key, args, kwargs)
-
     def replaces(self, member: Slot) -> bool:
         """Return whether another member may take what this one has not begun and does not take any more."""
         return member.state != RUNNING and not self._sticky
@@ -395,7 +395,7 @@ class PoolLink:
         ends = inf if seconds is None else trio.current_time() + seconds
         left = seconds
         while True:
-            member = self._pick(key, args, kwargs)
+            member = self.choose(key, args, kwargs)
             try:
                 return await member.ask(key, args, kwargs, left)
             except AgentUnavailable:  # so it has not begun, and another member may take it
@@ -412,34 +412,22 @@ class PoolLink:
     async def tell(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """See `Link`."""
         while True:
-            member = self._pick(key, args, kwargs)
+            member = self.choose(key, args, kwargs)
             try:
                 return await member.tell(key, args, kwargs)
             except AgentUnavailable:
                 if member.state == RUNNING or self._sticky:
                     raise
 
-    def tell_nowait(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        """See `Link`."""
-        self._pick(key, args, kwargs).tell_nowait(key, args, kwargs)
-
     def send_from(self, sender: Any, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """See `Link`. While no member runs, the message is a dead letter, as with a single agent."""
         try:
-            member = self._pick(key, args, kwargs)
+            member = self.choose(key, args, kwargs)
         except AgentUnavailable as exc:
             pool: Any = self  # of whom the record needs the path alone
             self.rt.dead_letter(str(exc), pool, sender, key, args)
             return
         member.send_from(sender, key, args, kwargs)
-
-    @asynccontextmanager
-    @enable_ki_protection
-    async def open(self, invocation: Invocation) -> AsyncGenerator[Any]:
-        """See `Link`."""
-        member = self._pick(invocation.key, invocation.args, invocation.kwargs)
-        async with member.open(invocation) as opened:
-            yield opened
 
     # ---- listening to all
 

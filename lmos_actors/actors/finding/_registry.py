@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final
-
-from trio.lowlevel import enable_ki_protection
 
 from lmos_actors.errors import NotAllowed, NotFound
 from lmos_actors.protocol.td import AGENT_TYPES, TOOL_TYPES
@@ -13,27 +10,24 @@ from lmos_actors.protocol.td import AGENT_TYPES, TOOL_TYPES
 from .._parking import park_among
 from .._population import SPREADS, AgentQuery
 from ..crashes._report_values import class_made_by
-from ..messages._operation import ASKING, named
+from ..messages._operation import named
+from ..refs._forwarding import ForwardingLink
 from ..refs._ref import Ref
 from ..refs._retrying import Retrying, found_link
 from ._pool_link import PoolLink
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Iterator, Mapping
+    from collections.abc import Iterator
 
     from .._population import Spread
-    from .._runtime import Runtime, Turns
+    from .._runtime import Runtime
     from ..declaration._contract import Contract
-    from ..messages._mailbox import AgentStatistics, MailboxStatistics
-    from ..messages._monitor import Down
-    from ..messages._observers import Feed
-    from ..refs._link import Attempt, Invocation
     from ..slot._slot import Slot
 
 _NO_DIRECTORY: Final = "this node asks no directory: open_node(lookup=URL) names one"
 
 
-class LookupLink:
+class LookupLink(ForwardingLink):
     """A link that looks for its agent when it is first used, and keeps what it found.
 
     Near ones come first, then those on relays that an agent of the node is on, then those in directories.
@@ -43,7 +37,7 @@ class LookupLink:
     __slots__ = ("_beyond", "_found", "_listed", "_seen", "rt", "wanted")
 
     def __init__(self, rt: Runtime, wanted: AgentQuery) -> None:
-        self.rt = rt
+        self.rt: Runtime = rt
         self.wanted = wanted
         """The query of the ref."""
         self._found: Slot | PoolLink | None = None
@@ -51,7 +45,7 @@ class LookupLink:
         self._listed: Any = None  # the link to what directories know
         self._seen = -1
 
-    def resolve(self) -> Any:
+    def choose(self, *_request: object) -> Any:
         """Return the slot, the pool, or the link that leads elsewhere. Raises NotFound."""
         found = self.look() if self.wanted.id is not None else self._found or self.look()
         if found is None:
@@ -65,7 +59,7 @@ class LookupLink:
         return self._found
 
     def look(self) -> Any:
-        """Return what `resolve` would, None if there is no such agent and nowhere else to look."""
+        """Return what `choose` would, None if there is no such agent and nowhere else to look."""
         rt, beyond = self.rt, self._beyond
         if self.wanted.id is not None:  # it may be run by another node each time
             self._beyond = self._in_directories()
@@ -104,74 +98,10 @@ class LookupLink:
         return NotFound("agent", name or title, where=where, remedy=_NO_DIRECTORY if alone else "")
 
     @property
-    def turns(self) -> Turns:
-        """The agent whose turn runs now."""
-        return self.rt.turns
-
-    @property
     def path(self) -> str:
         """The path of the agent; until it has been found, the name in the query."""
         found = self.look()
         return found.path if found is not None else self.wanted.shown
-
-    @property
-    def identity(self) -> tuple[object, int]:
-        """The identity of the ref. Raises NotFound when there is no such agent yet."""
-        identity: tuple[object, int] = self.resolve().identity
-        return identity
-
-    @named(ASKING)
-    async def ask(
-        self,
-        key: str,
-        args: tuple[Any, ...],
-        kwargs: Mapping[str, Any],
-        seconds: float | None = None,
-        attempt: Attempt | None = None,
-    ) -> Any:
-        """See `Link`."""
-        return await self.resolve().ask(key, args, kwargs, seconds, attempt)
-
-    @named("ref.tell")
-    async def tell(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        """See `Link`."""
-        await self.resolve().tell(key, args, kwargs)
-
-    def tell_nowait(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        """See `Link`."""
-        self.resolve().tell_nowait(key, args, kwargs)
-
-    def send_from(self, sender: Any, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        """See `Link`."""
-        self.resolve().send_from(sender, key, args, kwargs)
-
-    @asynccontextmanager
-    @enable_ki_protection
-    async def open(self, invocation: Invocation) -> AsyncGenerator[Any]:
-        """See `Link`."""
-        async with self.resolve().open(invocation) as opened:
-            yield opened
-
-    @asynccontextmanager
-    @enable_ki_protection
-    async def listen(self, key: str, *, conflate: bool, gaps: bool, size: int) -> AsyncGenerator[Feed[Any]]:
-        """See `Link`."""
-        async with self.resolve().listen(key, conflate=conflate, gaps=gaps, size=size) as feed:
-            yield feed
-
-    @asynccontextmanager
-    @enable_ki_protection
-    async def watch(self) -> AsyncGenerator[Feed[Down]]:
-        """See `Link`."""
-        async with self.resolve().watch() as feed:
-            yield feed
-
-    @asynccontextmanager
-    @enable_ki_protection
-    async def link(self) -> AsyncGenerator[None]:
-        """See `Link`."""
-        async with self.resolve().link():
-            yield
 
     @named("ref.ready")
     async def wait_running(self) -> None:
@@ -181,23 +111,13 @@ class LookupLink:
                 raise self._missing()
             await park_among(self.rt.appeared)
         if found is self._beyond:  # one that appears here meanwhile will do as well
-            found = await found.settle_unless(lambda: self.near() or self._relayed()) or self.resolve()
+            found = await found.settle_unless(lambda: self.near() or self._relayed()) or self.choose()
         await found.wait_running()
 
     def unready(self) -> str:
         """Return why no agent takes messages now: the agent does not run, or none was found."""
         found = self._found or self._beyond
         return str(self._missing()) if found is None else found.unready()
-
-    def statistics(self) -> AgentStatistics:
-        """See `Link`."""
-        found: AgentStatistics = self.resolve().statistics()
-        return found
-
-    def mailbox_statistics(self) -> MailboxStatistics:
-        """See `Link`."""
-        found: MailboxStatistics = self.resolve().mailbox_statistics()
-        return found
 
 
 def link_to(rt: Runtime, wanted: AgentQuery, spread: Spread | None, key: str | None) -> Any:
@@ -292,11 +212,15 @@ def neighbour_of(slot: Slot, ref: Ref[Any]) -> Slot:
     return found
 
 
+def _link_of(ref: Any) -> Any:
+    """Return the link of a ref, or of a consumed thing, without its retries."""
+    link: Any = ref._link  # what a ref is for those inside
+    return link.inner if isinstance(link, Retrying) else link
+
+
 def release_link(ref: Any) -> None:
     """Let go of what a ref to an agent elsewhere holds; a near one holds nothing."""
-    link: Any = ref._link  # what a ref is for those inside, and a consumed thing too
-    link = link.inner if isinstance(link, Retrying) else link
-    let_go = getattr(link, "release", None)
+    let_go = getattr(_link_of(ref), "release", None)
     if let_go is not None:
         let_go()
 
@@ -306,8 +230,7 @@ def address_of(ref: Ref[Any]) -> str | dict[str, str]:
 
     Raises TypeError where neither would lead there again; its text is a clause about the ref.
     """
-    link: Any = ref._link  # pyright: ignore[reportPrivateUsage] # what a ref is for those inside
-    link = link.inner if isinstance(link, Retrying) else link
+    link = _link_of(ref)
     if isinstance(link, LookupLink):
         link = link.look() or link
     far: dict[str, str] | None = getattr(link, "address", None)
@@ -337,9 +260,8 @@ def slot_of(ref: Ref[Any]) -> Slot:
 
     Raises NotAllowed for a pool, which has many.
     """
-    link: Any = ref._link  # pyright: ignore[reportPrivateUsage] # what a ref is for those inside
-    link = link.inner if isinstance(link, Retrying) else link
-    found: Any = link.resolve() if isinstance(link, LookupLink) else found_link(link)
+    link = _link_of(ref)
+    found: Any = link.choose() if isinstance(link, LookupLink) else found_link(link)
     if isinstance(found, PoolLink):
         raise NotAllowed(f"{found.path!r} is a pool, this takes one agent: use the refs of pool.members")
     settled: Slot = found.settled() if hasattr(found, "settled") else found
@@ -351,8 +273,7 @@ def contract_of(ref: Ref[Any]) -> Contract | None:
 
     For a ref that was looked for by a class it is what that class offers.
     """
-    link: Any = ref._link  # pyright: ignore[reportPrivateUsage] # what a ref is for those inside
-    link = link.inner if isinstance(link, Retrying) else link
+    link = _link_of(ref)
     if isinstance(link, LookupLink):
         sought: Contract | None = getattr(link.wanted.cls, "__contract__", None)
         if sought is not None and sought.actions:

@@ -17,12 +17,13 @@ from trio.lowlevel import enable_ki_protection
 from lmos_actors.errors import DeadlineExceeded
 
 from ..messages._invocation import CURRENT, check_repeat, running_gate
+from ._forwarding import ForwardingLink
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping
 
     from .._runtime import Turns
-    from ._link import Invocation, Link
+    from ._link import Attempt, Invocation, Link
 
 
 async def wait_kept(turns: Turns) -> None:
@@ -61,7 +62,7 @@ async def _wait_kept(link: Link, seconds: float | None) -> float | None:
     raise DeadlineExceeded(link.path, seconds)
 
 
-class AfterKept:
+class AfterKept(ForwardingLink):
     """The link of a ref, for the verbs that a run awaits."""
 
     __slots__ = ("_inner",)
@@ -69,26 +70,21 @@ class AfterKept:
     def __init__(self, link: Link) -> None:
         self._inner = link
 
-    @property
-    def turns(self) -> Turns:
-        """See `Link`."""
-        return self._inner.turns
-
-    @property
-    def path(self) -> str:
-        """See `Link`."""
-        return self._inner.path
-
-    def unready(self) -> str:
-        """See `Link`."""
-        return self._inner.unready()
+    def choose(self, *_request: object) -> Link:
+        """Return the link of the ref."""
+        return self._inner
 
     async def ask(
-        self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], seconds: float | None = None
+        self,
+        key: str,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        seconds: float | None = None,
+        attempt: Attempt | None = None,
     ) -> Any:
         """See `Link`."""
         check_repeat(self.turns, self._inner, key)
-        return await self._inner.ask(key, args, kwargs, await _wait_kept(self._inner, seconds))
+        return await self._inner.ask(key, args, kwargs, await _wait_kept(self._inner, seconds), attempt)
 
     async def tell(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """See `Link`."""

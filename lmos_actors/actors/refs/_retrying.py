@@ -28,18 +28,14 @@ from lmos_actors.errors import (
 
 from ..messages._operation import ASKING, named
 from ..messages._request_keys import keyed_requests_of, no_answers, wrong_key
+from ._forwarding import ForwardingLink
 from ._link import Attempt
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping
-    from contextlib import AbstractAsyncContextManager
 
     from lmos_actors._core import RandomStream
 
-    from .._runtime import Runtime, Turns
-    from ..messages._mailbox import AgentStatistics, MailboxStatistics
-    from ..messages._monitor import Down
-    from ..messages._observers import Feed
     from ._link import Invocation, Link
 
 NO_ACTIONS: Final = ("?", "=", "+", "")
@@ -72,7 +68,7 @@ def bounds_of(attempts: int | None, seconds: float | None, key: str | None = Non
     return Bounds(attempts, seconds, key)
 
 
-class Retrying:
+class Retrying(ForwardingLink):
     """A link that asks again; see `Link`. What is not asked goes to the link below as it is."""
 
     __slots__ = ("_bounds", "_random", "inner")
@@ -82,25 +78,13 @@ class Retrying:
         self._bounds = bounds
         self._random: RandomStream | None = None
 
-    @property
-    def rt(self) -> Runtime:
-        """The machinery of the node that asks."""
-        return self.inner.rt
+    def choose(self, *_request: object) -> Link:
+        """Return the link below."""
+        return self.inner
 
-    @property
-    def turns(self) -> Turns:
-        """The agent whose turn runs now."""
-        return self.inner.turns
-
-    @property
-    def path(self) -> str:
-        """The agent's path."""
-        return self.inner.path
-
-    @property
-    def identity(self) -> tuple[object, int]:
-        """The identity of a ref: the agent, without the options of its calls."""
-        return self.inner.identity
+    def look(self) -> Any:
+        """Return the link that the one below leads to; see `found_link`."""
+        return found_link(self.inner)
 
     @named(ASKING)
     async def ask(
@@ -156,7 +140,7 @@ class Retrying:
     def _found_for_key(self, key: str) -> Any:
         """Return the link to an agent that keeps answers. Raises NotAllowed, NotFound."""
         found = found_link(self.inner)
-        found = found.resolve() if hasattr(found, "resolve") else found
+        found = found.choose() if hasattr(found, "look") else found
         if not _is_near(found):
             if not _keeps_answers(found, key):
                 raise NotAllowed(no_answers(self.path))
@@ -214,46 +198,15 @@ class Retrying:
         self.check_no_key("send")
         self.inner.send_from(sender, key, args, kwargs)
 
-    def open(self, invocation: Invocation) -> AbstractAsyncContextManager[Any]:
+    def open(self, invocation: Invocation) -> Any:
         """See `Link`."""
         if invocation.key[:1] not in NO_ACTIONS:
             self.check_no_key("stream" if invocation.stream else "begin")
         return self.inner.open(invocation)
 
-    def listen(
-        self, key: str, *, conflate: bool, gaps: bool, size: int
-    ) -> AbstractAsyncContextManager[Feed[Any]]:
-        """See `Link`."""
-        return self.inner.listen(key, conflate=conflate, gaps=gaps, size=size)
-
-    def watch(self) -> AbstractAsyncContextManager[Feed[Down]]:
-        """See `Link`."""
-        return self.inner.watch()
-
-    def link(self) -> AbstractAsyncContextManager[None]:
-        """See `Link`."""
-        return self.inner.link()
-
-    async def wait_running(self) -> None:
-        """See `Link`."""
-        await self.inner.wait_running()
-
-    def unready(self) -> str:
-        """See `Link`."""
-        return self.inner.unready()
-
-    def statistics(self) -> AgentStatistics:
-        """See `Link`."""
-        return self.inner.statistics()
-
-    def mailbox_statistics(self) -> MailboxStatistics:
-        """See `Link`."""
-        return self.inner.mailbox_statistics()
-
 
 def found_link(link: Any) -> Any:
     """Return the link that another leads to: that which asks once, and of a name that which was found."""
-    link = link.inner if isinstance(link, Retrying) else link
     look = getattr(link, "look", None)
     return link if look is None else look() or link
 

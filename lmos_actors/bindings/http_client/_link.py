@@ -9,29 +9,16 @@ from __future__ import annotations
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from trio.lowlevel import enable_ki_protection
-
-from lmos_actors.actors import MONITORS
+from lmos_actors.actors import MONITORS, ForwardingLink
 from lmos_actors.errors import ConfigError, NotAllowed
 
 from ..lmos._remote_link import RemoteLink, RemoteSinks
 from ._peer import WebPeer
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Mapping
-    from contextlib import AbstractAsyncContextManager
+    from collections.abc import AsyncGenerator, Callable
 
-    from lmos_actors.actors import (
-        AgentStatistics,
-        Attempt,
-        Contract,
-        Feed,
-        Invocation,
-        MailboxStatistics,
-        Operation,
-        Runtime,
-        Turns,
-    )
+    from lmos_actors.actors import Contract, Feed, Operation, Runtime, Turns
     from lmos_actors.protocol.td import Description
 
     from ..lmos._peer import Headers
@@ -42,7 +29,7 @@ if TYPE_CHECKING:
     from ._peer import PeerRegistry
 
 
-class HttpLink:
+class HttpLink(ForwardingLink):
     """The link to one thing: `socket` for operations with a form for LMOS, `web` for those with only HTTP."""
 
     __slots__ = ("_only_web", "_sinks", "_socket", "_ways", "_web", "far", "rt", "table", "turns")
@@ -58,9 +45,9 @@ class HttpLink:
         self._only_web = frozenset[tuple[str, str]]() if socket is None else ways.only_web()
         self._sinks: RemoteSinks | None = None
 
-    def _at(self, key: str) -> RemoteLink:
-        """Return the link for an operation. Raises NotFound, NotAllowed."""
-        if self._socket is None:
+    def choose(self, key: str = "", *_arguments: object) -> RemoteLink:
+        """Return the link for an operation, or for counts and links. Raises NotFound, NotAllowed."""
+        if self._socket is None or not key:
             return self._web
         op = self._web.operation(key)
         if (op.verb, op.name) in self._only_web:
@@ -118,56 +105,9 @@ class HttpLink:
 
     def keeps_answers(self, key: str) -> bool:
         """Return whether the agent keeps the answers to requests for an action."""
-        return self._at(key).keeps_answers(key)
-
-    # ---- asking
-
-    @enable_ki_protection
-    async def ask(
-        self,
-        key: str,
-        args: tuple[Any, ...],
-        kwargs: Mapping[str, Any],
-        seconds: float | None = None,
-        attempt: Attempt | None = None,
-    ) -> Any:
-        """See `Link`. Over HTTP only a key marks several attempts as one request."""
-        return await self._at(key).ask(key, args, kwargs, seconds, attempt)
-
-    # ---- telling
-
-    @enable_ki_protection
-    async def tell(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        """Send one way; over HTTP one after another, in order. Waits for room on this side alone."""
-        await self._at(key).tell(key, args, kwargs)
-
-    @enable_ki_protection
-    def tell_nowait(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        """See `Link`."""
-        self._at(key).tell_nowait(key, args, kwargs)
-
-    @enable_ki_protection
-    def send_from(self, sender: Any, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        """See `Link`."""
-        self._at(key).send_from(sender, key, args, kwargs)
-
-    # ---- calls
-
-    @asynccontextmanager
-    @enable_ki_protection
-    async def open(self, invocation: Invocation) -> AsyncGenerator[Any]:
-        """Invoke and hold on to the call, or to the stream."""
-        async with self._at(invocation.key).open(invocation) as opened:
-            yield opened
+        return self.choose(key).keeps_answers(key)
 
     # ---- listening
-
-    @asynccontextmanager
-    @enable_ki_protection
-    async def listen(self, key: str, *, conflate: bool, gaps: bool, size: int) -> AsyncGenerator[Feed[Any]]:
-        """See `Link`."""
-        async with self._at(key).listen(key, conflate=conflate, gaps=gaps, size=size) as feed:
-            yield feed
 
     @asynccontextmanager
     async def watch(self, *, gaps: bool = False) -> AsyncGenerator[Feed[Any]]:
@@ -183,7 +123,7 @@ class HttpLink:
         )
 
     def _tapped(self, key: str, sink: Sink) -> tuple[RemoteListener, SharedListening]:
-        link = self._socket if key == MONITORS else self._at(f"+{key}")
+        link = self._socket if key == MONITORS else self.choose(f"+{key}")
         if link is None:
             raise self._no_ends()
         return link.tapped(key, sink, entering=False)
@@ -194,21 +134,11 @@ class HttpLink:
             self._sinks = RemoteSinks(self._tapped)
         return self._sinks
 
-    # ---- what there is only near
+    # ---- being there
 
-    def link(self) -> AbstractAsyncContextManager[None]:
+    def link(self) -> Any:
         """Refuse: exit signals do not travel."""
         return self._web.link()
-
-    def statistics(self) -> AgentStatistics:
-        """Refuse: the counts are the other process's."""
-        return self._web.statistics()
-
-    def mailbox_statistics(self) -> MailboxStatistics:
-        """Refuse: the mailbox is the other process's."""
-        return self._web.mailbox_statistics()
-
-    # ---- being there
 
     def release(self) -> None:
         """Release both links. Repeated calls do nothing."""

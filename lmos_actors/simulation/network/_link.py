@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import trio
 
-from lmos_actors.actors import CURRENT, Ref
+from lmos_actors.actors import CURRENT, ForwardingLink, Ref
 from lmos_actors.bindings import ClassInterface
 
 from ._peer import NetworkParts
@@ -16,18 +16,8 @@ from ._streams import LineNetwork
 if TYPE_CHECKING:
     from collections import Counter
     from collections.abc import Callable, Iterable, Mapping
-    from contextlib import AbstractAsyncContextManager
 
-    from lmos_actors.actors import (
-        AgentStatistics,
-        Attempt,
-        Down,
-        Feed,
-        Invocation,
-        MailboxStatistics,
-        Runtime,
-        Turns,
-    )
+    from lmos_actors.actors import Runtime
     from lmos_actors.bindings import RemoteLink
     from lmos_actors.links import LinkFault, Links
     from lmos_actors.transport import MemoryNetwork
@@ -182,7 +172,7 @@ class NodeNetwork(ABC):
         """Have the connections of peers take note of a change of the lines."""
 
 
-class NetworkLink:
+class NetworkLink(ForwardingLink):
     """A link that is near between agents of one node, and far between nodes; see `Link`."""
 
     __slots__ = ("_network", "_node", "_ways", "near")
@@ -194,7 +184,7 @@ class NetworkLink:
         self._node: str | None = None
         self._ways: dict[str, RemoteLink] | None = None
 
-    def way(self, sender: Any = None) -> Any:
+    def choose(self, *_request: object, sender: Any = None) -> Any:
         """Return the link to use for what the code that runs now sends, or an agent."""
         if sender is None:
             run = CURRENT.get()
@@ -218,12 +208,6 @@ class NetworkLink:
         return rt
 
     @property
-    def turns(self) -> Turns:
-        """The agent whose turn runs now."""
-        turns: Turns = self.near.turns
-        return turns
-
-    @property
     def path(self) -> str:
         """The agent's path."""
         path: str = self.near.path
@@ -237,74 +221,12 @@ class NetworkLink:
 
     def look(self) -> Any:
         """Return the link that is used now; see `found_link`."""
-        return self.way()
-
-    async def ask(
-        self,
-        key: str,
-        args: tuple[Any, ...],
-        kwargs: Mapping[str, Any],
-        seconds: float | None = None,
-        attempt: Attempt | None = None,
-    ) -> Any:
-        """See `Link`."""
-        return await self.way().ask(key, args, kwargs, seconds, attempt)
-
-    async def tell(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        """See `Link`."""
-        await self.way().tell(key, args, kwargs)
-
-    def tell_nowait(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        """See `Link`."""
-        self.way().tell_nowait(key, args, kwargs)
+        return self.choose()
 
     def send_from(self, sender: Any, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """See `Link`."""
-        self.way(sender).send_from(sender, key, args, kwargs)
-
-    def open(self, invocation: Invocation) -> AbstractAsyncContextManager[Any]:
-        """See `Link`."""
-        opened: AbstractAsyncContextManager[Any] = self.way().open(invocation)
-        return opened
-
-    def listen(
-        self, key: str, *, conflate: bool, gaps: bool, size: int
-    ) -> AbstractAsyncContextManager[Feed[Any]]:
-        """See `Link`."""
-        listened: AbstractAsyncContextManager[Feed[Any]] = self.way().listen(
-            key, conflate=conflate, gaps=gaps, size=size
-        )
-        return listened
-
-    def watch(self) -> AbstractAsyncContextManager[Feed[Down]]:
-        """See `Link`."""
-        watched: AbstractAsyncContextManager[Feed[Down]] = self.way().watch()
-        return watched
-
-    def link(self) -> AbstractAsyncContextManager[None]:
-        """See `Link`."""
-        linked: AbstractAsyncContextManager[None] = self.way().link()
-        return linked
+        self.choose(sender=sender).send_from(sender, key, args, kwargs)
 
     def sinks(self) -> Any:
         """Return the listeners of the agent for who uses the ref."""
-        return self.way().sinks()
-
-    async def wait_running(self) -> None:
-        """See `Link`."""
-        await self.way().wait_running()
-
-    def unready(self) -> str:
-        """See `Link`."""
-        unready: str = self.way().unready()
-        return unready
-
-    def statistics(self) -> AgentStatistics:
-        """See `Link`."""
-        statistics: AgentStatistics = self.way().statistics()
-        return statistics
-
-    def mailbox_statistics(self) -> MailboxStatistics:
-        """See `Link`."""
-        statistics: MailboxStatistics = self.way().mailbox_statistics()
-        return statistics
+        return self.choose().sinks()

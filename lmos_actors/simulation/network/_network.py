@@ -57,7 +57,7 @@ class SimulatedNetwork(NodeNetwork):
 
     def toward(self, source: str, link: Any) -> RemoteLink:
         """Return the far link from a node to an agent or a pool. Raise NotFound, AgentUnavailable."""
-        link = link.resolve() if isinstance(link, LookupLink) else link
+        link = link.choose() if isinstance(link, LookupLink) else link
         cls = class_at(link)
         if cls is None:
             raise AgentUnavailable(link.path, "it has not started yet")
