@@ -277,12 +277,12 @@ with late(__name__):
     from .slot._calls import LocalCall as LocalCall, LocalStream as LocalStream
     from .slot._links import Monitor as Monitor
     from .slot._output_gate import OutputGate as OutputGate
-    from .slot._propagating_slot import PropagatingSlot as PropagatingSlot
     from .slot._skewed_clock import clock_seconds as clock_seconds, world_seconds as world_seconds
     from .slot._slot import Slot as Slot, Status as Status
     from .slot._slot_start import start_agent as start_agent, start_now as start_now
     from .slot._slot_timers import next_turns as next_turns
     from .slot._traced_slot import (
+        PropagatingSlot as PropagatingSlot,
         RecordedSlot as RecordedSlot,
         TracedSlot as TracedSlot,
         tap as tap,

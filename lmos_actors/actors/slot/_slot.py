@@ -320,7 +320,7 @@ class Slot:
     )  # fmt: skip
 
     traced = False
-    """Every message is recorded, so no turn runs in the asker's step; see `_traced_slot.py`."""
+    """Messages have traces, or are recorded as well; see `_traced_slot.py`."""
 
     def __init__(
         self, rt: Runtime, owner: Owner, spec: Any, name: str | int, mailbox: MailboxOptions

@@ -1,8 +1,12 @@
-"""A slot whose messages are recorded: used instead of `Slot` where a node has an instrument.
+"""A slot whose messages have a trace: used instead of `Slot` where a node records messages, or their spans.
 
-It costs nothing in a node without an instrument. Here no turn runs in the asker's step and no message
-is a bare tuple, so every message has a number, the number of the message it all began with (its trace),
-and records from `sent` to `answered`.
+It costs nothing in a node with neither. The code is one class; two more set what differs:
+
+- `TracedSlot` records: no turn runs in the asker's step and no message is a bare tuple, so every message has
+  a number, the number of the message it all began with (its trace), and records from `sent` to `answered`.
+- `RecordedSlot` is the same in a node that records from its start.
+- `PropagatingSlot` records nothing: a message knows the trace that it was sent in. Where nothing is traced,
+  as in what agents do of their own accord, it is a `Slot` and a look at whether something is.
 
 A `TracedSlot` is laid out in memory as a `Slot` is. So a slot that stands becomes one, and stops being one,
 by having its class set (`tap`, `untap`): while somebody looks at the messages of some agents, the others cost
@@ -15,10 +19,9 @@ from typing import TYPE_CHECKING, Any
 
 from trio.lowlevel import checkpoint_if_cancelled, enable_ki_protection
 
-from lmos_actors.errors import AgentError, InvalidInput
+from lmos_actors.errors import AgentError
 
 from .._trace_context import current_mark, handed_mark, next_mark
-from ..messages._gates import BUSY, QUIET
 from ..messages._mailbox import QUEUED, Ask, Tell
 from ..messages._operation import ASKING, CHECKED, named
 from ..values import conceal_all
@@ -41,6 +44,8 @@ class TracedSlot(Slot):
     __slots__ = ()
 
     traced = True
+    records = True
+    """Messages are reported to the instrument, and not only handed their trace."""
 
     @named(ASKING)
     @enable_ki_protection
@@ -52,7 +57,9 @@ class TracedSlot(Slot):
         seconds: float | None = None,
         attempt: Attempt | None = None,
     ) -> Any:
-        """As `Slot.ask`, always through the mailbox."""
+        """As `Slot.ask`; through the mailbox where the message has a trace."""
+        if not self.records and handed_mark(self.rt) is None:
+            return await super().ask(key, args, kwargs, seconds)
         op = self.operation(key)
         args = self.bound(op, args, kwargs)
         await checkpoint_if_cancelled()
@@ -61,44 +68,38 @@ class TracedSlot(Slot):
     @enable_ki_protection
     def tell_nowait(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """As `Slot.tell_nowait`."""
+        if not self.records and handed_mark(self.rt) is None:
+            super().tell_nowait(key, args, kwargs)
+            return
         op = self.operation(key)
-        args = self.bound(op, args, kwargs)
-        self.post_or_block(op, args, self.sender())
+        self.post_or_block(op, self.bound(op, args, kwargs), self.sender())
 
     def seat(self, op: Operation, args: tuple[Any, ...], sender: Any) -> None:
-        """As `Slot.seat`, with a number, a trace and a record."""
-        self.post(Tell(self, op, args, sender))
+        """As `Slot.seat`."""
+        if not self.records and handed_mark(self.rt) is None:
+            super().seat(op, args, sender)
+        else:
+            self.post(Tell(self, op, args, sender))
 
     @enable_ki_protection
     def send_from(self, sender: Any, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """As `Slot.send_from`."""
         op = self.table.get(key)
-        if op is None:
-            self.send_undeliverable(sender, key, args)
+        if op is None or (not self.records and handed_mark(self.rt) is None):
+            super().send_from(sender, key, args, kwargs)
             return
         if kwargs is not CHECKED:
-            try:
-                args = op.bind(args, kwargs)
-            except InvalidInput:
-                args = self.bound(op, args, kwargs)
-        if sender is self:
+            args = self.bound(op, args, kwargs)
+        if sender is self and self.records:
             self.rt.record("sent", self, affordance=op.name, verb="tell", **_origin(self.path, op, args))
         if sender is self or op.kind or self.accepted - self.begun >= self.size:
             self.send_slowly(sender, op, args)
             return
         tell = Tell(self, op, args, sender)
-        self._note_sent(tell)
+        self._mark(tell)
         self.accepted += 1
         tell.phase = QUEUED
-        gate = self.gate
-        if gate == QUIET and not self.queue and self.extra is not None and self.extra.pace is not None:
-            self.extra.pace.take(tell)
-        elif gate:
-            self.put(tell)
-        else:
-            self.gate = BUSY
-            self.queue = [tell]
-            self.rt.schedule(self)
+        self.put(tell)
 
     def own(self, op: Operation, args: tuple[Any, ...]) -> SelfMessage:
         """As `Slot.own`, in the trace of what runs now."""
@@ -107,19 +108,24 @@ class TracedSlot(Slot):
         return made
 
     def post(self, envelope: Envelope) -> None:
-        """As `Slot.post`, with a number, a trace and a record."""
-        self._note_sent(envelope)
+        """As `Slot.post`, with a trace and perhaps a record."""
+        self._mark(envelope)
         try:
             super().post(envelope)
         except AgentError as exc:
-            trace = envelope.trace
-            number = trace[0] if trace is not None else None
-            self.rt.record("refused", self, id=number, error=type(exc).__name__)
+            if self.records:
+                trace = envelope.trace
+                number = trace[0] if trace is not None else None
+                self.rt.record("refused", self, id=number, error=type(exc).__name__)
             raise
 
-    def _note_sent(self, envelope: Envelope) -> None:
-        rt = self.rt
-        mark = envelope.trace
+    def _mark(self, envelope: Envelope) -> None:
+        """Hand a message its trace, unless it came with one, and record it with its number."""
+        rt, mark = self.rt, envelope.trace
+        if not self.records:
+            if mark is None:
+                envelope.trace = handed_mark(rt)
+            return
         if mark is None:  # else it came over a wire
             rt.messages = number = rt.messages + 1
             mark = envelope.trace = next_mark(rt, number)
@@ -141,11 +147,19 @@ class TracedSlot(Slot):
 
     def note_event(self, name: str, data: Any) -> None:
         """As `Slot.note_event`, with the trace of the message on behalf of which it is emitted."""
-        mark = current_mark(self.rt)
+        mark = current_mark(self.rt) if self.records else None
         if mark is None or not mark[1]:
             super().note_event(name, data)
         else:
             self.rt.record("event", self, event=name, data=data, trace=mark[1])
+
+
+class PropagatingSlot(TracedSlot):
+    """A slot that keeps with each message the trace it was sent in, and records none."""
+
+    __slots__ = ()
+
+    records = False
 
 
 class RecordedSlot(TracedSlot):
