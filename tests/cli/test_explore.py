@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lmos_actors.cli.explore import ExploreShow, Finds, Folder, find_lines
+from lmos_actors.cli.explore import ExploreShow, find_lines
 from lmos_actors.files import parse
 from lmos_actors.reports import CheckResult, Failure, RunResult
 from lmos_actors.scenario.explore import (
+    Finds,
+    Folder,
     Outcome,
     ScheduledFault,
     explored as shown,
@@ -31,8 +33,7 @@ from tests.scenario.project import Project
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lmos_actors.cli.explore import Find
-    from lmos_actors.scenario.explore import Data
+    from lmos_actors.scenario.explore import Data, Find
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="worker processes are ended as POSIX has it")
 
@@ -356,9 +357,13 @@ class ScriptedRuns:
         pass
 
 
+def written(path: str, text: str) -> None:
+    Path(path).write_text(text)
+
+
 def shrunk(folder: Path, runs: ScriptedRuns) -> Find:
     """Take a failure with three faults, and shrink it as far as the runs go."""
-    kept = Folder(folder, folder / "town.yaml")
+    kept = Folder(folder, folder / "town.yaml", written)
     kept.path.mkdir(parents=True)
     made: Any = runs
     finds = Finds(str(folder / "town.yaml"), kept, made, ExploreShow(json=True), None)

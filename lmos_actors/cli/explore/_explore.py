@@ -14,27 +14,34 @@ from lmos_actors.files import FileError
 from lmos_actors.reports import count, worst
 from lmos_actors.scenario import REAL_LIMIT
 from lmos_actors.scenario.cells import Pool
-from lmos_actors.scenario.explore import TIME_LIMIT, Runs, Search, plain_cells, space_of, with_schedule
+from lmos_actors.scenario.explore import (
+    TIME_LIMIT,
+    Finds,
+    Folder,
+    Runs,
+    Search,
+    plain_cells,
+    space_of,
+    with_schedule,
+)
 from lmos_actors.scenario.run import log_header, real_limit_of
 from lmos_actors.system import RemoteAccess
 from lmos_actors.system.model import is_real
 
 from .._signals import signals
+from .._written_files import replace_file
 from ..run._display import print_wrong
 from ..run._load import load_files
-from ._finds import Finds
-from ._folder import Folder
 from ._show import ExploreShow, find_data, find_lines, kinds_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lmos_actors.scenario.explore import Data, Explored, Schedule
+    from lmos_actors.scenario.explore import Data, Explored, Find, Schedule
     from lmos_actors.scenario.format import Cell, Resolved
 
     from ..options._explore import ExploreOptions
     from ..run._load import Wrong
-    from ._folder import Find
 
 FAILED, WRONG, COULD_NOT_RUN, NOT_DETERMINISTIC, LATE = 1, 2, 3, 4, 124
 
@@ -61,7 +68,7 @@ def explore_file(file: str, options: ExploreOptions) -> int:
             return code
         resolved = found[0][1]
         cells = _cells_of(resolved, file)
-        folder = Folder(resolved.root, Path(file))
+        folder = Folder(resolved.root, Path(file), replace_file)
         stack.callback(folder.close)
         exploring = _Exploration(file, options, resolved, cells, folder, pool, show)
         try:

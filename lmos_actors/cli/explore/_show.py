@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import json
-import shlex
 import sys
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
 from lmos_actors._core import printable
-from lmos_actors.files import Duration
-from lmos_actors.reports import clean, count
-from lmos_actors.scenario.explore import faults_of, weight_of
+from lmos_actors.reports import clean
+from lmos_actors.scenario.explore import faults_of, size_text, weight_of
 
 from .._texts import takes_all
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lmos_actors.scenario.explore import Data
-
-    from ._folder import Find
+    from lmos_actors.scenario.explore import Find
 
 EVERY: Final = 10.0
 """Seconds between two lines of progress where there is no terminal."""
@@ -88,24 +84,8 @@ def find_lines(find: Find) -> list[str]:
     if find.file:
         lines.append(f" wrote {find.file}  ({size_text(find.data)})")
         lines += [f" wrote {find.log}"] if find.log else []
-        lines.append(f" again:  {again_of(find)}")
+        lines.append(f" again:  {find.again}")
     return lines
-
-
-def size_text(data: Data) -> str:
-    """Return what is in a file, in numbers."""
-    weight = weight_of(data)
-    return ", ".join(
-        [count(weight[1], "agent"), count(len(faults_of(data)), "fault"), f"seed {data['seeds'][0]}"]
-    )
-
-
-def again_of(find: Find) -> str:
-    """Return the command that repeats what was found."""
-    words = ["lmos-actors", "run", find.file]
-    if find.limit is not None:
-        words += ["--time-limit", str(Duration(find.limit))]
-    return shlex.join(words)
 
 
 def find_data(find: Find) -> dict[str, Any]:
@@ -115,7 +95,7 @@ def find_data(find: Find) -> dict[str, Any]:
         "sentence": find.sentence,
         "file": find.file or None,
         "log": find.log or None,
-        "again": again_of(find) if find.file else None,
+        "again": find.again if find.file else None,
         "run": find.run,
         "seed": find.data["seeds"][0],
         "agents": weight_of(find.data)[1],

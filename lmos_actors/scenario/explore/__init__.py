@@ -1,9 +1,11 @@
-"""The search of `explore`, the shrinking of what it finds, and the runs of both in worker processes."""
+"""The search of `explore`, what it finds, the shrinking of that, and the runs of both in worker processes."""
 
 from lmos_actors._late import late
 
 with late(__name__):
     from ._failure import failures_of as failures_of, is_void as is_void, sentence_of as sentence_of
+    from ._finds import Finds as Finds, SearchShow as SearchShow
+    from ._folder import Find as Find, Folder as Folder
     from ._plain import (
         Data as Data,
         faults_of as faults_of,
@@ -28,4 +30,4 @@ with late(__name__):
         Space as Space,
         space_of as space_of,
     )
-    from ._weight import weight_of as weight_of
+    from ._weight import size_text as size_text, weight_of as weight_of

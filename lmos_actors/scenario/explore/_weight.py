@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from lmos_actors.files import Offset, is_list, is_mapping, listed, mapped
+from lmos_actors.reports import count
 
 from ._plain import each_entry, faults_of, is_fault
 from ._space import SECOND
@@ -100,3 +101,9 @@ def _leaves(data: Any) -> int:
     if is_list(data):
         return 1 + sum(map(_leaves, data))
     return data is not None
+
+
+def size_text(data: Data) -> str:
+    """Return what is in a file, in numbers."""
+    agents, faults = count(weight_of(data)[1], "agent"), count(len(faults_of(data)), "fault")
+    return f"{agents}, {faults}, seed {data['seeds'][0]}"

@@ -9,20 +9,24 @@ from __future__ import annotations
 
 import fcntl
 import json
+import shlex
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
 from lmos_actors.errors import ConfigError
-from lmos_actors.scenario.explore import TIME_LIMIT, Data, Explored, Outcome
+from lmos_actors.files import Duration
 
-from .._written_files import replace_file
+from ._runs import TIME_LIMIT, Explored
+from ._search import Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
     from typing import TextIO
+
+    from ._plain import Data
 
 FORMAT: Final = 3
 """The number of what is written here and of what a search draws: the runs of another are of no use."""
@@ -54,14 +58,26 @@ class Find:
         """Whether it repeats, and its runs end by themselves."""
         return not self.difference and self.failure != TIME_LIMIT
 
+    @property
+    def again(self) -> str:
+        """The command that repeats it."""
+        words = ["lmos-actors", "run", self.file]
+        if self.limit is not None:
+            words += ["--time-limit", str(Duration(self.limit))]
+        return shlex.join(words)
+
 
 class Folder:
-    """The folder of one search. Raises ConfigError if it is in use, OSError if it cannot be written."""
+    """The folder of one search. Raises ConfigError if it is in use, OSError if it cannot be written.
 
-    def __init__(self, root: Path, file: Path) -> None:
+    `write` writes a file as a whole, by its path and its text.
+    """
+
+    def __init__(self, root: Path, file: Path, write: Callable[[str, str], None]) -> None:
         inside = file.resolve().relative_to(root).with_suffix("")
         self.path = root / ".lmos" / "explore" / inside
         self.finds: list[Find] = []
+        self.write = write
         self._runs: TextIO | None = None
         self._head: dict[str, Any] = {}
 
@@ -139,7 +155,7 @@ class Folder:
     def keep_finds(self) -> None:
         """Write what was found."""
         text = json.dumps([attrs.asdict(find) for find in self.finds], indent=1)
-        replace_file(str(self.path / "found.json"), text + "\n")
+        self.write(str(self.path / "found.json"), text + "\n")
 
     def close(self) -> None:
         """Let others have the folder."""

@@ -4,34 +4,48 @@ from __future__ import annotations
 
 import textwrap
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from lmos_actors.scenario.cells import repeated
-from lmos_actors.scenario.explore import TIME_LIMIT, Shrinker, failures_of, is_late, sentence_of, yaml_of
 from lmos_actors.scenario.run import RunLost
 
-from .._written_files import replace_file
+from ._failure import failures_of, sentence_of
 from ._folder import Find, free_name
-from ._show import again_of, size_text
+from ._plain import yaml_of
+from ._runs import TIME_LIMIT, is_late
+from ._shrink import Shrinker
+from ._weight import size_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from lmos_actors.reports import RunResult
-    from lmos_actors.scenario.explore import Data, Explored, Runs
 
     from ._folder import Folder
-    from ._show import ExploreShow
+    from ._plain import Data
+    from ._runs import Explored, Runs
 
 _WIDTH: Final = 98
 _LONGEST: Final = 400
 """Characters of a difference between two runs that are shown."""
 
 
+class SearchShow(Protocol):
+    """Shows people what a search does."""
+
+    def note(self, text: str) -> None:
+        """Show a line that stays."""
+        ...
+
+    def progress(self, text: str) -> None:
+        """Show how far the search is, which the next such line replaces."""
+        ...
+
+
 class Finds:
     """The failures of one search. `added` is whether this command has found one."""
 
-    def __init__(self, file: str, folder: Folder, runs: Runs, show: ExploreShow, limit: float | None) -> None:
+    def __init__(self, file: str, folder: Folder, runs: Runs, show: SearchShow, limit: float | None) -> None:
         self._file = file
         self._limit = limit
         self._folder = folder
@@ -111,12 +125,12 @@ class Finds:
         """Write the file of a failure, and its log once two runs of it are the same."""
         if not find.file:
             find.file = free_name(Path(self._file)) + ".yaml"
-        replace_file(find.file, self._text(find))
+        self._folder.write(find.file, self._text(find))
         seed = find.data["seeds"][0]
         first = self._runs.written(find.file, seed, second=False)
         if find.failure == TIME_LIMIT:
             find.sentence = "a run takes too long in real time: --time-limit is how long it may"
-            replace_file(find.file, self._text(find))
+            self._folder.write(find.file, self._text(find))
             return
         second = self._runs.written(find.file, seed, second=True)
         find.difference = _difference(find.failure, first, second)
@@ -125,12 +139,12 @@ class Finds:
         else:
             find.sentence = sentence_of(first, find.failure)
             find.log = str(Path(find.file).with_suffix(".jsonl"))
-            replace_file(find.log, "".join(f"{line}\n" for line in first.log))
-        replace_file(find.file, self._text(find))
+            self._folder.write(find.log, "".join(f"{line}\n" for line in first.log))
+        self._folder.write(find.file, self._text(find))
 
     def _text(self, find: Find) -> str:
         said = f"Found by lmos-actors explore {self._file}: {find.sentence or find.failure}"
-        return yaml_of(find.data, [*textwrap.wrap(said, _WIDTH), f"Again: {again_of(find)}"])
+        return yaml_of(find.data, [*textwrap.wrap(said, _WIDTH), f"Again: {find.again}"])
 
 
 def _difference(failure: str, first: RunResult | RunLost, second: RunResult | RunLost) -> str:
