@@ -7,7 +7,6 @@ a terminal it is explained, and the next one is read.
 from __future__ import annotations
 
 import os
-import re
 import signal
 import sys
 import threading
@@ -17,11 +16,10 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 import trio
 
-from lmos_actors._core import number_of
-from lmos_actors.deployment.faults import FaultProxy, links_with
-from lmos_actors.errors import ConfigError, hint_at
-from lmos_actors.files import Duration, Size
-from lmos_actors.links import LinkFault, LinkRules
+from lmos_actors.deployment.faults import FaultProxy, delay_of, links_with, order_of, read_at, share_of
+from lmos_actors.errors import ConfigError
+from lmos_actors.files import Size
+from lmos_actors.links import LinkRules
 from lmos_actors.protocol.td import Stream
 from lmos_actors.security import is_loopback
 from lmos_actors.transport import raise_descriptor_limit
@@ -35,9 +33,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
     from contextlib import AbstractContextManager
 
-    from lmos_actors.deployment.faults import Way
+    from lmos_actors.deployment.faults import FaultOrder
     from lmos_actors.errors import ConnectFailed
-    from lmos_actors.links import Draw
     from lmos_actors.transport import Endpoint
 
     from .options._fault_proxy import FaultProxyOptions
@@ -54,7 +51,6 @@ MOST_FAULTS: Final = 1_000
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 _LINES: Final = Stream(content_type="text/plain", schema={"type": "string"})
-_WORD: Final = re.compile(r"\S+")
 
 
 def _addresses(options: FaultProxyOptions) -> tuple[Endpoint, Endpoint]:
@@ -73,14 +69,14 @@ def _addresses(options: FaultProxyOptions) -> tuple[Endpoint, Endpoint]:
 
 def _rules(options: FaultProxyOptions) -> LinkRules:
     """Return what the links do. Blocks on the disk. Raises ConfigError."""
-    bandwidth = None if options.bandwidth is None else _read(Size.parse, options.bandwidth, "--bandwidth")
+    bandwidth = None if options.bandwidth is None else read_at(Size.parse, options.bandwidth, "--bandwidth")
     if bandwidth == 0:
         raise ConfigError("a line without bandwidth carries nothing", "--bandwidth")
     return LinkRules(
-        latency=None if options.latency is None else _read(_delay, options.latency, "--latency"),
-        jitter=None if options.jitter is None else _read(_delay, options.jitter, "--jitter"),
-        loss=_read(_share, options.loss, "--loss"),
-        corrupt=_read(_share, options.corrupt, "--corrupt"),
+        latency=None if options.latency is None else read_at(delay_of, options.latency, "--latency"),
+        jitter=None if options.jitter is None else read_at(delay_of, options.jitter, "--jitter"),
+        loss=read_at(share_of, options.loss, "--loss"),
+        corrupt=read_at(share_of, options.corrupt, "--corrupt"),
         bandwidth=None if bandwidth is None else float(bandwidth),
     )
 
@@ -90,117 +86,6 @@ def _address(text: str, option: str) -> Endpoint:
     if "/" in text:
         raise ConfigError(f"{text!r} is not HOST:PORT", option)
     return found
-
-
-def _read(read: Callable[[Any], Any], value: Any, place: str) -> Any:
-    """Return what is read of a value. Raises ConfigError, with its place."""
-    try:
-        return read(value)
-    except ValueError as error:
-        raise ConfigError(str(error), place) from None
-
-
-def _delay(word: str) -> Draw:
-    from lmos_actors.system.values import delay_in, sampler  # which takes a while, and is not needed by all
-
-    return sampler(delay_in(word))
-
-
-def _share(given: str | float) -> float:
-    try:
-        share = number_of(str(given))
-    except ValueError:
-        share = -1.0
-    if not 0 <= share < 1:
-        raise ValueError(f"{given} is no share, from 0 to below 1")
-    return share
-
-
-# ---- lines of the standard input
-
-
-@attrs.frozen
-class FaultOrder:
-    """The order of a line: `kind` is its first word. Without a `duration` it lasts until it is healed."""
-
-    kind: str
-    words: str
-    way: Way | None = None
-    fault: LinkFault | None = None
-    duration: float | None = None
-
-
-KINDS: Final = ("cut", "hang", "reset", "latency", "loss", "heal")
-LASTING: Final = ("cut", "hang", "latency", "loss")
-
-
-class OrderReader:
-    """The words of a line, one after the other. Raises ConfigError with the place of a word that is wrong."""
-
-    def __init__(self, line: str, place: str) -> None:
-        self._words = [(found[0], found.start() + 1) for found in _WORD.finditer(line)]
-        self._end = len(line.rstrip()) + 1
-        self._place = place
-        self._next = 0
-
-    def order(self) -> FaultOrder:
-        """Return what the line orders. Blocks on the disk."""
-        kind = self._one_of("fault", KINDS)
-        way: Way | None = None
-        fault: LinkFault | None = None
-        if kind == "cut" and self._is_next("one-way"):
-            way = "in" if self._one_of("way", ("in", "out")) == "in" else "out"
-        elif kind == "latency":
-            fault = LinkFault(selects=_everywhere, latency=self._read(_delay, "a delay, such as 200ms"))
-        elif kind == "loss":
-            fault = LinkFault(selects=_everywhere, loss=self._read(_share, "a share, such as 0.1"))
-        duration = None
-        if kind in LASTING and self._is_next("for"):
-            duration = float(self._read(Duration.parse, Duration.described))
-        if self._next < len(self._words):
-            self._complain_of_rest(kind)
-        words = " ".join(word for word, _ in self._words)
-        return FaultOrder(kind, words, way, fault, duration)
-
-    def _word(self, what: str) -> str:
-        if self._next == len(self._words):
-            raise ConfigError(f"{what} is missing", f"{self._place}:{self._end}")
-        self._next += 1
-        return self._words[self._next - 1][0]
-
-    def _one_of(self, what: str, known: tuple[str, ...]) -> str:
-        word = self._word(f"a {what}, {' or '.join(known)},")
-        if word not in known:
-            hint = hint_at(word, known, '"') or f": one of {', '.join(known)}"
-            self._complain(f'no {what} "{word}"{hint}')
-        return word
-
-    def _is_next(self, word: str) -> bool:
-        found = self._next < len(self._words) and self._words[self._next][0] == word
-        self._next += found
-        return found
-
-    def _read(self, read: Callable[[str], Any], what: str) -> Any:
-        word = self._word(what)
-        return _read(read, word, f"{self._place}:{self._words[self._next - 1][1]}")
-
-    def _complain_of_rest(self, kind: str) -> None:
-        self._next += 1
-        word = self._words[self._next - 1][0]
-        if word == "for" and kind not in LASTING:
-            self._complain(f'"{kind}" happens at once, for no time')
-        self._complain(f'unexpected "{word}"' + hint_at(word, ("one-way", "for"), '"'))
-
-    def _complain(self, text: str) -> None:
-        raise ConfigError(text, f"{self._place}:{self._words[self._next - 1][1]}")
-
-
-def _everywhere(source: str, target: str) -> bool:
-    """Select all lines."""
-    return True
-
-
-# ---- the command
 
 
 def run_fault_proxy(options: FaultProxyOptions) -> int:
@@ -268,7 +153,7 @@ class _Running:
         self, line: str, source: FileSource, number: int, nursery: trio.Nursery, proxy: FaultProxy
     ) -> None:
         try:
-            order = OrderReader(line, source.place_of(number)).order()
+            order = order_of(line, source.place_of(number))
         except ConfigError as error:
             if not source.is_terminal:
                 raise

@@ -3,6 +3,13 @@
 from lmos_actors._late import late
 
 with late(__name__):
+    from ._fault_orders import (
+        FaultOrder as FaultOrder,
+        delay_of as delay_of,
+        order_of as order_of,
+        read_at as read_at,
+        share_of as share_of,
+    )
     from ._fault_proxy import (
         FaultProxy as FaultProxy,
         Way as Way,
