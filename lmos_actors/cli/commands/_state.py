@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from functools import partial
 from typing import Annotated, Any, TypeAlias
 
 from cyclopts import App, Parameter
@@ -78,7 +77,7 @@ def ls(file: Store, /, *, space: Space = None, json: Json = False) -> int:
     """
     from .._state import carried_out, list_records
 
-    return carried_out(partial(list_records, file, space, as_json=json))
+    return carried_out(list_records, file, space, as_json=json)
 
 
 @state.command(name="show")
@@ -96,7 +95,7 @@ def show(file: Store, key: Annotated[str, Parameter(name="KEY")], /, *, space: S
     """
     from .._state import carried_out, show_record
 
-    return carried_out(partial(show_record, file, key, space))
+    return carried_out(show_record, file, key, space)
 
 
 @state.command(name="turns")
@@ -110,7 +109,7 @@ many steps it has recorded, how often it was resumed, and the beginning of its m
     """
     from .._state import carried_out, list_turns
 
-    return carried_out(partial(list_turns, file, as_json=json))
+    return carried_out(list_turns, file, as_json=json)
 
 
 @state.command(name="export")
@@ -124,7 +123,7 @@ records names the format, one after them has their number, so that a cut file is
     """
     from .._state import carried_out, export_records
 
-    return carried_out(partial(export_records, file))
+    return carried_out(export_records, file)
 
 
 @state.command(name="import", usage="Usage: lmos-actors state import [OPTIONS] STORE [LINES]")
@@ -153,10 +152,10 @@ def import_(
     from .._state import carried_out, import_records
 
     if lines == "-":
-        return carried_out(partial(import_records, file, sys.stdin, into=into))
+        return carried_out(import_records, file, sys.stdin, into=into)
     try:
         with open(lines, encoding="utf-8") as source:
-            return carried_out(partial(import_records, file, source, into=into))
+            return carried_out(import_records, file, source, into=into)
     except (FileNotFoundError, IsADirectoryError, PermissionError) as error:
         raise ConfigError(f"cannot be read: {error.strerror}", lines) from None
 
@@ -173,7 +172,7 @@ def check(file: Store, /) -> int:
     """
     from .._state import carried_out, check_store
 
-    return carried_out(partial(check_store, file))
+    return carried_out(check_store, file)
 
 
 Agent: TypeAlias = Annotated[
@@ -201,7 +200,7 @@ path of the agent, the text, and its tags.
     """
     from .._state import carried_out, list_memories
 
-    return carried_out(partial(list_memories, file, agent, identity, as_json=json))
+    return carried_out(list_memories, file, agent, identity, as_json=json)
 
 
 @state.command(name="forget")
@@ -218,7 +217,7 @@ def forget(file: Store, /, *, agent: Agent = None, identity: Identity = None) ->
     """
     from .._state import carried_out, forget_memories
 
-    return carried_out(partial(forget_memories, file, agent, identity))
+    return carried_out(forget_memories, file, agent, identity)
 
 
 @state.command(name="backup")
@@ -236,4 +235,4 @@ def backup(file: File, to: Annotated[str, Parameter(name="TO")], /) -> int:
     """
     from .._state import back_up_store, carried_out
 
-    return carried_out(partial(back_up_store, file, to))
+    return carried_out(back_up_store, file, to)

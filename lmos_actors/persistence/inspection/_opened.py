@@ -1,9 +1,12 @@
-"""Stores in servers for commands, whose calls block: a thread runs the event loop that they need."""
+"""Stores that a program without an event loop opens: a file, or a store in a server.
+
+Calls of a store in a server are awaited: a thread runs the event loop that they need.
+"""
 
 from __future__ import annotations
 
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, TypeVar
@@ -11,19 +14,57 @@ from typing import TYPE_CHECKING, TypeVar
 import trio
 
 from lmos_actors.errors import ConfigError, StoreForeign
-from lmos_actors.persistence import AsyncStore, reader_of, store_of
+
+from .._address import SERVER, reader_of, store_of
+from .._sqlite import SqliteStore
+from .._store import AsyncStore
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator, Iterator, Sequence
     from contextlib import AbstractAsyncContextManager
 
-    from lmos_actors.persistence import Batch, Conflict, Durability
+    from .._store import Batch, Conflict, Durability
 
 T = TypeVar("T")
 
 
+@contextmanager
+def opened_to_read(place: str) -> Generator[SqliteStore | ServerStore]:
+    """Open a store to be read for a block: a file, or the URL of a server. Raise StoreFailed."""
+    if place.startswith(SERVER):
+        with ServerStore(place).opened() as served:
+            yield served
+        return
+    with opened_file(place) as store:
+        yield store
+
+
+@contextmanager
+def opened_to_write(place: str) -> Generator[SqliteStore | ServerWriter]:
+    """Open a store that is there to write to it for a block. Raise StoreFailed."""
+    with opened_to_read(place):
+        pass  # there is such a store: else it would be made below
+    if place.startswith(SERVER):
+        with _writing(place) as server:
+            yield server
+        return
+    with opened_file(place, read_only=False) as store:
+        yield store
+
+
+@contextmanager
+def opened_file(path: str, *, read_only: bool = True) -> Generator[SqliteStore]:
+    """Open the file of a store for a block. Raise StoreFailed."""
+    store = SqliteStore(path, read_only=read_only)
+    store.open()
+    try:
+        yield store
+    finally:
+        store.close()
+
+
 class ServerStore:
-    """A look into a store in a server, with the methods of `SqliteStore` that commands use."""
+    """A look into a store in a server, with the methods of `SqliteStore` for readers."""
 
     def __init__(self, url: str) -> None:
         self._reader = reader_of(url)
@@ -64,7 +105,7 @@ class ServerStore:
 
 
 class ServerWriter:
-    """A store in a server that a command writes to."""
+    """A store in a server that is written to."""
 
     def __init__(self, store: AsyncStore, token: trio.lowlevel.TrioToken) -> None:
         self._store, self._token = store, token
@@ -76,23 +117,19 @@ class ServerWriter:
 
 
 @contextmanager
-def written_to(url: str, *, into: bool) -> Generator[ServerWriter]:
-    """Open a store to write to it for a block, one that is there or, without `into`, a new one.
+def new_in_server(url: str) -> Generator[ServerWriter]:
+    """Make a store in a server and write to it for a block. Raise StoreFailed; ConfigError if it is there."""
+    with suppress(StoreForeign), ServerStore(url).opened() as there:
+        raise ConfigError("there is such a store already: --into writes to it", there.name)
+    # there is none, or it is that of another program, which the opening finds
+    with _writing(url) as writer:
+        yield writer
 
-    Raise StoreFailed; ConfigError if there is a store already.
-    """
+
+@contextmanager
+def _writing(url: str) -> Generator[ServerWriter]:
     store = store_of(url)
     assert isinstance(store, AsyncStore)  # it is that of a server
-    is_there = True
-    try:
-        with ServerStore(url).opened():
-            pass
-    except StoreForeign:
-        if into:
-            raise
-        is_there = False  # or it is that of another program, which the opening below finds
-    if is_there and not into:
-        raise ConfigError("there is such a store already: --into writes to it", store.name)
     with _running(store.opened) as token:
         yield ServerWriter(store, token)
 
