@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import sys
 from contextlib import nullcontext
 from functools import partial
@@ -16,19 +15,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
-import msgspec
-import trio
 from msgspec import UNSET
 
-from lmos_actors.bindings import is_private
-from lmos_actors.deployment.agents import GroupAgents
+from lmos_actors.deployment.agents import GroupAgents, enter_group, group_for
 from lmos_actors.deployment.files import load_deployment
-from lmos_actors.deployment.model import DATABASE, filled_for, texts_of
+from lmos_actors.deployment.model import filled_for, texts_of
 from lmos_actors.errors import BROKEN_CODE, ConfigError
 from lmos_actors.files import did_you_mean
 from lmos_actors.persistence import AsyncStore, server_store, store_of, with_id
 from lmos_actors.security import SharedToken, is_private as is_private_place, place_of
-from lmos_actors.supervision import Tree
 from lmos_actors.system import relay_options
 from lmos_actors.transport import TcpNetwork, endpoint_of
 
@@ -54,18 +49,8 @@ if TYPE_CHECKING:
 
     from ..options._serving import GroupOptions
 
-DIRECTORY: Final = "directory"
-HUB: Final = "relay"
-"""Agents of a node that are in no directory."""
-
 SHORT_TTL: Final = 30.0
 """Seconds of a registration in a directory that keeps nothing: it is renewed at about a third of them."""
-
-REGISTERED: Final = 2.0
-"""Seconds in which agents are registered before the process says that it is ready."""
-
-LOOK: Final = 0.01
-"""Seconds between two looks at whether they are."""
 
 MOST_REPLICAS: Final = 1_000_000
 """Largest number of a process."""
@@ -104,7 +89,7 @@ def _served(file: str, settings: Mapping[str, str], given: GroupOptions, listeni
     if isinstance(first, int):
         return first
     group = _group_of(first.deployment, file, given)
-    _prepare(group, Path(path).parent, given.replica)  # before the modules of the agents are imported
+    enter_group(group, Path(path).parent, given.replica)  # before the modules of the agents are imported
     try:
         wrong: list[ConfigError] = []
         loaded = importing(file, partial(load, group=given.name), notice=wrong.append)
@@ -153,7 +138,6 @@ async def _start(
     if bound:
         print(json.dumps({"event": "bound", "urls": node.urls}), flush=True)
     await agents.start(node)
-    await _wait_registered(node)
     if root is None:
         return
     files = {file for module in tuple(sys.modules.values()) if (file := getattr(module, "__file__", None))}
@@ -161,91 +145,12 @@ async def _start(
     print(json.dumps({"event": "files", "files": own}), flush=True)
 
 
-async def _wait_registered(node: Node) -> None:
-    """Wait until the agents are in the directories of the group, a while at most: one may be away."""
-    served = (link for link, _ in Tree(node.root).every(None, None) if not is_private(link))
-    started = (link for link in served if getattr(link, "incarnation", 1))  # an optional one may be away
-    wanted = sum(link.path not in (DIRECTORY, HUB) for link in started)
-    with trio.move_on_after(REGISTERED):
-        while not _is_registered(node, wanted):  # noqa: ASYNC110 -- registrars wake nobody
-            await trio.sleep(LOOK)
-
-
-def _is_registered(node: Node, wanted: int) -> bool:
-    return all(each.agents + len(each.refused) >= wanted for each in node.registrations)
-
-
 def _group_of(deployment: Deployment, file: str, given: GroupOptions) -> Group:
     group = deployment.groups.get(given.name)
     if group is None:
         near = did_you_mean(given.name, list(deployment.groups))
         raise ConfigError(f'{file} has no group "{given.group}"{near}', "--group")
-    found: Group = _filled(group, given.replica)
-    return found if given.keep is None else _kept_in(found, given.keep.resolve())
-
-
-def _kept_in(group: Group, folder: Path) -> Group:
-    """Return a group whose stores and folders are in another folder, by the same paths."""
-
-    def moved(path: str) -> str:
-        file = folder / os.path.normpath(f"/{path}").lstrip("/")
-        file.parent.mkdir(parents=True, exist_ok=True)
-        return str(file)
-
-    changes: dict[str, Any] = {}
-    if group.store is not None and group.store.startswith(DATABASE):
-        changes["store"] = DATABASE + moved(group.store.removeprefix(DATABASE))
-    if isinstance(group.directory, str) and "://" not in group.directory:
-        changes["directory"] = moved(group.directory)
-    if not isinstance(group.omnia, bool) and group.omnia.uploads is not None:
-        uploads = moved(group.omnia.uploads)
-        changes["omnia"] = msgspec.structs.replace(group.omnia, uploads=uploads)
-    return msgspec.structs.replace(group, **changes)
-
-
-def _filled(part: Any, replica: int) -> Any:
-    """Return a part of a group with the number of the process in its texts."""
-    if isinstance(part, str) and type(part) is str:
-        return filled_for(part, replica)
-    parts: Any = part
-    if isinstance(part, tuple):
-        return tuple(_filled(each, replica) for each in parts)
-    if isinstance(part, dict):
-        return {key: _filled(value, replica) for key, value in parts.items()}
-    if isinstance(part, msgspec.Struct):
-        names = part.__struct_fields__
-        return msgspec.structs.replace(
-            part, **{name: _filled(getattr(part, name), replica) for name in names}
-        )
-    return part
-
-
-def _prepare(group: Group, folder: Path, replica: int) -> None:
-    """Enter the folder of the group, and set its environment and limits. Raises ConfigError."""
-    try:
-        os.chdir(folder / (group.cwd or "."))
-    except OSError as error:
-        raise ConfigError(f"{error.filename}: {error.strerror}", "cwd") from None
-    os.environ.update(group.env)
-    limits = group.limits
-    if limits.descriptors is not UNSET:
-        _limit("descriptors", resource.RLIMIT_NOFILE, limits.descriptors)
-    if limits.memory is not UNSET:
-        _limit("memory", resource.RLIMIT_AS, limits.memory)
-    if limits.processors is not UNSET and hasattr(os, "sched_setaffinity"):
-        there = sorted(os.sched_getaffinity(0))
-        begin = (replica - 1) * limits.processors  # several processes are spread over the machine
-        chosen = {there[(begin + number) % len(there)] for number in range(limits.processors)}
-        os.sched_setaffinity(0, chosen)
-
-
-def _limit(name: str, kind: int, wanted: int) -> None:
-    """Set a limit of this process. Raises ConfigError where the system does not allow it."""
-    try:
-        resource.setrlimit(kind, (int(wanted), int(wanted)))
-    except (OSError, ValueError) as error:
-        why = f"{wanted} cannot be set: {error}; a hard limit of this user is lower: raise it, or want less"
-        raise ConfigError(why, f"limits.{name}") from None
+    return group_for(group, given.replica, given.keep)
 
 
 def _token(deployment: Deployment, group: Group, given: GroupOptions, secret: bytes) -> SharedToken:

@@ -1,4 +1,4 @@
-"""The agents of one group, as a process of it has them, and those of others."""
+"""The agents of one group, as a process of it has them, that process, and the agents of others."""
 
 from lmos_actors._late import late
 
@@ -8,6 +8,10 @@ with late(__name__):
     )
     from ._group_names import (
         GroupNames as GroupNames,
+    )
+    from ._group_process import (
+        enter_group as enter_group,
+        group_for as group_for,
     )
     from ._remote_agents import (
         RemoteAgents as RemoteAgents,

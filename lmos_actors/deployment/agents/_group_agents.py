@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
+import trio
 
 from lmos_actors.actors import Ref
+from lmos_actors.bindings import is_private
 from lmos_actors.errors import LmosActorsError, StartFailed
-from lmos_actors.supervision import standing_by
+from lmos_actors.supervision import Tree, standing_by
 from lmos_actors.system import RemoteAccess, TreeBuilder, root_spec, start_spec
 
 from ._group_names import GroupNames
@@ -27,6 +29,16 @@ if TYPE_CHECKING:
     from lmos_actors.supervision import SupervisorSpec
 
     from ..files import DeploymentFile
+
+
+UNREGISTERED: Final = ("directory", "relay")
+"""Agents of a node that are in no directory."""
+
+REGISTERED: Final = 2.0
+"""Seconds in which agents are registered before the process says that it is ready."""
+
+LOOK: Final = 0.01
+"""Seconds between two looks at whether they are."""
 
 
 class GroupAgents:
@@ -43,11 +55,12 @@ class GroupAgents:
         return root_spec(self._file.system)
 
     async def start(self, node: Node) -> None:
-        """Start the agents in the order of the tree. Raises StartFailed."""
+        """Start the agents in the order of the tree, and wait until others find them. Raises StartFailed."""
         refs = _Refs(node, self._file, self._name, self._group_of, await self._remotes(node))
         tree = TreeBuilder(self._file.system, refs, {})
         for child in tree.children(lambda name: self._group_of.path(name) == self._name):
             await start_spec(node, standing_by(child))  # of several processes one runs an agent with a key
+        await _wait_registered(node)
 
     async def _remotes(self, node: Node) -> dict[str, Ref[Any]]:
         """Connect to the agents of others that the file names."""
@@ -66,6 +79,20 @@ class GroupAgents:
                     raise StartFailed(name, str(error)) from error
                 found[name] = others.ref_to(system.agent_class(name), name, thing)
         return found
+
+
+async def _wait_registered(node: Node) -> None:
+    """Wait until the agents are in the directories of the group, a while at most: one may be away."""
+    served = (link for link, _ in Tree(node.root).every(None, None) if not is_private(link))
+    started = (link for link in served if getattr(link, "incarnation", 1))  # an optional one may be away
+    wanted = sum(link.path not in UNREGISTERED for link in started)
+    with trio.move_on_after(REGISTERED):
+        while not _is_registered(node, wanted):  # noqa: ASYNC110 -- registrars wake nobody
+            await trio.sleep(LOOK)
+
+
+def _is_registered(node: Node, wanted: int) -> bool:
+    return all(each.agents + len(each.refused) >= wanted for each in node.registrations)
 
 
 @attrs.define(eq=False)

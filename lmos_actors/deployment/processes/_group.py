@@ -25,10 +25,10 @@ import trio
 
 from lmos_actors.actors import Agent
 from lmos_actors.errors import LmosActorsError, StartFailed
-from lmos_actors.files import fill
 from lmos_actors.security import TOKEN_VARIABLE
 from lmos_actors.supervision import ChildSpec, SupervisorSpec
 
+from ..model import filled_for
 from ._known_stores import KnownStores
 from ._log_files import LineSplitter
 from ._place import Order
@@ -275,11 +275,6 @@ def _at(host: Group) -> tuple[str, ...]:
     return ("--at", f"{host.plan.name}={host.address}") if known else ()
 
 
-def _filled(text: str, number: int) -> str:
-    """Return a text of a plan as the process of a number has it."""
-    return str(fill(text, lambda _: number))
-
-
 def _is_said(line: str) -> bool:
     """Return whether a line says something, and is no excerpt of a file, nor a hint at --help."""
     return bool(line.strip()) and not _EXCERPT.match(line) and not line.startswith("lmos-actors serve --help")
@@ -427,7 +422,7 @@ class Group:
     def uses_store(self, number: int, id: str) -> None:
         """Note the store in a server that a process has opened."""
         if self.plan.store is not None:
-            self.stores.note(_filled(self.plan.store, number), id)
+            self.stores.note(filled_for(self.plan.store, number), id)
 
     def has_stopped(self, number: int) -> None:
         """Note that a process is not started any more: it may have been between two of its lives."""
@@ -525,7 +520,7 @@ class Group:
         """Return the arguments of the command that runs the process of a number."""
         at = (*_at(self), *self.whereabouts())
         store = self.plan.store
-        known = None if store is None else self.stores.id_of(_filled(store, number))
+        known = None if store is None else self.stores.id_of(filled_for(store, number))
         same = () if known is None else ("--store-id", known)
         return (*self.plan.arguments, "--replica", str(number), *at, *same, "--launched")
 
