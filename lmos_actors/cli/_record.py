@@ -16,12 +16,11 @@ from ._texts import explained
 
 if TYPE_CHECKING:
     from lmos_actors.recording import Recorded, RecordRequest
-    from lmos_actors.transport import Network
 
 OK, REFUSED, NOT_REACHED = 0, 1, 3
 
 
-def record_until_signal(request: RecordRequest, network: Network | None = None) -> int:
+def record_until_signal(request: RecordRequest) -> int:
     """Record until a signal comes. Returns the exit code. Raises ConfigError, OSError."""
 
     def announce(url: str) -> None:
@@ -29,7 +28,7 @@ def record_until_signal(request: RecordRequest, network: Network | None = None) 
         print(f"recording {request.to}: connect to {url}; ends {ends}", flush=True)
 
     async def recorded() -> Recorded:
-        return await record(request, network=network, on_listening=announce, on_note=_complain)
+        return await record(request, on_listening=announce, on_note=_complain)
 
     failure: Exception | None = None
     code = NOT_REACHED

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import re
-from pathlib import Path  # noqa: TC003 - the application reads the types
 from typing import Annotated, Final, Literal, TypeAlias
 
 from cyclopts import Parameter
 
 from lmos_actors.errors import ConfigError
 
-from .._app import Force, Json, Switch, Variables, settings_of, whole
+from .._app import Json, Switch, whole
 from ..options._deployment import DeploymentOptions, DeploymentOrNone, State, UpOptions
+from ..options._export import ExportFlags
 
 MOST_REPLICAS: Final = 1_000
 """Most processes of a group, as in deployment files, whose module is imported when it is needed."""
@@ -24,6 +23,7 @@ Groups: TypeAlias = Annotated[list[str] | None, Parameter(name="FILE|GROUP", neg
 
 _USUAL = UpOptions()
 _ANY = DeploymentOptions()
+_PLAIN = ExportFlags()
 
 
 def up(file: Annotated[str, Parameter(name="FILE")], /, *, options: UpOptions = _USUAL) -> int:
@@ -230,15 +230,7 @@ def export(
     file: Annotated[str, Parameter(name="FILE")],
     /,
     *,
-    out: Annotated[Path | None, Parameter(metavar="FOLDER")] = None,
-    force: Force = False,
-    root: Annotated[str | None, Parameter(metavar="FOLDER")] = None,
-    command: Annotated[str | None, Parameter(metavar="PATH")] = None,
-    user: Annotated[str | None, Parameter(metavar="USER")] = None,
-    image: Annotated[str | None, Parameter(metavar="NAME")] = None,
-    port: Annotated[int, Parameter(converter=whole, metavar="N")] = 8080,
-    storage: Annotated[str, Parameter(metavar="SIZE")] = "1Gi",
-    set_: Variables = None,
+    options: ExportFlags = _PLAIN,
 ) -> int:
     """Write a deployment in the format of another supervisor: systemd, Compose, a Procfile, Kubernetes.
 
@@ -257,31 +249,7 @@ is said on standard error, line by line, and in the files. Secrets are reference
         systemd: units; compose: compose.yaml; procfile: Procfile; k8s: manifests.
     file
         A deployment file, `lmos: deployment/v1`.
-    out
-        The folder for the files; they are printed unless it is given.
-    root
-        The folder of the project where it will run; unless given, in a container /app, else where it is now.
-    command
-        The command lmos-actors where it will run; unless given, with systemd the one that runs now.
-    user
-        Who runs it: a name for systemd, in a container the number of a user, 10001 unless given.
-    image
-        The image of containers, which has the project in its folder; NAME:latest unless given.
-    port
-        The port of groups that listen at a free one: of all in containers, else of directories, from it on.
-    storage
-        With Kubernetes the size of a volume for state.
     """
-    from lmos_actors.deployment.export import ExportOptions
-
     from ..deploy._export import export as run
 
-    if not 0 < port < 65_536:
-        raise ConfigError("must be from 1 to 65535", "--port")
-    if re.fullmatch(r"[0-9]+(\.[0-9]+)?([KMGTPE]i?)?", storage) is None:
-        raise ConfigError(f'"{storage}" is not a size of Kubernetes, such as 512Mi or 10Gi', "--storage")
-    options = ExportOptions(
-        out=out, root=root, command=command, user=user, image=image, port=port, storage=storage,
-        settings=settings_of(set_),
-    )  # fmt: skip
-    return run(kind, file, options, force=force)
+    return run(kind, file, options)

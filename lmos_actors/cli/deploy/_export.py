@@ -14,18 +14,20 @@ from .._importing import complain, importing, print_notes
 from .._written_files import opened_file, unwritten
 
 if TYPE_CHECKING:
-    from lmos_actors.deployment.export import ExportOptions, Kind
+    from lmos_actors.deployment.export import Kind
 
     from .._written_files import Target
+    from ..options._export import ExportFlags
 
 OK: Final = 0
 
 
-def export(kind: Kind, file: str, options: ExportOptions, *, force: bool = False) -> int:
+def export(kind: Kind, file: str, flags: ExportFlags) -> int:
     """Write the files of a format, or print them where no folder is given. Returns the exit code.
 
     Raises ConfigError.
     """
+    options = flags.export_options()
     loaded = importing(file, partial(load_deployment, file, settings=options.settings))
     if isinstance(loaded, int):
         return loaded
@@ -34,7 +36,7 @@ def export(kind: Kind, file: str, options: ExportOptions, *, force: bool = False
     except ConfigError as error:
         return complain(error)
     print_notes([*loaded.notes, *notes])
-    out = options.out
+    out = flags.out
     if out is None:
         print(
             "\n".join(text if len(texts) == 1 else f"# ---- {name}\n{text}" for name, text in texts.items()),
@@ -48,7 +50,7 @@ def export(kind: Kind, file: str, options: ExportOptions, *, force: bool = False
     targets: dict[str, Target] = {}
     try:
         for name in texts:  # all before the first is written, so that none is refused halfway
-            targets[name] = opened_file(str(out / name), force=force)
+            targets[name] = opened_file(str(out / name), force=flags.force)
         for name, target in targets.items():
             target.write(texts[name])
             print(f"wrote {out / name}", file=sys.stderr)
