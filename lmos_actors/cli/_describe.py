@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import NAMESPACE_URL, uuid5
 
 import attrs
-import trio
 
 from lmos_actors._core import printable, read_json
 from lmos_actors.actors import describe
@@ -31,7 +30,7 @@ from lmos_actors.system import accepts, import_target
 from lmos_actors.system.model import project_root
 
 from ._importing import complain, importing
-from ._signals import signals
+from ._loop import run_loop
 from ._texts import takes_all
 
 if TYPE_CHECKING:
@@ -149,8 +148,7 @@ def _describe_url(url: str, options: DescribeOptions) -> int:
     known = partial(headers_with, server.credentials(url))
     ask = partial(fetch, TcpNetwork(), place, server.tls.context(), headers, headers_for=known)
     try:
-        with signals.in_order():
-            text, source = trio.run(ask)
+        text, source = run_loop(ask)
     except ConnectFailed as error:
         print(printable(f"lmos-actors: {error}"), file=sys.stderr)
         return NOT_REACHED

@@ -6,13 +6,11 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
-import trio
-
 from lmos_actors._core import printable
 from lmos_actors.assembly import open_node
-from lmos_actors.errors import TransportError, group_of
+from lmos_actors.errors import TransportError
 
-from ._signals import signals
+from ._loop import run_loop
 from ._texts import SEVERAL_SERVERS, explained
 
 if TYPE_CHECKING:
@@ -40,16 +38,10 @@ def discover(source: str, options: DiscoverOptions) -> int:
             )
 
     try:
-        with signals.in_order():
-            found = trio.run(explored)
+        found = run_loop(explored)
     except TransportError as error:
         print(f"lmos-actors: {printable(explained(error, SEVERAL_SERVERS))}", file=sys.stderr)
         return NOT_REACHED
-    except BaseExceptionGroup as error:
-        group = group_of(error)
-        if group is not None and any(isinstance(each, KeyboardInterrupt) for each in group.exceptions):
-            raise KeyboardInterrupt from None
-        raise
     _say(found, as_json=options.json or not sys.stdout.isatty())
     return OK if found.things else NOTHING
 

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 import trio
 
 from lmos_actors._core import printable
-from lmos_actors.errors import ConfigError, TransportError, group_of
+from lmos_actors.errors import ConfigError, TransportError
 from lmos_actors.recording import record
 
+from ._loop import first_of
 from ._signals import signals
 from ._texts import explained
 
@@ -30,13 +31,13 @@ def record_until_signal(request: RecordRequest) -> int:
     async def recorded() -> Recorded:
         return await record(request, on_listening=announce, on_note=_complain)
 
-    failure: Exception | None = None
+    failure: BaseException | None = None
     code = NOT_REACHED
     try:
         with signals.in_order():
             code = _sum_up(trio.run(recorded))
     except* (ConfigError, TransportError, OSError) as group:
-        failure = _first(group)
+        failure = first_of(group)
     if isinstance(failure, TransportError):
         _complain(explained(failure))
     elif isinstance(failure, ConfigError) and failure.__cause__ is not None:  # an address that is taken
@@ -44,14 +45,6 @@ def record_until_signal(request: RecordRequest) -> int:
     elif failure is not None:
         raise failure
     return code
-
-
-def _first(error: BaseException) -> Exception:
-    group = group_of(error)
-    if group is not None:
-        return _first(group.exceptions[0])
-    assert isinstance(error, Exception)
-    return error
 
 
 def _complain(text: str) -> None:

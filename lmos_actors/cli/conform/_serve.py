@@ -16,9 +16,10 @@ from lmos_actors.conformance import (
     Verdict,
     judge_clients,
 )
-from lmos_actors.errors import ConfigError, TransportError, group_of
+from lmos_actors.errors import ConfigError, TransportError
 from lmos_actors.transport import TcpNetwork, endpoint_of
 
+from .._loop import first_of
 from .._signals import signals
 from ._interrupt import Interrupt
 from ._output import (
@@ -91,7 +92,7 @@ def serve_clients(request: JudgeClientsRequest, network: Network | None = None) 
             with signals.in_order():
                 card = trio.run(clients_run.run, TcpNetwork() if network is None else network)
         except* (ConfigError, TransportError) as group:
-            clients_run.failure = _first(group)
+            clients_run.failure = first_of(group)
             card = None
         if isinstance(clients_run.failure, ConfigError) and clients_run.failure.__cause__ is None:
             raise clients_run.failure
@@ -103,11 +104,6 @@ def serve_clients(request: JudgeClientsRequest, network: Network | None = None) 
     finally:
         printer.close()
         card_files.close()
-
-
-def _first(error: BaseException) -> BaseException:
-    group = group_of(error)
-    return error if group is None else _first(group.exceptions[0])
 
 
 def _finish(

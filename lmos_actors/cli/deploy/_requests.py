@@ -26,6 +26,7 @@ from lmos_actors.deployment.processes import (
 from lmos_actors.errors import ActionFailed, AgentError, ConfigError, TransportError
 
 from .._app import json_text
+from .._loop import run_loop
 from .._signals import signals
 
 if TYPE_CHECKING:
@@ -87,8 +88,7 @@ def asked(controls: Controls, use: Callable[[Ref[LauncherAgent]], Awaitable[int]
             return await use(ref)
 
     try:
-        with signals.in_order():
-            return trio.run(main)
+        return run_loop(main)
     except ActionFailed as error:
         print(f"lmos-actors: {error.output}", file=sys.stderr)
         return FAILED
@@ -214,12 +214,7 @@ def wait_ready(controls: Controls, process: subprocess.Popen[bytes], *, json: bo
             nursery.cancel_scope.cancel("it is ready")
         return result
 
-    try:
-        return trio.run(main)
-    except BaseExceptionGroup as group:  # of the nursery
-        if group.subgroup(KeyboardInterrupt) is not None:
-            raise KeyboardInterrupt from None
-        raise
+    return run_loop(main)
 
 
 def _code_of(status: LauncherStatus) -> int:

@@ -27,10 +27,8 @@ from lmos_actors.errors import (
     ActionFailed,
     ConfigError,
     ConnectFailed,
-    DeadlineExceeded,
     LmosActorsError,
     OutcomeUnknown,
-    TransportError,
 )
 from lmos_actors.facades import Said, TextChunk, ToolCalled, ToolReturned, TurnDone, open_chat, tool_of
 from lmos_actors.protocol.omnia import MEDIA_NOT_ENABLED
@@ -43,7 +41,7 @@ from .._importing import importing
 from .._signals import signals
 from .._start_up import code_of as code_of_signal
 from .._texts import explained
-from ._session import ANSWERED_WITH_ERROR, NOT_REACHED, OK, TIME_LIMIT, RemoteAgent, open_thing
+from ._session import ANSWERED_WITH_ERROR, OK, TIME_LIMIT, RemoteAgent, code_of, open_thing
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Generator, Sequence
@@ -272,7 +270,7 @@ class _Conversation:
                 await self._flush()
                 self._is_cut_off = isinstance(error, OutcomeUnknown)
                 self._wrong(error)
-                code = _code_of(error)
+                code = code_of(error)
         self._turn = None
         await self._end_line()
         if code is None:
@@ -387,12 +385,6 @@ class _Conversation:
         if not self._at_start_of_line and sys.stdout.isatty():
             self._at_start_of_line = True
             print(flush=True)
-
-
-def _code_of(error: LmosActorsError) -> int:
-    if isinstance(error, DeadlineExceeded):
-        return TIME_LIMIT
-    return NOT_REACHED if isinstance(error, TransportError | OutcomeUnknown) else ANSWERED_WITH_ERROR
 
 
 def read_line(prompt: str) -> str:

@@ -16,10 +16,7 @@ from lmos_actors.errors import (
     ActionFailed,
     ConfigError,
     ConnectFailed,
-    DeadlineExceeded,
     LmosActorsError,
-    OutcomeUnknown,
-    TransportError,
 )
 from lmos_actors.facades import (
     Receipt,
@@ -32,9 +29,9 @@ from lmos_actors.facades import (
 )
 
 from .._answers import OutputLine
-from .._signals import signals
+from .._loop import run_loop
 from .._texts import ONE_RELAY, ONE_SERVER, explained
-from ._session import ANSWERED_WITH_ERROR, NOT_REACHED, OK, TIME_LIMIT, has_interrupt
+from ._session import ANSWERED_WITH_ERROR, NOT_REACHED, OK, TIME_LIMIT, code_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -100,19 +97,12 @@ def run_within(
         return TIME_LIMIT
 
     try:
-        with signals.in_order():
-            return trio.run(run)
+        return run_loop(run)
     except ConfigError:
         raise
     except LmosActorsError as error:
         answers.wrong(reason_of(error, options))
-        if isinstance(error, DeadlineExceeded):
-            return TIME_LIMIT
-        return NOT_REACHED if isinstance(error, TransportError | OutcomeUnknown) else ANSWERED_WITH_ERROR
-    except BaseException as error:
-        if has_interrupt(error):
-            raise KeyboardInterrupt from None
-        raise
+        return code_of(error)
 
 
 def reason_of(error: LmosActorsError, options: Spelling = ONE_RELAY) -> str:

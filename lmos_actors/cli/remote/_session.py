@@ -6,6 +6,7 @@ import math
 import signal
 import threading
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
@@ -22,12 +23,11 @@ from lmos_actors.errors import (
     NotFound,
     OutcomeUnknown,
     TransportError,
-    group_of,
 )
 from lmos_actors.transport import ConnectionOptions, endpoint_of
 
 from .._answers import OutputLine, error_members
-from .._signals import signals
+from .._loop import run_loop
 from .._start_up import code_of as code_of_signal
 from .._texts import ONE_THING, explained
 from ..options._connection import in_shell
@@ -143,13 +143,7 @@ def run_session(url: str, options: RemoteOptions, work: Work, variables: Sequenc
 
 def run_work(work: Work, answers: AnswerPrinter, within: float | None) -> int:
     """Do work that reaches agents itself, in some seconds, and return the exit code; see `run_session`."""
-    try:
-        with signals.in_order():
-            return trio.run(_run_session, work, answers, within)
-    except BaseException as error:
-        if has_interrupt(error):  # the second Ctrl-C
-            raise KeyboardInterrupt from None
-        raise
+    return run_loop(partial(_run_session, work, answers, within))
 
 
 def check_place(place: str) -> None:
@@ -164,14 +158,6 @@ def check_place(place: str) -> None:
     host = place.partition("/")[0].rpartition(":")[0] or place.partition("/")[0]
     near = f', did you mean "http://{place}"?' if "." in host or host == "localhost" else ""
     raise ConfigError(f'"{place}" is no URL, such as http://127.0.0.1:8080/agents/weather, and no file{near}')
-
-
-def has_interrupt(error: BaseException) -> bool:
-    """Return whether an exception is an interrupt, or a group with one."""
-    group = group_of(error)
-    return isinstance(error, KeyboardInterrupt) or (
-        group is not None and any(has_interrupt(each) for each in group.exceptions)
-    )
 
 
 async def _run_session(work: Work, answers: AnswerPrinter, within: float | None) -> int:
