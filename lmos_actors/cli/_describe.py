@@ -143,10 +143,9 @@ def _describe_url(url: str, options: DescribeOptions) -> int:
     if url.startswith(("ws://", "wss://")):
         raise ConfigError("descriptions are read by http:// or https://", url)
     place = f"{url.rstrip('/')}{WELL_KNOWN}" if endpoint_of(url).target == "/" else url
-    server = options.server
-    headers = tuple((name.encode(), value.encode()) for name, value in server.headers().items())
-    known = partial(headers_with, server.credentials(url))
-    ask = partial(fetch, TcpNetwork(), place, server.tls.context(), headers, headers_for=known)
+    server = options.server.at(url)
+    known = partial(headers_with, server.credentials)
+    ask = partial(fetch, TcpNetwork(), place, server.tls, server.header_lines, headers_for=known)
     try:
         text, source = run_loop(ask)
     except ConnectFailed as error:

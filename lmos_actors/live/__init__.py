@@ -8,6 +8,7 @@ from lmos_actors._late import late
 with late(__name__):
     from ._audit import AuditEntry as AuditEntry
     from ._client import LiveClient as LiveClient, open_live as open_live
+    from ._flow_records import FlowRecords as FlowRecords
     from ._messages import Do as Do, Refused as Refused, Wrong as Wrong
     from ._operations import Decision as Decision, Operation as Operation, OwnOperations as OwnOperations
     from ._server import LiveServer as LiveServer

@@ -10,6 +10,7 @@ import msgspec
 import trio
 
 from lmos_actors._core import for_async_with
+from lmos_actors.bindings import headers_with
 from lmos_actors.errors import ConfigError, ConnectFailed, LmosActorsError
 from lmos_actors.transport import ConnectionOptions, connect, default_network
 
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
     from lmos_actors._core import Headers
+    from lmos_actors.security import Credentials
     from lmos_actors.transport import Connection, Network
 
     from ._merge_patch import State
@@ -157,17 +159,21 @@ async def open_live(
     url: str,
     *,
     headers: Headers = (),
+    credentials: Credentials | None = None,
     tls: ssl.SSLContext | None = None,
     network: Network | None = None,
     options: ConnectionOptions = _OPTIONS,
 ) -> AsyncGenerator[LiveClient]:
-    """Look at a node for a block. `url` is any of the node. Raises ConfigError, ConnectFailed."""
+    """Look at a node for a block. `url` is any of the node. Raises ConfigError, ConnectFailed.
+
+    A header that is given replaces one of the credentials.
+    """
     place = live_url(url)
     connection = await connect(
         default_network() if network is None else network,
         place,
         subprotocols=[SUBPROTOCOL],
-        headers=headers,
+        headers=headers_with(credentials, url, headers),
         tls=tls,
         options=options,
     )

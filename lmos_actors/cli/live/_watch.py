@@ -16,6 +16,8 @@ from ..remote._relay import run_within
 from ..remote._session import ANSWERED_WITH_ERROR, OK
 
 if TYPE_CHECKING:
+    from contextlib import AbstractAsyncContextManager
+
     from rich.console import RenderableType
 
     from .._answers import AnswerPrinter
@@ -60,19 +62,16 @@ def run_watch(url: str, options: WatchOptions, screen: Screen) -> int:
     moves = sys.stdout.isatty() and not options.once and answers.form == "text"
 
     async def work() -> int:
-        async with open_live(url, headers=headers_for(server), tls=server.tls) as client:
+        async with live_at(server) as client:
             screen.begin(client)
             return await (_move(client, screen) if moves else _snapshot(client, screen, answers))
 
     return run_within(options.within, answers, work)
 
 
-def headers_for(server: Server) -> tuple[tuple[bytes, bytes], ...]:
-    """Return the headers of the connection to a node."""
-    shown = tuple((name.lower().encode(), value.encode()) for name, value in server.headers.items())
-    if server.credentials is None:
-        return shown
-    return (*shown, *server.credentials.headers_for(server.url, trio.current_time()))
+def live_at(server: Server) -> AbstractAsyncContextManager[LiveClient]:
+    """Return what looks at a node for a block. Raises ConfigError, ConnectFailed."""
+    return open_live(server.url, headers=server.header_lines, credentials=server.credentials, tls=server.tls)
 
 
 async def _snapshot(client: LiveClient, screen: Screen, answers: AnswerPrinter) -> int:

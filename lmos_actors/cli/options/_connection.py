@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import Mapping
 
+    from lmos_actors._core import Headers
     from lmos_actors.security import Credential, Credentials
     from lmos_actors.system import RemoteAccess
 
@@ -108,6 +109,11 @@ class Server(NamedTuple):
     headers: Mapping[str, str]
     credentials: Credentials | None
     tls: ssl.SSLContext | None
+
+    @property
+    def header_lines(self) -> Headers:
+        """The headers as they are sent: bytes, with names in lower case."""
+        return tuple((name.lower().encode(), value.encode()) for name, value in self.headers.items())
 
 
 _NO_TLS = ClientTlsOptions()
