@@ -15,10 +15,9 @@ import attrs
 
 from lmos_actors.errors import ConfigError
 from lmos_actors.files import Duration, FileError, mapped
-from lmos_actors.reports import Cut, FileResult, Missing, worst
-from lmos_actors.scenario import REAL_LIMIT, Compare
+from lmos_actors.reports import Cut, FileResult, worst
+from lmos_actors.scenario import REAL_LIMIT
 from lmos_actors.scenario.format import Selection, resolve, selection, with_end_at
-from lmos_actors.system.model import is_real
 
 from .._importing import importing, print_notes
 from .._signals import signals
@@ -27,18 +26,18 @@ from ._load import load_files, noting
 from ._report_files import Written
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from lmos_actors.files import Note
     from lmos_actors.reports import RunResult
-    from lmos_actors.scenario.cells import FileJobs, Jobs, Pool, Progress
+    from lmos_actors.scenario.cells import FileJobs, Jobs, PlannedFile, Pool, Progress
     from lmos_actors.scenario.format import Cell, Resolved
+    from lmos_actors.scenario.page import RunsPage
     from lmos_actors.scenario.run import PaceOrder, RunProgress
     from lmos_actors.system import RemoteAccess
 
     from ..options._run import RunOptions
     from ._load import Wrong
-    from ._watch import Watching
 
 COULD_NOT_RUN, TIME_LIMIT = 3, 124
 
@@ -147,15 +146,6 @@ def _unread(files: Sequence[str], options: RunOptions) -> list[tuple[str, Resolv
     return found
 
 
-@attrs.frozen
-class _Planned:
-    """A file, and the numbers of its cells that were chosen."""
-
-    resolved: Resolved
-    cells: list[int]
-    result: FileResult
-
-
 class _Running:
     """One call of `run`: its results so far, its display, and its report files."""
 
@@ -170,8 +160,8 @@ class _Running:
     ) -> None:
         self.options = options
         self.chosen = chosen
-        self._planned: list[_Planned] = []
-        self._at: _Planned | None = None
+        self._planned: list[PlannedFile] = []
+        self._at: PlannedFile | None = None
         self._jobs: Jobs | None = None
         self._began = perf_counter()
         self._show = show
@@ -180,25 +170,25 @@ class _Running:
         stack.callback(self._written.close)
         self._pool = pool
         pool.errors = show.errors()
-        self._watching: Watching | None = None
+        self._page: RunsPage | None = None
 
     def serve(self, stack: ExitStack) -> None:
         """Serve the page of the runs until the stack is left, if that is asked for. Raises ConfigError."""
         if not self.options.watch:
             return
-        from ._watch import Watching  # imports what serves
+        from lmos_actors.scenario.page import RunsPage  # imports what serves
 
         self._pool.prepare(second=False)
-        self._watching = Watching(self._pool, port=self.options.port or 0, speed=self.options.pace)
+        port, speed = self.options.port or 0, self.options.pace
+        self._page = RunsPage(self._pool, _note, port=port, speed=speed)
         for planned in self._planned:
-            cells = [planned.resolved.cells[number] for number in planned.cells]
-            self._watching.plan(planned.result.file, cells, planned.result.trials)
-        stack.enter_context(self._watching.served())
+            self._page.plan(planned.result.file, planned.chosen(), planned.result.trials)
+        stack.enter_context(self._page.served())
 
     def stay(self) -> None:
-        """Go on serving the page, if there is one, until the command is interrupted."""
-        if self._watching is not None:
-            self._watching.stay()
+        """Go on serving the page, if there is one, until a signal ends the command, which is no failure."""
+        if (page := self._page) is not None:
+            signals.wait(lambda: _note(f"all is done; {page.url} stays until Ctrl-C"))
 
     @property
     def results(self) -> list[FileResult]:
@@ -212,27 +202,14 @@ class _Running:
 
     def open(self, found: Sequence[tuple[str, Resolved]]) -> None:
         """Open the files to write: one that cannot be opened is reported before anything runs."""
-        for file, resolved in found:
-            cells = [number for number, cell in enumerate(resolved.cells) if self.chosen.fits(cell)]
-            for number in cells:
-                self._written.open(file, resolved.cells[number].scenario)
-            if cells:
-                self._planned.append(_Planned(resolved, cells, self._result(file, resolved, cells)))
+        from lmos_actors.scenario.cells import PlannedFile
 
-    def _result(self, file: str, resolved: Resolved, cells: list[int]) -> FileResult:
-        scenario = resolved.cells[0].scenario
-        seeds = len(dict.fromkeys(resolved.cells[number].seed for number in cells))
-        trials = self.options.trials or scenario.trials.count
-        notes = dict.fromkeys(resolved.cells[number].note for number in cells)
-        return FileResult(
-            file,
-            resolved.name,
-            scenario.trials.pass_rate,
-            trials,
-            len(cells),
-            seeds=seeds,
-            notes=tuple(filter(None, notes)),
-        )
+        for file, resolved in found:
+            planned = PlannedFile.of(file, resolved, self.chosen, self.options.trials)
+            for cell in planned.chosen():
+                self._written.open(file, cell.scenario)
+            if planned.cells:
+                self._planned.append(planned)
 
     def run(self) -> None:
         """Run all files; after a failure with `--fail-fast` no more of them. Raises KeyboardInterrupt."""
@@ -243,16 +220,15 @@ class _Running:
                 break
         self._note_missing(Cut("fail-fast"))
 
-    def _file(self, planned: _Planned) -> None:
+    def _file(self, planned: PlannedFile) -> None:
         """Run the chosen cells of a file."""
         from lmos_actors.scenario.cells import Jobs
 
-        resolved, cells, result = planned.resolved, planned.cells, planned.result
-        labels = [resolved.cells[number].label for number in cells]
-        self._show.begin(result, max(map(len, labels)))
+        result = planned.result
+        self._show.begin(result, max(len(cell.label) for cell in planned.chosen()))
         began = perf_counter()
-        reporter = _FileReporter(result, self.options, self._show, self._written, self.hung, self._watching)
-        self._jobs = jobs = Jobs(self._file_jobs(result, resolved, cells), self._pool, reporter)
+        reporter = _FileReporter(result, self.options, self._show, self._written, self.hung, self._page)
+        self._jobs = jobs = Jobs(self._file_jobs(planned), self._pool, reporter)
         try:
             jobs.run()
         finally:
@@ -260,61 +236,42 @@ class _Running:
                 jobs.tell_rest()
                 result.repeated[:] = jobs.repeated
                 result.seconds = perf_counter() - began
-        checks = resolved.cells[0].scenario.checks
-        if any(isinstance(check, Compare) for check in checks):
-            from lmos_actors.scenario.judge import judge_compared
-
-            narrowed = self._narrowed(result.file, resolved, cells)
-            place = partial(_place_of_check, resolved)
-            result.compared[:] = judge_compared(checks, result.runs, place, narrowed=narrowed)
+        narrowed = planned.narrowed(self.options.settings)
+        for check in planned.not_compared(narrowed):
+            what = f"{check.metric} is not compared, it runs with one {check.across} alone"
+            print(f"{result.file}: note: {what}", file=sys.stderr)
+        planned.compare(narrowed)
         self._show.end_file(result)
 
     def _note_missing(self, cut: Cut) -> None:
         """Note the runs that were asked for and have no result, and why."""
         for planned in self._planned:
             here = planned is self._at
-            under_way = (
-                self._jobs.under_way if here and self._jobs is not None else frozenset[tuple[int, int]]()
-            )
-            missing = list(_missing(planned, under_way))
+            jobs = self._jobs if here else None
+            missing = list(planned.missing(() if jobs is None else jobs.under_way))
             for cell, run in missing:
                 planned.result.missing.append(run)
                 self._written.missing(planned.result, run, cell.scenario)
             if missing or (here and cut.code):
                 planned.result.cut = cut
 
-    def _narrowed(self, file: str, resolved: Resolved, cells: list[int]) -> list[str]:
-        """Return the keys of which the command line has left one value alone.
-
-        Return what is not judged so.
-        """
-        values = resolved.cells[cells[0]].values
-        left = [key for key in values if _distinct(resolved, cells, key) == 1]
-        everything = range(len(resolved.cells))
-        cut = [k for k in left if k in self.options.settings or _distinct(resolved, everything, k) > 1]
-        for check in resolved.cells[0].scenario.checks:
-            if isinstance(check, Compare) and check.across in cut:
-                what = f"{check.metric} is not compared, it runs with one {check.across} alone"
-                print(f"{file}: note: {what}", file=sys.stderr)
-        return cut
-
-    def _file_jobs(self, result: FileResult, resolved: Resolved, cells: list[int]) -> FileJobs:
+    def _file_jobs(self, planned: PlannedFile) -> FileJobs:
         from lmos_actors.scenario.cells import FileJobs
 
         options = self.options
         return FileJobs(
-            file=result.file,
-            resolved=resolved,
+            file=planned.result.file,
+            resolved=planned.resolved,
             settings=options.settings,
             seeds=options.seed_list,
             until=options.until,
-            cells=cells,
-            twice=_to_repeat(resolved, cells, options.check_determinism),
-            trials=result.trials,
+            cells=planned.cells,
+            twice=planned.to_repeat(options.check_determinism),
+            trials=planned.result.trials,
             time_limit=options.time_limit,
             speed=options.pace or 1.0,
             workers=self._workers,
-            is_watched=self._watching is not None,
+            is_watched=self._page is not None,
         )
 
     def cut_short(self, cut: Cut) -> None:
@@ -348,14 +305,14 @@ class _FileReporter:
         show: Show,
         written: Written,
         hung: Callable[[str], None],
-        watching: Watching | None,
+        page: RunsPage | None,
     ) -> None:
         self._result = result
         self._options = options
         self._show = show
         self._written = written
         self._hung = hung
-        self._watching = watching
+        self._page = page
 
     @property
     def draws(self) -> bool:
@@ -372,11 +329,11 @@ class _FileReporter:
         return self._show.progress(cell.label, trial)
 
     def begins(self, cell: Cell, trial: int) -> PaceOrder | None:
-        return None if self._watching is None else self._watching.begins(self._result.file, cell, trial)
+        return None if self._page is None else self._page.begins(self._result.file, cell, trial)
 
     def going(self, cell: Cell, trial: int, going: RunProgress) -> None:
-        if self._watching is not None:
-            self._watching.going(self._result.file, cell, trial, going)
+        if self._page is not None:
+            self._page.going(self._result.file, cell, trial, going)
         self._show.going(cell.label, trial, going.done, going.total, going.text, going.tree)
 
     def gone(self, cell: Cell, trial: int) -> None:
@@ -396,8 +353,8 @@ class _FileReporter:
         with signals.held():  # the reports and the log must have the same runs
             kept = self._written.run(self._result, run, cell.scenario)
             self._result.runs.append(kept)
-        if self._watching is not None:
-            self._watching.ended(self._result.file, cell, kept)
+        if self._page is not None:
+            self._page.ended(self._result.file, cell, kept)
         self._show.run(kept, self._result)
 
     def _again(self, run: RunResult) -> str:
@@ -413,6 +370,10 @@ class _FileReporter:
         return shlex.join([*words, *_access_words(self._options.access)])
 
 
+def _note(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
 def _access_words(access: RemoteAccess) -> Iterator[str]:
     """Yield the options of a command that give the same access; there is no secret in them."""
     for option, path in (("--ca", access.ca), ("--cert", access.cert), ("--key", access.key)):
@@ -422,37 +383,3 @@ def _access_words(access: RemoteAccess) -> Iterator[str]:
         yield from ("--credential", f"{url}={text}")
     if access.insecure:
         yield "--insecure"
-
-
-def _missing(planned: _Planned, under_way: frozenset[tuple[int, int]]) -> Iterator[tuple[Cell, Missing]]:
-    """Yield the runs of a file that have no result; `under_way` are those that were begun."""
-    has = {(run.label, run.trial) for run in planned.result.runs}
-    for number in planned.cells:
-        cell = planned.resolved.cells[number]
-        for trial in range(1, planned.result.trials + 1):
-            if (cell.label, trial) not in has:
-                begun = (number, trial) in under_way
-                yield (
-                    cell,
-                    Missing(label=cell.label, values=cell.values, seed=cell.seed, trial=trial, begun=begun),
-                )
-
-
-def _distinct(resolved: Resolved, cells: Iterable[int], key: str) -> int:
-    return len({str(resolved.cells[number].values[key]) for number in cells})
-
-
-def _place_of_check(resolved: Resolved, index: int) -> str:
-    return resolved.document.place(("checks", index))
-
-
-def _to_repeat(resolved: Resolved, cells: list[int], which: str) -> list[int]:
-    """Choose the cells to run twice: those of the first seed of each combination, all, or none.
-
-    In real time no two runs are the same.
-    """
-    if which == "off":
-        return []
-    cells = [number for number in cells if not is_real(resolved.cells[number].scenario.world)]
-    first = resolved.cells[cells[0]].seed if cells else 0
-    return [number for number in cells if which == "all" or resolved.cells[number].seed == first]

@@ -13,4 +13,5 @@ with late(__name__):
         RunObserver as RunObserver,
         repeated as repeated,
     )
+    from ._planned import PlannedFile as PlannedFile
     from ._pool import Pool as Pool, Task as Task

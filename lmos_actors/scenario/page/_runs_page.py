@@ -1,4 +1,4 @@
-"""`--watch`: the page of the runs, served by a thread of this process while they go on, and after.
+"""The page of the runs of one command, served by a thread of this process while they go on, and after.
 
 The main thread gives orders and takes results, as without; a thread of each worker process puts what comes of
 a run on the board; the thread here serves it. They share nothing but the board, and no run waits for a viewer
@@ -7,7 +7,6 @@ once it has begun.
 
 from __future__ import annotations
 
-import sys
 import threading
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
@@ -16,21 +15,18 @@ import trio
 
 from lmos_actors.errors import ConfigError
 from lmos_actors.live.runs import CheckSeen, Outcome, Pace, RunHead, RunsBoard, RunsServer, StepSeen
-from lmos_actors.scenario import Simulation
+from lmos_actors.scenario.model import Simulation
 from lmos_actors.scenario.run import PaceOrder
 from lmos_actors.scenario.run.network import NodeNames
 from lmos_actors.system.model import is_real
 
-from .._signals import signals
-
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Callable, Generator
 
     from lmos_actors.reports import RunResult
     from lmos_actors.scenario.cells import Pool
     from lmos_actors.scenario.format import Cell
     from lmos_actors.scenario.run import RunProgress
-
 
 PATIENCE: Final = 60.0
 """Seconds for which the first run waits for somebody who looks."""
@@ -39,10 +35,14 @@ END: Final = 5.0
 """Seconds for which the command waits in the end until the page is gone."""
 
 
-class Watching:
-    """The page of the runs of one command, at a port; 0 is one that is free. They begin with a speed."""
+class RunsPage:
+    """The page of the runs of a pool, at a port; 0 is one that is free. They begin with a speed.
 
-    def __init__(self, pool: Pool, *, port: int, speed: float | None) -> None:
+    `note` is called, in any thread, with what people should know.
+    """
+
+    def __init__(self, pool: Pool, note: Callable[[str], None], *, port: int, speed: float | None) -> None:
+        self._note = note
         self._board = RunsBoard(Pace(speed))
         self._board.on_pace = self._set_pace
         self._pool = pool
@@ -55,15 +55,20 @@ class Watching:
         self._token: trio.lowlevel.TrioToken | None = None
         pool.watched = self._take
 
+    @property
+    def url(self) -> str:
+        """The address of the page, once it is served."""
+        return self._server.url
+
     @contextmanager
     def served(self) -> Generator[None]:
-        """Serve the page during the block, and print its address. Raises ConfigError."""
+        """Serve the page during the block, and note its address. Raises ConfigError."""
         thread = threading.Thread(target=self._serve, name="page of the runs", daemon=True)
         thread.start()
         self._is_served.wait()
         if self._failure is not None:
             raise ConfigError(str(self._failure), "--port") from self._failure
-        print(f"watch at {self._server.url}", file=sys.stderr, flush=True)
+        self._note(f"watch at {self.url}")
         try:
             yield
         finally:
@@ -78,7 +83,7 @@ class Watching:
             trio.run(self._main)
         except Exception as error:
             if self._is_served.is_set():  # the runs go on without
-                print(f"the page has ended: {error!r}", file=sys.stderr, flush=True)
+                self._note(f"the page has ended: {error!r}")
             self._failure = error
         finally:
             self._is_served.set()
@@ -105,8 +110,7 @@ class Watching:
         """Take note that a run begins, and return its pace; the first waits for somebody who looks."""
         if not self._has_waited:
             self._has_waited = True
-            text = f"the first run begins once somebody looks, in {PATIENCE:g} s at the latest"
-            print(text, file=sys.stderr, flush=True)
+            self._note(f"the first run begins once somebody looks, in {PATIENCE:g} s at the latest")
             self._board.looked_at.wait(PATIENCE)
         self._board.begin(self._heads[file, cell.label, trial].id)
         return _order(self._board.pace)
@@ -118,11 +122,6 @@ class Watching:
     def ended(self, file: str, cell: Cell, run: RunResult) -> None:
         """Take note what became of a run."""
         self._board.end(self._heads[file, cell.label, run.trial].id, outcome_of(run))
-
-    def stay(self) -> None:
-        """Go on serving until a signal ends the command, which then is no failure."""
-        text = f"all is done; {self._server.url} stays until Ctrl-C"
-        signals.wait(lambda: print(text, file=sys.stderr, flush=True))
 
     def _take(self, lines: bytes, news: bytes) -> None:
         if lines:
