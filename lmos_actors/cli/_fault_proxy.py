@@ -7,10 +7,8 @@ a terminal it is explained, and the next one is read.
 from __future__ import annotations
 
 import os
-import signal
 import sys
-import threading
-from contextlib import aclosing, nullcontext
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
@@ -26,12 +24,12 @@ from lmos_actors.transport import raise_descriptor_limit
 
 from ._answers import AnswerPrinter, OutputLine
 from ._inputs import address_in
+from ._loop import signals_received
 from ._signals import signals
 from .remote._sources import FileSource
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
-    from contextlib import AbstractContextManager
+    from collections.abc import Awaitable, Callable
 
     from lmos_actors.deployment.faults import FaultOrder
     from lmos_actors.errors import ConnectFailed
@@ -47,8 +45,6 @@ DESCRIPTORS: Final = 8_320
 
 MOST_FAULTS: Final = 1_000
 """Faults in force at once."""
-
-SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 _LINES: Final = Stream(content_type="text/plain", schema={"type": "string"})
 
@@ -122,10 +118,8 @@ class _Running:
         """Listen, read faults and carry them out. Raises ConfigError, OSError."""
         proxy = FaultProxy(self._listen, self._to, self._links, on_unreachable=self._note_unreachable)
         async with proxy, trio.open_nursery() as nursery:
-            with _signals_received() as received:  # before anybody learns that it runs
+            with signals_received() as received:  # before anybody learns that it runs
                 nursery.start_soon(self._guarded, self._announce, nursery, proxy)
-                if received is None:
-                    await trio.sleep_forever()
                 await anext(received)
             nursery.cancel_scope.cancel("a signal to stop")
         await self._sum_up(proxy)
@@ -252,9 +246,3 @@ def _is_in_background() -> bool:
         return os.tcgetpgrp(sys.stdin.fileno()) != os.getpgrp()
     except (AttributeError, OSError):  # there is no job control, on this system or at this terminal
         return False
-
-
-def _signals_received() -> AbstractContextManager[AsyncIterator[int] | None]:
-    """Return what receives the signals that end the command; None in a thread, where there are none."""
-    is_main = threading.current_thread() is threading.main_thread()
-    return trio.open_signal_receiver(*SIGNALS) if is_main else nullcontext()

@@ -1,7 +1,10 @@
-"""The event loop of a command that talks to others."""
+"""The event loop of a command that talks to others, and the signals that it takes as news."""
 
 from __future__ import annotations
 
+import signal
+import threading
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
 import trio
@@ -11,7 +14,7 @@ from lmos_actors.errors import group_of, is_interrupt
 from ._signals import signals
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable, Generator
 
 T = TypeVar("T")
 
@@ -25,6 +28,43 @@ def run_loop(main: Callable[[], Awaitable[T]]) -> T:
         if is_interrupt(error):
             raise KeyboardInterrupt from None
         raise
+
+
+@contextmanager
+def signals_received() -> Generator[AsyncIterator[int]]:
+    """Receive SIGINT and SIGTERM for a block, as they come; they come to the main thread alone."""
+    if threading.current_thread() is threading.main_thread():
+        with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as received:
+            yield received
+    else:
+        yield _nothing()
+
+
+async def _nothing() -> AsyncIterator[int]:
+    await trio.sleep_forever()
+    yield 0  # never reached: it makes this an iterator
+
+
+class Interrupt:
+    """Ends work in order at the first Ctrl-C or SIGTERM; the second is Python's own."""
+
+    def __init__(self) -> None:
+        self.number: int | None = None
+        """The signal, None if none has come."""
+
+    @property
+    def name(self) -> str:
+        """The name of the signal, "" if none has come."""
+        return "" if self.number is None else signal.Signals(self.number).name
+
+    async def watch(
+        self, end: Callable[[], object], task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        """Call `end` at a signal, which only the main thread gets."""
+        with signals_received() as received:
+            task_status.started()
+            self.number = await anext(received)
+        end()
 
 
 def first_of(error: BaseException) -> BaseException:

@@ -185,7 +185,9 @@ async def test_who_does_not_answer_a_cancel_is_not_waited_for_long(
 ) -> None:
     with trio.CancelScope() as ended:
         ended.cancel()
-        await ActionCall("ask", None)._cancel(RemoteSession(AnswerPrinter(), interrupted=True), Deaf())
+        session = RemoteSession(AnswerPrinter())
+        session.interrupt.number = signal.SIGINT
+        await ActionCall("ask", None)._cancel(session, Deaf())
     assert trio.current_time() == pytest.approx(2.0)
     assert capfd.readouterr().err == "interrupted: ask: its outcome is unknown\n"
 

@@ -32,9 +32,9 @@ from lmos_actors.files import load
 from lmos_actors.node import encode_headers
 from lmos_actors.transport import TcpNetwork, endpoint_of
 
+from .._loop import Interrupt
 from .._signals import signals
 from ..options._connection import secret_lines
-from ._interrupt import Interrupt
 from ._output import (
     FAILED,
     INTERRUPTED_BY,

@@ -19,9 +19,8 @@ from lmos_actors.conformance import (
 from lmos_actors.errors import ConfigError, TransportError
 from lmos_actors.transport import TcpNetwork, endpoint_of
 
-from .._loop import first_of
+from .._loop import Interrupt, first_of
 from .._signals import signals
-from ._interrupt import Interrupt
 from ._output import (
     FAILED,
     INTERRUPTED_BY,

@@ -12,7 +12,6 @@ import mimetypes
 import signal
 import stat
 import sys
-import threading
 from contextlib import contextmanager, suppress
 from functools import partial
 from importlib import import_module
@@ -38,6 +37,7 @@ from lmos_actors.transport import endpoint_of
 from .._answers import AnswerPrinter
 from .._describe import from_here
 from .._importing import importing
+from .._loop import signals_received
 from .._signals import signals
 from .._start_up import code_of as code_of_signal
 from .._texts import explained
@@ -141,8 +141,7 @@ class _Conversation:
         code: int | None = None
         failure: Exception | None = None
         async with trio.open_nursery() as nursery:
-            if threading.current_thread() is threading.main_thread():
-                await nursery.start(self._hear_signals)
+            await nursery.start(self._hear_signals)
             within = math.inf if self._options.within is None else self._options.within
             with self._all, trio.move_on_after(within):
                 try:
@@ -162,7 +161,7 @@ class _Conversation:
 
     async def _hear_signals(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """At Ctrl-C cancel the answer that is awaited on a terminal; else end."""
-        with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as received:
+        with signals_received() as received:
             task_status.started()
             async for number in received:
                 if number == signal.SIGINT and self._is_terminal and self._turn is not None:

@@ -155,7 +155,7 @@ class ActionCall:
 
     async def _cancel(self, session: RemoteSession, call: Any) -> None:
         """Cancel the run, and wait a moment for the agent to confirm it."""
-        reason = "interrupted" if session.interrupted else "time limit"
+        reason = "interrupted" if session.interrupt.name else "time limit"
         outcome = "its outcome is unknown"
         with trio.move_on_after(GRACE, shield=True), suppress(LmosActorsError):
             status = await call.cancel(reason)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import signal
-import threading
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -27,7 +25,7 @@ from lmos_actors.errors import (
 from lmos_actors.transport import ConnectionOptions, endpoint_of
 
 from .._answers import OutputLine, error_members
-from .._loop import run_loop
+from .._loop import Interrupt, run_loop
 from .._start_up import code_of as code_of_signal
 from .._texts import ONE_THING, explained
 from ..options._connection import in_shell
@@ -85,8 +83,7 @@ class RemoteSession:
 
     answers: AnswerPrinter
     thing: ConsumedThing = attrs.field(init=False)
-    interrupted: bool = False
-    signal: int = signal.SIGINT
+    interrupt: Interrupt = attrs.Factory(Interrupt)
     failure: Exception | None = None
 
     def about(self, kind: Literal["property", "action", "event"], name: str) -> Any:
@@ -165,33 +162,19 @@ async def _run_session(work: Work, answers: AnswerPrinter, within: float | None)
     code: int | None = None
     async with trio.open_nursery() as nursery:
         working = trio.CancelScope()
-        if threading.current_thread() is threading.main_thread():
-            await nursery.start(_end_at_interrupt, session, working)
+        await nursery.start(session.interrupt.watch, partial(working.cancel, "interrupted"))
         with working, trio.move_on_after(math.inf if within is None else within):
             code = await _kept(session, work(session))
         nursery.cancel_scope.cancel()
     answers.clear_progress()
-    if session.interrupted:
-        return code_of_signal(session.signal)
+    if session.interrupt.number is not None:
+        return code_of_signal(session.interrupt.number)
     if session.failure is not None:
         raise session.failure
     if code is None:
         answers.wrong(f"time limit: {within:g}s have passed")
         return TIME_LIMIT
     return code
-
-
-async def _end_at_interrupt(
-    session: RemoteSession,
-    working: trio.CancelScope,
-    task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
-) -> None:
-    """At the first Ctrl-C end the work in order; the second is Python's own."""
-    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as received:
-        task_status.started()
-        session.signal = await anext(received)
-    session.interrupted = True
-    working.cancel("interrupted")
 
 
 async def _reached(target: RemoteAgent, session: RemoteSession, work: Work, within: float | None) -> int:
