@@ -29,6 +29,7 @@ from lmos_actors.supervision import name_of
 from lmos_actors.system import accepts, import_target
 from lmos_actors.system.model import project_root
 
+from ._exit_codes import FAILED, NOT_REACHED
 from ._importing import complain, importing
 from ._loop import run_loop
 from ._texts import takes_all
@@ -45,8 +46,6 @@ if TYPE_CHECKING:
 BASE = "ws://127.0.0.1:8080"
 SUFFIXES = (".json", ".jsonld", ".yaml", ".yml", ".toml")
 WELL_KNOWN = "/.well-known/wot"
-FAILED = 1
-NOT_REACHED = 3
 
 
 def describe_subject(subject: str, options: DescribeOptions) -> int:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from lmos_actors._core import printable
 from lmos_actors.assembly import open_node
 from lmos_actors.errors import TransportError
 
+from ._exit_codes import FAILED, NOT_REACHED, OK
 from ._loop import run_loop
 from ._texts import SEVERAL_SERVERS, explained
 
@@ -17,10 +18,6 @@ if TYPE_CHECKING:
     from lmos_actors.discovery import Exploration, Found
 
     from .options._discover import DiscoverOptions
-
-OK: Final = 0
-NOTHING: Final = 1
-NOT_REACHED: Final = 3
 
 
 def discover(source: str, options: DiscoverOptions) -> int:
@@ -43,7 +40,7 @@ def discover(source: str, options: DiscoverOptions) -> int:
         print(f"lmos-actors: {printable(explained(error, SEVERAL_SERVERS))}", file=sys.stderr)
         return NOT_REACHED
     _say(found, as_json=options.json or not sys.stdout.isatty())
-    return OK if found.things else NOTHING
+    return OK if found.things else FAILED
 
 
 def _say(explored: Exploration, *, as_json: bool) -> None:

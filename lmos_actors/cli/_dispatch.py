@@ -17,6 +17,7 @@ from lmos_actors._wings import away
 from lmos_actors.errors import ConfigError, hint_at
 
 from ._commands import COMMANDS, application
+from ._exit_codes import COULD_NOT_RUN, USAGE
 from ._signals import signals
 
 if TYPE_CHECKING:
@@ -42,8 +43,6 @@ _RESULTS: Final = ("run", "sim", "validate", "explore")
 PLAIN_WIDTH: Final = 1_000
 
 GONE: Final = 1
-USAGE: Final = 2
-COULD_NOT_RUN: Final = 3
 
 
 def dispatch(arguments: Sequence[str] | None) -> None:

@@ -23,6 +23,7 @@ from lmos_actors.security import is_loopback
 from lmos_actors.transport import raise_descriptor_limit
 
 from ._answers import AnswerPrinter, OutputLine
+from ._exit_codes import COULD_NOT_RUN, OK
 from ._inputs import address_in
 from ._loop import signals_received
 from ._signals import signals
@@ -36,9 +37,6 @@ if TYPE_CHECKING:
     from lmos_actors.transport import Endpoint
 
     from .options._fault_proxy import FaultProxyOptions
-
-OK: Final = 0
-COULD_NOT_RUN: Final = 3
 
 DESCRIPTORS: Final = 8_320
 """Those of the two ends of all connections that a proxy has at most, and some more."""

@@ -10,14 +10,14 @@ from lmos_actors.errors import ConfigError
 from lmos_actors.files import FileError
 from lmos_actors.scenario import REAL_LIMIT, Guard, refusing_exit, restoring_directory
 
+from ._exit_codes import COULD_NOT_RUN, TIME_LIMIT, USAGE
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from lmos_actors.files import Note
 
 T = TypeVar("T")
-
-WRONG, COULD_NOT_RUN, TIME_LIMIT = 2, 3, 124
 
 
 def print_notes(notes: Iterable[Note]) -> None:
@@ -74,4 +74,4 @@ def complain(error: ConfigError) -> int:
     for text in [str(mistake) for mistake in mistakes] or [str(error)]:
         print(text, file=sys.stderr)
     in_their_code = [mistake.kind == "import" for mistake in mistakes] or [error.__cause__ is not None]
-    return COULD_NOT_RUN if all(in_their_code) else WRONG
+    return COULD_NOT_RUN if all(in_their_code) else USAGE

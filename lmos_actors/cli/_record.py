@@ -11,14 +11,13 @@ from lmos_actors._core import printable
 from lmos_actors.errors import ConfigError, TransportError
 from lmos_actors.recording import record
 
+from ._exit_codes import FAILED, NOT_REACHED, OK
 from ._loop import first_of
 from ._signals import signals
 from ._texts import explained
 
 if TYPE_CHECKING:
     from lmos_actors.recording import Recorded, RecordRequest
-
-OK, REFUSED, NOT_REACHED = 0, 1, 3
 
 
 def record_until_signal(request: RecordRequest) -> int:
@@ -70,7 +69,7 @@ def _sum_up(found: Recorded) -> int:
             print(f"  {count} {what}", flush=True)
     if found.unreachable or found.lost:
         return NOT_REACHED
-    return REFUSED if found.refused and not found.sockets else OK
+    return FAILED if found.refused and not found.sockets else OK
 
 
 def _plural(what: str, count: int) -> str:

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator
     from types import FrameType
 
-INTERRUPTED: Final = 130
 BOTH: Final = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -59,7 +58,7 @@ class Signals:
     @property
     def code(self) -> int:
         """The exit code after an interrupt: 143 if by SIGTERM, else 130."""
-        return code_of(signal.SIGTERM) if self._term else INTERRUPTED
+        return code_of(signal.SIGTERM if self._term else signal.SIGINT)
 
     @property
     def name(self) -> str:

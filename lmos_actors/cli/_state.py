@@ -32,6 +32,7 @@ from lmos_actors.persistence.inspection import (
 )
 
 from ._app import json_text
+from ._exit_codes import FAILED, NOT_REACHED, USAGE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -39,10 +40,6 @@ if TYPE_CHECKING:
     from lmos_actors.persistence import SqliteStore
 
 P = ParamSpec("P")
-
-WRONG: Final = 1
-USAGE: Final = 2
-DISK: Final = 3
 
 TEXT_SHOWN: Final = 60
 """Characters of a message that are printed."""
@@ -64,8 +61,8 @@ def carried_out(work: Callable[P, int], *args: P.args, **options: P.kwargs) -> i
             hint = "\nlmos-actors state backup copies it meanwhile; the other commands can look at the copy"
         print(f"lmos-actors: {error}{hint}", file=sys.stderr)
         if isinstance(error, StoreDamaged):
-            return WRONG
-        return USAGE if isinstance(error, StoreForeign | StoreNewer) else DISK
+            return FAILED
+        return USAGE if isinstance(error, StoreForeign | StoreNewer) else NOT_REACHED
 
 
 def list_records(path: str, space: str | None, *, as_json: bool) -> int:
@@ -94,7 +91,7 @@ def show_record(path: str, key: str, space: str | None) -> int:
             print(
                 f'lmos-actors: {store.name}: no record has the key "{plain_key(key)}"{hint}', file=sys.stderr
             )
-            return WRONG
+            return FAILED
         for name, shown in found:
             if len(found) > 1:
                 print(f"{plain_key(name)}:")
@@ -149,7 +146,7 @@ def check_store(path: str) -> int:
         if problems:
             print("\n".join(f"{store.name}: {problem}" for problem in problems))
             print(f"lmos-actors: {store.name} is damaged; {StoreDamaged.WAY_OUT}", file=sys.stderr)
-            return WRONG
+            return FAILED
         sizes = [len(value) for _, _, value in records_in(store)]
         id = f", id {store.id}" if isinstance(store, ServerStore) else ""
     print(f"{store.name}: {len(sizes)} records, {sum(sizes)} bytes, ok{id}")
@@ -187,12 +184,12 @@ def forget_memories(path: str, agent: str | None, identity: str | None) -> int:
         writes = removal_of(store, owners) if owners else []
     if not owners:
         print(f"lmos-actors: {_named(path)}: there are no such memories", file=sys.stderr)
-        return WRONG
+        return FAILED
     with opened_to_write(path) as target:
         conflict = target.commit([writes], "power")[0]
     if conflict is not None:
         print(f"lmos-actors: {_named(path)}: they were changed meanwhile; try it again", file=sys.stderr)
-        return WRONG
+        return FAILED
     texts, count = sum(owner.texts for owner in owners), len(owners)
     whose = f"{count} identities" if count > 1 else "1 identity"
     print(f"{_named(path)}: forgot {texts} memories of {whose}", file=sys.stderr)

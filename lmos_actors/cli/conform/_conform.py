@@ -32,15 +32,12 @@ from lmos_actors.files import load
 from lmos_actors.node import encode_headers
 from lmos_actors.transport import TcpNetwork, endpoint_of
 
+from .._exit_codes import FAILED, NOT_REACHED, OK, TIME_LIMIT
 from .._loop import Interrupt
 from .._signals import signals
 from ..options._connection import secret_lines
 from ._output import (
-    FAILED,
     INTERRUPTED_BY,
-    NOT_REACHED,
-    OK,
-    TIME_LIMIT,
     CardFiles,
     CardPrinter,
     complain,

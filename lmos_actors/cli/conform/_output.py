@@ -34,10 +34,6 @@ if TYPE_CHECKING:
     from ..options._cards import OutputOptions
     from ..run._live import Moving, Screen
 
-OK: Final = 0
-FAILED: Final = 1
-NOT_REACHED: Final = 3
-TIME_LIMIT: Final = 124
 INTERRUPTED_BY: Final = {"SIGINT": 130, "SIGTERM": 143}
 
 _LABEL: Final = re.compile(r"(?:^   |\d )(FAILED|tolerated|not offered|not run|ok)(?= |,|$)")

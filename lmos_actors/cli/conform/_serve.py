@@ -19,14 +19,11 @@ from lmos_actors.conformance import (
 from lmos_actors.errors import ConfigError, TransportError
 from lmos_actors.transport import TcpNetwork, endpoint_of
 
+from .._exit_codes import FAILED, NOT_REACHED, OK, TIME_LIMIT
 from .._loop import Interrupt, first_of
 from .._signals import signals
 from ._output import (
-    FAILED,
     INTERRUPTED_BY,
-    NOT_REACHED,
-    OK,
-    TIME_LIMIT,
     CardFiles,
     CardPrinter,
     complain,

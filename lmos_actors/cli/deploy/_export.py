@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from lmos_actors.deployment.export import exported
 from lmos_actors.deployment.files import load_deployment
 from lmos_actors.errors import ConfigError
 
+from .._exit_codes import OK
 from .._importing import complain, importing, print_notes
 from .._written_files import opened_file, unwritten
 
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
 
     from .._written_files import Target
     from ..options._export import ExportFlags
-
-OK: Final = 0
 
 
 def export(kind: Kind, file: str, flags: ExportFlags) -> int:

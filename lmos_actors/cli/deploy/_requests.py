@@ -26,6 +26,7 @@ from lmos_actors.deployment.processes import (
 from lmos_actors.errors import ActionFailed, AgentError, ConfigError, TransportError
 
 from .._app import json_text
+from .._exit_codes import FAILED, NOT_REACHED, OK
 from .._loop import run_loop
 from .._signals import signals
 
@@ -36,10 +37,6 @@ if TYPE_CHECKING:
     from lmos_actors.actors import Ref
     from lmos_actors.deployment.processes import Controls, LauncherStatus
     from lmos_actors.node import Node
-
-OK: Final = 0
-FAILED: Final = 1
-NOT_REACHED: Final = 3
 
 LOOK: Final = 0.05
 """Seconds between two looks at a process that is ending or starting."""

@@ -52,6 +52,7 @@ from lmos_actors.supervision import Backoff
 from lmos_actors.transport import raise_descriptor_limit
 
 from .._dispatch import dispatch
+from .._exit_codes import COULD_NOT_RUN, FAILED, INTERRUPTED, OK
 from .._importing import complain, importing, print_notes
 from .._signals import signals
 from ..options._connection import in_shell
@@ -69,11 +70,6 @@ if TYPE_CHECKING:
     from lmos_actors.node import Node
 
     from ..options._deployment import UpOptions
-
-OK: Final = 0
-FAILED: Final = 1
-COULD_NOT_RUN: Final = 3
-INTERRUPTED: Final = 130
 
 PATIENT: Final = 1_000_000
 """Restarts within some seconds that groups may have while their code is being written."""

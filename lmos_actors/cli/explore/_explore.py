@@ -28,6 +28,7 @@ from lmos_actors.scenario.run import log_header, real_limit_of
 from lmos_actors.system import RemoteAccess
 from lmos_actors.system.model import is_real
 
+from .._exit_codes import COULD_NOT_RUN, FAILED, NOT_DETERMINISTIC, TIME_LIMIT as LATE
 from .._signals import signals
 from .._written_files import replace_file
 from ..run._display import print_wrong
@@ -42,8 +43,6 @@ if TYPE_CHECKING:
 
     from ..options._explore import ExploreOptions
     from ..run._load import Wrong
-
-FAILED, WRONG, COULD_NOT_RUN, NOT_DETERMINISTIC, LATE = 1, 2, 3, 4, 124
 
 MOST_FOUND: Final = 10
 """Different failures after which a search ends."""

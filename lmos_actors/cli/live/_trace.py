@@ -14,8 +14,8 @@ from lmos_actors.live import FlowRecords
 from lmos_actors.recording import RecordingFile
 from lmos_actors.reports import message_text, read_record
 
+from .._exit_codes import FAILED, OK
 from ..remote._relay import run_within
-from ..remote._session import ANSWERED_WITH_ERROR, OK
 from ._watch import live_at, reason_of
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ async def _follow(
             if once and not stream.open:
                 return OK
     answers.wrong(reason_of(client.errors[0]))
-    return ANSWERED_WITH_ERROR
+    return FAILED
 
 
 def _line(record: dict[str, Any], answers: AnswerPrinter) -> str:

@@ -12,8 +12,8 @@ import trio
 from lmos_actors.errors import ConfigError
 from lmos_actors.live import LiveClient, Wrong, open_live
 
+from .._exit_codes import FAILED, OK
 from ..remote._relay import run_within
-from ..remote._session import ANSWERED_WITH_ERROR, OK
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
@@ -80,10 +80,10 @@ async def _snapshot(client: LiveClient, screen: Screen, answers: AnswerPrinter) 
     missing = "" if client.errors else screen.missing(client)
     if missing:
         answers.wrong(missing)
-        return ANSWERED_WITH_ERROR
+        return FAILED
     if client.errors:
         answers.wrong(reason_of(client.errors[0]))
-        return ANSWERED_WITH_ERROR
+        return FAILED
     if answers.form == "json":
         lines = [json.dumps(line, ensure_ascii=False) for line in screen.data(client)]
         await answers.write("".join(f"{line}\n" for line in lines))
@@ -114,7 +114,7 @@ async def _move(client: LiveClient, screen: Screen) -> int:
                 await client.wait()
             reason = "" if not client.errors else reason_of(client.errors[0])
     print(f"lmos-actors: {reason}", file=sys.stderr)
-    return ANSWERED_WITH_ERROR
+    return FAILED
 
 
 def reason_of(wrong: Wrong) -> str:

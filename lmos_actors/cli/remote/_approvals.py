@@ -11,8 +11,9 @@ import attrs
 from lmos_actors.errors import ActionFailed, ConfigError, LmosActorsError, NotFound
 
 from .._answers import OutputLine
+from .._exit_codes import OK
 from .._inputs import Written
-from ._session import OK, RemoteAgent, code_of, open_thing, run_work
+from ._session import RemoteAgent, code_of, open_thing, run_work
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

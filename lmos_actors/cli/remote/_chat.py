@@ -36,12 +36,13 @@ from lmos_actors.transport import endpoint_of
 
 from .._answers import AnswerPrinter
 from .._describe import from_here
+from .._exit_codes import FAILED, OK, TIME_LIMIT
 from .._importing import importing
 from .._loop import signals_received
 from .._signals import signals
 from .._start_up import code_of as code_of_signal
 from .._texts import explained
-from ._session import ANSWERED_WITH_ERROR, OK, TIME_LIMIT, RemoteAgent, code_of, open_thing
+from ._session import RemoteAgent, code_of, open_thing
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Generator, Sequence
@@ -202,7 +203,7 @@ class _Conversation:
                 worst = worst if self._is_terminal else max(worst, code)
         if self._files:
             self._printer.wrong("nothing was said, so no file was sent: a file goes with a message")
-            worst = max(worst, ANSWERED_WITH_ERROR)
+            worst = max(worst, FAILED)
         return worst
 
     async def _do(self, chat: Chat, text: str) -> int:
@@ -222,7 +223,7 @@ class _Conversation:
             self._files.append(file_at(path, "/attach"))
         except ConfigError as error:
             self._wrong(error)
-            return ANSWERED_WITH_ERROR
+            return FAILED
         self._note(f"{path} goes with the next message")
         return OK
 
@@ -274,7 +275,7 @@ class _Conversation:
         await self._end_line()
         if code is None:
             self._note("cancelled")
-            return ANSWERED_WITH_ERROR
+            return FAILED
         return code
 
     async def _uploaded(self, chat: Chat) -> list[ChatPart]:

@@ -29,9 +29,10 @@ from lmos_actors.facades import (
 )
 
 from .._answers import OutputLine
+from .._exit_codes import FAILED, NOT_REACHED, OK, TIME_LIMIT
 from .._loop import run_loop
 from .._texts import ONE_RELAY, ONE_SERVER, explained
-from ._session import ANSWERED_WITH_ERROR, NOT_REACHED, OK, TIME_LIMIT, code_of
+from ._session import code_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -185,7 +186,7 @@ def run_ping(url: str, options: AgentOptions) -> int:
         else:
             lines = (*_about(relay, welcome), f"{answered} after {seconds * 1_000:.1f} ms")
             await answers.write("".join(f"{printable(each)}\n" for each in lines))
-        return ANSWERED_WITH_ERROR if waiting.cancelled_caught else OK
+        return FAILED if waiting.cancelled_caught else OK
 
     return run_on_relay(options.at(url), options, work)
 

@@ -18,9 +18,9 @@ from lmos_actors._core import printable
 from lmos_actors.errors import ActionFailed, LmosActorsError, OutcomeUnknown
 from lmos_actors.facades import RelayAnswer, RelayFault, RelayMessage, agents_on_relay
 
+from .._exit_codes import OK
 from ._chat import as_it_was, read_line
 from ._relay import clock, line_of, line_of_relay, reason_of, run_on_relay
-from ._session import OK
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

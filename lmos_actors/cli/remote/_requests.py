@@ -13,7 +13,8 @@ import trio
 from lmos_actors.errors import ConfigError, InvalidInput, LmosActorsError
 
 from .._answers import OutputLine
-from ._session import GRACE, OK
+from .._exit_codes import OK
+from ._session import GRACE
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterable, Awaitable, Callable, Mapping, Sequence
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from .._inputs import Pairs, Written
     from ._session import RemoteSession
     from ._sources import FileSource
-
 
 _ITEM: Final = re.compile(r"at \$\.((?:[^\s\[\]]+)\[(\d{1,9})\])")
 """The place of an item of a stream, in the text of the error that refuses it."""

@@ -25,6 +25,7 @@ from lmos_actors.errors import (
 from lmos_actors.transport import ConnectionOptions, endpoint_of
 
 from .._answers import OutputLine, error_members
+from .._exit_codes import FAILED, NOT_REACHED, TIME_LIMIT, USAGE
 from .._loop import Interrupt, run_loop
 from .._start_up import code_of as code_of_signal
 from .._texts import ONE_THING, explained
@@ -39,12 +40,6 @@ if TYPE_CHECKING:
     from .._answers import AnswerPrinter
     from ..options._connection import Server
     from ..options._remote import RemoteOptions
-
-OK: Final = 0
-ANSWERED_WITH_ERROR: Final = 1
-USAGE: Final = 2
-NOT_REACHED: Final = 3
-TIME_LIMIT: Final = 124
 
 GRACE: Final = 2.0
 """Seconds that the agent has to confirm that it has cancelled a request."""
@@ -217,4 +212,4 @@ def code_of(error: LmosActorsError) -> int:
         return TIME_LIMIT
     if isinstance(error, AgentUnavailable | OutcomeUnknown | TransportError):
         return NOT_REACHED
-    return ANSWERED_WITH_ERROR
+    return FAILED

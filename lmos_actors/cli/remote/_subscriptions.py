@@ -14,7 +14,7 @@ from lmos_actors.bindings import RemoteCrash
 from lmos_actors.errors import LmosActorsError, NotAllowed
 
 from .._answers import OutputLine, now
-from ._session import ANSWERED_WITH_ERROR, OK
+from .._exit_codes import FAILED, OK
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
@@ -49,7 +49,7 @@ class Subscription:
         except LmosActorsError as error:
             return await session.fail(self.members, error)
         session.answers.wrong(f"{session.thing.id} is gone for good: nothing more will come")
-        return ANSWERED_WITH_ERROR
+        return FAILED
 
     async def _print(self, session: RemoteSession) -> bool:
         """Print items as they come. Return whether there were enough; if not, no more will come."""

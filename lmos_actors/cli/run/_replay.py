@@ -21,6 +21,7 @@ from lmos_actors.scenario.run import StopInstrument, run_cell
 from lmos_actors.simulation import surroundings
 from lmos_actors.system.model import is_real
 
+from .._exit_codes import COULD_NOT_RUN, NOT_DETERMINISTIC, TIME_LIMIT, USAGE
 from .._importing import importing
 from .._signals import signals
 from ._diff import line_text
@@ -34,8 +35,6 @@ if TYPE_CHECKING:
     from lmos_actors.scenario.run import AgentSnapshot, Snapshot
 
     from ..options._replay import ReplayOptions
-
-WRONG, COULD_NOT_RUN, NOT_DETERMINISTIC, TIME_LIMIT = 2, 3, 4, 124
 
 MOST_SHOWN: Final = 50
 """How many agents are printed."""
@@ -118,8 +117,8 @@ def _code(replayed: Replayed, options: ReplayOptions) -> int:
     if not replayed.equal:
         return NOT_DETERMINISTIC
     if options.point is not None:
-        return WRONG if replayed.snapshot is None else 0
-    return WRONG if replayed.problem is not None else 0  # equal, but the log is incomplete
+        return USAGE if replayed.snapshot is None else 0
+    return USAGE if replayed.problem is not None else 0  # equal, but the log is incomplete
 
 
 # --- what was recorded

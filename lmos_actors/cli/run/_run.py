@@ -19,6 +19,7 @@ from lmos_actors.reports import Cut, FileResult, worst
 from lmos_actors.scenario import REAL_LIMIT
 from lmos_actors.scenario.format import Selection, resolve, selection, with_end_at
 
+from .._exit_codes import COULD_NOT_RUN, TIME_LIMIT
 from .._importing import importing, print_notes
 from .._signals import signals
 from ._display import Show, print_wrong
@@ -38,8 +39,6 @@ if TYPE_CHECKING:
 
     from ..options._run import RunOptions
     from ._load import Wrong
-
-COULD_NOT_RUN, TIME_LIMIT = 3, 124
 
 
 def read_files(files: Sequence[str], settings: Mapping[str, str], *, json: bool = False) -> int:

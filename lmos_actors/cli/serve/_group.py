@@ -27,7 +27,8 @@ from lmos_actors.security import SharedToken, is_private as is_private_place, pl
 from lmos_actors.system import relay_options
 from lmos_actors.transport import TcpNetwork, endpoint_of
 
-from .._importing import WRONG, importing
+from .._exit_codes import USAGE
+from .._importing import importing
 from ..options._connection import options_in
 from ..options._serving import (
     ChatOptions,
@@ -95,7 +96,7 @@ def _served(file: str, settings: Mapping[str, str], given: GroupOptions, listeni
         loaded = importing(file, partial(load, group=given.name), notice=wrong.append)
         if isinstance(loaded, int):
             is_broken = any(isinstance(each.__cause__, BROKEN_CODE) for each in wrong)
-            return WRONG if is_broken else loaded
+            return USAGE if is_broken else loaded
         agents = GroupAgents(loaded, given.name)
         ending = Ending(float(group.drain.timeout), float(group.drain.spread), launched=given.launched)
         store = _store_of(group, given)

@@ -19,7 +19,8 @@ import trio
 from lmos_actors.assembly import open_node
 from lmos_actors.mcp import serve_mcp
 
-from ._serve import INTERRUPTED, exit_code_of, handling, planned_tree, start_later
+from .._exit_codes import INTERRUPTED
+from ._serve import exit_code_of, handling, planned_tree, start_later
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

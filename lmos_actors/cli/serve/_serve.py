@@ -30,7 +30,8 @@ from lmos_actors.errors import (
 from lmos_actors.supervision import SupervisorSpec, Tree, class_at
 from lmos_actors.transport import DoorOptions, raise_descriptor_limit
 
-from .._importing import WRONG, complain
+from .._exit_codes import COULD_NOT_RUN, INTERRUPTED, OK, USAGE
+from .._importing import complain
 from .._texts import explained, spelling
 from ..options._connection import in_shell
 from ..options._serving import misfits
@@ -47,10 +48,6 @@ if TYPE_CHECKING:
 
     from ..options._serving import ChatOptions, ListenOptions, ServeOptions
     from ._targets import Planned
-
-OK: Final = 0
-COULD_NOT_RUN: Final = 3
-INTERRUPTED: Final = 130
 
 DESCRIPTORS: Final = 1 << 20
 """Most open connections and files, if the system allows that many."""
@@ -173,7 +170,7 @@ def exit_code_of(run: Callable[[], int]) -> int:
         return complain(error)
     except (SupervisionError, TransportError, StoreFailed) as error:
         print(f"lmos-actors: {why(error)}", file=sys.stderr)
-        return WRONG if is_permanent(error) else COULD_NOT_RUN
+        return USAGE if is_permanent(error) else COULD_NOT_RUN
     except Exception:
         traceback.print_exc()
         return COULD_NOT_RUN
