@@ -14,8 +14,6 @@ from lmos_actors.scenario.explore import faults_of, size_text, weight_of
 from .._texts import takes_all
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from lmos_actors.scenario.explore import Find
 
 EVERY: Final = 10.0
@@ -103,8 +101,3 @@ def find_data(find: Find) -> dict[str, Any]:
         "shrunk": find.shrunk,
         "difference": find.difference or None,
     }
-
-
-def kinds_text(kinds: Sequence[str]) -> str:
-    """Return the kinds of faults that are drawn as text."""
-    return ", ".join(dict.fromkeys(kinds))

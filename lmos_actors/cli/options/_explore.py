@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 from cyclopts import Parameter
 
@@ -22,6 +23,9 @@ from .._app import (
     settings_of,
     whole,
 )
+
+if TYPE_CHECKING:
+    from lmos_actors.scenario.explore import SearchRequest
 
 MOST_RUNS: Final = 10_000_000
 MOST_MINUTES: Final = 100_000
@@ -52,6 +56,22 @@ class ExploreOptions:
     def settings(self) -> dict[str, str]:
         """The values of `--set`, by name. Raises ConfigError."""
         return settings_of(self.set_)
+
+    def request(self, file: str) -> SearchRequest:
+        """Return the request to search a file. Raises ConfigError."""
+        from lmos_actors.scenario.explore import SearchRequest
+
+        return SearchRequest(
+            file=file,
+            settings=self.settings,
+            runs=self.runs,
+            minutes=self.minutes,
+            workers=self.workers or os.cpu_count() or 1,
+            seed=self.seed,
+            all_failures=self.all_,
+            fresh=self.fresh,
+            time_limit=self.time_limit,
+        )
 
     def check(self) -> None:
         """Refuse a search without an end, with two, or with one that is out of range. Raises ConfigError."""

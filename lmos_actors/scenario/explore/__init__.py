@@ -3,6 +3,7 @@
 from lmos_actors._late import late
 
 with late(__name__):
+    from ._exploration import Exploration as Exploration, SearchRequest as SearchRequest
     from ._failure import failures_of as failures_of, is_void as is_void, sentence_of as sentence_of
     from ._finds import Finds as Finds, SearchShow as SearchShow
     from ._folder import Find as Find, Folder as Folder
