@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import NAMESPACE_URL, uuid5
 
@@ -26,11 +25,9 @@ from lmos_actors.protocol.td import (
     with_forms,
 )
 from lmos_actors.supervision import name_of
-from lmos_actors.system import accepts, import_target
-from lmos_actors.system.model import project_root
 
 from ._exit_codes import FAILED, NOT_REACHED
-from ._importing import complain, importing
+from ._importing import agent_class, complain
 from ._loop import run_loop
 from ._texts import takes_all
 
@@ -83,20 +80,6 @@ def _refuse_options(options: DescribeOptions) -> None:
 
 
 # ---- classes
-
-
-def agent_class(target: str) -> type[Agent] | int:
-    """Import an agent class; a path is relative to this folder. Returns the exit code where that fails."""
-    target, root = from_here(target)
-    return importing(target, partial(import_target, target, root, accepts))
-
-
-def from_here(target: str) -> tuple[str, Path]:
-    """Return a target with a path relative to this folder as its project knows it, and the project's root."""
-    place, _, name = target.rpartition(":")
-    file = Path(place).resolve()
-    root = project_root(file)
-    return (f"{file.relative_to(root).as_posix()}:{name}" if place.endswith(".py") else target), root
 
 
 def _served(cls: type[Agent], options: DescribeOptions) -> Description:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 from contextlib import redirect_stdout
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from lmos_actors.errors import ConfigError
@@ -15,6 +17,7 @@ from ._exit_codes import COULD_NOT_RUN, TIME_LIMIT, USAGE
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from lmos_actors.actors import Agent
     from lmos_actors.files import Note
 
 T = TypeVar("T")
@@ -75,3 +78,21 @@ def complain(error: ConfigError) -> int:
         print(text, file=sys.stderr)
     in_their_code = [mistake.kind == "import" for mistake in mistakes] or [error.__cause__ is not None]
     return COULD_NOT_RUN if all(in_their_code) else USAGE
+
+
+def agent_class(target: str) -> type[Agent] | int:
+    """Import an agent class; a path is relative to this folder. Returns the exit code where that fails."""
+    from lmos_actors.system import accepts, import_target
+
+    target, root = from_here(target)
+    return importing(target, partial(import_target, target, root, accepts))
+
+
+def from_here(target: str) -> tuple[str, Path]:
+    """Return a target with a path relative to this folder as its project knows it, and the project's root."""
+    from lmos_actors.system.model import project_root
+
+    place, _, name = target.rpartition(":")
+    file = Path(place).resolve()
+    root = project_root(file)
+    return (f"{file.relative_to(root).as_posix()}:{name}" if place.endswith(".py") else target), root

@@ -8,7 +8,6 @@ with late(__name__):
         Loaded as Loaded,
         Unknown as Unknown,
         decode as decode,
-        did_you_mean as did_you_mean,
         load as load,
     )
     from ._document import (
@@ -42,6 +41,7 @@ with late(__name__):
         Kind as Kind,
         Mistake as Mistake,
         Source as Source,
+        did_you_mean as did_you_mean,
     )
     from ._tree import (
         Note as Note,

@@ -23,7 +23,7 @@ import attrs
 from lmos_actors.errors import hint_at, nearest
 
 from ._document import Document, read
-from ._source import FileError, in_order
+from ._source import FileError, did_you_mean, in_order
 from ._tree import inside, is_list, is_mapping
 from ._types import (
     Field,
@@ -56,7 +56,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-_MAX_LISTED = 8
 _LARGEST_INTEGER = 10**300
 _LIMITS: Final = (
     ("ge", "at least", operator.ge),
@@ -117,14 +116,6 @@ def decode(
     value = walk.value(declared, document.data if data is UNKNOWN and not at else data, at)
     mistakes = in_order(walk.mistakes if at else [*document.mistakes, *walk.mistakes])
     return (None if mistakes or value is _INVALID else value), mistakes
-
-
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return a hint for an unknown word: the nearest known one, and all of them if they are few."""
-    words = list(known)
-    hint = hint_at(word, words, '"')
-    listed = words and (len(words) <= _MAX_LISTED or not hint)
-    return f"{hint} (known: {', '.join(words)})" if listed else hint
 
 
 def _key_for_any(takes: Iterable[Any]) -> str | None:

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import attrs
 
-from lmos_actors.errors import ConfigError
+from lmos_actors.errors import ConfigError, hint_at
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 DataPath: TypeAlias = tuple[str | int, ...]
 """Path of a value in plain data: the keys and indexes that lead to it; `()` is the root."""
@@ -23,6 +26,7 @@ Kind: TypeAlias = Literal["unreadable", "syntax", "shape", "name", "later", "imp
 _LINE_END = re.compile(r"\r\n|\n|\r")
 _MAX_SHOWN = 50
 _WIDTH = 100
+_MAX_LISTED = 8
 
 
 @attrs.frozen
@@ -102,3 +106,11 @@ class Source:
         shown = "".join(c if c.isprintable() else " " for c in text[cut : cut + _WIDTH])
         caret = " " * (column - 1 - cut) + "^" * max(1, min(width, _WIDTH - column + 1 + cut))
         return f"{line:>5} | {shown}\n      | {caret}"
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """Return a hint for an unknown word: the nearest known one, and all of them if they are few."""
+    words = list(known)
+    hint = hint_at(word, words, '"')
+    listed = words and (len(words) <= _MAX_LISTED or not hint)
+    return f"{hint} (known: {', '.join(words)})" if listed else hint

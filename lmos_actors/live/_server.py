@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 import trio
@@ -23,46 +23,24 @@ from lmos_actors.node import NodeService
 from lmos_actors.security import PERSONAL, Refusal
 from lmos_actors.transport import Accept, ConnectionOptions, Refuse
 
-from ._agent_view import AgentArguments, AgentView
-from ._audit import Audit, audit_state
-from ._chats_view import chats_view
-from ._crash_text import CrashRows
-from ._flow import Flow, FlowArguments, FlowView
-from ._groups_view import (
-    GroupsView,
-    LogsArguments,
-    all_approvals_state,
-    has_approvals,
-    has_groups,
-    logs_state,
-)
+from ._audit import Audit
 from ._messages import SUBPROTOCOL, Do, FromNode, Hello, Refused, Wrong
-from ._node_tree import NodeTree
-from ._node_views import ApprovalsArguments, MadeView, made_by_node
 from ._operations import NODE_WIDE, Operations
 from ._page import Page, software
-from ._rights_views import RightsArguments, own_agents_view, rights_state
 from ._sight import Sight
 from ._survey import Survey
-from ._tree_view import FindArguments, FindView, TopArguments, TreeArguments, TreeView, top_state
-from ._trouble_views import (
-    CrashesArguments,
-    CrashesView,
-    NoArguments,
-    dead_letters_state,
-    waiting_state,
-)
 from ._viewer import Pace, Viewer, kind_and_arguments
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from lmos_actors.node import ServiceHome
-    from lmos_actors.security import Admission, Guard, Verb
+    from lmos_actors.security import Admission, Guard
     from lmos_actors.transport import App, Connection, Upgrade
 
     from ._audit import AuditEntry
     from ._operations import OwnOperations
+    from ._view_kinds import ViewKind
     from ._viewer import View
 
 PATH: Final = "/live"
@@ -84,39 +62,6 @@ CROWDED: Final = (1013, "others look, too: the oldest of your windows is closed"
 OPTIONS: Final = ConnectionOptions(
     max_message_bytes=256 << 10, messages_per_second=100, needs_pongs=True, write_seconds=10.0
 )
-
-
-Scope: TypeAlias = Literal["tree", "node", "agent", "agents", "some", "all"]
-
-
-@attrs.frozen
-class ViewKind:
-    """A kind of view: who may open it, its arguments, and what makes one.
-
-    `scope`: those who see the `tree`; those with the right `inspect` for the `node` as a whole, or for the
-    `agent` at the path among the arguments, for the `agents` at all of its paths, or for `some` agent; or
-    `all`, as the view itself shows only what its viewer may see.
-    `sight` is the right that such a view is made with, as it shows what is inside some agents; `by_viewer`:
-    it is made with the viewer's admission.
-    """
-
-    scope: Scope
-    arguments: type[Any]
-    make: Callable[..., View]
-    sight: Verb | None = None
-    by_viewer: bool = False
-
-
-def _kind(
-    scope: Scope,
-    arguments: type[Any],
-    make: Callable[..., View],
-    *given: object,
-    sight: Verb | None = None,
-    by_viewer: bool = False,
-) -> ViewKind:
-    """Return a kind of view that is made with what is `given`, before what its viewer gives."""
-    return ViewKind(scope, arguments, partial(make, *given), sight, by_viewer)
 
 
 class LiveServer(NodeService):
@@ -152,31 +97,11 @@ class LiveServer(NodeService):
 
     @cached_property
     def _kinds(self) -> dict[str, ViewKind]:
-        """The views that there are, by name."""
-        rt, root, rows, made = self._home.rt, self._home.root, CrashRows(), self._home.views()
-        tree = NodeTree(root, self._survey)
-        fitting, flow = self._operations.fitting, Flow(rt, root, self._start_soon)
-        rights = partial(rights_state, rt, fitting, self._serves_agents)
-        return {
-            "tree": _kind("tree", TreeArguments, TreeView, tree),
-            "find": _kind("tree", FindArguments, FindView, tree),
-            "top": _kind("tree", TopArguments, MadeView, top_state, tree),
-            "agent": _kind("agent", AgentArguments, AgentView, rt, root, rows),
-            "waiting": _kind("node", NoArguments, MadeView, waiting_state, rt),
-            "dead letters": _kind("node", NoArguments, MadeView, dead_letters_state, rt, sight="inspect"),
-            **{name: _kind("node", NoArguments, MadeView, made_by_node, make) for name, make in made.items()},
-            "approvals": _kind(
-                "all", ApprovalsArguments, MadeView, all_approvals_state, root, sight="approve"
-            ),
-            "chats": _kind("all", NoArguments, chats_view, tree, sight="invoke"),
-            "rights": _kind("all", RightsArguments, MadeView, rights, by_viewer=True),
-            "agents": _kind("all", NoArguments, own_agents_view, tree, by_viewer=True),
-            "groups": _kind("all", NoArguments, GroupsView, root, self._sees_tree, fitting, by_viewer=True),
-            "logs": _kind("some", LogsArguments, MadeView, logs_state, root, sight="inspect"),
-            "audit": _kind("node", NoArguments, MadeView, audit_state, root, self._audit, sight="inspect"),
-            "crashes": _kind("node", CrashesArguments, CrashesView, rt, rows, sight="inspect"),
-            "flow": _kind("agents", FlowArguments, FlowView, flow, sight="inspect"),
-        }
+        """The views that there are, by name; their files are imported when somebody looks."""
+        from ._view_kinds import view_kinds
+
+        serves, sees = self._serves_agents, self._sees_tree
+        return view_kinds(self._home, self._survey, self._operations, self._audit, sees, serves_agents=serves)
 
     # ---- which connections
 
@@ -279,6 +204,8 @@ class LiveServer(NodeService):
         are among them where they can be opened for some agent, and `agents` for those who find these by no
         tree.
         """
+        from ._groups_view import has_approvals, has_groups
+
         shown = {name: kind for name, kind in self._kinds.items() if self._may_see(admission, kind)}
         if admission.has_somewhere("inspect"):
             shown |= {name: self._kinds[name] for name in ("agent", "flow")}

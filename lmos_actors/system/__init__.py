@@ -49,6 +49,8 @@ with late(__name__):
     )
     from ._system import (
         System as System,
+        key_of as key_of,
+        paths as paths,
     )
     from ._targets import (
         Accepts as Accepts,
@@ -69,9 +71,7 @@ with late(__name__):
     from ._used_tree import (
         UsedTree as UsedTree,
         absolute as absolute,
-        key_of as key_of,
         keywords_of as keywords_of,
-        paths as paths,
         supervisor_paths as supervisor_paths,
         unfolded as unfolded,
         use_tree as use_tree,

@@ -9,7 +9,6 @@ from lmos_actors.errors import ConfigError
 
 from ._hub_names import all_steps
 from ._targets import import_target
-from ._used_tree import use_tree
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -48,6 +47,8 @@ class Targets:
     def tree(self, target: str, mistakes: list[Mistake]) -> UsedTree | None:
         """Import the tree that a file uses; None where that fails, which is a mistake."""
         if target not in self.trees:
+            from ._used_tree import use_tree
+
             try:
                 self.trees[target] = use_tree(target, self.root)
             except ConfigError as error:

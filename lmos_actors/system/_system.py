@@ -11,10 +11,10 @@ import attrs
 from msgspec import UNSET
 
 from lmos_actors.actors import Agent
+from lmos_actors.supervision import ChildSpec
 
 from ._cell_names import is_durable_class, is_resuming_class
-from ._used_tree import key_of, paths
-from .model import Bridge, Elsewhere, PoolEntry, Root
+from .model import AgentEntry, Bridge, Elsewhere, PoolEntry, Root, Supervisor
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from lmos_actors.actors import Contract
 
     from ._used_tree import UsedTree
-    from .model import AnyAgent, Tree
+    from .model import AnyAgent, Supervising, Tree
 
 
 @attrs.frozen
@@ -111,3 +111,22 @@ class System:
         """The bridges to servers elsewhere, by name."""
         entries = self.agents.items()
         return {name: entry for name, entry in entries if isinstance(entry, Bridge) and entry.url is not None}
+
+
+def paths(above: Supervising, prefix: str = "") -> dict[str, str]:
+    """Return the path in the tree of every agent below a supervisor of a file, by its name."""
+    found: dict[str, str] = {}
+    for child in above.children:
+        if isinstance(child, Supervisor):
+            found |= paths(child, f"{prefix}{child.name}/")
+        else:
+            found[child] = prefix + child
+    return found
+
+
+def key_of(name: str, agents: Mapping[str, Any], used: UsedTree | None) -> str | None:
+    """Return the key of the state of a durable agent, None where its path is that."""
+    entry: Any = agents.get(name)
+    if not isinstance(entry, AgentEntry) and used is not None:
+        entry = used.agents.get(name)
+    return entry.key if isinstance(entry, AgentEntry | ChildSpec) else None

@@ -15,7 +15,6 @@ from lmos_actors.supervision import Backoff, BulkSpec, ChildSpec, Pool, Supervis
 
 from ._cell_names import is_durable_class
 from ._fields import AgentField, by_state_name, fields_of_agent
-from ._used_tree import absolute
 from .model import AgentEntry, Bridge, Elsewhere, Mock, PoolEntry, Replay, Supervised, Supervisor, fill_late
 
 if TYPE_CHECKING:
@@ -279,6 +278,8 @@ class TreeBuilder:
 
     def _agent(self, path: str, child: Any, prefix: str) -> Any:
         def ref_to(sibling: Any) -> Any:
+            from ._used_tree import absolute
+
             return self._refs[absolute(prefix, sibling)]
 
         if isinstance(child, BulkSpec):

@@ -10,10 +10,9 @@ import attrs
 from lmos_actors.supervision import BulkSpec, ChildSpec, Pool, SupervisorSpec, agent_class
 
 from ._targets import import_tree
-from .model import AgentEntry, Supervisor
+from .model import Supervisor
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from pathlib import Path
 
     from lmos_actors.supervision import Sibling
@@ -95,29 +94,10 @@ def keywords_of(factory: Any) -> dict[str, Any]:
     return unfolded(factory)[2]
 
 
-def key_of(name: str, agents: Mapping[str, Any], used: UsedTree | None) -> str | None:
-    """Return the key of the state of a durable agent, None where its path is that."""
-    entry: Any = agents.get(name)
-    if not isinstance(entry, AgentEntry) and used is not None:
-        entry = used.agents.get(name)
-    return entry.key if isinstance(entry, AgentEntry | ChildSpec) else None
-
-
 def absolute(prefix: str, sibling: Sibling) -> str:
     """Return the path from the root of what a child of the supervisor at a prefix refers to."""
     above = prefix.split("/")[:-1]
     return "/".join([*above[: len(above) - sibling.ups], *sibling.names])
-
-
-def paths(above: Supervising, prefix: str = "") -> dict[str, str]:
-    """Return the path in the tree of every agent below a supervisor of a file, by its name."""
-    found: dict[str, str] = {}
-    for child in above.children:
-        if isinstance(child, Supervisor):
-            found |= paths(child, f"{prefix}{child.name}/")
-        else:
-            found[child] = prefix + child
-    return found
 
 
 def supervisor_paths(root: Supervising, used: UsedTree | None) -> dict[str, str]:

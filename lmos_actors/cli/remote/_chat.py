@@ -35,9 +35,8 @@ from lmos_actors.system import import_function
 from lmos_actors.transport import endpoint_of
 
 from .._answers import AnswerPrinter
-from .._describe import from_here
 from .._exit_codes import FAILED, OK, TIME_LIMIT
-from .._importing import importing
+from .._importing import from_here, importing
 from .._loop import signals_received
 from .._signals import signals
 from .._start_up import code_of as code_of_signal

@@ -9,10 +9,9 @@ import attrs
 
 from lmos_actors.errors import ConfigError, InvalidInput, hint_at
 from lmos_actors.supervision import ChildSpec, name_of
-from lmos_actors.system import fields_of_agent, use_tree
+from lmos_actors.system import fields_of_agent
 
-from .._describe import agent_class, from_here
-from .._importing import importing
+from .._importing import agent_class, from_here, importing
 from .._inputs import read_json
 
 if TYPE_CHECKING:
@@ -52,6 +51,8 @@ def tree_at(target: str) -> UsedTree | int:
 
     Raises ConfigError.
     """
+    from lmos_actors.system import use_tree
+
     if ":" not in target:
         raise ConfigError(f'"{target}" is not path/file.py:tree, nor package.module:tree', "--tree")
     target, root = from_here(target)

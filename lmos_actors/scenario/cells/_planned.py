@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import attrs
 
 from lmos_actors.reports import FileResult, Missing
-from lmos_actors.scenario.judge import judge_compared
 from lmos_actors.scenario.model import Compare
 from lmos_actors.system.model import is_real
 
@@ -85,6 +84,10 @@ class PlannedFile:
             return self.resolved.document.place(("checks", index))
 
         checks = self.resolved.cells[0].scenario.checks
+        if not any(isinstance(check, Compare) for check in checks):
+            return
+        from lmos_actors.scenario.judge import judge_compared
+
         self.result.compared[:] = judge_compared(checks, self.result.runs, place_of, narrowed=narrowed)
 
 

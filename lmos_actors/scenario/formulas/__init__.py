@@ -3,6 +3,11 @@
 from lmos_actors._late import late
 
 with late(__name__):
+    from .._agent_state import (
+        AgentState as AgentState,
+        fields_known as fields_known,
+        state_of as state_of,
+    )
     from ._columns import PLAIN as PLAIN, Columns as Columns
     from ._formulas import (
         Formula as Formula,

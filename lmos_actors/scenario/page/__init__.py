@@ -1,3 +1,6 @@
 """The page of runs, apart from their face, as it is served only where somebody asks for it."""
 
-from ._runs_page import RunsPage as RunsPage
+from lmos_actors._late import late
+
+with late(__name__):
+    from ._runs_page import RunsPage as RunsPage
