@@ -34,7 +34,15 @@ import trio
 from attrs import evolve
 from trio.lowlevel import checkpoint_if_cancelled, enable_ki_protection
 
-from lmos_actors.actors import MISSING, key_text, near_links, no_answers, park_among, wrong_operation
+from lmos_actors.actors import (
+    MISSING,
+    ForwardingLink,
+    key_text,
+    near_links,
+    no_answers,
+    park_among,
+    wrong_operation,
+)
 from lmos_actors.errors import (
     AgentDied,
     AgentUnavailable,
@@ -53,16 +61,13 @@ if TYPE_CHECKING:
 
     from lmos_actors.actors import (
         AgentQuery,
-        AgentStatistics,
         Attempt,
         Down,
         Feed,
         Invocation,
-        MailboxStatistics,
         Operation,
         Runtime,
         Spread,
-        Turns,
     )
     from lmos_actors.errors import AgentError
 
@@ -77,7 +82,7 @@ RUNNING_SECONDS: Final = 2.0
 _PROPERTIES: Final = "?="  # first characters of the keys that read and write properties
 
 
-class ReplicaLink:
+class ReplicaLink(ForwardingLink):
     """Link to a replica that is chosen for each request; see `Link`.
 
     Without `by` it is one agent elsewhere, for as long as that can be reached. `id_of` returns the id by
@@ -93,8 +98,7 @@ class ReplicaLink:
         by: Spread | None,
         key: str | None,
     ) -> None:
-        self.rt = rt
-        self.turns: Turns = rt.turns
+        super().__init__(rt)
         self._query = query
         self._table: Any = getattr(getattr(query.cls, "__contract__", None), "table", {})
         self._by = by
@@ -123,6 +127,10 @@ class ReplicaLink:
         """Whether it leads to a single agent elsewhere that has been found."""
         current, known = self._current, self._known
         return current is not None and known is not None and known.replicas.get(current.id) is current
+
+    def choose(self, *_request: object) -> Any:
+        """Return the link of the single agent, which has the counts. Raises as `settled`."""
+        return self.settled()
 
     def settled(self) -> Any:
         """Return the link of the single agent. Raises AgentUnavailable, and NotAllowed for several."""
@@ -475,16 +483,6 @@ class ReplicaLink:
     def link(self) -> NoReturn:
         """Raise NotAllowed: links join agents of one process."""
         raise NotAllowed(f"{self.path!r} may be in another process, or several agents: it cannot be linked")
-
-    def statistics(self) -> AgentStatistics:
-        """See `Link`: of one agent alone, and that is elsewhere."""
-        found: AgentStatistics = self.settled().statistics()
-        return found
-
-    def mailbox_statistics(self) -> MailboxStatistics:
-        """See `Link`: of one agent alone, and that is elsewhere."""
-        found: MailboxStatistics = self.settled().mailbox_statistics()
-        return found
 
     # ---- identity
 

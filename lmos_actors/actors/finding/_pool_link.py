@@ -30,7 +30,7 @@ from ..refs._forwarding import ForwardingLink
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 
-    from .._runtime import Runtime, Turns
+    from .._runtime import Runtime
     from ..messages._monitor import Down
     from ..messages._observers import Sink, SinkTable
     from ..messages._operation import Operation, Parameter
@@ -155,18 +155,17 @@ class PoolLink(ForwardingLink):
     """
 
     __slots__ = (
-        "_departed", "_key", "_leaving", "_next", "_places", "_refused", "_sinks", "_sticky", "choose",
-        "gone", "identity", "members", "placed", "rt", "turns",
+        "_departed", "_key", "_leaving", "_next", "_number", "_places", "_refused", "_sinks", "_sticky",
+        "choose", "gone", "members", "placed",
     )  # fmt: skip
 
     choose: Callable[..., Slot]
 
     def __init__(self, rt: Runtime, placed: Placed, by: By, key: str | None) -> None:
-        self.rt: Runtime = rt
-        self.turns: Turns = rt.turns
+        super().__init__(rt)
         self.placed = placed
         rt.slots_made += 1
-        self.identity: tuple[object, int] = (rt, rt.slots_made)
+        self._number: int = rt.slots_made
         self.members: list[Slot] = []
         self.gone = False
         self._leaving: list[Slot] = []
@@ -188,6 +187,11 @@ class PoolLink(ForwardingLink):
     def path(self) -> str:
         """The pool's place in the tree."""
         return self.placed.path
+
+    @property
+    def identity(self) -> tuple[object, int]:
+        """The identity by which two refs are equal."""
+        return self.rt, self._number
 
     # ---- the members, as the supervisor sets them
 

@@ -34,10 +34,10 @@ class LookupLink(ForwardingLink):
     What was found elsewhere is kept until that is gone.
     """
 
-    __slots__ = ("_beyond", "_found", "_listed", "_seen", "rt", "wanted")
+    __slots__ = ("_beyond", "_found", "_listed", "_seen", "wanted")
 
     def __init__(self, rt: Runtime, wanted: AgentQuery) -> None:
-        self.rt: Runtime = rt
+        super().__init__(rt)
         self.wanted = wanted
         """The query of the ref."""
         self._found: Slot | PoolLink | None = None
@@ -273,7 +273,7 @@ def contract_of(ref: Ref[Any]) -> Contract | None:
 
     For a ref that was looked for by a class it is what that class offers.
     """
-    link = _link_of(ref)
+    link: Any = _link_of(ref)
     if isinstance(link, LookupLink):
         sought: Contract | None = getattr(link.wanted.cls, "__contract__", None)
         if sought is not None and sought.actions:

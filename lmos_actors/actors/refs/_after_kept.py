@@ -68,6 +68,7 @@ class AfterKept(ForwardingLink):
     __slots__ = ("_inner",)
 
     def __init__(self, link: Link) -> None:
+        super().__init__(link.rt)
         self._inner = link
 
     def choose(self, *_request: object) -> Link:

@@ -26,7 +26,11 @@ class ForwardingLink:
     the request begins, and not when its coroutine or context manager is made.
     """
 
-    __slots__ = ()
+    __slots__ = ("rt", "turns")
+
+    def __init__(self, rt: Runtime) -> None:
+        self.rt = rt
+        self.turns: Turns = rt.turns
 
     def choose(self, *request: Any, **more: Any) -> Any:
         """Return the link that takes a request: its key, arguments and named arguments, where there are any.
@@ -34,16 +38,6 @@ class ForwardingLink:
         Without a key it is the link for what concerns the agent as a whole.
         """
         raise NotImplementedError
-
-    @property
-    def rt(self) -> Runtime:
-        """The machinery of the node that asks."""
-        return self._whole().rt
-
-    @property
-    def turns(self) -> Turns:
-        """The agent whose turn runs now."""
-        return self.rt.turns
 
     @property
     def path(self) -> str:

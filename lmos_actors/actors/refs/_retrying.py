@@ -74,6 +74,7 @@ class Retrying(ForwardingLink):
     __slots__ = ("_bounds", "_random", "inner")
 
     def __init__(self, link: Link, bounds: Bounds) -> None:
+        super().__init__(link.rt)
         self.inner: Link = link.inner if isinstance(link, Retrying) else link  # these bounds, not both
         self._bounds = bounds
         self._random: RandomStream | None = None

@@ -18,7 +18,7 @@ from ._peer import WebPeer
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
 
-    from lmos_actors.actors import Contract, Feed, Operation, Runtime, Turns
+    from lmos_actors.actors import Contract, Feed, Operation
     from lmos_actors.protocol.td import Description
 
     from ..lmos._peer import Headers
@@ -32,12 +32,11 @@ if TYPE_CHECKING:
 class HttpLink(ForwardingLink):
     """The link to one thing: `socket` for operations with a form for LMOS, `web` for those with only HTTP."""
 
-    __slots__ = ("_only_web", "_sinks", "_socket", "_ways", "_web", "far", "rt", "table", "turns")
+    __slots__ = ("_only_web", "_sinks", "_socket", "_ways", "_web", "far", "table")
 
     def __init__(self, web: RemoteLink, ways: HttpOperations, socket: RemoteLink | None) -> None:
+        super().__init__(web.rt)
         self.far: RemoteThing = web.far
-        self.rt: Runtime = web.rt
-        self.turns: Turns = web.turns
         self.table = web.table
         self._web = web
         self._ways = ways

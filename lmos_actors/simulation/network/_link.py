@@ -178,6 +178,7 @@ class NetworkLink(ForwardingLink):
     __slots__ = ("_network", "_node", "_ways", "near")
 
     def __init__(self, network: NodeNetwork, link: Any) -> None:
+        super().__init__(link.rt)
         self.near = link
         """The link to the agent itself."""
         self._network = network
@@ -200,12 +201,6 @@ class NetworkLink(ForwardingLink):
         if found is None:
             found = self._ways[source] = self._network.toward(source, self.near)
         return found
-
-    @property
-    def rt(self) -> Runtime:
-        """The machinery of the node."""
-        rt: Runtime = self.near.rt
-        return rt
 
     @property
     def path(self) -> str:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lmos_actors import Agent, Event, NotFound, Property, Ref, action, event, open_node, prop
+from lmos_actors import Agent, Call, Event, NotFound, Property, Ref, action, event, open_node, prop
+
+if TYPE_CHECKING:
+    from contextlib import AbstractAsyncContextManager
 
 Verb = Callable[[Ref["Desk"]], Any]
 
@@ -22,8 +25,12 @@ class Desk(Agent):
         return 2 * value
 
 
+def begun(ref: Ref[Desk]) -> AbstractAsyncContextManager[Call[int, Any]]:
+    return ref.begin(Desk.twice, 4)
+
+
 ENTERED: dict[str, Verb] = {
-    "begin": lambda ref: ref.begin(Desk.twice, 4),
+    "begin": begun,
     "observe": lambda ref: ref.observe(Desk.level),
     "subscribe": lambda ref: ref.subscribe(Desk.said),
     "monitor": lambda ref: ref.monitor(),
