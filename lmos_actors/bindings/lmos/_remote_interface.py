@@ -7,7 +7,7 @@ are plain data.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 from msgspec import UNSET
 
@@ -47,53 +47,6 @@ def wrong_answer(path: str, name: str, what: str, error: Exception) -> RemotePro
     return RemoteProtocolError(problem)
 
 
-class RemoteInterface(Protocol):
-    """The operations of a far agent as its link knows them."""
-
-    @property
-    def table(self) -> Mapping[str, Operation]:
-        """The operations that are known, by key."""
-        ...
-
-    @property
-    def contract(self) -> Contract | None:
-        """The contract of the agent's class; None where names alone are known."""
-        ...
-
-    @property
-    def description(self) -> Description | None:
-        """The description that the operations are known by; None where a class says it, or nothing does."""
-        ...
-
-    def operation(self, key: str, path: str) -> Operation:
-        """Return the operation of a key. Raises NotFound, NotAllowed."""
-        ...
-
-    def payload(self, op: Operation, args: tuple[Any, ...]) -> tuple[Any, tuple[str, ...] | None]:
-        """Return the payload as plain data, and the names of what is to be read."""
-        ...
-
-    def convert_answer(self, op: Operation, raw: Any, path: str) -> Any:
-        """Convert an answer. Raises RemoteProtocolError for one of another type."""
-        ...
-
-    def converter(self, key: str, path: str) -> Callable[[Any], Any]:
-        """Return what converts the values of a property or an event, by key."""
-        ...
-
-    def convert_progress(self, op: Operation, raw: Any) -> Any:
-        """Convert progress. Raises InvalidInput."""
-        ...
-
-    def is_repeatable(self, op: Operation) -> bool:
-        """Return whether asking twice does no more than asking once."""
-        ...
-
-    def keeps_answers(self, op: Operation) -> bool:
-        """Return whether the agent keeps the answers to requests for an action."""
-        ...
-
-
 def _take(shape: Shape[Any] | None, raw: Any, path: str, name: str) -> Any:
     value = None if raw is UNSET else raw
     if shape is None:
@@ -121,14 +74,17 @@ class ClassInterface:
         self._readable = tuple(readable)
 
     def operation(self, key: str, path: str) -> Operation:
-        """See `RemoteInterface`: the words are those of a near agent."""
+        """Return the operation of a key. Raises NotFound, in the words of a near agent."""
         try:
             return self.table[key]
         except KeyError:
             raise not_in(self.table, key, path) from None
 
     def payload(self, op: Operation, args: tuple[Any, ...]) -> tuple[Any, tuple[str, ...] | None]:
-        """See `RemoteInterface`. What has its default is left out: it is the thing's to know."""
+        """Return the payload as plain data, and the names of what is to be read.
+
+        What has its default is left out: it is the thing's to know.
+        """
         if op.verb == "read all":
             return UNSET, self._readable
         if op.verb == "write many":
@@ -156,7 +112,7 @@ class ClassInterface:
         return None if op is None else op.params[0].shape
 
     def convert_answer(self, op: Operation, raw: Any, path: str) -> Any:
-        """See `RemoteInterface`."""
+        """Convert an answer. Raises RemoteProtocolError for one of another type."""
         if op.verb == "invoke":
             shape = op.result_shape
             if shape is None or raw is UNSET:
@@ -173,7 +129,7 @@ class ClassInterface:
         return None
 
     def converter(self, key: str, path: str) -> Callable[[Any], Any]:
-        """See `RemoteInterface`."""
+        """Return what converts the values of a property or an event, by key."""
         if key == "!":
             return lambda raw: Occurrence(raw[0], self._event(raw[0], raw[1], path))
         name = key[1:]
@@ -187,18 +143,18 @@ class ClassInterface:
         return raw if made is None else _take(made.shape, raw, path, name)
 
     def convert_progress(self, op: Operation, raw: Any) -> Any:
-        """See `RemoteInterface`."""
+        """Convert progress. Raises InvalidInput."""
         return raw if op.progress is None else op.progress.take(raw)
 
     def is_repeatable(self, op: Operation) -> bool:
-        """See `RemoteInterface`: properties may be read and written again, actions say it."""
+        """Return whether asking twice does no more than asking once; an action says so."""
         if op.verb != "invoke":
             return True
         options = self.contract.actions[op.name].options
         return bool(options.safe or options.idempotent) and not op.streams
 
     def keeps_answers(self, op: Operation) -> bool:
-        """See `RemoteInterface`: as the description says, else the class."""
+        """Return whether the agent keeps answers: as the description says, else the class."""
         return self._keeps_answers and wrong_operation(op) is None
 
 
@@ -243,7 +199,10 @@ class DescribedInterface:
         self._params = (Parameter("the input", "input", shape, UNSET, keyword_only=False),)
 
     def operation(self, key: str, path: str) -> Operation:
-        """See `RemoteInterface`. Without a description every name may be one."""
+        """Return the operation of a key. Raises NotFound, NotAllowed.
+
+        Without a description every name may be one.
+        """
         kind, verb, name = _parts(key)
         known = self._names(kind)
         if known is not None and name not in (*known, "*"):
@@ -272,7 +231,7 @@ class DescribedInterface:
         return None if described is None else described.streams_of(name)
 
     def payload(self, op: Operation, args: tuple[Any, ...]) -> tuple[Any, tuple[str, ...] | None]:
-        """See `RemoteInterface`."""
+        """Return the payload, and the names of what is to be read."""
         if op.verb != "read all":
             return (args[0] if args else UNSET), None
         properties = (self.description and self.description.properties) or {}
@@ -280,21 +239,21 @@ class DescribedInterface:
         return UNSET, names or None
 
     def convert_answer(self, op: Operation, raw: Any, path: str) -> Any:
-        """See `RemoteInterface`: as it came."""
+        """Return an answer as it came."""
         return None if raw is UNSET or op.verb.startswith("write") else raw
 
     def converter(self, key: str, path: str) -> Callable[[Any], Any]:
-        """See `RemoteInterface`: as it came."""
+        """Return what leaves the values of a property or an event as they came."""
         if key == "!":
             return lambda raw: Occurrence(*raw)
         return lambda raw: raw
 
     def convert_progress(self, op: Operation, raw: Any) -> Any:
-        """See `RemoteInterface`: as it came."""
+        """Return progress as it came."""
         return raw
 
     def is_repeatable(self, op: Operation) -> bool:
-        """See `RemoteInterface`: an action if the description says that it is safe or idempotent."""
+        """Return whether asking twice does no more than asking once, as the description says."""
         if op.verb != "invoke":
             return True
         actions = (self.description and self.description.actions) or {}
@@ -302,9 +261,13 @@ class DescribedInterface:
         return action is not None and bool(action.safe or action.idempotent) and not op.streams
 
     def keeps_answers(self, op: Operation) -> bool:
-        """See `RemoteInterface`: as the description says."""
+        """Return whether the agent keeps answers, as the description says."""
         described = self.description
         return described is not None and described.answers is not None and wrong_operation(op) is None
+
+
+RemoteInterface: TypeAlias = ClassInterface | DescribedInterface
+"""The operations of a far agent as its link knows them."""
 
 
 def _inputs_of(streams: Streams) -> Iterator[Parameter]:
