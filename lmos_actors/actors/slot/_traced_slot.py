@@ -22,6 +22,7 @@ from trio.lowlevel import checkpoint_if_cancelled, enable_ki_protection
 from lmos_actors.errors import AgentError
 
 from .._trace_context import current_mark, handed_mark, next_mark
+from ..messages._gates import BUSY
 from ..messages._mailbox import QUEUED, Ask, Tell
 from ..messages._operation import ASKING, CHECKED, named
 from ..values import conceal_all
@@ -99,7 +100,12 @@ class TracedSlot(Slot):
         self._mark(tell)
         self.accepted += 1
         tell.phase = QUEUED
-        self.put(tell)
+        if self.gate:
+            self.put(tell)
+        else:  # as `put`, without the call
+            self.gate = BUSY
+            self.queue = [tell]
+            self.rt.schedule(self)
 
     def own(self, op: Operation, args: tuple[Any, ...]) -> SelfMessage:
         """As `Slot.own`, in the trace of what runs now."""
