@@ -138,22 +138,19 @@ class DatagramPeer(NodePeer):
         if self._serving is not None:
             self._serving.withdraw(served)
 
-    def answer(self, served: Served, text: bytes) -> None:
-        """Send the value of an answer."""
-        self._go(served, HEAD + len(text), partial(self._answered, served, text), back=True)
+    def go_back(self, size: int, arrive: Callable[[], None], served: Served) -> None:
+        """Have something of a request happen at the caller's end, unless it gets lost."""
+        self._go(served, size, arrive, back=True)
 
-    def _answered(self, served: Served, text: bytes) -> None:
+    def answered(self, served: Served, text: bytes) -> None:
+        """Take the value of an answer."""
         request = served.host
         if self._open.pop(request, None) is not None:
             request.far.unwell = False
             request.answer(msgspec.json.decode(text) if text else UNSET)
 
-    def refuse(self, served: Served, error: Exception) -> None:
-        """Send the error in place of an answer."""
-        if served.tell is None:
-            self._go(served, HEAD, partial(self._refused, served, error), back=True)
-
-    def _refused(self, served: Served, error: Exception) -> None:
+    def refused(self, served: Served, error: Exception) -> None:
+        """Take the error in place of an answer."""
         request, path = served.host, served.target.path
         if self._open.pop(request, None) is not None:
             request.fail(as_near_error(error, path, path, request.seconds))

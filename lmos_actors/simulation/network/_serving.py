@@ -36,12 +36,12 @@ from lmos_actors.errors import (
 )
 from lmos_actors.protocol.lmos import Credit, RunStatus, written
 
-from ._requests import Back, Heard, NodeLimits, Served, StreamIn
+from ._requests import HEAD, Back, Heard, NodeLimits, Served, StreamIn
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from lmos_actors.actors import Down, Peer
+    from lmos_actors.actors import Down, Peer, TraceMembers
     from lmos_actors.bindings import Listener
 
 CREDIT: Final = Credit(items=16, bytes=262_144)
@@ -112,10 +112,11 @@ class Serving:
                 self._take(served, served.target)
         except AgentError as error:
             self._forget(served)
-            self._refuse(served, error)
-            if self._alone and served.tell is not None:
-                path = served.target.path
-                self._rt.dead_letter(str(error), served.target, None, served.name, served.text or path)
+            if not self._alone or served.tell is None:
+                self._refuse(served, error)
+                return
+            path = served.target.path
+            self._rt.dead_letter(str(error), served.target, None, served.name, served.text or path)
 
     def _is_known(self, served: Served) -> bool:
         """Return whether it is another attempt of a request that runs, or was answered a while ago."""
@@ -148,7 +149,7 @@ class Serving:
 
     def _answer(self, served: Served, text: bytes) -> None:
         served.open = False
-        self.back.answer(served, text)
+        self.back.go_back(HEAD + len(text), partial(self.back.answered, served, text), served)
 
     def _take(self, served: Served, link: Slot | PoolLink) -> None:
         data = msgspec.json.decode(served.text) if served.text else UNSET
@@ -206,7 +207,7 @@ class Serving:
 
     def _refuse(self, served: Served, error: Exception) -> None:
         served.open = False
-        self.back.refuse(served, error)
+        self.back.go_back(HEAD, partial(self.back.refused, served, error), served)
 
     def withdraw(self, served: Served, *, is_cut_off: bool = False) -> None:
         """Take a request out of its agent's mailbox, or cancel its run: its caller is gone, or cut off."""
@@ -241,7 +242,7 @@ class Serving:
         try:
             text = self._text_of(served, far, value)
         except (TypeError, ValueError, OverflowError, AgentError) as error:
-            self.back.refuse(served, AgentUnavailable(far.slot.path, f"its answer cannot be sent: {error}"))
+            self._refuse(served, AgentUnavailable(far.slot.path, f"its answer cannot be sent: {error}"))
             return
         self._answer(self._keep(served, text), text)
 
@@ -305,7 +306,8 @@ class Serving:
             return False
         if served.items is not None:
             served.items -= 1
-        self.back.output(served, written(plain(item)))
+        text = written(plain(item))
+        self.back.go_back(HEAD + len(text), partial(self.back.item, served, text), served)
         return True
 
     def credited(self, served: Served) -> None:
@@ -342,21 +344,21 @@ class Serving:
         """Return the credit of all one-way messages that have begun."""
         if self._begun and not self._over:
             begun, self._begun = self._begun, []
-            self.back.give_credit(begun)
+            self.back.go_back(HEAD, partial(self.back.credited, begun))
 
     # ---- questions about runs
 
     def query(self, served: Served, question: Any) -> None:
         """Answer how a run stands."""
         status = RunStatus(served.status, cancelled=served.is_cancelled, reason=served.reason)
-        self.back.standing(question, status)
+        self.back.go_back(HEAD, partial(question.answer, status))
 
     def cancel(self, served: Served, question: Any, reason: str | None) -> None:
         """Cancel a run, and answer how it stands."""
         if served.open:
             self.withdraw(served)
             served.status, served.is_cancelled, served.reason = "failed", True, reason
-            self.back.refuse(served, ActionCancelled(reason))
+            self._refuse(served, ActionCancelled(reason))
         self.query(served, question)
 
     # ---- listening
@@ -392,12 +394,13 @@ class Serving:
     def accept(self, served: Served, *value: Any) -> Heard:
         """Accept a subscription; of an observation with its first value."""
         heard = served.listening = Heard(served, served.name, ended=self._over)
-        self.back.confirm(served, written(value[0]) if value else None)
+        text = written(value[0]) if value else None
+        self.back.go_back(HEAD, partial(self.back.confirmed, served, text), served)
         return heard
 
     def reading(self, heard: Heard, value: Any, at: datetime) -> None:
         """Send a reading of a property."""
-        self.back.value(heard.served, written(value), {})
+        self._send_value(heard.served, written(value), {})
 
     def withdraw_reading(self, heard: Heard) -> None:
         """Do nothing: a reading that was sent is on its way."""
@@ -407,16 +410,19 @@ class Serving:
         is_of_all = heard.served.verb.word == "subscribe_all"
         text = written([event, data]) if is_of_all else written(data)
         members: Any = trace
-        self.back.value(heard.served, text, members)
+        self._send_value(heard.served, text, members)
+
+    def _send_value(self, served: Served, text: bytes, trace: TraceMembers) -> None:
+        self.back.go_back(HEAD + len(text), partial(self.back.value, served, text, trace), served)
 
     def gap(self, heard: Heard, reason: str, missed: int | None) -> None:
         """Send word that values are missing."""
-        self.back.gap(heard.served, reason, missed)
+        self.back.go_back(HEAD, partial(self.back.gap, heard.served, reason, missed), heard.served)
 
     def end(self, heard: Heard, error: Exception) -> None:
         """End a subscription: its agent is gone for good."""
         heard.ended = True
-        self.back.end_listening(heard.served, error)
+        self.back.go_back(HEAD, partial(self.back.refused, heard.served, error), heard.served)
 
     def unlisten(self, served: Served) -> None:
         """End a subscription: its listener has left."""
@@ -431,15 +437,15 @@ class Serving:
 
     def ready(self, stream: StreamIn) -> None:
         """Send the first credit: the run has begun."""
-        self.back.stream_credit(stream, CREDIT.items)
+        self.back.go_back(HEAD, partial(self.back.stream_credited, stream, CREDIT.items))
 
     def consumed(self, stream: StreamIn) -> None:
         """Return the credit of an item that the handler has taken."""
-        self.back.stream_credit(stream, 1)
+        self.back.go_back(HEAD, partial(self.back.stream_credited, stream, 1))
 
     def stop(self, stream: StreamIn, reason: str) -> None:
         """Send word that no more items are wanted."""
-        self.back.stop_stream(stream)
+        self.back.go_back(HEAD, partial(self.back.stopped, stream))
 
     def take_item(self, stream: StreamIn, text: bytes) -> None:
         """Take an item that has arrived."""

@@ -427,15 +427,16 @@ class StreamPeer(NodePeer):
 
     # ---- the way back: see `Back`
 
-    def answer(self, served: Served, text: bytes) -> None:
-        """Send the value of an answer."""
-        self._go(HEAD + len(text), partial(self._answered, served, text), served, back=True)
+    def go_back(self, size: int, arrive: Callable[[], object], served: Served | None = None) -> None:
+        """Have something of a request happen at the caller's end, after the time of the line."""
+        self._go(size, arrive, served, back=True)
 
     def _request_of(self, served: Served) -> PendingRequest | None:
         request: PendingRequest | None = served.host
         return request if request is not None and self._open.get(request) is served else None
 
-    def _answered(self, served: Served, text: bytes) -> None:
+    def answered(self, served: Served, text: bytes) -> None:
+        """Take the value of an answer."""
         request = self._ended(served)
         if request is not None:
             request.far.unwell = False
@@ -448,11 +449,8 @@ class StreamPeer(NodePeer):
             del self._open[request]
         return request
 
-    def refuse(self, served: Served, error: Exception) -> None:
-        """Send the error in place of an answer."""
-        self._go(HEAD, partial(self._refused, served, error), served, back=True)
-
-    def _refused(self, served: Served, error: Exception) -> None:
+    def refused(self, served: Served, error: Exception) -> None:
+        """Take the error in place of an answer, or the end of a subscription."""
         path: str = served.target.path
         if served.tell is not None:
             told = self._told.get(path)
@@ -474,42 +472,32 @@ class StreamPeer(NodePeer):
         """Send how a run stands, where somebody can see it, or the question to a person."""
         request = self._request_of(served)
         if request is not None and (hasattr(request, "feed") or question is not UNSET):
-            news = status, progress, question or None
-            self._go(HEAD, partial(self._reported, served, *news), served, back=True)
+            self.go_back(HEAD, partial(self._reported, served, status, progress, question or None), served)
 
     def _reported(self, served: Served, *news: Any) -> None:
         if (request := self._request_of(served)) is not None:
             request.on_status(*news)
 
-    def output(self, served: Served, text: bytes) -> None:
-        """Send an item of a run."""
-        self._go(HEAD + len(text), partial(self._item, served, text), served, back=True)
-
-    def _item(self, served: Served, text: bytes) -> None:
+    def item(self, served: Served, text: bytes) -> None:
+        """Take an item of a run."""
         request = self._request_of(served)
         if request is not None:
             request.item(msgspec.json.decode(text))
 
-    def give_credit(self, begun: Sequence[Served]) -> None:
-        """Send credit for one-way messages that have begun."""
-        self._go(HEAD, partial(self._credited, begun), back=True)
-
-    def _credited(self, begun: Sequence[Served]) -> None:
+    def credited(self, begun: Sequence[Served]) -> None:
+        """Take credit for one-way messages that have begun."""
         for served in begun:
             told = self._told.get(served.target.path)
             if told is not None and told.open.pop(served, None) is not None:
                 told.size -= served.weight
         self._line.send_credited()
 
-    def confirm(self, served: Served, text: bytes | None) -> None:
-        """Send that a subscription stands, with the first value of an observation."""
-        self._go(HEAD, partial(self._confirmed, served, text), served, back=True)
-
     def _listening_of(self, served: Served) -> SharedListening | None:
         listening: SharedListening | None = served.also[0] if served.also else None
         return listening if listening is not None and self._heard.get(listening) is served else None
 
-    def _confirmed(self, served: Served, text: bytes | None) -> None:
+    def confirmed(self, served: Served, text: bytes | None) -> None:
+        """Take word that a subscription stands, with the first value of an observation."""
         listening = self._listening_of(served)
         if listening is not None:
             listening.on_confirmed()
@@ -517,10 +505,7 @@ class StreamPeer(NodePeer):
                 listening.value(msgspec.json.decode(text), text)
 
     def value(self, served: Served, text: bytes, trace: TraceMembers) -> None:
-        """Send a value to a listener."""
-        self._go(HEAD + len(text), partial(self._valued, served, text, trace), served, back=True)
-
-    def _valued(self, served: Served, text: bytes, trace: TraceMembers) -> None:
+        """Take a value for a listener."""
         listening = self._listening_of(served)
         if listening is not None:
             with Carried(self.rt, trace.get("traceparent"), trace.get("tracestate")):
@@ -528,37 +513,20 @@ class StreamPeer(NodePeer):
                 listening.value(tuple(value) if listening.kind == "events" else value, text)
 
     def gap(self, served: Served, reason: str, missed: int | None) -> None:
-        """Send word that values are missing."""
-        self._go(HEAD, partial(self._gapped, served, reason, missed), served, back=True)
-
-    def _gapped(self, served: Served, reason: str, missed: int | None) -> None:
+        """Take word that values are missing."""
         listening = self._listening_of(served)
         if listening is not None:
             listening.gap(reason, missed)
 
-    def end_listening(self, served: Served, error: Exception) -> None:
-        """Send that a subscription has ended."""
-        self._go(HEAD, partial(self._refused, served, error), served, back=True)
-
-    def stream_credit(self, stream: StreamIn, items: int) -> None:
-        """Send credit of an input stream."""
-        self._go(HEAD, partial(self._stream_credited, stream, items), back=True)
-
-    def _stream_credited(self, stream: StreamIn, items: int) -> None:
+    def stream_credited(self, stream: StreamIn, items: int) -> None:
+        """Take credit of an input stream."""
         stream.credit += items
         request = self._request_of(stream.served)
         if request is not None:
             request.on_room()
 
-    def stop_stream(self, stream: StreamIn) -> None:
-        """Send that no more items of an input stream are wanted."""
-        self._go(HEAD, partial(self._stopped, stream), back=True)
-
-    def _stopped(self, stream: StreamIn) -> None:
+    def stopped(self, stream: StreamIn) -> None:
+        """Take word that no more items of an input stream are wanted."""
         request = self._request_of(stream.served)
         if request is not None:
             request.on_stopped(stream.name)
-
-    def standing(self, question: RunQuestion, status: RunStatus) -> None:
-        """Send the answer to a question about a run."""
-        self._go(HEAD, partial(question.answer, status), back=True)
