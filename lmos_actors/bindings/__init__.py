@@ -130,6 +130,9 @@ with late(__name__):
         LmosServer as LmosServer,
         ServerStatistics as ServerStatistics,
     )
+    from .lmos._server_answers import (
+        has_no_result as has_no_result,
+    )
     from .lmos._server_listeners import (
         Listener as Listener,
         Listeners as Listeners,

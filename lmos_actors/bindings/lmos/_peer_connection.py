@@ -137,7 +137,13 @@ class PeerConnection:
 
     def put(self, request: PendingRequest) -> bool:
         """Put a request into the outbox; False if there is no room. Raises what `post` does."""
-        return self._put(request) if request.sent is None else self._put_tell(request)
+        sent = request.sent
+        if sent is None:
+            return self._put(request)
+        if not self._tell(sent, request.name, request.payload, request.trace_context):
+            return False
+        request.on_sent()
+        return True
 
     def may_tell(self, thing_id: str) -> bool:
         """Return whether there is credit for a one-way message to a thing."""
@@ -217,28 +223,17 @@ class PeerConnection:
         thing, line = sent.link.far.thing_id, self._line
         if line.queue or (line.by_thing and thing in line.by_thing):
             return False
-        try:
-            self.session.tell(thing, name, payload, host=sent, **trace)
-        except MailboxFull:
-            return False
-        except LocalProtocolError as error:
-            raise InvalidInput(str(error)) from None
-        if self.session.outbox.bytes not in self._near:
-            self._charge(self.session.outbox.bytes)
-        return True
+        return self._tell(sent, name, payload, trace)
 
-    def _put_tell(self, request: PendingRequest) -> bool:
-        """Put a one-way message into the outbox; False if there is no room. Raises as `tell` does."""
-        thing, trace = request.far.thing_id, request.trace_context
+    def _tell(self, sent: SentTell, name: str, payload: Any, trace: TraceMembers) -> bool:
         try:
-            self.session.tell(thing, request.name, request.payload, host=request.sent, **trace)
+            self.session.tell(sent.link.far.thing_id, name, payload, host=sent, **trace)
         except MailboxFull:
             return False
         except LocalProtocolError as error:
             raise InvalidInput(str(error)) from None
         if self.session.outbox.bytes not in self._near:
             self._charge(self.session.outbox.bytes)
-        request.on_sent()
         return True
 
     def withdraw(self, request: PendingRequest) -> None:

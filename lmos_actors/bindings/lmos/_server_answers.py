@@ -52,12 +52,12 @@ def _done(session: lmos.ThingSession, far: Far, value: Any, _: _Clock) -> None:
         value = []  # its items are one array to such a peer, also where there are none
     if type(value) not in PLAIN:
         value = plain(value)
-    elif value is None and _has_no_result(far):
+    elif value is None and has_no_result(far):
         value = UNSET
     session.complete(far.asked, value)
 
 
-def _has_no_result(far: Far) -> bool:
+def has_no_result(far: Far) -> bool:
     """Return whether an action has no result but its items, or none at all."""
     shape = far.op.result_shape
     return far.op.kind == STREAM or (shape is not None and shape.type in (None, type(None)))

@@ -14,12 +14,13 @@ import msgspec
 import trio
 from msgspec import UNSET
 
-from lmos_actors.actors import STREAM, Far, OneWay, PoolLink, Slot, far_key, incoming_mark, keyed_requests_of
+from lmos_actors.actors import Far, OneWay, PoolLink, Slot, far_key, incoming_mark, keyed_requests_of
 from lmos_actors.bindings import (
     EXITED,
     IncomingTells,
     Listeners,
     exited,
+    has_no_result,
     plain,
     plain_members,
     requested_operation,
@@ -253,7 +254,7 @@ class Serving:
             return written(plain_members(value))
         if word in ("write", "write_many"):
             return b""
-        if value is None and (far.op.kind == STREAM or _has_no_result(far)):
+        if value is None and has_no_result(far):
             return b""
         return written(plain(value))
 
@@ -497,8 +498,3 @@ def _nothing(*_: object) -> None:
 
 def _raised(error: BaseException) -> None:
     raise error
-
-
-def _has_no_result(far: Far) -> bool:
-    shape = far.op.result_shape
-    return shape is not None and shape.type in (None, type(None))
