@@ -31,6 +31,7 @@ from lmos_actors.protocol import lmos
 from lmos_actors.transport import endpoint_of
 
 from ..lmos._near_errors import means_unwell
+from ..lmos._peer import PeerEnvironment
 from ..lmos._peer_backoff import Backoff
 from ..lmos._peer_requests import PendingTell, RemoteThing
 from ._bodies import essence
@@ -43,8 +44,8 @@ from ._tells import OutgoingTells
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
 
-    from lmos_actors._core import Budget, SecretBytes
-    from lmos_actors.actors import ItemTarget, Runtime, TraceMembers, UnsentKind, UnsentMessage
+    from lmos_actors._core import SecretBytes
+    from lmos_actors.actors import ItemTarget, TraceMembers, UnsentKind, UnsentMessage
 
     from ..lmos._peer import Headers
     from ..lmos._peer_listening import SharedListening, Variables
@@ -61,23 +62,8 @@ AHEAD: Final = 16
 """Items of a stream that are read ahead of its consumer."""
 
 
-class PeerRegistry(Protocol):
+class PeerRegistry(PeerEnvironment, Protocol):
     """The peers of a node, as far as links over HTTP and their peers need them."""
-
-    @property
-    def rt(self) -> Runtime:
-        """The machinery of the node's agents."""
-        ...
-
-    @property
-    def budget(self) -> Budget:
-        """The memory that peers may hold."""
-        ...
-
-    @property
-    def failed(self) -> Callable[[BaseException], object]:
-        """The callable that receives an error of this program that has ended one request."""
-        ...
 
     def web_pool(self) -> WebPool:
         """Return the HTTP connections of the node."""
@@ -87,20 +73,12 @@ class PeerRegistry(Protocol):
         """Return the peer of a place, made and started if there is none."""
         ...
 
-    def heeds(self, url: str) -> bool:
-        """Return whether the node has credentials for an address."""
-        ...
-
     def key_for(self, url: str) -> SecretBytes | None:
         """Return the API key of the node for a URL, None without one."""
         ...
 
     def hold(self, peer: RemotePeer) -> None:
         """Count one more user of a peer."""
-        ...
-
-    def release_peer(self, peer: RemotePeer) -> None:
-        """Count one user of a peer less; stop it with the last one."""
         ...
 
 
