@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import deque
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from msgspec import Raw
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from datetime import datetime
 
-    from lmos_actors.actors import BacklogHolder, Down, Runtime, SinkTable, TraceMembers
+    from lmos_actors.actors import Down, Runtime, SinkTable, TraceMembers
     from lmos_actors.protocol import lmos
 
     from ..exposure._shared_values import ReaderMemory, SharedValues
@@ -46,69 +46,20 @@ Tell: TypeAlias = "Callable[[Down], Any]"
 """Returns the end of an incarnation as plain data."""
 
 
-class ListenerConnection(Protocol):
-    """The connection, as its listeners see it."""
-
-    def send_reading(self, listening: lmos.Listening, value: Any, at: datetime) -> None:
-        """Send a reading."""
-        ...
-
-    def withdraw_reading(self, listening: lmos.Listening) -> None:
-        """Take back a reading that waits to be sent."""
-        ...
-
-    def now(self) -> datetime:
-        """Return the time of day."""
-        ...
-
-    def send_event(self, listening: lmos.Listening, event: str, data: Any, trace: TraceMembers) -> None:
-        """Send an event."""
-        ...
-
-    @property
-    def memory(self) -> BacklogHolder:
-        """The holder of the backlogs of all listeners."""
-        ...
-
-    def shared(self, value: Any) -> Any:
-        """Return a shared value: one that several listeners receive in this step is encoded once."""
-        ...
-
-    def trace(self) -> TraceMembers:
-        """Return the trace of what is being done now."""
-        ...
-
-    def send_gap(self, listening: lmos.Listening, gap: Gap) -> None:
-        """Send word that values are missing."""
-        ...
-
-    def is_congested(self) -> bool:
-        """Return whether so much waits to be sent that what can be dropped should wait elsewhere."""
-        ...
-
-    def post_last(self, listener: Listener) -> None:
-        """Call `send_waiting` once there is room."""
-        ...
-
-    def end_listener(self, listener: Listener) -> None:
-        """End a listener: its agent is gone for good."""
-        ...
-
-
 class Listener(ABC):
     """One observation or subscription of a connection, at one slot or pool."""
 
-    __slots__ = ("_connection", "_key", "_sinks", "_waiting", "listening", "path")
+    __slots__ = ("_key", "_listeners", "_sinks", "_waiting", "listening", "path")
 
     only_reads = True
 
-    def __init__(self, connection: ListenerConnection, sinks: SinkTable, key: str, path: str) -> None:
-        self._connection = connection
+    def __init__(self, listeners: Listeners, sinks: SinkTable, key: str, path: str) -> None:
+        self._listeners = listeners
         self._sinks = sinks
         self._key = key
         self.path = path
         self.listening: lmos.Listening | None = None  # once it has been accepted
-        self._waiting = Backlog(FEED_SIZE, connection.memory)  # of gaps, and values with what goes with them
+        self._waiting = Backlog(FEED_SIZE, listeners.memory)  # of gaps, and values with what goes with them
 
     def join(self) -> None:
         """Receive what is pushed from now on."""
@@ -133,7 +84,7 @@ class Listener(ABC):
         while self.send_waiting():
             pass
         if self.listening is not None:
-            self._connection.end_listener(self)
+            self._listeners.end_listener(self)
 
     def send_waiting(self) -> bool:
         """Send the oldest of what waits here; return whether more waits."""
@@ -151,7 +102,7 @@ class Listener(ABC):
         return NotFound("agent", self.path)
 
     def _must_wait(self) -> bool:
-        return bool(self._waiting) or self._connection.is_congested()
+        return bool(self._waiting) or self._listeners.is_congested()
 
     def _is_shared(self, *, must_wait: bool) -> bool:
         """Return whether a value has to wait, or is for several listeners: then it is encoded once."""
@@ -166,7 +117,7 @@ class Listener(ABC):
         is_first = not self._waiting
         self._keep(news)
         if is_first:
-            self._connection.post_last(self)
+            self._listeners.post_last(self)
 
     def _keep(self, news: Gap | tuple[Any, Any]) -> None:
         self._waiting.append(news)
@@ -175,7 +126,7 @@ class Listener(ABC):
         if self.listening is None:
             return
         if isinstance(news, Gap):
-            self._connection.send_gap(self.listening, news)
+            self._listeners.send_gap(self.listening, news)
         else:
             self._send_value(self.listening, *news)
 
@@ -192,20 +143,20 @@ class Observer(Listener):
     def push(self, value: Any) -> None:
         must_wait = self._must_wait()
         if self._is_shared(must_wait=must_wait):
-            value = self._connection.shared(value)
-        self._take((value, self._connection.now()), must_wait=must_wait)
+            value = self._listeners.shared(value)
+        self._take((value, self._listeners.now()), must_wait=must_wait)
 
     def _keep(self, news: Gap | tuple[Any, Any]) -> None:
         if isinstance(news, Gap):
             self._waiting.append(news)
             return
         if not self._waiting and self.listening is not None:
-            self._connection.withdraw_reading(self.listening)
+            self._listeners.withdraw_reading(self.listening)
         if not self._waiting.replace_latest(news):
             self._waiting.append(news)
 
     def _send_value(self, listening: lmos.Listening, value: Any, context: Any) -> None:
-        self._connection.send_reading(listening, value, context)
+        self._listeners.send_reading(listening, value, context)
 
 
 class Subscriber(Listener):
@@ -217,14 +168,14 @@ class Subscriber(Listener):
         must_wait = self._must_wait()
         if self._is_shared(must_wait=must_wait):
             value = self._shared_form(value)
-        self._take((value, self._connection.trace()), must_wait=must_wait)
+        self._take((value, self._listeners.trace()), must_wait=must_wait)
 
     def _shared_form(self, value: Any) -> Any:
         """Return the form of a value that several listeners receive, or that has to wait."""
-        return self._connection.shared(value)
+        return self._listeners.shared(value)
 
     def _send_value(self, listening: lmos.Listening, value: Any, context: Any) -> None:
-        self._connection.send_event(listening, *self._event_of(value), context)
+        self._listeners.send_event(listening, *self._event_of(value), context)
 
     def _event_of(self, value: Any) -> tuple[str, Any]:
         return self.listening.name if self.listening is not None else "", value
@@ -236,7 +187,7 @@ class SubscriberToAll(Subscriber):
     __slots__ = ()
 
     def _shared_form(self, value: Any) -> Any:
-        return Occurrence(value.event, self._connection.shared(value.data))
+        return Occurrence(value.event, self._listeners.shared(value.data))
 
     def _event_of(self, value: Any) -> tuple[str, Any]:
         return value.event, value.data
@@ -247,10 +198,8 @@ class Watcher(Subscriber):
 
     __slots__ = ("_tell",)
 
-    def __init__(
-        self, connection: ListenerConnection, sinks: SinkTable, key: str, path: str, tell: Tell
-    ) -> None:
-        super().__init__(connection, sinks, key, path)
+    def __init__(self, listeners: Listeners, sinks: SinkTable, key: str, path: str, tell: Tell) -> None:
+        super().__init__(listeners, sinks, key, path)
         self._tell = tell
 
     def _shared_form(self, value: Any) -> Any:
@@ -294,7 +243,7 @@ _KINDS: Final[Mapping[str, type[Listener]]] = {
 
 
 class Listeners:
-    """All listeners of one connection; see `ListenerConnection`.
+    """All listeners of one connection, and their way to its session.
 
     `sent` is called when something has been put into the session or taken back, `failed` with what could not
     be. `sharing` is that of the server.
