@@ -19,6 +19,7 @@ from lmos_actors.errors import ConfigError
 from lmos_actors.files import Size
 from lmos_actors.links import LinkRules
 from lmos_actors.protocol.td import Stream
+from lmos_actors.reports import count
 from lmos_actors.security import is_loopback
 from lmos_actors.transport import raise_descriptor_limit
 
@@ -135,31 +136,28 @@ class _Running:
     # ---- faults
 
     async def _read_faults(self, nursery: trio.Nursery, source: FileSource, proxy: FaultProxy) -> None:
+        number = 0
         async with aclosing(source.items(_LINES)) as lines:
-            number = 0
             async for line in lines:
-                await self._read_fault(line, source, number, nursery, proxy)
+                try:
+                    order = order_of(line, source.place_of(number))
+                except ConfigError as error:
+                    if not source.is_terminal:
+                        raise
+                    self.answers.wrong(error.message)
+                else:
+                    await self._carry_out(order, nursery, proxy)
                 number += 1
-
-    async def _read_fault(
-        self, line: str, source: FileSource, number: int, nursery: trio.Nursery, proxy: FaultProxy
-    ) -> None:
-        try:
-            order = order_of(line, source.place_of(number))
-        except ConfigError as error:
-            if not source.is_terminal:
-                raise
-            self.answers.wrong(error.message)
-            return
-        await self._carry_out(order, nursery, proxy)
 
     async def _carry_out(self, order: FaultOrder, nursery: trio.Nursery, proxy: FaultProxy) -> None:
         if order.kind == "reset":
-            count = proxy.reset()
-            text = f"reset {count} connection" + ("s" if count != 1 else "")
-            await self._say(text, "reset", connections=count)
+            closed = proxy.reset()
+            await self._say(f"reset {count(closed, 'connection')}", "reset", connections=closed)
         elif order.kind == "heal":
-            await self._heal_all(proxy)
+            if not self._in_force:
+                self.answers.note("there is nothing to heal")
+            for number in tuple(self._in_force):
+                await self._heal(proxy, number)
         elif len(self._in_force) >= MOST_FAULTS:
             raise ConfigError(f"{MOST_FAULTS:,} faults are in force: heal ends them")
         else:
@@ -177,12 +175,6 @@ class _Running:
     async def _heal_after(self, _: trio.Nursery, proxy: FaultProxy, number: int, seconds: float) -> None:
         await trio.sleep(seconds)
         if number in self._in_force:
-            await self._heal(proxy, number)
-
-    async def _heal_all(self, proxy: FaultProxy) -> None:
-        if not self._in_force:
-            self.answers.note("there is nothing to heal")
-        for number in tuple(self._in_force):
             await self._heal(proxy, number)
 
     async def _heal(self, proxy: FaultProxy, number: int) -> None:

@@ -29,7 +29,8 @@ def init_project(folder: Path, template: str) -> int:
         raise ConfigError(f'"{template}" is not available yet', "--template")
     if template not in TEMPLATES:
         raise ConfigError(f'no template "{template}"{did_you_mean(template, TEMPLATES)}', "--template")
-    texts = _texts(template, _name_of(folder))
+    name = "-".join(re.findall(r"[a-z0-9]+", folder.resolve().name.lower())) or "my-agents"
+    texts = _texts(template, name)
     _refuse(folder, texts)
     try:
         for place, text in texts.items():
@@ -37,7 +38,10 @@ def init_project(folder: Path, template: str) -> int:
             (folder / place).write_text(text, encoding="utf-8")
     except OSError as error:
         raise unwritten(str(error.filename or folder), error) from None
-    _print_next(folder, template, texts)
+    for place in texts:
+        print(f"wrote {folder / place}", file=sys.stderr)
+    here = "" if folder.resolve() == Path.cwd() else f"cd {shlex.quote(str(folder))} && "
+    print(f"next: {here}lmos-actors run scenarios/{template}.yaml", file=sys.stderr)
     return 0
 
 
@@ -52,12 +56,6 @@ def _texts(template: str, name: str) -> dict[Path, str]:
     return {**found, Path(".lmos/schema.json"): json_text(scenario_schema()) + "\n"}
 
 
-def _name_of(folder: Path) -> str:
-    """Make the name of a project from that of its folder."""
-    words = re.findall(r"[a-z0-9]+", folder.resolve().name.lower())
-    return "-".join(words) or "my-agents"
-
-
 def _refuse(folder: Path, texts: dict[Path, str]) -> None:
     if folder.exists() and not folder.is_dir():
         raise ConfigError("is not a folder", str(folder))
@@ -65,10 +63,3 @@ def _refuse(folder: Path, texts: dict[Path, str]) -> None:
     if there:
         more = f" and {len(there) - 3} more" if len(there) > 3 else ""
         raise ConfigError(f"has {', '.join(there[:3])}{more} already; init overwrites nothing", str(folder))
-
-
-def _print_next(folder: Path, template: str, texts: dict[Path, str]) -> None:
-    for place in texts:
-        print(f"wrote {folder / place}", file=sys.stderr)
-    here = "" if folder.resolve() == Path.cwd() else f"cd {shlex.quote(str(folder))} && "
-    print(f"next: {here}lmos-actors run scenarios/{template}.yaml", file=sys.stderr)

@@ -10,6 +10,7 @@ import trio
 from lmos_actors._core import printable
 from lmos_actors.errors import ConfigError, TransportError
 from lmos_actors.recording import record
+from lmos_actors.reports import count
 
 from ._exit_codes import FAILED, NOT_REACHED, OK
 from ._loop import first_of
@@ -51,29 +52,18 @@ def _complain(text: str) -> None:
 
 
 def _sum_up(found: Recorded) -> int:
-    counts = (
-        (found.sockets, "WebSocket"),
-        (found.http_requests, "HTTP request"),
-        (found.requests, "request to agents"),
-    )
-    many = ", ".join(f"{count} {_plural(what, count)}" for count, what in counts)
-    print(f"recorded {many}, {found.records} records: {found.file}", flush=True)
+    many = f"{count(found.sockets, 'WebSocket')}, {count(found.http_requests, 'HTTP request')}"
+    asked = f"{count(found.requests, 'request')} to agents"
+    print(f"recorded {many}, {asked}, {found.records} records: {found.file}", flush=True)
     troubles = (
         (found.refused, "refused by the server"),
         (found.unreachable, "not reached"),
         (found.lost, "cut by the server"),
         (found.unread, "not understood"),
     )
-    for count, what in troubles:
-        if count:
-            print(f"  {count} {what}", flush=True)
+    for number, what in troubles:
+        if number:
+            print(f"  {number} {what}", flush=True)
     if found.unreachable or found.lost:
         return NOT_REACHED
     return FAILED if found.refused and not found.sockets else OK
-
-
-def _plural(what: str, count: int) -> str:
-    if count == 1:
-        return what
-    first, _, rest = what.partition(" to ")
-    return f"{first}s to {rest}" if rest else f"{first}s"

@@ -118,7 +118,10 @@ def _parts_of(store: SqliteStore | ServerStore, space: str, key: str) -> str:
     """Return the records of a space whose keys are a key and a part, each in a line."""
     start, stop = range_of(key)
     records = store.scan(space, start=start, stop=stop, limit=SHOWN + 1)
-    rows = [f"{plain_key(each.removeprefix(start))}  {_in_a_line(value)}" for each, value in records[:SHOWN]]
+    rows = [
+        f"{plain_key(each.removeprefix(start))}  {_shown(value, indent=None)}"
+        for each, value in records[:SHOWN]
+    ]
     if len(records) > SHOWN:
         rows.append("... lmos-actors state export has all of them")
     return "\n".join(rows)
@@ -213,15 +216,8 @@ def back_up_store(path: str, to: str) -> int:
     return 0
 
 
-def _shown(value: bytes) -> str:
+def _shown(value: bytes, indent: int | None = 2) -> str:
     try:
-        return json_text(json.loads(value))
-    except (ValueError, RecursionError):
-        return value.hex(" ", -2)
-
-
-def _in_a_line(value: bytes) -> str:
-    try:
-        return json.dumps(json.loads(value), ensure_ascii=False)
+        return json.dumps(json.loads(value), indent=indent, ensure_ascii=False)
     except (ValueError, RecursionError):
         return value.hex(" ", -2)

@@ -269,12 +269,8 @@ def _show(replayed: Replayed, options: ReplayOptions) -> None:
         print(f"{replayed.label}: the run never came there; it ended at {result.virtual:g} s: {result.ended}")
     elif replayed.equal:
         far = "equal" if replayed.problem is None else "equal as far as the log goes"
-        print(f"{replayed.label}: {far}, {records.common} records; the run {_ended(result)}")
-
-
-def _ended(result: RunResult) -> str:
-    first = f": {result.failures[0].what}" if result.failures else ""
-    return f"{result.ended}{first}"
+        first = f": {result.failures[0].what}" if result.failures else ""
+        print(f"{replayed.label}: {far}, {records.common} records; the run {result.ended}{first}")
 
 
 def _show_snapshot(snapshot: Snapshot, label: str, agent: str | None) -> None:

@@ -64,7 +64,10 @@ def _validated(file: str, settings: Mapping[str, str], wrong: Wrong) -> tuple[li
     """Read one file of any kind. Return it as plain data, if it is right, and the exit code."""
     if not _is_deployment(file):
         found, code = load_files([file], settings, wrong=wrong)
-        return [{**_read(file, each), "runs": len(each.cells)} for _, each in found], code
+        return [
+            {"file": file, "name": each.name, "notes": _notes(each.notes), "runs": len(each.cells)}
+            for _, each in found
+        ], code
     from lmos_actors.deployment.files import load_deployment  # few files need it
 
     loaded = importing(file, partial(load_deployment, file, settings=settings), notice=noting(wrong))
@@ -82,11 +85,6 @@ def _is_deployment(file: str) -> bool:
         return is_deployment(file)
     except FileError:
         return False  # which is said where it is read
-
-
-def _read(file: str, resolved: Resolved) -> dict[str, Any]:
-    """Return a valid file as plain data."""
-    return {"file": file, "name": resolved.name, "notes": _notes(resolved.notes)}
 
 
 def _notes(notes: Sequence[Note]) -> list[dict[str, Any]]:

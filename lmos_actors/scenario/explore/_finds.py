@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from ._folder import Folder
     from ._plain import Data
-    from ._runs import Explored, Runs
+    from ._runs import Runs
 
 _WIDTH: Final = 98
 _LONGEST: Final = 400
@@ -98,7 +98,8 @@ class Finds:
 
     def _shrink(self, find: Find) -> None:
         def first(files: Sequence[Data]) -> int | None:
-            return self._first(files, find.failure, shrinker)
+            self._show.progress(f"shrinking, {shrinker.tried} tried: {size_text(shrinker.data)}")
+            return self._runs.first(files, lambda _, run: find.failure in run.failures)
 
         shrinker = Shrinker(find.data, first, instants=self._instants)
         try:
@@ -108,14 +109,6 @@ class Finds:
             self._runs.drain()
             find.data = shrinker.data
             self._write(find)
-
-    def _first(self, files: Sequence[Data], failure: str, shrinker: Shrinker) -> int | None:
-        self._show.progress(f"shrinking, {shrinker.tried} tried: {size_text(shrinker.data)}")
-
-        def fails(_: Data, run: Explored) -> bool:
-            return failure in run.failures
-
-        return self._runs.first(files, fails)
 
     def _instants(self, data: Data) -> Sequence[int]:
         (run,) = self._runs.in_order([data])
