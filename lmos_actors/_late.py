@@ -18,15 +18,17 @@ from __future__ import annotations
 
 import builtins
 import sys
-from _thread import allocate_lock  # not `threading`, which takes time: this file comes before all others
+from _thread import RLock  # not `threading`, which takes time: this file comes before all others
 
 TYPE_CHECKING = False  # type checkers know the name; importing `typing` would take time
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any, NoReturn
 
-_ONE_BLOCK = allocate_lock()
-"""Two threads that import two faces must not each restore the other's `__import__`."""
+_ONE_BLOCK = RLock()
+"""Two threads that import two faces must not each restore the other's `__import__`. A signal handler may import
+a face amid the block of another.
+"""
 
 
 class late:
@@ -39,7 +41,8 @@ class late:
         self._face = face
         self._names: dict[str, Any] = vars(sys.modules[face])
         self._others = others
-        self._modules: dict[str, str] = {}
+        self._modules: dict[str, tuple[str, int]] = {}
+        """The module of each name, and how many packages up it is: 0 for an absolute one."""
 
     def __enter__(self) -> None:
         _ONE_BLOCK.acquire()
@@ -64,7 +67,7 @@ class late:
         """Note which module has the names, if it is the face that imports them."""
         if globals is not self._names:
             return self._import(name, globals, locals, fromlist, level)
-        self._modules.update(dict.fromkeys(fromlist, "." * level + name))
+        self._modules.update(dict.fromkeys(fromlist, (name, level)))
         return _Unread()
 
     def _find(self, name: str) -> object:
@@ -74,10 +77,9 @@ class late:
         """
         if name not in self._modules:
             self._refuse(name)
-        from importlib import import_module
-
+        place, level = self._modules[name]
         try:
-            module = import_module(self._modules[name], self._names["__package__"])
+            module = __import__(place, self._names, None, (name,), level)
         except ModuleNotFoundError as missing:
             from ._wings import away
 

@@ -388,7 +388,7 @@ def test_a_signal_while_it_starts_ends_it_with_one_line(
 def test_nothing_long_is_imported_before_signals_are_heeded() -> None:
     code = (
         "import sys; sys.path.insert(0, sys.argv[1]); import os; there = set(sys.modules)\n"
-        "import lmos_actors.cli\n"
+        "from lmos_actors.cli import main\n"
         "print(*sorted(set(sys.modules) - there))"
     )
     words = [sys.executable, "-S", "-c", code, str(ROOT)]

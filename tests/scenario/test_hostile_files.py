@@ -206,7 +206,8 @@ def test_a_run_that_is_only_slow(project: Project) -> None:
     ran = project.command("run", file, *OFF, "--time-limit", "500ms")
     assert ran.code == 124, ran.text
     assert re.search(
-        r"it was still (running|busy at \S*own\.py:\d+ in go), at [\d.]+ s of 72000 s of virtual time", ran.out
+        r"it was still (running|busy at \S*own\.py:\d+ in go), at [\d.]+ s of 72000 s of virtual time",
+        ran.out,
     ), ran.out
 
 
