@@ -26,8 +26,9 @@ if TYPE_CHECKING:
     from typing import Any, NoReturn
 
 _ONE_BLOCK = RLock()
-"""Two threads that import two faces must not each restore the other's `__import__`. A signal handler may import
-a face amid the block of another.
+"""Two threads that import two faces must not each restore the other's `__import__`.
+
+A signal handler may import a face amid the block of another one.
 """
 
 
