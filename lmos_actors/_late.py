@@ -94,7 +94,8 @@ class late:
         for other in self._others if not name.startswith("_") else ():
             if getattr(_value_in(other, name), "__module__", "").startswith("lmos_actors"):
                 # `from lmos_actors import X` calls hasattr, which drops an AttributeError and its text
-                importing = sys._getframe(2).f_code.co_name == "_handle_fromlist"
+                caller = sys._getframe(2)  # pyright: ignore[reportPrivateUsage] # documented by CPython
+                importing = caller.f_code.co_name == "_handle_fromlist"
                 raise (ImportError if importing else AttributeError)(f"{name} is in {other}")
         raise AttributeError(f"module {self._face!r} has no attribute {name!r}")
 

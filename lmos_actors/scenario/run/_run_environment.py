@@ -392,16 +392,12 @@ class RunEnvironment:
             run.watch.add(judges.record, kind, paths=judges.paths(kind))
         run.watch.add(run.crashes.record, "crashed")
         if run.stop is not None:
-            from .records import KINDS
-
             run.stop.begin(node, run.agents.draw)
-            run.watch.add(run.stop.record, *KINDS)
+            run.watch.add(run.stop.record, *_all_kinds())
         run.watch.add(run.note_sent, "sent")
         if run.states is not None:
-            from .records import KINDS
-
             run.states.begin(AgentDirectory(RunView(run, places)))
-            run.watch.add(run.states.record, *KINDS)
+            run.watch.add(run.states.record, *_all_kinds())
         if run.processes is not None:
             self._connect_process_faults(run.processes, places)
         else:
@@ -461,6 +457,12 @@ def _is_restarted(scenario: Scenario | Simulation) -> bool:
         kind_of_fault(fault) == "restart" and fault.of is UNSET and fault.pick is None
         for fault in faults_in(scenario)
     )
+
+
+def _all_kinds() -> tuple[str, ...]:
+    from .records import KINDS  # few runs have what takes records of all kinds
+
+    return KINDS
 
 
 def _failing_models(scenario: Scenario | Simulation) -> list[str]:
