@@ -12,7 +12,7 @@ with late(__name__):
         with_id as with_id,
     )
     from ._agent_states import AgentStates as AgentStates
-    from ._backup import back_up as back_up, new_file as new_file
+    from ._backup import back_up as back_up
     from ._identities import (
         Identities as Identities,
         IdentityOptions as IdentityOptions,

@@ -5,7 +5,7 @@ from lmos_actors._late import late
 with late(__name__):
     from ._exploration import Exploration as Exploration, SearchRequest as SearchRequest
     from ._failure import failures_of as failures_of, is_void as is_void, sentence_of as sentence_of
-    from ._finds import Finds as Finds, SearchShow as SearchShow
+    from ._finds import Finds as Finds
     from ._folder import Find as Find, Folder as Folder
     from ._plain import (
         Data as Data,
@@ -21,10 +21,9 @@ with late(__name__):
         Explored as Explored,
         Runs as Runs,
         explored as explored,
-        is_late as is_late,
     )
     from ._search import BATCH as BATCH, Outcome as Outcome, Schedule as Schedule, Search as Search
-    from ._shrink import MOST_TRIED as MOST_TRIED, Fails as Fails, Shrinker as Shrinker
+    from ._shrink import Shrinker as Shrinker
     from ._space import (
         Permit as Permit,
         ScheduledFault as ScheduledFault,
