@@ -20,6 +20,8 @@ import builtins
 import sys
 from _thread import RLock  # not `threading`, which takes time: this file comes before all others
 
+from ._wings import WingFinder
+
 TYPE_CHECKING = False  # type checkers know the name; importing `typing` would take time
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -72,21 +74,14 @@ class late:
         return _Unread()
 
     def _find(self, name: str) -> object:
-        """Import a name of the face. Raise AttributeError if the face has no such name.
-
-        Raise ImportError if its wing is not installed.
-        """
+        """Import a name of the face. Raise AttributeError if the face has no such name."""
         if name not in self._modules:
             self._refuse(name)
         place, level = self._modules[name]
         try:
             module = __import__(place, self._names, None, (name,), level)
-        except ModuleNotFoundError as missing:
-            from ._wings import away
-
-            if (error := away(missing, name)) is None:
-                raise
-            raise error from None
+        except AttributeError as error:  # who asks for a name would take it for one that is not there
+            raise ImportError(f"{self._face}.{name} cannot be imported: {error}", name=self._face) from error
         value = self._names[name] = getattr(module, name)
         return value
 
@@ -117,3 +112,6 @@ class _Unread:
 
     def __getattr__(self, name: str) -> None:
         return None
+
+
+sys.meta_path.append(WingFinder)

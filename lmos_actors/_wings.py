@@ -2,12 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
-
-TYPE_CHECKING = False  # type checkers know the name; importing `typing` would take time
-if TYPE_CHECKING:
-    from collections.abc import Generator
-
 WINGS: dict[str, tuple[str, ...]] = {
     "runtime": (
         "actors", "assembly", "bindings", "discovery", "files", "links", "node", "observe", "persistence",
@@ -32,22 +26,16 @@ def wing_of(module: str) -> str:
     return next((wing for wing, rooms in WINGS.items() if room in rooms), "runtime")
 
 
-def away(error: ImportError, name: str) -> ModuleNotFoundError | None:
-    """Return the error that says which wing `name` needs; None if what is missing is no wing."""
-    missing = error.name or ""
-    if not isinstance(error, ModuleNotFoundError) or wing_of(missing) == "runtime":
-        return None
-    room = ".".join(missing.split(".")[:2])
-    text = f"{name} is part of the wing {wing_of(room)} ({room}), which is not installed"
-    return ModuleNotFoundError(text, name=room)
+def is_away(error: ImportError) -> bool:
+    """Return whether an import has failed because a wing is not installed."""
+    return (error.name or "").count(".") == 1 and wing_of(error.name or "") != "runtime"
 
 
-@contextmanager
-def wing(needed_by: str) -> Generator[None]:
-    """Import modules of a wing in a block. Raise ImportError that names the wing where it is away."""
-    try:
-        yield
-    except ModuleNotFoundError as missing:
-        if (error := away(missing, needed_by)) is None:
-            raise
-        raise error from None
+class WingFinder:
+    """The last finder of modules that Python asks: its error names the wing that a missing package is of."""
+
+    @staticmethod
+    def find_spec(name: str, path: object = None, target: object = None) -> None:
+        """Return None. Raise ModuleNotFoundError for the package of a wing, which nobody else has found."""
+        if name.count(".") == 1 and (wing := wing_of(name)) != "runtime":
+            raise ModuleNotFoundError(f"{name} is not installed: it is part of the wing {wing}", name=name)

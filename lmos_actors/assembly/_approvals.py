@@ -5,8 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from lmos_actors._wings import wing
-from lmos_actors.node import NodeService, argument
+from lmos_actors.node import NodeService
 
 if TYPE_CHECKING:
     from lmos_actors.actors import Runtime
@@ -31,8 +30,8 @@ class ApprovalService(NodeService):
         """Return the agent `approvals`, if it starts with the node."""
         if not self._used:
             return ()
-        with wing(argument("approvals")):
-            from lmos_actors.approvals import approvals_spec
+        from lmos_actors.approvals import approvals_spec
+
         return (approvals_spec(),)
 
     def begin(self, rt: Runtime, root: Supervisor) -> None:
@@ -46,8 +45,8 @@ class ApprovalService(NodeService):
 
     @cached_property
     def _desk(self) -> ApprovalDesk:
-        with wing(argument("approvals")):
-            from lmos_actors.approvals import ApprovalDesk
+        from lmos_actors.approvals import ApprovalDesk
+
         self._used = True
         return ApprovalDesk(self._rt, self._root, self._seconds)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from lmos_actors._wings import wing
+from lmos_actors._wings import is_away
 from lmos_actors.errors import ConfigError
 from lmos_actors.node import NodeService, RuntimeOptions, argument
 
@@ -103,39 +103,38 @@ class NodeOptions(RuntimeOptions):
     def _page(self) -> Iterator[Callable[[], NodeService]]:
         """Yield what makes the page; nothing where it is not asked for and its wing is away."""
         try:
-            with wing(argument("page")):
-                from lmos_actors.live import LiveServer
-        except ImportError:
-            if self.page:
+            from lmos_actors.live import LiveServer
+        except ImportError as missing:
+            if self.page or not is_away(missing):
                 raise
             return
         yield LiveServer
 
     def _relay(self) -> NodeService:
-        with wing(argument("relay")):
-            from lmos_actors.facades.relay import RelayServer
+        from lmos_actors.facades.relay import RelayServer
+
         return RelayServer(None if isinstance(self.relay, bool) else self.relay)
 
     def _directory(self) -> NodeService:
-        with wing(argument("directory")):
-            from lmos_actors.directory import DirectoryService
+        from lmos_actors.directory import DirectoryService
+
         assert self.directory is not None  # else nothing calls this
         return DirectoryService(self.directory)
 
     def _mcp(self) -> NodeService:
-        with wing(argument("mcp")):
-            from lmos_actors.mcp import McpOptions, mcp_service
+        from lmos_actors.mcp import McpOptions, mcp_service
+
         given = McpOptions() if isinstance(self.mcp, bool) else self.mcp
         if not isinstance(given, McpOptions):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ConfigError(f"must be True or McpOptions, not {given!r}", argument("mcp"))
         return mcp_service(given)
 
     def _bridges(self) -> NodeService:
-        with wing(argument("bridges")):
-            from lmos_actors.facades.relay import Bridges
+        from lmos_actors.facades.relay import Bridges
+
         return Bridges(self.bridges)
 
     def _omnia(self) -> NodeService:
-        with wing(argument("omnia")):
-            from lmos_actors.facades.omnia import OmniaServer
+        from lmos_actors.facades.omnia import OmniaServer
+
         return OmniaServer(None if isinstance(self.omnia, bool) else self.omnia)

@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from lmos_actors._collector import collector
-from lmos_actors._wings import away
+from lmos_actors._wings import is_away
 from lmos_actors.errors import ConfigError, hint_at
 
 from ._commands import COMMANDS, application
@@ -140,9 +140,9 @@ def _run(words: list[str]) -> int:
         return _wrong_usage(words, error)
     except ImportError as error:
         missing = error.__cause__ if isinstance(error.__cause__, ImportError) else error
-        if (absent := away(missing, words[0])) is None:
+        if not is_away(missing):
             raise
-        return _wrong(str(absent), [])
+        return _wrong(f"{words[0]}: {missing}", [])
     if code == USAGE:  # a file is wrong, which has been printed
         print(_help_of(words), file=sys.stderr)
     return int(code or 0)

@@ -43,9 +43,10 @@ Scope: TypeAlias = Literal["tree", "node", "agent", "agents", "some", "all"]
 class ViewKind:
     """A kind of view: who may open it, its arguments, and what makes one.
 
-    `scope`: those who see the `tree`; those with the right `inspect` for the `node` as a whole, or for the
-    `agent` at the path among the arguments, for the `agents` at all of its paths, or for `some` agent; or
-    `all`, as the view itself shows only what its viewer may see.
+    `scope` says who may open it. `tree`: viewers who see the tree. `node`, `agent`, `agents`, `some`: viewers
+    with the right `inspect` for the node as a whole, for the agent at the path among the arguments, for the
+    agents at all of its paths, for any agent. `all`: every viewer; the view hides what its viewer may not
+    see.
     `sight` is the right that such a view is made with, as it shows what is inside some agents; `by_viewer`:
     it is made with the viewer's admission.
     """
@@ -84,13 +85,14 @@ def view_kinds(
     fitting, flow = operations.fitting, Flow(rt, root, home.start_soon)
     rights = partial(rights_state, rt, fitting, serves_agents)
     return {
+        # first, as no service may put a view of its own in the place of one below
+        **{name: _kind("node", NoArguments, MadeView, made_by_node, make) for name, make in made.items()},
         "tree": _kind("tree", TreeArguments, TreeView, tree),
         "find": _kind("tree", FindArguments, FindView, tree),
         "top": _kind("tree", TopArguments, MadeView, top_state, tree),
         "agent": _kind("agent", AgentArguments, AgentView, rt, root, rows),
         "waiting": _kind("node", NoArguments, MadeView, waiting_state, rt),
         "dead letters": _kind("node", NoArguments, MadeView, dead_letters_state, rt, sight="inspect"),
-        **{name: _kind("node", NoArguments, MadeView, made_by_node, make) for name, make in made.items()},
         "approvals": _kind("all", ApprovalsArguments, MadeView, all_approvals_state, root, sight="approve"),
         "chats": _kind("all", NoArguments, chats_view, tree, sight="invoke"),
         "rights": _kind("all", RightsArguments, MadeView, rights, by_viewer=True),

@@ -20,7 +20,7 @@ from lmos_actors._core import TOTAL, Budget, BudgetStatistics, ShieldedNursery
 from lmos_actors.errors import is_interrupt
 
 from ._options import sessions_at, urls_at, without_none
-from ._service import NodeService, ServiceHome, first_of, joined_views
+from ._service import NodeService, ServiceHome, first_of, joined_agents, joined_views
 from ._traffic import BoundedWarnings, traffic_of
 
 if TYPE_CHECKING:
@@ -296,10 +296,7 @@ class Connections:
     @cached_property
     def own_agents(self) -> OwnAgents:
         """The agents of services, as the guard has to know them."""
-        found: OwnAgents = {}
-        for service in self.services:
-            found |= service.own_agents()
-        return found
+        return joined_agents(service.own_agents() for service in self.services)
 
     def _guard(
         self,

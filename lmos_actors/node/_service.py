@@ -7,7 +7,7 @@ the same moments of its life:
 2. `open`, once the node listens and before it takes connections. A node without an address never calls it,
    nor anything below.
 3. `routes`, `apart` and `wrap` once, for HTTP; `accept` for each WebSocket, in the order of the services,
-   until one of them says that the address is its own. LMOS has the rest.
+   until one of them says that the address is its own. All others go to LMOS.
 4. `run` is a task of the node from then on, and is cancelled at its end.
 5. `on_drain` when the node takes no more requests, and again whenever one more connection may have become
    idle. Then `wait_done`: the node ends once nothing is open that others have asked for.
@@ -22,9 +22,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypedDict
 
 import attrs
 
+from lmos_actors.errors import ConfigError
+
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from starlette.routing import BaseRoute
 
@@ -51,9 +53,9 @@ class OwnAgents(TypedDict, total=False):
 class ServiceHome:
     """The node of a service, once it listens.
 
-    `exposure` are the agents that others reach, `guard` decides who may, `server` has the counts and the
-    drain of all requests. `bases` are the addresses over HTTP. `network`, `tls` and `credentials` are for
-    connections to others.
+    `exposure` knows the agents that others can reach, `guard` decides who may reach them, `server` has the
+    counts and the drain of all requests. `bases` are the addresses over HTTP. `network`, `tls` and
+    `credentials` are for connections to others.
     """
 
     rt: Runtime
@@ -158,7 +160,7 @@ class NodeService:
 def first_of(
     services: Sequence[NodeService], others: Callable[[Upgrade], Accept | Refuse]
 ) -> Callable[[Upgrade], Accept | Refuse]:
-    """Return what decides about WebSockets: the first service whose address it is, else `others`."""
+    """Return a function that decides about WebSockets: it asks each service, and `others` if none answers."""
 
     def decided(upgrade: Upgrade) -> Accept | Refuse:
         for service in services:
@@ -170,8 +172,31 @@ def first_of(
     return decided
 
 
+def joined_agents(parts: Iterable[OwnAgents]) -> OwnAgents:
+    """Return the agents of all services: one protects its own, and takes protection from no other's.
+
+    Raise ConfigError for two shared tokens.
+    """
+    names: list[str] = []
+    predicates: list[Callable[[str], bool]] = []
+    tokens: list[SharedToken] = []
+    for part in parts:
+        names += part.get("storage_agents", ())
+        if (predicate := part.get("is_approvals")) is not None:
+            predicates.append(predicate)
+        if (token := part.get("shared")) is not None:
+            tokens.append(token)
+    if len(tokens) > 1:
+        raise ConfigError("two of them have a shared token, and a node has one at most", "services")
+    return {
+        "storage_agents": names,
+        "shared": tokens[0] if tokens else None,
+        "is_approvals": lambda name: any(predicate(name) for predicate in predicates),
+    }
+
+
 def joined_views(parts: Sequence[Mapping[str, View]]) -> dict[str, View]:
-    """Return views by name, each joined of the parts that services have of it."""
+    """Return all views by name; a view has the members that all services give it."""
     found: dict[str, list[View]] = {}
     for part in parts:
         for name, view in part.items():

@@ -15,7 +15,7 @@ from lmos_actors.actors import conceal_all
 SECRET: Final = "is secret: no formula may speak of it"
 
 _PLAIN: Final = (bool, int, str, type(None))
-_PARTS: Final = 1  # how secret a value is of which parts may be: those are hidden
+_PARTS: Final = 1  # the secrecy of a value that has secret parts: the parts are hidden
 
 
 @lru_cache(maxsize=1_000)

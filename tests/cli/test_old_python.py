@@ -24,11 +24,11 @@ def test_a_python_that_is_too_old_is_told_which_are_needed(
     assert said.out == ""
 
 
-@pytest.mark.parametrize("name", ["__init__", "_late", "_versions", "__main__"])
+@pytest.mark.parametrize("name", ["__init__", "_late", "_versions", "_wings", "__main__"])
 def test_what_comes_before_that_can_be_read_by_an_old_python(name: str) -> None:
     text = (ROOT / f"lmos_actors/{name}.py").read_text(encoding="utf-8")
     tree = ast.parse(text, feature_version=(3, 9))
     named = [node.module for node in tree.body if isinstance(node, ast.ImportFrom)]
     named += [each.name for node in tree.body if isinstance(node, ast.Import) for each in node.names]
-    ours = {f"{PACKAGE}._late", f"{PACKAGE}._versions"}
+    ours = {"_wings", f"{PACKAGE}._late", f"{PACKAGE}._versions"}
     assert {*named} <= {"__future__", "_thread", "builtins", "sys", *ours}

@@ -393,7 +393,7 @@ def test_nothing_long_is_imported_before_signals_are_heeded() -> None:
     )
     words = [sys.executable, "-S", "-c", code, str(ROOT)]
     ended = subprocess.run(words, capture_output=True, text=True, check=True)
-    inside = ["_late", "cli", "cli._main", "cli._start_up"]
+    inside = ["_late", "_wings", "cli", "cli._main", "cli._start_up"]
     ours = ["__future__", PACKAGE, *(f"{PACKAGE}.{name}" for name in inside)]
     assert ended.stdout.split() == ours
 

@@ -22,6 +22,7 @@ from {PACKAGE}._late import late
 with late(__name__):
     from ._house import DOORS as DOORS, House as House
     from ._broken import Broken as Broken
+    from ._strange import Strange as Strange
     from json import loads as loads
 '''
 
@@ -33,6 +34,7 @@ def face(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     (package / "__init__.py").write_text(FACE)
     (package / "_house.py").write_text("DOORS = []\nclass House: pass\n")
     (package / "_broken.py").write_text("raise LookupError('no bricks')\n")
+    (package / "_strange.py").write_text("import json\njson.no_such_thing\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     yield import_module("made_street")
     for name in [name for name in sys.modules if name.startswith("made_street")]:
@@ -49,7 +51,7 @@ def test_a_name_is_imported_when_it_is_used(face: Any) -> None:
 
 
 def test_all_names_are_listed_before_they_are_used(face: Any) -> None:
-    names = {"DOORS", "House", "Broken", "loads"}
+    names = {"DOORS", "House", "Broken", "Strange", "loads"}
     assert set(face.__all__) == names
     assert names <= set(dir(face))
     assert "late" not in dir(face)
@@ -72,6 +74,14 @@ def test_what_a_module_raises_comes_to_the_user_of_the_name_each_time(face: Any)
         with pytest.raises(LookupError, match="no bricks"):
             _ = face.Broken
     assert face.House
+
+
+def test_an_attribute_that_a_module_misses_is_not_taken_for_a_name_that_the_face_misses(face: Any) -> None:
+    with pytest.raises(
+        ImportError, match=r"^made_street.Strange cannot be imported: .*no_such_thing"
+    ) as raised:
+        exec("from made_street import Strange")
+    assert isinstance(raised.value.__cause__, AttributeError)
 
 
 def test_imports_of_other_threads_go_on_while_a_block_is_open(face: Any) -> None:

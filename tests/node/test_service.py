@@ -23,12 +23,14 @@ from lmos_actors import (
 )
 from lmos_actors.errors import ConnectFailed
 from lmos_actors.live import LiveServer
+from lmos_actors.security import ANYONE, Access, Bearer, Security
 from lmos_actors.transport import Accept, Refuse, connect
 from tests.networks import default_network
 from tests.observe.http_requests import ask
 
 if TYPE_CHECKING:
     from lmos_actors.actors import Runtime
+    from lmos_actors.node import OwnAgents
     from lmos_actors.supervision import Supervisor
     from lmos_actors.transport import App, Connection, Upgrade
 
@@ -164,3 +166,26 @@ def test_a_service_that_is_reached_takes_an_address(name: str) -> None:
     with pytest.raises(ConfigError, match=f"{name}=.*goes with listen=") as caught:
         NodeOptions(**given)
     assert "which is not given" in str(caught.value)
+
+
+class Archive(Noted):
+    """Protects what its agent stores."""
+
+    def own_agents(self) -> OwnAgents:
+        return {"storage_agents": (self.path.strip("/"),)}
+
+
+async def test_one_service_takes_the_protection_of_agents_from_no_other(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: Any
+) -> None:
+    monkeypatch.setenv("SERVICE_TEST_TOKEN", "x" * 32)
+    names = ("one", "two", "three")
+    access = dict.fromkeys(names, Access(invoke=ANYONE, read=("archivist",)))
+    security = Security(schemes=(Bearer({"archivist": "env:SERVICE_TEST_TOKEN"}),), access=access)
+    kinds = ((Archive, "/one"), (Archive, "/two"), (Noted, "/three"))
+    services = [partial(kind, ["x"], path) for kind, path in kinds]
+    async with open_node(listen="ws://here", services=services, security=security) as node:
+        service = node.service(Archive)
+        assert service is not None
+        guard = service.home.guard
+        assert [guard.admits(None, name, "invoke") for name in names] == [False, False, True]
