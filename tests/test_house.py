@@ -136,6 +136,16 @@ def test_an_unmarked_command_is_an_error() -> None:
         readme_command("unheard-of")
 
 
+def test_files_that_the_page_on_design_names_are_there() -> None:
+    """A path may begin at any folder."""
+    text = (ROOT / "docs/explanation/design.md").read_text(encoding="utf-8")
+    found = [path for folder in ("lmos_actors", "tests", ".ci") for path in (ROOT / folder).rglob("*.py")]
+    files = [f"/{path.relative_to(ROOT).as_posix()}" for path in found]
+    named = set(re.findall(r"`([\w./]+\.py)`", text))
+    assert len(named) > 100
+    assert sorted(name for name in named if not any(file.endswith(f"/{name}") for file in files)) == []
+
+
 def test_scripts_can_be_run() -> None:
     assert os.access(ROOT / ".ci/run", os.X_OK)
 
