@@ -44,14 +44,11 @@ with late(__name__):
     from ._population import (
         AgentQuery as AgentQuery,
         Population as Population,
-        RelayLookup as RelayLookup,
-        RemoteLookup as RemoteLookup,
         Resolver as Resolver,
         Spread as Spread,
     )
     from ._remote_requests import (
         CUT_OFF as CUT_OFF,
-        Asker as Asker,
         Far as Far,
         OneWay as OneWay,
         Peer as Peer,
@@ -65,11 +62,9 @@ with late(__name__):
     from ._runtime import (
         BUDGET as BUDGET,
         RUNTIME as RUNTIME,
-        AgentSupervisor as AgentSupervisor,
         DeadLetter as DeadLetter,
         Owner as Owner,
         Runtime as Runtime,
-        Staging as Staging,
         Startable as Startable,
         Starter as Starter,
         Turns as Turns,
@@ -156,7 +151,7 @@ with late(__name__):
         needs_name as needs_name,
         state_converter as state_converter,
     )
-    from .durable._keyed_requests import AnswerStore as AnswerStore, KeyedRequests as KeyedRequests
+    from .durable._keyed_requests import KeyedRequests as KeyedRequests
     from .finding._gather import invoke_all as invoke_all
     from .finding._hold import (
         end_skew as end_skew,
@@ -194,7 +189,6 @@ with late(__name__):
         CallSources as CallSources,
         InputStream as InputStream,
         ItemTarget as ItemTarget,
-        streams_among as streams_among,
     )
     from .messages._invocation import (
         CURRENT as CURRENT,
@@ -204,7 +198,6 @@ with late(__name__):
         Runners as Runners,
         comes_back as comes_back,
         gate_of_caller as gate_of_caller,
-        running_gate as running_gate,
     )
     from .messages._mailbox import (
         DEFAULT_MAILBOX as DEFAULT_MAILBOX,

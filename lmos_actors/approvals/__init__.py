@@ -7,5 +7,5 @@ with late(__name__):
     from ._askers import Askers as Askers
     from ._clocks import Clock as Clock, Clocks as Clocks, standing_still as standing_still
     from ._desk import ApprovalDesk as ApprovalDesk, approvals_spec as approvals_spec
-    from ._kept import Approval as Approval, ApprovalState as ApprovalState
+    from ._kept import Approval as Approval
     from ._offers import Offer as Offer, Offers as Offers

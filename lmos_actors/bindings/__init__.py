@@ -128,7 +128,6 @@ with late(__name__):
     )
     from .lmos._server import (
         LmosServer as LmosServer,
-        ServerStatistics as ServerStatistics,
     )
     from .lmos._server_answers import (
         has_no_result as has_no_result,

@@ -23,8 +23,6 @@ with late(__name__):
     )
     from ._registrar import (
         MAX_AGENTS as MAX_AGENTS,
-        MAX_TTL as MAX_TTL,
-        MIN_TTL as MIN_TTL,
         TTL as TTL,
         ExposedAgent as ExposedAgent,
         Registered as Registered,

@@ -5,7 +5,6 @@ from lmos_actors._late import late
 with late(__name__):
     from ._decode import (
         UNKNOWN as UNKNOWN,
-        Loaded as Loaded,
         Unknown as Unknown,
         decode as decode,
         load as load,
@@ -29,7 +28,6 @@ with late(__name__):
         REPLICA as REPLICA,
         BadReference as BadReference,
         Keep as Keep,
-        Lookup as Lookup,
         Reference as Reference,
         fill as fill,
         references as references,

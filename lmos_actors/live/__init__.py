@@ -10,5 +10,5 @@ with late(__name__):
     from ._client import LiveClient as LiveClient, open_live as open_live
     from ._flow_records import FlowRecords as FlowRecords
     from ._messages import Do as Do, Refused as Refused, Wrong as Wrong
-    from ._operations import Decision as Decision, Operation as Operation, OwnOperations as OwnOperations
+    from ._operations import Operation as Operation, OwnOperations as OwnOperations
     from ._server import LiveServer as LiveServer

@@ -22,7 +22,7 @@ with late(__name__):
     from ._keys import key_of as key_of, parts_of as parts_of, range_of as range_of
     from ._lock_file import LockFile as LockFile
     from ._memory import MemoryStore as MemoryStore
-    from ._open_turns import TurnInProgress as TurnInProgress, turns_in as turns_in
+    from ._open_turns import turns_in as turns_in
     from ._sessions import (
         TOO_LARGE as TOO_LARGE,
         KeptMessage as KeptMessage,
@@ -30,7 +30,6 @@ with late(__name__):
         OpenTurn as OpenTurn,
         Role as Role,
         Session as Session,
-        SessionInfo as SessionInfo,
         SessionOptions as SessionOptions,
         Sessions as Sessions,
     )

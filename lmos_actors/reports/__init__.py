@@ -42,7 +42,6 @@ with late(__name__):
         combination as combination,
         compared_lines as compared_lines,
         count as count,
-        cut_line as cut_line,
         failure_lines as failure_lines,
         file_line as file_line,
         first_failure as first_failure,

@@ -15,6 +15,5 @@ with late(__name__):
     from .model import (
         Compare as Compare,
         Scenario as Scenario,
-        Simulation as Simulation,
         scenario_schema as scenario_schema,
     )

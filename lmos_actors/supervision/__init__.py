@@ -44,7 +44,6 @@ with late(__name__):
     from ._tree import (
         Tree as Tree,
         agents_of as agents_of,
-        child_of as child_of,
         children_between as children_between,
         class_at as class_at,
         draw as draw,

@@ -53,13 +53,11 @@ with late(__name__):
     )
     from ._options import (
         ConnectionOptions as ConnectionOptions,
-        ConnectionStatistics as ConnectionStatistics,
         Ended as Ended,
         Handler as Handler,
     )
     from ._tcp import (
         DirectStream as DirectStream,
-        TcpListener as TcpListener,
         TcpNetwork as TcpNetwork,
         raise_descriptor_limit as raise_descriptor_limit,
     )

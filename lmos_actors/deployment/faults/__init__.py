@@ -12,7 +12,6 @@ with late(__name__):
     )
     from ._fault_proxy import (
         FaultProxy as FaultProxy,
-        Way as Way,
         links_with as links_with,
     )
     from ._gateway import (

@@ -18,5 +18,4 @@ with late(__name__):
     from ._remote_chat import RemoteChat as RemoteChat
     from ._server import (
         OmniaServer as OmniaServer,
-        OmniaStatistics as OmniaStatistics,
     )

@@ -10,7 +10,6 @@ with late(__name__):
         FileJobs as FileJobs,
         Jobs as Jobs,
         Progress as Progress,
-        RunObserver as RunObserver,
         repeated as repeated,
     )
     from ._planned import PlannedFile as PlannedFile

@@ -3,8 +3,6 @@
 from lmos_actors._late import late
 
 with late(__name__):
-    from lmos_actors.system import untyped_class as untyped_class
-
     from ._mocks import (
         MockScript as MockScript,
         mock_class as mock_class,

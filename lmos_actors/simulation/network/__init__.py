@@ -5,7 +5,6 @@ from lmos_actors._late import late
 with late(__name__):
     from ._link import (
         USER as USER,
-        NetworkLink as NetworkLink,
         NodeNetwork as NodeNetwork,
     )
     from ._network import (

@@ -7,6 +7,5 @@ with late(__name__):
     from ._faults import (
         FaultFailed as FaultFailed,
         Faults as Faults,
-        FaultWorld as FaultWorld,
         StruckFault as StruckFault,
     )
