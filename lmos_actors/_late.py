@@ -49,6 +49,7 @@ class late:
 
     def __enter__(self) -> None:
         _ONE_BLOCK.acquire()
+        self._at_once = [name for name in self._names if name[0] != "_" and name != late.__name__]
         self._import = builtins.__import__
         builtins.__import__ = self._note  # type: ignore[assignment]
 
@@ -57,7 +58,9 @@ class late:
         _ONE_BLOCK.release()
         for name in self._modules:
             del self._names[name]
-        self._names.update(__getattr__=self._find, __dir__=self._all, __all__=[*self._modules])
+        self._names.update(
+            __getattr__=self._find, __dir__=self._all, __all__=[*self._at_once, *self._modules]
+        )
 
     def _note(
         self,

@@ -13,6 +13,8 @@ from tests.source import PACKAGE, Module, package_modules
 
 LATE = f"from {PACKAGE}._late import late"
 TYPES = f"{PACKAGE}.types"
+AT_ONCE = {f"{PACKAGE}.testing"}
+"""Faces that import some names at once; each says why."""
 FACES = [module for module in package_modules() if module.name == TYPES or module.is_face]
 TOP = next(face for face in FACES if face.name == PACKAGE)
 
@@ -25,6 +27,7 @@ def strangers(face: Module) -> list[str]:
     )
     if rest and ast.unparse(rest[0]) == LATE:
         rest = rest[1:]
+    rest = [statement for statement in rest if not (face.name in AT_ONCE and re_exports(statement))]
     odd += [statement for statement in rest if not is_late(statement)]
     odd += [statement for statement in noted(face) if not re_exports(statement)]
     return [f"{face.name}: {ast.unparse(statement)}" for statement in odd]
@@ -48,7 +51,8 @@ def re_exports(statement: ast.stmt) -> bool:
 
 def exported(face: Module) -> list[str]:
     """The names that the face re-exports, in the order in which they stand."""
-    found = [node for node in noted(face) if isinstance(node, ast.ImportFrom)]
+    at_once = [node for node in face.tree.body if re_exports(node)] if face.name in AT_ONCE else []
+    found = [node for node in (*at_once, *noted(face)) if isinstance(node, ast.ImportFrom)]
     return [alias.asname or alias.name for node in found for alias in node.names]
 
 
