@@ -1,13 +1,13 @@
 """The agent `approvals`: a system agent of a node, to which its agents' questions go and people's answers.
 
-Who may decide is asked here and nowhere else, for every way in: a client that has sent the request over a
-network needs the right `approve` for the agent that asks. The code of the program itself may decide, as that
-of tests does; agents may not, so that none approves what it wants itself.
+The right to decide is checked here and nowhere else, for every way in: a client that has sent the request
+over a network needs the right `approve` for the agent that asks. The code of the program itself may decide,
+as tests do; agents may not, so that no agent approves its own question.
 
-To those without the right an approval does not exist: they get the answer that a wrong id gets.
+For a client without the right an approval does not exist: it gets the same answer as for a wrong id.
 
-A question that is asked in a turn of a chat goes to the user, too, whose client carries out tools (`Offer`):
-with their right, asked like that of any other client. The first answer counts, of the list or of the user.
+A question that is asked in a chat turn also goes to the user whose client carries out tools (`Offer`). The
+user needs the same right as any other client. The first answer counts, from the list or from the user.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ NAME: Final = "approvals"
 """The name of the agent, right below the root of its node."""
 
 MOST_ASKED: Final = 2 * MOST_WAITING
-"""Runs that wait for decisions, of several runs for the same one, too."""
+"""The maximum number of runs that wait for a decision; several may wait for the same one."""
 
 LONGEST_NOTE: Final = 2_000
 
 OVER_SECONDS: Final = 1.0
-"""Seconds in which it reaches the client of a user that a question is decided."""
+"""Seconds that a user's client has to learn that a question is decided."""
 
 FORBIDDEN: Final = "FORBIDDEN"
 UNKNOWN: Final = "UNKNOWN"
@@ -94,7 +94,7 @@ class Approvals(Agent, mailbox=MailboxOptions(size=MOST_ASKED)):
 
     @asynccontextmanager
     async def lifespan(self) -> AsyncGenerator[None]:
-        """Read what is kept."""
+        """Read the kept approvals."""
         slot = self._place()
         self._timer: Timer | None = None
         self._offers: Offers | None = None if slot.rt.approvals is None else slot.rt.approvals.offers
@@ -126,8 +126,8 @@ class Approvals(Agent, mailbox=MailboxOptions(size=MOST_ASKED)):
     ) -> Approval:
         """Wait for the decision on a question of an agent of this node: `self.approve(...)` asks it.
 
-        `run` is the name of the run that asks, to which alone the answer is handed unless it is `shared`;
-        `replaces`: in place of a question in other words. Return the approval as it is then. Raise
+        `run` names the run that asks; only this run gets the answer, unless the answer is `shared`. With
+        `replaces` the question takes the place of one in other words. Return the decided approval. Raise
         ActionFailed.
         """
         if current_request().allows is not None:
@@ -153,9 +153,9 @@ class Approvals(Agent, mailbox=MailboxOptions(size=MOST_ASKED)):
                 await self._writer.ready()
 
     def _renewed(self, question: Approval) -> Approval:
-        """Return a question under an id that is free, if the answer to it was handed to another run.
+        """Return the question, with a fresh id if the answer under its id was handed to a run.
 
-        Else it would take the place of the decision there.
+        Otherwise the question would overwrite that decision.
         """
         known = self._kept.find(question.id)
         if known is None or not known.approval.handed:
@@ -197,7 +197,7 @@ class Approvals(Agent, mailbox=MailboxOptions(size=MOST_ASKED)):
         self._changed()
 
     async def _asked(self, question: Approval, asking: Asking) -> Entry:
-        """Return the entry of a question once it is kept; while the store fails it waits. Raise Held."""
+        """Return a question's entry once it is kept; wait while the store fails. Raise Held, ActionFailed."""
         while True:
             try:
                 return await self._kept.ask(question, asking)
@@ -230,9 +230,9 @@ class Approvals(Agent, mailbox=MailboxOptions(size=MOST_ASKED)):
     async def accept(self, id: Id, note: Note = "", answer: Answer = None) -> Approval:
         """Approve what an agent asks. Return the approval as it is kept.
 
-        Failures have a code: UNKNOWN (none of that id that the caller may decide), DECIDED (it has been
-        decided, by somebody or by its deadline), GONE (no agent is at its path), ANSWER_INVALID (the answer
-        does not fit the form, and nothing is decided), STORE_FAILED.
+        Failures have a code: UNKNOWN (the caller may decide no approval with this id), DECIDED (somebody or
+        the deadline has decided already), GONE (no agent is at its path, or the agent no longer asks),
+        ANSWER_INVALID (the answer does not fit the form, and nothing is decided), STORE_FAILED.
         """
         return await self._decide(id, note, approved=True, answer=answer)
 
@@ -291,7 +291,7 @@ class Approvals(Agent, mailbox=MailboxOptions(size=MOST_ASKED)):
         return request.consumer is None and request.principal is None
 
     def _is_there(self, agent: str) -> bool:
-        """Return whether an agent is at a path; one that was stopped is not, one that restarts is."""
+        """Return whether an agent is at a path: False for a stopped agent, True for one that restarts."""
         resolver = self._place().rt.resolver
         found: Any = None if resolver is None else resolver.at(agent)
         return found is not None and getattr(found, "status", None) != "stopped"
@@ -309,7 +309,7 @@ class Approvals(Agent, mailbox=MailboxOptions(size=MOST_ASKED)):
         return self._place().rt.entropy.now().timestamp()
 
     def _changed(self) -> None:
-        """Show how many wait, and have the next deadline decide at its time."""
+        """Publish how many approvals wait, and set the timer of the next deadline."""
         self.waiting = self._kept.waiting
         if self._timer is not None:
             self._timer.cancel()

@@ -1,8 +1,8 @@
 """The runs of one node that ask people, each under a name: an answer is handed to one of them.
 
-The name is kept with the answer, in a form that tells nothing. A run with a request key has the same name in
-the agent's next life, and so gets the same answer there; so has a turn of a chat that survives its process.
-Any other ends with it.
+The name is kept with the answer, in a form that reveals nothing. A run with a request key has the same name
+in the agent's next life, and so gets the same answer there; so does a chat turn that survives its process.
+The name of any other run ends with the process.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Askers:
-    """The names of the runs of a node that ask, from the first question of each until its end."""
+    """The names of the runs of a node that ask people, from the first question of a run to its end."""
 
     def __init__(self) -> None:
         self._names: dict[Any, str] = {}
@@ -29,9 +29,9 @@ class Askers:
         self._works: dict[str, str] = {}
 
     def name(self, fresh: str) -> str:
-        """Return the name of the run whose code runs now; `fresh` names one that has no other.
+        """Return the name of the current run; a run without a name and without a key is named `fresh`.
 
-        Outside runs it is the name of nobody, who has ended at once.
+        Outside runs, return `fresh`; it names no run, so `end_of` returns None for it.
         """
         run = current_run()
         if run is None:
@@ -48,7 +48,7 @@ class Askers:
 
     @contextmanager
     def during(self, path: str, agent: str, work: str) -> Generator[None]:
-        """Have a run of the agent at a path be work of another agent, which goes on in its next life."""
+        """Name runs of the agent at `path` after the `work` of `agent`, which continues in its next life."""
         self._works[path] = _hidden(agent, work)
         try:
             yield

@@ -1,8 +1,8 @@
 """Clocks that stand still while a person is asked.
 
-A limit of time is for programs, and a person may take hours. So what works under one has a `Clock`, which
-stands still while a question waits that was asked in this work: by the agent that does it, or by an agent
-that it has called. A turn of a chat agent that was asked in the turn of another one is part of that.
+A time limit is meant for programs, and a person may take hours. So work under a time limit has a `Clock`,
+which stands still while a question of this work waits: one that is asked by the agent that does the work, or
+by an agent that it has called. A chat turn that was started in the turn of another one is part of that turn.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Clock:
 
     def __init__(self, most: float = inf) -> None:
         self.asked = ""
-        """Word of a node that is not believed: that a person is being asked there, as text."""
+        """What an untrusted node says about a person who is being asked there; "" if it says nothing."""
         self._most = most
         self._left: dict[trio.CancelScope, float] = {}
         """The scopes under its deadlines, and the seconds that each has left while it stands still."""
@@ -45,11 +45,11 @@ class Clock:
         return self._stood + (self._still_until() - self._since if self._stops else 0.0)
 
     def scope(self, deadline: float) -> TimeLimit:
-        """Cancel a block at a deadline, which is put off by the time for which this stands still."""
+        """Return a cancel scope whose deadline is put off by the time for which this clock stands still."""
         return TimeLimit(self, deadline)
 
     def add(self, scope: trio.CancelScope) -> None:
-        """Have the deadline of a scope put off, until `remove`."""
+        """Put off the deadline of a scope while this clock stands still, until `remove`."""
         self._left[scope] = 0.0
         if self._stops:
             self._hold(scope)
@@ -59,7 +59,7 @@ class Clock:
         del self._left[scope]
 
     def stop(self) -> None:
-        """Stand still, until `go` was called as often."""
+        """Stand still until `go` has been called as often as `stop`."""
         self._stops += 1
         if self._stops == 1:
             self._since = trio.current_time()
@@ -80,11 +80,11 @@ class Clock:
         scope.deadline = self._end() + self._left[scope]
 
     def _still_until(self) -> float:
-        """Return up to when it has stood still since it was stopped."""
+        """Return the time up to which the clock has stood still since it was stopped."""
         return min(trio.current_time(), self._end())
 
     def _end(self) -> float:
-        """Return when it goes on at the latest."""
+        """Return the time at which the clock goes on at the latest."""
         return self._since + self._most - self._stood
 
 
@@ -108,7 +108,7 @@ class TimeLimit:
 
 
 class Clocks:
-    """The clocks of one node, by the runs that work under them, and what holds these up."""
+    """The clocks of one node, by the runs that work under them, and how many stops hold up each run."""
 
     def __init__(self) -> None:
         self._at: defaultdict[Run | OwnTask, list[Clock]] = defaultdict(list)
@@ -117,7 +117,7 @@ class Clocks:
 
     @contextmanager
     def during(self, run: Run | OwnTask, clock: Clock) -> Generator[None]:
-        """Have a clock stand still in a block while a question waits that was asked in the work of a run."""
+        """Let a clock stand still, inside this block, while a question asked in the work of a run waits."""
         for _ in range(self._stops[run]):
             clock.stop()
         self._at[run].append(clock)
@@ -132,7 +132,7 @@ class Clocks:
 
     @contextmanager
     def part_of(self, path: str, run: Run | OwnTask | None) -> Generator[None]:
-        """Have the work of the agent at a path be part of a run, for a block."""
+        """Count the work of the agent at a path as part of a run, for the length of a block."""
         if run is not None:
             self._above[path] = run
         try:
@@ -141,11 +141,11 @@ class Clocks:
             self._above.pop(path, None)
 
     def run_above(self, path: str) -> Run | OwnTask | None:
-        """Return the run that the work of the agent at a path is a part of, None where it is none."""
+        """Return the run that the work of the agent at a path is part of, or None."""
         return self._above.get(path)
 
     def stop(self, run: Run | OwnTask) -> None:
-        """Have the clocks of a run stand still, until `go` was called as often."""
+        """Let the clocks of a run stand still until `go` has been called as often as `stop`."""
         self._stops[run] += 1
         for clock in self._at.get(run, ()):
             clock.stop()
@@ -159,14 +159,14 @@ class Clocks:
             clock.go()
 
     def note(self, runs: Iterable[Run | OwnTask], text: str) -> None:
-        """Leave word at the clocks of runs, which go on."""
+        """Set the text `asked` of the clocks of some runs; the clocks go on."""
         for clock in [clock for run in runs for clock in self._at.get(run, ())]:
             clock.asked = text
 
 
 @contextmanager
 def standing_still(clock: Clock) -> Generator[None]:
-    """Have a clock stand still in a block while a question waits of the run that runs it. See above."""
+    """Let a clock stand still, inside this block, while a question of the current run waits. See above."""
     rt, run = RUNTIME.get(None), current_run()
     if rt is None or rt.approvals is None or run is None:
         yield

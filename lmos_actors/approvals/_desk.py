@@ -57,9 +57,9 @@ def approvals_spec() -> ChildSpec[Approvals]:
 
 
 class ApprovalDesk:
-    """Takes the questions of the agents of one node; `Agent.approve` finds it at the node's machinery.
+    """The desk that takes the questions of one node's agents; `Agent.approve` finds it in the `Runtime`.
 
-    `seconds` is for how long clocks stand still at most because another node says that it asks a person.
+    `seconds` is how long clocks stand still at most because another node says that it asks a person.
     """
 
     def __init__(self, rt: Runtime, root: Supervisor, seconds: float) -> None:
@@ -67,7 +67,7 @@ class ApprovalDesk:
         self._root = root
         self._starting = trio.Lock()
         self.offers = Offers()
-        """The users of chats to whom questions go in their turns."""
+        """The ways to the chat users who are asked the questions of their turns."""
         self.clocks = Clocks()
         self.waits = Waits(rt, self.clocks, seconds)
         """The questions that stand, of this node and of others that it has asked."""
@@ -125,7 +125,7 @@ class ApprovalDesk:
             return await self._decision(asked, Asking(question.id), offer)
 
     async def _decision(self, question: Approval, asking: Asking, offer: Offer | None) -> Approval:
-        """Return a question as it is when its wait has ended."""
+        """Return the approval once its wait has ended."""
         with self.offers.for_question(question.id, offer):
             while True:
                 ref = await self._started()
@@ -209,5 +209,5 @@ def _offer_of(*runs: Run | OwnTask | None) -> Offer | None:
 
 
 def _invalid(text: str) -> ActionFailed:
-    """Return the failure of a question that cannot be asked; its words may be a caller's or a model's."""
+    """Return the failure of an invalid question; its words may come from a caller or a model."""
     return failure("QUESTION_INVALID", 400, f"this cannot be asked: {text}")

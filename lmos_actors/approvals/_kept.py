@@ -1,6 +1,6 @@
 """Approvals as they are kept: what was asked, until when, and who decided what.
 
-One record each, in the space `approvals`, whose key begins with the path of the agent and the key of its
+Each is one record in the space `approvals`, whose key begins with the path of the agent and the key of its
 question: an agent that asks again after a crash finds the same record. All records are in memory, too:
 looking for one reads nothing.
 
@@ -8,15 +8,15 @@ What it keeps true:
 
 - **What is answered is in the store.** A question counts as asked, and a decision as made, once it is
   written. A decision that could not be written has not been made.
-- **A decision is made once.** While one is being written another one waits for that (`ticket`). The first one
-  that is written counts, and every later one is refused. What becomes of a write is noted by the writer, not
+- **A decision is made once.** While one is being written, another one waits for it (`ticket`). The first one
+  that is written counts, and every later one is refused. The outcome of a write is noted by the writer, not
   by the task that waits for it: a client that leaves meanwhile changes nothing.
 - **An answer is handed to one run**, and that is kept before the run has it. From then on the key is free:
-  the next question under it is a new one, which says how many consents went before. While the run goes on it
-  waits (`Held`), as the run may be about to act. The run itself, by its name, gets the same answer each time.
-- **The deadline decides no**, by the clock of the world, and without the store: a record whose time has
-  passed is refused also if nobody was there to write so.
-- **It is bounded**: in questions that wait, and in bytes of all. Of decided ones the oldest are forgotten.
+  the next question under it is a new one, which says how many consents went before. While the run goes on,
+  that question waits (`Held`), as the run may be about to act. The run itself gets the same answer each time.
+- **The deadline refuses**, by the wall clock and without the store: a record whose time has passed is refused
+  even if nobody was there to write it.
+- **It is bounded**, in questions that wait and in bytes of all. The oldest decided ones are forgotten.
 - **A question that cannot be asked again goes with the run that asks** (`once`): nobody would get the answer.
   It is written when somebody has decided, and so is not there after a crash.
 """
@@ -48,13 +48,13 @@ MOST_WAITING: Final = 10_000
 """Questions of one node that wait for a decision."""
 
 MOST_DECIDED: Final = 10_000
-"""Decided ones that are kept."""
+"""Decided approvals that are kept."""
 
 MOST_ANSWER: Final = 64 << 10
 """Bytes of the answer by a form, as JSON."""
 
 MOST_BYTES: Final = 64 << 20
-"""Bytes of all of them."""
+"""Bytes of all approvals."""
 
 ApprovalState: TypeAlias = Literal["waiting", "approved", "refused", "expired", "gone"]
 """`expired`: its deadline has refused it. `gone`: it waits, but no agent is at its path, at least now."""
@@ -85,11 +85,11 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True):
     awaited: bool = False
     """Whether a run of the agent waits for the decision now. Else the answer is kept until it asks again."""
     handed: str = ""
-    """The name, which tells nothing, of the run that has the answer; empty while none has."""
+    """The name of the run that has the answer, in a form that reveals nothing; empty while none has it."""
     earlier: int = 0
     """How many consents to earlier questions under this key have been handed to runs, or were for all."""
     former: Any = None
-    """The data that was approved before for all that ask, in whose place this question stands."""
+    """The data that was approved before for all runs, which this question replaces."""
 
 
 @attrs.define(eq=False)
@@ -117,7 +117,7 @@ class Entry:
 
 @attrs.frozen
 class Asking:
-    """How a question is asked: by the run of that name; `shared`, the answer is for all that ask it."""
+    """How a question is asked: `run` names the run that asks; with `shared` the answer is for all runs."""
 
     run: str
     shared: bool = False
@@ -126,7 +126,7 @@ class Asking:
 
 
 class KeyTaken(Exception):
-    """The key of a question names another one."""
+    """Another question has the key already."""
 
     def __init__(self, first: Approval) -> None:
         super().__init__(first.text)
@@ -146,11 +146,11 @@ class TooMany(Exception):
 
 
 class Decided(Exception):
-    """It has been decided already."""
+    """The question has been decided already."""
 
 
 class Withdrawn(Exception):
-    """It is asked no longer."""
+    """The question is no longer asked."""
 
 
 class Misfit(Exception):
@@ -160,7 +160,7 @@ class Misfit(Exception):
 class KeptApprovals:
     """The approvals of one node.
 
-    `now` returns Unix time; `end_of` the event of the end of a run, by its name, None if it has ended.
+    `now` returns Unix time; `end_of` returns the event of a run's end, by its name, or None if it has ended.
     """
 
     def __init__(
@@ -184,7 +184,7 @@ class KeptApprovals:
             Entry(_approval_in(store, key, value), len(value), key)
             for key, value in await self._writer.records(SPACE)
         ]
-        # of one key the question that is free comes last; clocks may have been set back
+        # `_add` gives a key to the question that is not handed, in any order: clocks may have been set back
         for each in sorted(found, key=lambda entry: (entry.approval.asked, entry.approval.id)):
             self._add(each)
         decided = [each.approval for each in found if each.approval.decided is not None]
@@ -210,7 +210,7 @@ class KeptApprovals:
         return self._by_id.get(id)
 
     def next_deadline(self) -> float | None:
-        """Return when the next one expires, None if none waits."""
+        """Return the Unix time of the next deadline, None if no approval waits."""
         while self._deadlines:
             at, id = self._deadlines[0]
             entry = self._by_id.get(id)
@@ -222,7 +222,7 @@ class KeptApprovals:
     # ---- changing
 
     async def ask(self, question: Approval, asking: Asking) -> Entry:
-        """Have a question wait, and return its entry once it is kept; of a known one the one there is.
+        """Add a question, and return its entry once it is kept; a known question keeps the entry it has.
 
         Raise KeyTaken, Held, TooMany, StoreFailed, and ValueError for a key that no store can keep.
         """
@@ -247,16 +247,16 @@ class KeptApprovals:
         return entry
 
     def _is_over(self, known: Entry, asking: Asking) -> bool:
-        """Return whether the key of a question is free behind it.
+        """Return whether the key of a known question is free for the next one.
 
-        So it is once the answer was handed to a run; of one for all, once nobody has given it in time.
+        It is free once the answer was handed to a run; with `shared`, once it has expired and no run waits.
         """
         if asking.shared:
             return known.approval.state == "expired" and not known.askers
         return bool(known.approval.handed)
 
     def _begin_after(self, known: Entry, question: Approval, asking: Asking) -> Entry:
-        """Have a question wait under a key that has one already. Raise KeyTaken, Held, TooMany."""
+        """Add a question under a key that has one already. Raise KeyTaken, Held, TooMany."""
         former = known.approval
         is_spent = former.state == "approved" and (bool(former.handed) or asking.shared)
         before = former.data if is_spent and asking.shared else former.former
@@ -271,7 +271,7 @@ class KeptApprovals:
         return self._begin(changed, None if former.handed else known)
 
     def _begin(self, question: Approval, former: Entry | None = None) -> Entry:
-        """Have a new question wait; it takes the place of a former one once it is kept."""
+        """Add a new question; once it is kept, it takes the place of `former`. Raise TooMany."""
         size = len(_written(question))
         self._make_room(size)
         if self.waiting + self._unkept >= MOST_WAITING or self._bytes + size > MOST_BYTES:
@@ -346,7 +346,7 @@ class KeptApprovals:
     ) -> None:
         """Decide; return once that is kept. Raise Decided, Withdrawn, Misfit, StoreFailed.
 
-        A cancel does not take it back.
+        A cancel does not take the decision back.
         """
         while entry.ticket is not None:
             await _ended(entry.ticket)
@@ -377,7 +377,7 @@ class KeptApprovals:
             self._remove(entry)
 
     def expire(self) -> None:
-        """Refuse what has waited until its deadline; a decision that is being written has come before it."""
+        """Refuse approvals whose deadline has passed, unless a decision is being written: it came first."""
         now = self._now()
         while self._deadlines and self._deadlines[0][0] <= now:
             entry = self._by_id.get(heappop(self._deadlines)[1])
@@ -402,10 +402,10 @@ class KeptApprovals:
         entry.size = size
 
     def _make_room(self, size: int) -> None:
-        """Forget the oldest decisions until so many bytes more fit, if they can. Raise StoreFailed."""
+        """Forget the oldest decisions until `size` more bytes fit, if that is possible. Raise StoreFailed."""
         while self._decided and (len(self._decided) >= MOST_DECIDED or self._bytes + size > MOST_BYTES):
             decided = map(self._by_id.__getitem__, self._decided)
-            oldest = next((each for each in decided if not each.askers), None)  # to others it is just handed
+            oldest = next((each for each in decided if not each.askers), None)  # others still wait for it
             if oldest is None:
                 return
             self._writer.submit([Delete(SPACE, oldest.record)])
@@ -437,14 +437,14 @@ class KeptApprovals:
 
 
 def completed(form: dict[str, Any] | None, answer: dict[str, Any] | None) -> dict[str, Any]:
-    """Return an answer by a form, with the defaults of the fields that it leaves out."""
+    """Return an answer, with the form's defaults for the fields that it leaves out."""
     fields: dict[str, Any] = {} if form is None else form.get("properties", {})
     defaults = {name: each["default"] for name, each in fields.items() if "default" in each}
     return {**defaults, **(answer or {})}
 
 
 def answer_to(approval: Approval, answer: dict[str, Any] | None) -> dict[str, Any] | None:
-    """Return what is kept of an answer: where there is a form, with its defaults. Raise Misfit."""
+    """Return the answer to keep, with the form's defaults; None without a form. Raise Misfit."""
     if approval.form is None:
         if answer is not None:
             raise Misfit("it asks for a yes or a no, and for no answer")
@@ -466,7 +466,7 @@ async def _ended(ticket: Ticket) -> None:
 
 
 def _approval_in(store: str, key: str, value: bytes) -> Approval:
-    """Return an approval as it is kept. Raise StoreDamaged."""
+    """Return the approval in a record. Raise StoreDamaged."""
     try:
         return msgspec.json.decode(value, type=Approval)
     except (msgspec.MsgspecError, ValueError, RecursionError):

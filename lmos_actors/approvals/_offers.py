@@ -1,8 +1,8 @@
-"""Offers: the users of chats to whom a question goes that is asked in their turn.
+"""Offers: the ways to chat users, who are asked the questions of their turns.
 
-A chat agent enters the agent that runs a turn, by its path, with the way to the turn's user. What that agent
-asks, and what is asked by agents that it calls, is offered to this user. The desk finds the offer, and leaves
-it for the agent `approvals` under the id of the question, as an offer is no value that a message could have.
+A chat agent enters the path of the agent that runs a turn, with the way to the turn's user. The questions of
+that agent, and of the agents that it calls, are offered to this user. The desk finds the offer, and leaves it
+for the agent `approvals` under the id of the question, as a message cannot carry an offer.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Offer(Protocol):
     async def ask(self, approval: Approval, over: trio.Event) -> tuple[bool, dict[str, Any] | None] | None:
         """Wait for the user's yes or no, and the answer by the form; None if none comes. Raise nothing.
 
-        Ends when `over` is set: then somebody else was first.
+        Return when `over` is set: somebody else was first.
         """
         ...
 
@@ -47,7 +47,7 @@ class Offers:
 
     @contextmanager
     def during(self, path: str, offer: Offer) -> Generator[None]:
-        """Have what the agent at a path asks, itself or by others, go to a user for the length of a block."""
+        """Offer the questions of the agent at a path, and of agents it calls, to a user during a block."""
         self._turns[path] = offer
         try:
             yield
@@ -55,7 +55,7 @@ class Offers:
             del self._turns[path]
 
     def of(self, *paths: str | None) -> Offer | None:
-        """Return the offer of the first of these agents that has one."""
+        """Return the offer of the first of these agents that has one, or None."""
         return next((self._turns[path] for path in paths if path in self._turns), None)
 
     @contextmanager

@@ -1,18 +1,18 @@
-"""Questions that stand: what is held up by a person, on this node and on those that have asked it.
+"""Standing questions: what a person holds up, on this node and on the nodes that call it.
 
 A question is asked in a run. Whoever waits for that run waits for the person, too, over however many calls:
 the runs of this node, whose clocks stand still (`_clocks.py`), and requests of other nodes, which are told
-(`Asker.asks`). What another node says so about a request of this one is a question of the run that has sent
-the request; so it passes on from node to node.
+(`Asker.asks`). What another node says about a request of this one counts as a question of the run that has
+sent the request; so it passes on from node to node.
 
-Who waits changes while a question stands: callers join a request by its key, others give up. So that is
-looked at again every RENEWED seconds, and other nodes are told again then. A request of another node may wait
-for several questions; it is told of the newest.
+Who waits changes while a question stands: callers join a request by its key, others give up. So the waiting
+callers are looked up again every RENEWED seconds, and other nodes are told again. A request of another node
+may wait for several questions; it is told of the newest.
 
 Another node is believed no further than it has to be. Its word counts for PATIENCE seconds unless it is
 renewed, never beyond the question's own end, and for `most` seconds of one request. It stops clocks only if
-this node has named the other one, or has credentials for it. It never moves a deadline of the caller: that is
-code's own, or a file's.
+this node has named the other one, or has credentials for it. It never moves a deadline that the caller's code
+or a file has set.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from ._kept import Approval
 
 RENEWED: Final = 10.0
-"""Seconds after which it is looked again who waits, and callers on other nodes are told again."""
+"""Seconds after which the waiting callers are looked up again, and those on other nodes are told again."""
 
 PATIENCE: Final = 30.0
 """Seconds for which the word of another node counts."""
@@ -55,7 +55,7 @@ class Question:
 
     @staticmethod
     def read(members: dict[str, Any]) -> Question | None:
-        """Return the question that another node tells, None for what is none."""
+        """Return the question that another node has sent, None if the members are not valid."""
         id, key, expires = (members.get(name) for name in ("id", "key", "expires"))
         if not (isinstance(id, str) and isinstance(key, str) and max(len(id), len(key)) <= LONGEST):
             return None
@@ -68,7 +68,7 @@ class Question:
         return Question(id, key, seconds) if isfinite(seconds) else None
 
     def members(self) -> dict[str, Any]:
-        """Return it as it is told."""
+        """Return the question as it is sent to other nodes."""
         return attrs.asdict(self)
 
     def __str__(self) -> str:
@@ -84,12 +84,12 @@ class Standing:
         self.asked_in = tuple(runs)
         self.runs: dict[Run | OwnTask, None] = {}
         self.requests: dict[Any, None] = {}
-        """The requests that wait, near ones and those of other nodes."""
+        """The requests that wait, from this node and from others."""
 
 
 @attrs.define(eq=False)
 class Heard:
-    """The word of another node on one request of this one, and for how long it has counted so far."""
+    """What another node says about a request of this one, and how many seconds it has counted so far."""
 
     question: Question | None = None
     standing: Standing | None = None
@@ -99,12 +99,12 @@ class Heard:
 
     @property
     def counts(self) -> bool:
-        """Whether it counts now."""
+        """Whether the word of the other node counts now."""
         return self.timer is not None
 
 
 class Waits:
-    """The questions that stand on a node; `most` is for how long the word of another node counts at most."""
+    """The questions that stand on a node; `most` is how many seconds another node's word counts at most."""
 
     def __init__(self, rt: Runtime, clocks: Clocks, most: float) -> None:
         self._rt = rt
@@ -119,7 +119,7 @@ class Waits:
 
     @contextmanager
     def during(self, approval: Approval, *runs: Run | OwnTask | None) -> Generator[None]:
-        """Have a question stand in a block, that was asked in these runs."""
+        """Let a question that was asked in these runs stand for the length of a block."""
         question = Question(approval.id, approval.key, approval.expires)
         standing = self._begin(question, [run for run in runs if run is not None])
         try:
@@ -147,7 +147,7 @@ class Waits:
             self._timer = None
 
     def _look(self, standing: Standing) -> None:
-        """Find out who waits now: have their clocks stand still, and tell other nodes what is new."""
+        """Find out who waits now, let only their clocks stand still, and tell other nodes what is new."""
         runs, requests = callers_of(standing.asked_in, self._clocks.run_above)
         before_runs, before_requests = standing.runs, standing.requests
         standing.runs, standing.requests = dict.fromkeys(runs), dict.fromkeys(requests)
@@ -239,7 +239,7 @@ class Waits:
         return heard
 
     def _forget(self, heard: Heard, request: Any) -> None:
-        """Count on the word of another node no more."""
+        """Stop counting the word of another node."""
         if heard.timer is not None:
             heard.timer.cancel()
         standing, heard.standing, heard.timer = heard.standing, None, None

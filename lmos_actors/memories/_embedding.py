@@ -1,9 +1,9 @@
 """Embeddings: functions that turn texts into vectors, so that texts are found by what they mean.
 
-The function is its user's, and often a request to another host. So all that it may do wrong is one failure,
-`EmbeddingFailed`, after which words are used: it raises, it takes too long, it returns too few vectors, or
-some that are none. A vector is kept with the name of its embedding: those of another one, or of another
-length, are not compared with it.
+The function is the user's own, and often a request to another host. So all its errors are one failure,
+`EmbeddingFailed`, after which words are used: it raises, takes too long, returns too few vectors, or values
+that are no vectors. A vector is kept with the name of its embedding, and compared only with vectors of the
+same embedding and the same length.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 MOST_NUMBERS: Final = 8_192
-"""Numbers of a vector."""
+"""Numbers in a vector at most."""
 
 AT_ONCE: Final = 64
-"""Texts that the function gets at once."""
+"""Texts that the function gets in one call."""
 
 _LOG: Final = logging.getLogger("lmos_actors")
 
 
 class EmbeddingFailed(Exception):
-    """The function of an embedding has not done what it is for."""
+    """The function of an embedding has failed; the text says how."""
 
 
 class KeptVector(msgspec.Struct, frozen=True):
@@ -62,8 +62,8 @@ def _check_seconds(_: Any, __: Any, seconds: Any) -> None:
 class Embedding:
     """An async function from a list of texts to a list of vectors, one for each, and its name.
 
-    Change the name with the model that is behind it: texts get new vectors then, when they are next looked
-    for. A call of more than `seconds` is cancelled.
+    Change the name when the model behind it changes: the next search then makes new vectors of the texts. A
+    call of more than `seconds` is cancelled.
     """
 
     name: str = attrs.field(validator=_check_name)
@@ -125,12 +125,12 @@ def likeness(one: Iterable[float], other: Iterable[float]) -> float:
 
 
 def written(embedding: Embedding, vector: array[float]) -> bytes:
-    """Return a vector as it is kept."""
+    """Return a vector, and the name of its embedding, as bytes for the store."""
     return msgspec.json.encode(KeptVector(embedding.name, _little(vector).tobytes()))
 
 
 def read(embedding: Embedding, kept: bytes | None, length: int) -> array[float] | None:
-    """Return a vector that is kept; None for one of another embedding or length."""
+    """Return the vector in kept bytes; None if they are None, damaged, or of another embedding or length."""
     if kept is None:
         return None
     try:

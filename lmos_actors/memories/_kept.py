@@ -6,7 +6,7 @@
 | `memory order` | agent, identity, number | the id: which text was remembered when |
 | `memory vectors` | agent, identity, id | `KeptVector`, with an embedding |
 | `memory owners` | agent, identity | `Owner`: how many texts, and how many words they have |
-| `memory agents` | agent | `Identities`: how many of them have memories |
+| `memory agents` | agent | `Identities`: how many identities have memories |
 
 What it keeps true:
 
@@ -14,12 +14,12 @@ What it keeps true:
   second one: so a call whose outcome is not known can be repeated.
 - **A change is one batch**, text and index, order and counts; each expects the counts that it has read. Tasks
   of one node take turns by a lock; where nodes share a store, the loser of a race reads and writes again.
-- **An owner's words are its own in the index**, by the digest before each. So looking for a word that a
-  million texts of others have takes no longer, and finds none of them.
+- **An owner's words are its own in the index**, by the digest before each. So a search for a word that a
+  million texts of other owners have takes no longer, and finds none of these texts.
 - **The index changes no result.** It names candidates; where it is not complete, as in a store that was
   written without it, all texts are read, and the index is made good.
-- **The event loop goes on.** At most `PAGE` texts are read, and `AT_ONCE` characters of them taken apart,
-  between two awaits.
+- **The event loop goes on.** Between two awaits, at most `PAGE` texts are read, and `AT_ONCE` characters of
+  them split into words.
 """
 
 from __future__ import annotations
@@ -74,14 +74,14 @@ PAGE: Final = 32
 """Texts that are read at once."""
 
 AT_ONCE: Final = 8_192
-"""Characters that are taken apart at once."""
+"""Characters that are split into words at once."""
 
 
 T = TypeVar("T")
 
 
 class KeptText(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A text. `number` is its place in the order, `words` how many it has."""
+    """A kept text. `number` is its place in the order, `words` the number of its words."""
 
     text: str
     at: float
@@ -91,7 +91,7 @@ class KeptText(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Owner(msgspec.Struct, frozen=True):
-    """The numbers of an identity's texts at an agent and of their words, and the last of the order."""
+    """The counts of an identity's texts at an agent and of their words, and the last number of the order."""
 
     texts: int = 0
     words: int = 0
@@ -120,7 +120,7 @@ class Found:
 
 
 class KeptMemories:
-    """The memories of one identity at one agent. `identity` is "" for the one without a name."""
+    """The memories of one identity at one agent. `identity` is "" for callers without a name."""
 
     def __init__(self, node: NodeMemories, agent: str, identity: str, durability: Durability) -> None:
         self._node = node
@@ -142,9 +142,9 @@ class KeptMemories:
         texts: int,
         identities: int,
     ) -> str:
-        """Keep a text, and return its id once it is kept. Past `texts` the oldest ones go.
+        """Keep a text, and return its id once it is kept. Remove the oldest texts beyond `texts`.
 
-        Raise TooManyIdentities for a new identity past `identities`, StoreFailed.
+        Raise TooManyIdentities for a new identity beyond `identities`, and StoreFailed.
         """
         id, words = sha256(text.encode()).hexdigest()[:ID_DIGITS], words_of(text)
         async with self._node.lock(self._owner):
@@ -169,7 +169,7 @@ class KeptMemories:
     def _puts(
         self, id: str, kept: KeptText, words: Sequence[str], old: Found | None, vector: bytes | None
     ) -> Iterator[Write]:
-        """Yield the writes of a text that takes the place of its older self."""
+        """Yield the writes that keep a text in place of its older version `old`."""
         key = self._key(id)
         if old is not None:
             yield Delete(ORDER, self._order_key(old.kept.number))
@@ -208,7 +208,7 @@ class KeptMemories:
                         return self._read_owner(known).texts
 
     async def _commit(self, writes: Sequence[Write]) -> bool:
-        """Write a batch; return whether nobody else has changed what it expects. Raise StoreFailed."""
+        """Write a batch; return False if somebody else has changed what it expects. Raise StoreFailed."""
         try:
             await self._records.commit(writes, self._durability)
         except WriteConflict:
@@ -216,7 +216,7 @@ class KeptMemories:
         return True
 
     async def _oldest(self, over: int, *, but: str) -> list[Found]:
-        """Return so many texts that were remembered first; the one with an id is none of them."""
+        """Return the `over` texts that were remembered first, leaving out the one with the id `but`."""
         if over <= 0:
             return []
         order = await self._records.scan(ORDER, start=self._start, stop=self._stop, limit=over + 1)
@@ -238,7 +238,7 @@ class KeptMemories:
         return Put(OWNERS, self._owner, msgspec.json.encode(owner), expect)
 
     def _counting(self, *, is_needed: bool) -> AbstractAsyncContextManager[Any]:
-        """Return what changes of the number of identities are made in, one after another."""
+        """Return the lock for changes of the number of identities, or an empty context if none is needed."""
         return self._node.lock(self._agent) if is_needed else nullcontext()
 
     async def _count(self, more: int, most: int | None = None) -> Write:
@@ -254,7 +254,7 @@ class KeptMemories:
     # ---- finding
 
     async def newest(self) -> list[Found]:
-        """Return all texts, the one that was remembered last at first. Raise StoreFailed."""
+        """Return all texts, the newest first. Raise StoreFailed."""
         texts: list[Found] = []
         async with aclosing(self._pages()) as pages:
             async for page in pages:
@@ -262,7 +262,7 @@ class KeptMemories:
         return sorted(texts, key=_newest)
 
     async def by_words(self, asked: Sequence[str]) -> list[Found]:
-        """Return the texts with any of some different words, the best first. Raise StoreFailed."""
+        """Return the texts that have any of some different words, the best first. Raise StoreFailed."""
         known = await self._owner_now()
         if known is None:
             return []
@@ -330,7 +330,7 @@ class KeptMemories:
         return vectors
 
     async def _index(self, texts: Sequence[Found]) -> None:
-        """Have the index know texts again; what goes wrong is for the next question."""
+        """Put texts into the index again; if that fails, the next question tries again."""
         with suppress(StoreFailed):
             for start in range(0, len(texts), PAGE):
                 writes: list[Write] = []
@@ -375,12 +375,12 @@ class KeptMemories:
 
 
 def owner_key(agent: str, identity: str) -> str:
-    """Return the beginning of the keys of an identity at an agent, which no other two have."""
+    """Return the beginning of the keys of an identity at an agent; no other pair shares it."""
     return key_of(agent, quote(identity, safe=""))
 
 
 def terms_of(space: str, key: str, value: bytes) -> tuple[str, ...]:
-    """Return the terms of a record, as of one that was exported; () for what is no memory."""
+    """Return the index terms of a record, such as an exported one; () if it is no memory."""
     if space != TEXTS:
         return ()
     try:
@@ -391,7 +391,7 @@ def terms_of(space: str, key: str, value: bytes) -> tuple[str, ...]:
 
 
 def decoded(store: str, kind: type[T], value: bytes) -> T:
-    """Return a record of a store as it was written. Raise StoreDamaged."""
+    """Return the decoded value of a record. Raise StoreDamaged."""
     try:
         return msgspec.json.decode(value, type=kind)
     except (msgspec.MsgspecError, UnicodeDecodeError):

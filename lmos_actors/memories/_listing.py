@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class ReadStore(Paged, Protocol):
-    """A store that is read, and blocks; see `Store`."""
+    """A store for reading, whose calls block; see `Store`."""
 
     name: str
     """The name in messages."""

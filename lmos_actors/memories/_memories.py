@@ -1,7 +1,7 @@
 """Memories: the texts that an agent remembers of one identity, over sessions and restarts.
 
-Nothing is remembered unless the code of an agent says so. What is recalled is data, which somebody has said
-or written: to a language model it may be an attack as any other text.
+Nothing is remembered unless the code of an agent says so. A recalled text is data that somebody has said or
+written: for a language model it may be an attack, like any other text.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _LOG: Final = logging.getLogger("lmos_actors")
 class Memory(msgspec.Struct, frozen=True):
     """A text that was remembered. `at` is when, in Unix time; `score` is how well it fits what was asked.
 
-    The score is above 0 where words are in it, from -1 to 1 with an embedding, and 0 where nothing was asked.
+    The score is above 0 in a search by words, from -1 to 1 with an embedding, and 0 without a question.
     """
 
     id: str
@@ -69,10 +69,10 @@ def _check_embedding(_: Any, __: Any, value: Any) -> None:
 
 @attrs.frozen(kw_only=True)
 class MemoryOptions:
-    """The bounds of the memories of an agent; `memory_options` in the body of its class.
+    """The bounds of an agent's memories; its class sets them as `memory_options`.
 
-    An identity has `texts` at most, then the one that was remembered first goes; one text has `text_bytes`.
-    When as many `identities` have some, a new one is refused.
+    An identity has at most `texts` texts; beyond that the oldest is removed. A text has at most `text_bytes`
+    bytes. Once `identities` identities have memories, a new identity is refused.
     """
 
     texts: int = attrs.field(default=1_000, validator=_check_bound)
@@ -87,22 +87,22 @@ class MemoryOptions:
 
 
 class Memories:
-    """The texts that an agent remembers of one identity. All others have none of them.
+    """The texts that an agent remembers of one identity. No other identity has them.
 
     `agent` is the agent itself, in its own code: memories belong to its path. `identity` is a name that the
     agent trusts, such as `turn.principal`; None is a caller without a name. On a node without security all
-    callers are one, without a name; on one with security they have no memories, and each verb raises
-    ActionFailed (NO_IDENTITY).
+    callers are one, without a name; with security, a caller without a name has no memories, and each verb
+    raises ActionFailed (NO_IDENTITY).
 
-    They are in the node's store, in memory without one. `memory_options` in the body of the class of the
-    agent is its `MemoryOptions`. Every verb raises StoreFailed while the store fails, and ValueError or
-    TypeError for what it cannot take; no error has a text in it.
+    Memories are kept in the node's store, or in memory without a store. The class of the agent may set
+    `memory_options` to its `MemoryOptions`. Every verb raises StoreFailed while the store fails, and
+    ValueError or TypeError for invalid arguments; no error contains a text.
     """
 
     __slots__ = ("_agent", "_identity", "_options")
 
     def __init__(self, agent: Agent, identity: str | None) -> None:
-        """Raise ValueError or TypeError for an identity that is none."""
+        """Raise ValueError or TypeError for an invalid identity."""
         if identity is not None:
             _check_text("the identity of Memories", identity, LONGEST_IDENTITY)
         self._agent = agent
@@ -114,10 +114,10 @@ class Memories:
             )
 
     async def remember(self, text: str, tags: Sequence[str] = ()) -> str:
-        """Remember a text; return its id once it is kept. The same text again is the newest, with new tags.
+        """Remember a text; return its id once it is kept. A known text becomes the newest, with the new tags.
 
-        The oldest text goes when there are too many. With an embedding that fails the text is kept all the
-        same. A cancel may leave it remembered. Raise ActionFailed (NO_IDENTITY, MEMORY_FULL).
+        The oldest text is removed when there are too many. If the embedding fails, the text is kept all the
+        same. After a cancel the text may be remembered. Raise ActionFailed (NO_IDENTITY, MEMORY_FULL).
         """
         options = self._options
         _check_text("a text to remember", text, options.text_bytes)
@@ -141,11 +141,11 @@ class Memories:
             raise ActionFailed({"code": MEMORY_FULL, "message": text}) from None
 
     async def recall(self, query: str = "", most: int = 5, tags: Sequence[str] = ()) -> list[Memory]:
-        """Return at most so many memories that fit a question best, of those that have all of the tags.
+        """Return the memories with all of the tags that fit a question best, at most `most` of them.
 
-        Without an embedding they are those with a word of the question, of which the first 64 count; with one
-        all, by their meaning, or by words while it fails. A question without a word has the newest first; of
-        one that is longer than a text may be (`text_bytes`), the beginning counts.
+        Without an embedding, a memory must have one of the first 64 words of the question; with an embedding
+        all are ranked by meaning, or by words while it fails. Without words in the question the newest come
+        first. A question longer than a text may be (`text_bytes`) is cut.
         Raise ActionFailed (NO_IDENTITY).
         """
         options = self._options
@@ -222,7 +222,7 @@ class Memories:
 
 
 def _check_text(what: str, text: Any, most: int) -> None:
-    """Raise TypeError, ValueError for what is no text of Unicode with 1 to so many characters."""
+    """Raise TypeError or ValueError unless `text` is a `str` of 1 to `most` characters of Unicode."""
     if not isinstance(text, str):
         raise TypeError(f"{what} is a text, not {type(text).__name__}")
     if not 0 < len(text) <= most:
@@ -234,7 +234,7 @@ def _check_text(what: str, text: Any, most: int) -> None:
 
 
 def _question(query: Any, most: int) -> str:
-    """Return a question without what is behind so many bytes: users ask, and may ask at any length."""
+    """Return the question, cut to `most` bytes: users may ask at any length. Raise TypeError."""
     if not isinstance(query, str):
         raise TypeError(f"a question is a text, not {type(query).__name__}")
     return query.encode("utf-8", "replace")[:most].decode(errors="ignore")

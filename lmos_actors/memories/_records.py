@@ -1,7 +1,7 @@
 """The records of memories: in the store of a node, or in the process if the node has no store.
 
-Both are used in the same way. What the tasks of one node share is here, too: the locks by which changes of
-one identity come one after another, and the embeddings that fail.
+Both are used in the same way. The state that the tasks of one node share is here, too: the locks that let
+changes of one identity happen one after another, and the embeddings that fail.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class NodeMemories:
         self._locks: WeakValueDictionary[str, trio.Lock] = WeakValueDictionary()
 
     def lock(self, owner: str) -> trio.Lock:
-        """Return the lock of an owner's changes: else tasks of this node would write over one another."""
+        """Return the lock of an owner's changes: without it, tasks of this node would lose updates."""
         lock = self._locks.get(owner)
         if lock is None:
             lock = self._locks[owner] = trio.Lock()
@@ -102,7 +102,7 @@ _NODES: Final[WeakKeyDictionary[Runtime, NodeMemories]] = WeakKeyDictionary()
 
 
 def memories_of_node(rt: Runtime) -> NodeMemories:
-    """Return what the memories of a node share, made at its first use."""
+    """Return the state that the memories of a node share; the first call makes it."""
     found = _NODES.get(rt)
     if found is None:
         keeping = rt.keeping

@@ -1,10 +1,10 @@
 """Words of a text, and how well texts fit a question: the same for every store, as no store decides either.
 
-A word is a run of letters and digits, without case, accents and other marks. Scripts that put no spaces
-between words, and pictures, count by the sign. Words stand for themselves: there are no endings that are cut
-and no words that are left out, in no language. For what a text means there are embeddings.
+A word is a run of letters and digits, without case, accents and other marks. In scripts that put no spaces
+between words each sign is a word, and so is each picture. Words stand for themselves: no endings are cut and
+no words are left out, in any language. For the meaning of a text there are embeddings.
 
-Texts are ranked as by BM25: a word counts more that is in few texts, and more in a short text.
+Texts are ranked by BM25: a word counts more if few texts have it, and more in a short text.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 LONGEST_WORD: Final = 64
-"""Characters of a word; of a longer one these are the first."""
+"""Characters of a word; a longer word is cut."""
 
 MOST_ASKED: Final = 64
-"""Different words of a question that count, the first ones."""
+"""How many different words of a question count: the first ones."""
 
 SATURATION: Final = 1.2
 """The saturation of repeated words in a text: the `k1` of BM25."""
@@ -41,7 +41,7 @@ _ASCII_WORDS: Final = re.compile("[a-z0-9]+")
 
 
 def words_of(text: str) -> list[str]:
-    """Return the words of a text, in their order. It may be any `str`, with half characters, too."""
+    """Return the words of a text, in their order. The text may be any `str`, even with lone surrogates."""
     if text.isascii():
         words = _ASCII_WORDS.findall(text.lower())
     else:
@@ -51,7 +51,7 @@ def words_of(text: str) -> list[str]:
 
 
 def asked_of(query: str) -> list[str]:
-    """Return the different words of a question, in their order."""
+    """Return the different words of a question, in their order, at most MOST_ASKED."""
     return list(dict.fromkeys(words_of(query)))[:MOST_ASKED]
 
 
@@ -71,9 +71,9 @@ class WordCounts:
 
 
 def scores(candidates: Sequence[WordCounts], *, texts: int, words: int) -> list[float]:
-    """Return how well texts fit a question, for each of the candidates, which are all with a word of it.
+    """Return the score of each candidate; the candidates are all texts that have a word of the question.
 
-    `texts` is how many there are beside them, with them, and `words` how many words all have.
+    `texts` is the number of all texts, candidates included, and `words` the number of all their words.
     """
     texts = max(texts, len(candidates))
     mean = max(1.0, words / texts) if texts else 1.0
