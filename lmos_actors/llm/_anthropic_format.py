@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ._messages import Message, ModelFile, ModelItem, ModelRequest
 
 REDACTED: Final = "redacted:"
-"""Begins the `state` of reasoning that is not shown; any other is the signature of what is."""
+"""Begins the `state` of reasoning that is not shown; any other state is the signature of shown reasoning."""
 
 NO_SPANS: Final[Any] = {"traces": {"enabled": False}, "propagation": False}  # there are spans already
 
@@ -95,7 +95,7 @@ def _said(message: ModelMessage) -> list[dict[str, Any]]:
         thought += piece.text
         if piece.state.startswith(REDACTED):
             content.append({"type": "redacted_thinking", "data": piece.state.removeprefix(REDACTED)})
-        elif piece.state:  # only what is signed is taken back
+        elif piece.state:  # the provider takes back only signed reasoning
             content.append({"type": "thinking", "thinking": thought, "signature": piece.state})
             thought = ""
     if message.text:
@@ -123,7 +123,7 @@ def _block(file: ModelFile) -> dict[str, Any]:
     return {"type": "text", "text": file_text(file, kind)}
 
 
-# ---- answers: of what is sent, the members that are used here
+# ---- answers: the members that are used here
 
 
 class _Usage(Struct):
@@ -228,7 +228,7 @@ class Answer:
             self._beside = aside(data)
 
     def _whole(self, event: _Event) -> Iterator[ModelItem]:
-        """Return the items of an answer that comes whole, where its events were asked for."""
+        """Return the items of an answer that comes whole, although its events were asked for."""
         self._begun, self._model = True, event.model
         if event.stop_reason:
             self._finished = checked_reason(event.stop_reason)
@@ -269,12 +269,12 @@ class Answer:
             yield Reasoning(state=signature)
 
     def _take_usage(self, usage: _Usage | None) -> None:
-        """Take counts, which are totals so far; those that are not said stay as they were."""
+        """Take counts, which are totals so far; counts that are missing stay as they were."""
         if usage is None:
             return
         cached = counted(usage.cache_read_input_tokens)
         fresh = counted(usage.input_tokens) + counted(usage.cache_creation_input_tokens)
-        if fresh or cached:  # the provider counts apart what was cached
+        if fresh or cached:  # the provider counts cached tokens apart
             self._input, self._cached = fresh + cached, cached
         self._output = max(self._output, counted(usage.output_tokens))
 

@@ -1,4 +1,4 @@
-"""The client of one model of a provider. A `Format` is all in which the wire formats differ."""
+"""The client of one model of a provider. A `Format` has all differences between the wire formats."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ class Answer(Protocol):
 
 @attrs.frozen
 class Format:
-    """One wire format: the SDK that speaks it, and the part of it that takes requests; requests; answers."""
+    """One wire format; `connect` returns its SDK, and the part of the SDK that takes requests."""
 
     connect: Callable[[str, httpx2.AsyncClient], tuple[Any, Any]]
     request_body: Callable[[Fields, ModelRequest, Rules], dict[str, Any]]
     answer: Callable[[frozenset[str]], Answer]
-    """Begins to read an answer to a request that offers tools of these names."""
+    """Returns the reader of an answer to a request that offers tools of these names."""
 
 
 class Client:
-    """The client of one model, which asks by an SDK and reads answers itself."""
+    """The client of one model, which sends requests by an SDK and reads answers itself."""
 
     def __init__(self, model: Fields, provider: Provider, rules: Rules, form: Format) -> None:
         self._model = model

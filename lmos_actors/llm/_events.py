@@ -11,11 +11,11 @@ BOM: Final = b"\xef\xbb\xbf"
 
 
 class EventDecoder:
-    """The events in the bytes of one answer, of which it keeps no more than the one that is incomplete.
+    """A decoder of the events in one answer; it keeps no more bytes than those of the incomplete event.
 
-    They are read as WHATWG says: lines end with LF, CR LF or CR, a BOM may come first, comments and fields of
-    other names say nothing. Otherwise than it says, an event ends with the answer, too. A body that is no
-    stream of events, but JSON, is one event at its end.
+    It follows the standard of WHATWG: lines end with LF, CR LF or CR, a BOM may come first, comments and
+    unknown fields are ignored. Unlike in the standard, the end of the answer ends an event, too. A body that
+    is JSON, and no stream of events, is one event at its end.
     """
 
     __slots__ = ("_data", "_head", "_is_json", "_name", "_rest", "_saw_cr", "name")
@@ -62,14 +62,14 @@ class EventDecoder:
                 self._data.append(line.removeprefix(b"error: "))
 
     def end(self) -> Iterator[bytes]:
-        """Return the event that the end of the answer ends."""
+        """Return the event that ends with the answer, if there is one."""
         if self._is_json:
             yield b"".join(self._rest)
         else:
             yield from self.feed(b"\n\n")
 
     def _begun(self, head: bytes) -> bytes:
-        """Take the first bytes, and return what is to be read of them."""
+        """Take the first bytes, and return those that are to be read now."""
         if BOM.startswith(head):  # it may be complete with the next byte
             self._head = head
             return b""

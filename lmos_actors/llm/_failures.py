@@ -7,7 +7,7 @@ from typing import Any, Final
 from lmos_actors.errors import ActionFailed
 
 NO_MODEL: Final = "NO_MODEL"
-"""There is no model here: the contract itself was started, and no client of a provider."""
+"""There is no model here: the contract itself was started instead of the client of a provider."""
 
 KEY_REFUSED: Final = "MODEL_KEY_REFUSED"
 """The provider does not take the key; the message names its reference."""

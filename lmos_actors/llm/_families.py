@@ -3,12 +3,12 @@
 A history comes from anywhere: from another provider, from a model that makes up names of tools, from a turn
 that was broken off. Strict providers refuse a request for one id that is too long. So each request is mapped
 here, once, before it is written in a provider's format, and the names of tools are mapped back in what the
-model answers. The mapping depends on the request alone, and what it makes of the first messages does not
-change when more come: providers keep what they have read.
+model answers. The mapping depends on the request alone, and its result for the first messages does not change
+when more come: providers keep what they have read.
 
-- **Names of tools** are changed one to one, so there is always a way back. Those that fit stay; of the others
-  each character that does not fit becomes `_`, with a digest where that would be too long or taken.
-- **Ids of calls** are those that came where they fit and are new in the history, else a digest.
+- **Names of tools** are changed one to one, so there is always a way back. Those that fit stay; in the others
+  each character that does not fit becomes `_`, with a digest if the result is too long or taken.
+- **Ids of calls** stay as they came if they fit and are new in the history; others become a digest.
 - **Results** stand directly behind their calls, one for each; a result without a call becomes a text.
 - **Texts** are not blank. A blank message of the model is left out, one of the user says so.
 - **Turns** begin with the user; two messages of the model in a row become one.
@@ -37,12 +37,12 @@ if TYPE_CHECKING:
     from ._messages import Message, ModelItem, ModelRequest
 
 GO_ON: Final = "Go on."
-"""Stands behind a message of the model that is the last one, where the user has to have the last word."""
+"""Follows a final message of the model if the user must have the last word."""
 
 NO_RESULT: Final = "there is no result of it"
 
 NOT_NOW: Final = "Not there now."
-"""Describes a tool that earlier calls were of, where none is offered: gateways refuse calls without tools."""
+"""Describes a tool of earlier calls if no tool is offered: gateways refuse calls without tools."""
 
 LONGEST_NAME: Final = 64
 """Characters of the name of a tool: no family takes more."""
@@ -57,10 +57,10 @@ _LETTERS: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxy
 class Rules:
     """The rules of one family of endpoints for requests.
 
-    `blank` is the content of a message of the model with calls alone. `ends_with_user`: the model does not
-    have the last word. `answers_results`: the model speaks between results and the user. `names_results`:
-    a result says the name of its tool, too. `offers_used`: who gets calls gets tools, if only those called.
-    `arguments` and `few_words` are as of a `ToolSchema`.
+    `blank` is the content of a model message with calls alone. `ends_with_user`: the user must have the last
+    word. `answers_results`: a model message must stand between results and a user message. `names_results`:
+    a result has the name of its tool, too. `offers_used`: a request with calls must offer tools, at least
+    those called. `arguments` and `few_words` are given to `ToolSchema`.
     """
 
     ids: re.Pattern[str]
@@ -121,15 +121,15 @@ def family_of(model: str, url: str) -> str:
 
 
 def check_family(family: object, path: str) -> None:
-    """Raise ConfigError for what is no family."""
+    """Raise ConfigError unless `family` is the name of a family."""
     if not isinstance(family, str) or family not in FAMILIES:
         raise ConfigError(f"must be one of {', '.join(FAMILIES)}, not {family!r}", path)
 
 
 class Sendable:
-    """A request as the endpoints of a family take it, and the way back for what the model answers.
+    """A request as the endpoints of a family take it; `back` maps the items of the answer back.
 
-    `left_out` has what the model does not get to know, a tool or an argument, and why.
+    `left_out` names each tool or argument that the model does not get to know, and why.
     """
 
     def __init__(self, request: ModelRequest, rules: Rules) -> None:
@@ -166,14 +166,14 @@ class Sendable:
                 yield ToolOffer(name, NOT_NOW, {"type": "object", "properties": {}})
 
     def back(self, item: ModelItem) -> ModelItem:
-        """Return an item of the answer with the name of the tool that is meant."""
+        """Return an item of the answer with the original name of its tool."""
         if type(item) is ToolRequest and (meant := self._names.meant(item.name)) != item.name:
             return replace(item, name=meant)
         return item
 
 
 class _Names:
-    """Names of tools, changed one to one; of those that are offered the ones that fit come first."""
+    """Names of tools, changed one to one; the offered names that fit come first."""
 
     def __init__(self, fitting: re.Pattern[str], offered: Sequence[str]) -> None:
         self._fitting = fitting
@@ -191,7 +191,7 @@ class _Names:
         return self._sent[name]
 
     def meant(self, name: str) -> str:
-        """Return the name that is meant by one of the provider."""
+        """Return the original name for a name that the provider uses."""
         return self._meant.get(name, name)
 
     def _made(self, name: str) -> str:
@@ -216,7 +216,7 @@ def _digest(text: str) -> str:
 def _numbered(
     turns: Iterable[_Turn], fitting: re.Pattern[str], name_of: Callable[[str], str]
 ) -> list[Message]:
-    """Return messages in order, whose calls have names and ids that fit, each id once."""
+    """Return the messages of turns in order, with names and ids of calls that fit, each id once."""
     made: list[Message] = []
     taken: set[str] = set()
     for turn in turns:
@@ -242,7 +242,7 @@ def _numbered(
 
 @attrs.define
 class _Turn:
-    """A message of the user or of the model, and of the latter the results of its calls."""
+    """A message of the user, or a message of the model with the results of its calls."""
 
     said: UserMessage | ModelMessage
     results: list[ToolMessage | None] = attrs.field(factory=list["ToolMessage | None"])
@@ -274,7 +274,7 @@ def _in_order(messages: Sequence[Message], rules: Rules) -> list[_Turn]:
 
 
 def _paired(messages: Sequence[Message]) -> list[_Turn]:
-    """Return what was said without blank texts, each call with the first result that came for it."""
+    """Return messages as turns without blank texts, each call with the first result that came for it."""
     turns: list[_Turn] = []
     open_calls: dict[str, list[tuple[_Turn, int]]] = {}
     for message in messages:

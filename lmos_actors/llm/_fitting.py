@@ -1,8 +1,8 @@
 """Events as endpoints send them, fitted to the members that are read here.
 
-Most events are as their format says, and msgspec reads them. One that is not is read again, member by member:
-what is no text, number or list where one belongs is made one where it means the same, and left out otherwise.
-A trifle costs no answer: not null, nor a number as text, nor bytes that are no UTF-8, nor half a character.
+Most events are as their format says, and msgspec reads them. Any other event is read again, member by member:
+a value of the wrong type is converted if it means the same, and left out otherwise. So no answer is lost for
+a trifle such as null, a number as text, bytes that are no UTF-8, or half a character.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Fitting(Generic[T]):
         self._decode = decoder.decode
 
     def read(self, data: bytes) -> Sequence[T]:
-        """Return what an event says, which is several where the ends between are missing.
+        """Return the objects in an event: several, if the ends between events are missing.
 
         Raises ValueError or RecursionError.
         """
@@ -55,14 +55,14 @@ class Fitting(Generic[T]):
             said = [line for line in lines if line and not line.startswith(b"[DONE]")]
             return [each for line in said for each in self.read(line)]
         self.replaced += text.count("\ufffd") - data.count("\ufffd".encode())
-        value = next(iter(_listed(value)), None)  # some put the one there is in a list
+        value = next(iter(_listed(value)), None)  # some put the single object into a list
         if not isinstance(value, dict):
             raise ValueError("an event is no object")
         return (fitted(cast("Any", value), self._form),)
 
 
 def fitted(value: Any, form: Any) -> Any:
-    """Return a value as a type has it, `_NOTHING` if that cannot be."""
+    """Return a value converted to a type, `_NOTHING` if that is not possible."""
     origin = get_origin(form)
     if form is Any:
         return value
@@ -95,7 +95,7 @@ def _is(value: object, form: Any) -> bool:
 
 
 def _text(value: Any) -> Any:
-    """Return what is said as a text: also by numbers, and by parts."""
+    """Return a value as text, also if it is a number or a list of parts."""
     if isinstance(value, str):
         return value
     if isinstance(value, int | float) and not isinstance(value, bool):
@@ -126,7 +126,7 @@ class Halves:
         self._half = ""
 
     def take(self, text: str) -> str:
-        """Take a piece, and return all that is whole of it and of what was left."""
+        """Take a piece, and return the whole characters of it and of what was left."""
         if self._half:
             text, self._half = self._half + text, ""
         elif text.isascii():
@@ -136,12 +136,12 @@ class Halves:
         return paired(text)
 
     def rest(self) -> str:
-        """Return what is left at the end: a half stands for a character that nobody knows."""
+        """Return what is left at the end: U+FFFD in place of a half, or nothing."""
         return "\ufffd" if self._half else ""
 
 
 def paired(text: str) -> str:
-    """Return a text with halves of characters put together, and halves of none replaced."""
+    """Return a text with halves of characters put together, and single halves replaced."""
     if text.isascii():
         return text
     try:

@@ -1,6 +1,6 @@
 """The key of a provider: read where its reference leads, and again when it changes; never shown.
 
-`lmos_actors.security` is imported where a client is made: those who use the contract alone do without it.
+`lmos_actors.security` is imported only when a client is made: code that uses the contract alone needs none.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ CLOSING: Final = 1.0
 """Seconds that closing connections may take, also in a task that is cancelled."""
 
 SHOWN: Final = 500
-"""Characters of what a provider says that are shown."""
+"""Characters that are shown of a text of the provider."""
 
-_LEAST: Final = 4  # characters: what is shorter is in every text
+_LEAST: Final = 4  # characters: a shorter key may stand in any text
 
 
 class ProviderKey:
@@ -62,7 +62,7 @@ class ProviderKey:
     def value(self) -> SecretBytes | None:
         """Return the key, None if there is none to be sent. Blocks on the disk when a file has changed.
 
-        Raises the failure MODEL_KEY_REFUSED, which names the reference, if there is nothing to be read.
+        Raise the failure MODEL_KEY_REFUSED, which names the reference, if there is nothing to be read.
         """
         source = self._source
         if source is None:
@@ -75,7 +75,7 @@ class ProviderKey:
         return self._value
 
     def has_changed(self) -> bool:
-        """Read it again now, and return whether it is another one than before."""
+        """Read the key again now, and return whether it has changed."""
         before = self._value
         if self._source is not None:
             self._read(self._source)
@@ -95,7 +95,7 @@ class ProviderKey:
     def _read(self, source: SecretSource) -> None:
         read = source.read()
         lines = [] if read is None else [SecretBytes(line.strip()) for line in read.splitlines()]
-        # what no header may have is shown by the error that says so
+        # a value that no header may have would be shown by the error that refuses it
         self._value = next((line for line in lines if line and _is_printable(line)), None)
 
 
@@ -110,7 +110,7 @@ class _KeyFilter(logging.Filter):
         text = record.getMessage()
         if (shown := self._hidden(text)) != text:
             record.msg, record.args = shown, ()
-        if record.exc_info:  # and the exceptions of what is no HTTP have the bytes that came
+        if record.exc_info:  # and exceptions about bytes that are no HTTP have these bytes
             text = logging.Formatter().formatException(record.exc_info)
             if (shown := self._hidden(text)) != text:
                 record.exc_info, record.exc_text = None, shown
@@ -180,10 +180,10 @@ def check_fields(model: Fields) -> None:
 
 
 def with_options(body: dict[str, Any], model: Fields, omit: object) -> dict[str, Any]:
-    """Return arguments for a request with what the model has in `rename` and `options`.
+    """Return the arguments for a request, changed by the `rename` and `options` of the model.
 
-    `omit` stands for an argument in which the SDK insists, and which is not to be sent. The SDKs have to be
-    asked for a stream in any case, as they read what is none themselves: it is put right in the body.
+    `omit` replaces an argument that the SDK insists on and that must not be sent. The SDKs always have to be
+    asked for a stream, as they read any other answer themselves: an option `stream` is put into the body.
     """
     more: dict[str, Any] = body.pop("extra_body", {})
     for name, other in model.rename.items():

@@ -1,15 +1,15 @@
 """The limits of one model: requests at once, and requests and tokens per minute. And how tokens are counted.
 
 All requests to a model stand in one line, in the order in which they came. The first in the line begins when
-all limits allow it; nothing overtakes it, so a large request is not kept waiting by small ones. Those that
-wait are cancelled like all that their callers no longer want, and leave no gap in the line.
+all limits allow it; nothing overtakes it, so a large request is not kept waiting by small ones. Requests that
+wait are cancelled when their callers leave, and leave no gap in the line.
 
-In no 60 seconds begin more requests than the limit. How many tokens a request takes is known at its end:
-until then it counts with an estimate of its input, and what it takes in the end delays those that come after
+In any 60 seconds, no more requests begin than the limit allows. How many tokens a request takes is known at
+its end: until then it counts with an estimate of its input, and its final count delays those that come after
 it.
 
-A provider may count nothing, or only one way, and counts nothing of an answer that breaks off. So all that is
-counted here, in budgets and in metrics is the `Tally` of a request: the provider's counts, else estimates.
+A provider may count nothing, or only one way, and counts nothing of an answer that breaks off. So limits,
+budgets and metrics count by the `Tally` of a request: the provider's counts, else estimates.
 """
 
 from __future__ import annotations
@@ -53,29 +53,29 @@ if TYPE_CHECKING:
 MINUTE: Final = 60.0
 
 CHARACTERS_OF_A_TOKEN: Final = 4
-"""Of ASCII: about right for English and for JSON."""
+"""For ASCII: about right for English and for JSON."""
 
 BYTES_OF_A_TOKEN: Final = 3
-"""Of all else, in UTF-8: so a token is 1.5 letters of Greek or Arabic, and one character of Chinese."""
+"""For all else, in UTF-8: so a token is 1.5 letters of Greek or Arabic, and one character of Chinese."""
 
 TOKENS_OF_A_FILE: Final = 1_000
-"""As an estimate: about those of a picture, or of two pages."""
+"""An estimate: about the tokens of a picture, or of two pages."""
 
 TOKENS_OF_A_MESSAGE: Final = 4
-"""As an estimate: what providers put around a message."""
+"""An estimate of what providers put around a message."""
 
 LEAST_OF_AN_ITEM: Final = 1 / CHARACTERS_OF_A_TOKEN
-"""Tokens of an item that is empty: such may come without an end, too."""
+"""Tokens of an empty item: empty items may come without an end, too."""
 
 REFUSALS: Final = frozenset({KEY_REFUSED, MODEL_BUSY, MODEL_UNAVAILABLE, NO_MODEL, REQUEST_REFUSED})
 """The failures of requests that took no tokens, if they come before the first item."""
 
 
 def estimated_tokens(said: str | Message | ModelItem | ModelRequest) -> float:
-    """Return about how many tokens a text has, a message, an item of an answer, or a whole request.
+    """Return an estimate of the tokens of a text, a message, an item of an answer, or a whole request.
 
-    A token is four characters of ASCII; of other scripts it is three bytes in UTF-8. A file has 1,000 beside
-    those of its text.
+    A token is four characters of ASCII, and three bytes of UTF-8 in other scripts. A file counts 1,000 tokens
+    in addition to those of its text.
     """
     if isinstance(said, str):
         if said.isascii():
@@ -94,7 +94,7 @@ def estimated_tokens(said: str | Message | ModelItem | ModelRequest) -> float:
 
 
 def _texts_of(said: Message | ModelItem | ModelRequest) -> Iterator[str]:
-    """Yield the texts of what is said, other than messages; plain data as JSON."""
+    """Yield the texts in a value, without the messages of a request; plain data as JSON."""
     if isinstance(said, ModelRequest):
         yield said.instructions
         yield from (encode(each).decode() for each in (said.tools, said.answer) if each)
@@ -153,7 +153,7 @@ class Tally:
 
 
 def _is_refused(error: BaseException | None) -> bool:
-    """Return whether a request that has failed so cost nothing, as far as that is known."""
+    """Return whether a request that failed with this error cost nothing, as far as that is known."""
     if isinstance(error, ActionFailed):
         return error.code in REFUSALS
     is_barred = isinstance(error, NotFound | MailboxFull | Forbidden | Unauthorized)
@@ -191,7 +191,7 @@ class RequestLimits:
     async def admitted(self, tally: Tally, deadline: float | None) -> AsyncGenerator[None]:
         """Wait until a request may begin; it ends with the block, and its tokens are then those of its tally.
 
-        `deadline` is that of its caller, in the clock's seconds. Raises MODEL_BUSY if too many wait, or if
+        `deadline` is that of the caller, by `trio.current_time()`. Raise MODEL_BUSY if too many wait, or if
         the wait would outlast the deadline.
         """
         tokens = 0 if self._tokens is None else tally.expected
@@ -235,7 +235,7 @@ class RequestLimits:
     def _seconds_until_free(self, tokens: int) -> float:
         """Return the seconds until the first in the line may begin, 0 or less if it may now.
 
-        It is `inf` where another one has to end before.
+        Return `inf` if another request has to end first.
         """
         if self._running >= self._concurrency:
             return inf

@@ -1,4 +1,4 @@
-"""The values of models: what a request consists of, and what comes of it, item by item."""
+"""The values of models: the parts of a request, and the items of an answer."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class ModelFile(Struct, frozen=True, omit_defaults=True):
 class ToolRequest(Struct, frozen=True, tag="tool_request", omit_defaults=True):
     """The model asks for a tool. `id` is the provider's.
 
-    `unreadable` is what came in place of `arguments`, where that is no JSON object: the tool is not to be
+    `unreadable` is the text that came in place of `arguments`, if it is no JSON object: the tool must not be
     called then.
     """
 

@@ -47,14 +47,13 @@ class Model(Agent, mailbox=MailboxOptions(size=MAX_REQUESTS)):
     `respond(self, request)` answers one request: an async generator of `ModelItem`s, the last of which is a
     `ModelEnd`. It raises what `model_failure` returns.
 
-    At most `concurrency` requests are carried out at once. In no minute begin more than
-    `requests_per_minute`, and none while those of the last minute leave no room for its input in
-    `tokens_per_minute`; None does not limit. The others wait in order, at most 4,096 together. One that
-    is the next and cannot begin before its caller's deadline fails then: MODEL_BUSY, with `retry_after` in
-    seconds.
+    At most `concurrency` requests are carried out at once. In any minute at most `requests_per_minute` begin,
+    and each only if those of the last minute leave room for its input in `tokens_per_minute`; None does not
+    limit. The others wait in order, at most 4,096 together. If the next one cannot begin before its caller's
+    deadline, it fails with MODEL_BUSY, and `retry_after` in seconds.
 
-    A node with `metrics` counts requests and tokens, one with `tracing` has a span for each request; what is
-    said is in spans only with `record_prompts`.
+    A node with `metrics` counts requests and tokens, one with `tracing` has a span for each request; spans
+    have prompts and answers only with `record_prompts`.
     """
 
     is_live: ClassVar[bool] = False
@@ -138,7 +137,7 @@ class Model(Agent, mailbox=MailboxOptions(size=MAX_REQUESTS)):
 
 
 def _check(item: Any) -> None:
-    """Raise the failure of a model that says what could not be sent on: its words are anybody's."""
+    """Raise the failure of a model whose item cannot be sent on: its content may come from anybody."""
     try:
         if type(item) not in (TextDelta, Reasoning, ToolRequest, ModelEnd):
             raise InvalidInput(f"it is {type(item).__name__}")

@@ -1,4 +1,4 @@
-"""Requests to models as metrics and spans, where a node has either: else it costs two calls for each item.
+"""Requests to models as metrics and spans, if a node has either; without, an item costs two calls.
 
 Spans follow OpenTelemetry's conventions for generative AI. Prompts and answers are in them only where the
 model says so (`record_prompts`), each cut after `MOST_RECORDED` characters.
@@ -111,7 +111,7 @@ class Observed(Unobserved):
 def observed(
     edge: Edge | None, provider: str, model: str, request: ModelRequest, *, prompts: bool
 ) -> Unobserved:
-    """Return what looks at a request; `prompts` says whether spans are to have what is said."""
+    """Return the observer of a request; `prompts` says whether spans have prompts and answers."""
     if edge is None:
         return UNOBSERVED
     attributes: dict[str, Any] = {

@@ -17,19 +17,19 @@ class OpenAIModel(ProviderModel):
 
     `key` is a reference to the key, `env:NAME` or `file:PATH`, which is read again when it changes; None for
     endpoints without one. An answer has at most `max_tokens`, which a request may lower. `temperature` is for
-    requests that do not say it. `options` are further members of each request, as the provider names them,
+    requests that give none. `options` are further members of each request, as the provider names them,
     such as `{"reasoning_effort": "low"}`.
 
-    An option that is None takes the member of that name out of requests. `rename` has other names for
-    members: `{"max_tokens": "max_completion_tokens"}`.
-    `family` says what the endpoint takes: `openai`, `anthropic`, `gemini`, `mistral` or `ollama`; None finds
-    that out from `model` and `url`.
+    An option that is None removes the member of that name from requests. `rename` gives members other
+    names: `{"max_tokens": "max_completion_tokens"}`.
+    `family` says what the endpoint takes: `openai`, `anthropic`, `gemini`, `mistral` or `ollama`; with None
+    it is found out from `model` and `url`.
 
-    What may pass is tried again up to `retries` times, before the first item and within the caller's
+    A failure that may pass is tried again up to `retries` times, before the first item and by the caller's
     deadline. `connect_seconds` bounds the time to connect, `idle_seconds` the silence between two pieces of
     an answer, `answer_seconds` the time from its first byte to its end.
 
-    Raises ConfigError, without the extra `llm` too; its start raises ForbiddenCall on virtual time.
+    Raises ConfigError, also without the extra `llm`; its start raises ForbiddenCall on virtual time.
     """
 
     provider_name: ClassVar[str] = "openai"

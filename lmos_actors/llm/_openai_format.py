@@ -65,7 +65,7 @@ def request_body(model: Fields, request: ModelRequest, rules: Rules) -> dict[str
 
 
 def _messages(messages: Sequence[Message], rules: Rules) -> list[dict[str, Any]]:
-    """Convert messages; those of the user in a row are one, as the templates of many models want it."""
+    """Convert messages; user messages in a row become one, as the templates of many models want it."""
     made: list[dict[str, Any]] = []
     for message in messages:
         said = _message(message, rules)
@@ -97,7 +97,7 @@ def _message(message: Message, rules: Rules) -> dict[str, Any]:
                     "type": "function",
                     "function": {
                         "name": tool.name,
-                        # not `unreadable`, as some endpoints refuse a history with what is no JSON
+                        # not `unreadable`, as some endpoints refuse a history with text that is no JSON
                         "arguments": msgspec.json.encode(tool.arguments).decode(),
                     },
                 }
@@ -135,7 +135,7 @@ def _data_url(file: ModelFile, kind: str) -> str:
     return f"data:{kind};base64,{base64.b64encode(file.data).decode()}"
 
 
-# ---- answers: of what is sent, the members that are used here
+# ---- answers: the members that are used here
 
 
 class _Function(Struct):
@@ -155,7 +155,7 @@ class _Delta(Struct):
     reasoning_content: str | None = None
     reasoning: Any = None  # as other endpoints call it; some send objects
     tool_calls: list[_ToolPiece] | None = None
-    function_call: _Function | None = None  # as there was one before there were several
+    function_call: _Function | None = None  # from the time before there were several calls
 
 
 class _Choice(Struct):
@@ -186,7 +186,7 @@ _CHUNK: Final = msgspec.json.Decoder(_Chunk)
 
 
 class Answer:
-    """One answer, chunk by chunk; tools come in pieces, and are asked for when they are whole."""
+    """One answer, chunk by chunk; requests for tools come in pieces, and are returned when they are whole."""
 
     def __init__(self, tools: frozenset[str]) -> None:
         self.is_complete = False
@@ -255,7 +255,7 @@ class Answer:
 
 
 def _thought_and_said(content: list[Any]) -> tuple[str, str]:
-    """Return what is thought and what is said in the parts of a content."""
+    """Return the reasoning and the text in the parts of a content."""
     thought: list[str] = []
     said: list[Any] = []
     for part in content:

@@ -1,19 +1,19 @@
 """A provider of models as its clients here see it: retries, outages, time limits, failures.
 
-The SDKs send requests, with all that belongs to them, and say what was refused. What this file keeps true:
+The SDKs send requests, with all that belongs to them, and report refusals. What this file keeps true:
 
 1. **The key is in no object of an SDK.** They get a placeholder; the key is put into the header when a
-   request leaves (`KeyAuth`). So no log, repr or traceback of theirs has it. Where a provider sends it back,
-   it is taken out of what is said here, and of the lines that they and the HTTP libraries log (`hide_keys`).
+   request leaves (`KeyAuth`). So no log, repr or traceback of theirs has it. If a provider sends it back, it
+   is taken out of texts made here, and out of lines that they and the HTTP libraries log (`hide_keys`).
 2. **Answers are read here, below the SDKs.** An SDK reads through half a dozen async generators, one in the
    other. All but the outermost are left to the garbage collector when a caller leaves, and one SDK does so
    after each answer; trio then finishes them in tasks of its own. They also read lines of any length, and
    answers without an end. `Body` is no generator, counts bytes, and ends the generators below it.
 3. **Nothing is asked twice once an item has come.** Before that, what may pass by itself is tried again, with
    growing waits, as the provider asks (`Retry-After`), and never past the caller's deadline.
-4. **While nobody can be reached, requests fail at once.** After one that could not connect, however often it
-   tried, only one a second tries, and once; the first that succeeds ends that.
-5. **SDKs raise no exceptions of theirs past here**: those hold requests, and so headers.
+4. **While the provider cannot be reached, requests fail at once.** After a request that could not connect in
+   any of its attempts, only one request a second tries, and once; the first that succeeds ends that.
+5. **No exception of an SDK gets past this file**: it holds the request, and so its headers.
 6. **Outages are logged, requests are not.** `OutageLog` writes one line when requests begin to fail for a
    reason that an operator has to know, and one when the provider answers again.
 """
@@ -61,7 +61,7 @@ TOKEN_BYTES: Final = 4_096
 """Bytes on the wire of one token, at most: with its event around it they are some hundreds."""
 
 REFUSAL_BYTES: Final = 1 << 20
-"""Bytes of an answer that is none, such as an error with a page around it."""
+"""Bytes of the body of a refusal, such as an error with a page around it."""
 
 FIRST_WAIT: Final = 0.5
 LONGEST_WAIT: Final = 8.0
@@ -84,7 +84,7 @@ LOG_PAUSE: Final = 60.0
 """Seconds between two lines of the log with one code."""
 
 UNREADABLE: Final = (ValueError, RecursionError)
-"""The exceptions of answers that are of no known form."""
+"""The exceptions that answers of an unknown form cause."""
 
 FOREIGN: Final = frozenset({"anthropic", "httpcore2", "httpx2", "openai", "pydantic"})
 """The packages whose exceptions are about what a provider sent, where nothing more is known."""
@@ -108,7 +108,7 @@ class KeyAuth(httpx2.Auth):
 
 
 class TooLong(httpx2.StreamError):
-    """An answer has more bytes than may come."""
+    """An answer has more bytes than it may have."""
 
 
 class TooSlow(httpx2.ReadTimeout):
@@ -123,7 +123,7 @@ class Body(httpx2.AsyncByteStream):
         self._pieces: AsyncIterator[bytes] | None = None
         self._left = most
         self._until = trio.current_time() + waits.answer
-        self._idle_until = self._until - waits.idle  # until then, silence ends it before
+        self._idle_until = self._until - waits.idle  # until then, silence ends the answer first
         self._waits = waits
         self._closed = False
 
@@ -149,7 +149,7 @@ class Body(httpx2.AsyncByteStream):
         return piece
 
     async def drain(self) -> None:
-        """Read what comes after the end of an answer, so that the connection is used again; not for long."""
+        """Read on after the end of an answer, for a short time, so that the connection can be used again."""
         with suppress(Exception), trio.move_on_after(DRAINING):
             async for _ in self:
                 pass
@@ -177,7 +177,7 @@ class Problem:
     unreachable: bool = False
 
     def failure(self) -> ActionFailed:
-        """Return it as the failure of a request."""
+        """Return the problem as the failure of a request."""
         more = {} if self.retry_after is None else {"retry_after": self.retry_after}
         return model_failure(self.code, self.text, **more)
 
@@ -193,7 +193,7 @@ class Waits:
 
 
 class OutageLog:
-    """Logs when a provider begins to fail, and when it answers again; a block of it is one request."""
+    """Logs when a provider begins to fail, and when it answers again; each `with` block is one request."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -220,14 +220,14 @@ class OutageLog:
             self._code = None
 
     def left_out(self, found: Mapping[str, str]) -> None:
-        """Note what of requests the provider would not take, and why: each once."""
+        """Log each part of a request that the provider would not take, and why, once."""
         for what, why in found.items():
             if (what, why) not in self._left_out and len(self._left_out) < MOST_LEFT_OUT:
                 self._left_out.add((what, why))
                 self._logger.warning("%s is not told of %s: %s", self._name, what[:300], why[:300])
 
     def replaced(self, count: int) -> None:
-        """Note bytes of an answer that were no UTF-8, where there are any."""
+        """Count bytes of an answer that were no UTF-8, and log them, at most once in LOG_PAUSE."""
         self._replaced += count
         now = trio.current_time()
         if count and now >= self._due.get("", now):
@@ -253,7 +253,7 @@ class OutageLog:
 class Provider:
     """One provider, reached under one key.
 
-    `name` is what it is called in failures, `draw` a source of numbers from 0 to 1, `now` the wall clock,
+    `name` is its name in failures, `draw` a source of numbers from 0 to 1, `now` the wall clock,
     `pause` lets no request of the model begin for some seconds.
     """
 
@@ -409,7 +409,7 @@ class Provider:
 
     def _shown(self, error: BaseException) -> str:
         text, seen = str(error), error.__cause__ or error.__context__
-        while not text and seen is not None:  # as of certificates, which are named further below
+        while not text and seen is not None:  # as with certificates, which only a cause names
             text, seen = str(seen), seen.__cause__ or seen.__context__
         return self.key.without(text or type(error).__name__)
 

@@ -1,20 +1,20 @@
 """The failures that providers report: their class, their words, and how long to wait.
 
 There is no format for failures. They come as the body of a refusal, as an event among those of an answer, in
-place of one behind status 200, and as the reason of an end. Each endpoint has its own shapes, and gateways
-pack one into the other, even as JSON in a text. So all of them are read in the same way: a report is the
-objects that lie within each other, and what they say together.
+place of an answer with status 200, and as the reason of an end. Each endpoint has its own shapes, and
+gateways pack one into the other, even as JSON in a text. So all of them are read in the same way: a report
+is the objects that lie within each other, and what they say together.
 
 The class decides whether a request is tried again. The surest sign counts, not the first one:
 
-1. *Names that are certain*, and numbers of providers of their own. llama.cpp calls a request that is too long
+1. *Names that are certain*, and numbers that a provider made up. llama.cpp calls a request that is too long
    500, OpenAI an empty account 429. How they are spelt says nothing: `RateLimitError`, `rate_limit_exceeded`
    and `rateLimitExceeded` are one.
 2. *The status* of the answer, or else a number in the report: `429` and `"429"` are one.
 3. *Names that may be anything.* Mistral calls an overload `invalid_request_error`: so they come last.
 
-What is of no known class may pass. A reason for an end that is not known is no failure: after text or whole
-tools the answer stands, and the word of the provider is kept; without either it is no answer.
+A failure of no known class may pass. An unknown reason for an end is no failure: after text or whole tools
+the answer stands, and the word of the provider is kept; without either it is no answer.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ NO_QUOTA: Final = "no quota"
 """The class of reports that an account is empty."""
 
 NO_RIGHT: Final = "no right"
-"""The class of reports that a key is known, and not meant for this."""
+"""The class of reports that a key is known, but not allowed to do this."""
 
 MOST_PARTS: Final = 64
 """Objects, lists and texts of one report that are looked at."""
@@ -75,7 +75,7 @@ CERTAIN: Final = {
     NO_RIGHT: re.compile("permission|^forbidden|accessdenied"),
     MODEL_MALFORMED: re.compile("malformed|unexpectedtoolcall"),
 }
-"""The classes by what is in a name, without all but its letters."""
+"""The classes by a pattern in a name, of which only the letters count."""
 
 OWN_NUMBERS: Final = {
     "status_code": {  # of MiniMax, in `base_resp`
@@ -97,12 +97,12 @@ NUMBERS: Final = {
     **{401: KEY_REFUSED, 402: NO_QUOTA, 403: NO_RIGHT, 429: MODEL_BUSY, 529: MODEL_BUSY},
     **dict.fromkeys((408, 409), MODEL_UNAVAILABLE),
 }
-"""The classes by a status, where those of all others are by its hundreds."""
+"""The classes of some statuses; the class of any other follows from its hundreds."""
 
 WRONG: Final = re.compile(
     "invalid|badrequest|validation|unprocessable|missing|notfound|support|implemented|precondition|outofrange"
 )
-"""What is in the names of requests that are wrong, and sometimes in those of others."""
+"""A pattern in names that mean a wrong request, and sometimes in other names."""
 
 ENDS: Final[dict[str, StopReason]] = {
     **dict.fromkeys(("stop", "eos", "endturn", "stopsequence", "pauseturn"), "stop"),
@@ -111,10 +111,10 @@ ENDS: Final[dict[str, StopReason]] = {
     **dict.fromkeys(("contentfilter", "refusal", "sensitive", "guardrailintervened"), "refused"),
     **dict.fromkeys(("safety", "recitation", "blocklist", "prohibitedcontent", "spii"), "refused"),
 }
-"""The reasons of ends, without all but their letters."""
+"""The reasons of ends, by their letters alone."""
 
 BROKEN: Final = re.compile("error|abort|cancel|malformed|unexpected|insufficient|overload|timeout|fail")
-"""What is in a reason that is a failure, whatever came before it."""
+"""A pattern in a reason that is a failure, whatever came before it."""
 
 
 class ErrorEvent(Exception):
@@ -141,7 +141,7 @@ class Report:
 def report_of(
     body: object, status: int | None, headers: Mapping[str, str], now: Callable[[], datetime]
 ) -> Report:
-    """Return what a body reports, and the answer around it; `status` is None where that was a success."""
+    """Return the report in a body and in the headers around it; `status` is None after a success."""
     objects, texts = _parts(body)
     found = [part[name] for part in objects for name in NAMES if name in part]
     names = [paired(str(name)[:MOST_OF_A_NAME]) for name in found if type(name) in (int, str)]
@@ -158,9 +158,9 @@ def words_in(body: object) -> str:
 
 
 def told(data: bytes | str) -> Any:
-    """Return what an event says, of whatever form; its text if it is no JSON.
+    """Return the JSON value of an event, of whatever form; its text if it is no JSON.
 
-    That is a list where it is several, as the ends between are missing.
+    Return a list if it holds several objects, as the ends between events are missing.
     """
     text = data if isinstance(data, str) else data.decode("utf-8", "replace")
     with suppress(ValueError, RecursionError):
@@ -174,7 +174,7 @@ def told(data: bytes | str) -> Any:
 
 
 def aside(data: bytes) -> object:
-    """Return what an event says that is no part of an answer. Raises ErrorEvent if it calls itself one."""
+    """Return the value of an event that is no part of an answer. Raise ErrorEvent if it is named an error."""
     said = told(data)
     for part in _parts(said)[0][:1]:
         if "error" in (part.get("object"), part.get("type")):
@@ -185,7 +185,7 @@ def aside(data: bytes) -> object:
 def checked_reason(said: str, data: bytes = b"") -> str:
     """Return the reason of an end that an event says. Raises ErrorEvent if it is a failure.
 
-    `data` is the event, if it may say more of it.
+    `data` is the event, if it may say more about the failure.
     """
     if BROKEN.search(_letters(said)):
         raise ErrorEvent(told(data) if data else {"stop_reason": said})
@@ -193,9 +193,9 @@ def checked_reason(said: str, data: bytes = b"") -> str:
 
 
 def end_of(said: str, usage: Usage, model: str, tools: Sequence[ToolRequest], *, spoke: bool) -> ModelEnd:
-    """Return the end of an answer that has said a text if it `spoke`, and asks for tools.
+    """Return the end of an answer that asks for `tools`, and has a text if it `spoke`.
 
-    Raises ValueError for a reason that nobody knows, and nothing that could stand without one.
+    Raise ValueError if the reason is unknown and the answer has nothing whole.
     """
     reason = ENDS.get(_letters(said))
     if reason is None and (any(tool.unreadable for tool in tools) or not (spoke or tools)):

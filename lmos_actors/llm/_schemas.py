@@ -1,14 +1,14 @@
 """The schemas of tools as the endpoints of a family take them.
 
 Strict providers read the schemas of all tools before anything else, and refuse the whole request for one of
-them. What is done here makes a schema wider at most: a tool checks its arguments itself. Where not even that
-helps, an argument that need not be given is left out, and otherwise the tool; both are said in `left_out`.
+them. The changes made here can only widen a schema: a tool checks its arguments itself. If not even that
+helps, an optional argument is left out, or else the tool; both are named in `left_out`.
 
-- The whole is an object with `properties`. Alternatives at the top become one object that has the properties
-  of all, of which those are required that each alternative requires.
-- An array says what its items are; a schema that is true or false becomes one in words.
-- What an endpoint of Gemini has no word for is put in its words, or goes: references are replaced by what
-  they lead to, `const` by `enum`, a list of types by `nullable` and `anyOf`.
+- The whole is an object with `properties`. Alternatives at the top become one object with the properties of
+  all alternatives; it requires only those that each alternative requires.
+- An array says what its items are; a schema that is true or false becomes an object.
+- Words that an endpoint of Gemini does not know are put in its words, or removed: references are replaced by
+  their targets, `const` by `enum`, a list of types by `nullable` and `anyOf`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 Schema = dict[str, Any]
 
 MOST_PARTS: Final = 5_000
-"""Parts of one schema, with those that references lead to: these can be more than anybody has written."""
+"""Parts of one schema, with the targets of its references: these can be more than anybody has written."""
 
 MOST_LEVELS: Final = 40
 """Levels of one schema, as of the values that go back to a model."""
@@ -49,14 +49,14 @@ _FORMATS: Final = {
 
 
 class Unsendable(Exception):
-    """A schema cannot be put so that the provider takes it; the text says why."""
+    """A schema cannot be written so that the provider takes it; the text says why."""
 
 
 class ToolSchema:
-    """The schema of the arguments of one tool as `schema`; empty: without arguments, and without a schema.
+    """The schema of the arguments of one tool, as `schema`; empty: the tool is sent without a schema.
 
-    `keys` is what names of arguments have to be, `few_words` whether only those of Gemini are known.
-    `left_out` has the arguments that are not in it, with the reason. Raises Unsendable.
+    `keys` is the pattern of names of arguments, `few_words` whether only the words of Gemini are known.
+    `left_out` names the arguments that are left out, with the reason. Raises Unsendable.
     """
 
     def __init__(self, schema: Schema, keys: re.Pattern[str] | None, *, few_words: bool) -> None:
@@ -108,7 +108,7 @@ class ToolSchema:
         return top
 
     def _resolved(self, schema: Any, level: int) -> Schema:
-        """Return a schema without references at its top, whose members stay beside what they lead to."""
+        """Return a schema without a reference at its top; its own members replace those of the target."""
         self._count(level)
         found = _in_words(schema)
         if "$ref" not in found:
@@ -169,13 +169,13 @@ class ToolSchema:
 
 
 def _in_words(schema: Any) -> Schema:
-    """Return a schema as an object, without what is none: some are true or false."""
+    """Return a schema as an object without invalid members; a schema may also be true or false."""
     if schema is False:
         return {"not": {}}
     if not isinstance(schema, dict):
         return {}
     found = cast("Schema", schema)
-    if isinstance(found.get("items"), list):  # as they were called before
+    if isinstance(found.get("items"), list):  # the old name of `prefixItems`
         found = {
             **{name: each for name, each in found.items() if name != "items"},
             "prefixItems": found["items"],
@@ -184,7 +184,7 @@ def _in_words(schema: Any) -> Schema:
 
 
 def _is_word(name: str, value: Any) -> bool:
-    """Return whether a member is of the kind that its name says; schemas come from anywhere."""
+    """Return whether a member has the type that its name demands; schemas come from anywhere."""
     if name in _NAMED:
         return isinstance(value, dict)
     if name in ("required", "type", "enum", *_LISTS):
@@ -204,7 +204,7 @@ def _is_null(schema: Any) -> bool:
 
 
 def _join(top: Schema, other: Schema, *, every: bool) -> None:
-    """Put the properties of another object into one; `every`: of both all that is required is."""
+    """Merge `other` into `top`; `every`: require what either of them requires, else what both require."""
     properties: Schema = dict(top.get("properties", {}))
     for name, each in cast("Schema", other.get("properties", {})).items():
         known = properties.get(name, each)
@@ -218,7 +218,7 @@ def _join(top: Schema, other: Schema, *, every: bool) -> None:
 
 
 def _in_few_words(schema: Schema) -> Schema:
-    """Return a part in the words that the endpoints of Gemini have. Raises Unsendable."""
+    """Return a part in the words that the endpoints of Gemini know. Raise Unsendable."""
     made = {name: each for name, each in schema.items() if name in _FEW_WORDS}
     for each in cast("list[Schema]", _listed(schema, "allOf")):
         properties = {**made.get("properties", {}), **each.get("properties", {})}
@@ -248,7 +248,7 @@ _OWN: Final = {"array": ("items", "minItems", "maxItems"), "object": ("propertie
 
 
 def _typed(schema: Schema) -> Schema:
-    """Return a part with its type, and with the words alone that this type has. Raises Unsendable."""
+    """Return a part with its type, and only with words for that type. Raise Unsendable."""
     if "anyOf" in schema:
         return {"anyOf": schema["anyOf"]}
     guess = "object" if "properties" in schema else "array" if "items" in schema else "string"

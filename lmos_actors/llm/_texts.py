@@ -42,7 +42,7 @@ def result_text(message: ToolMessage) -> str:
 def tool_request(number: str, name: str, arguments: str) -> ToolRequest:
     """Return the request for a tool; arguments that are no JSON object are kept as they came.
 
-    None at all may be a blank text, null or an empty list. An object may be JSON within a JSON text.
+    Missing arguments may be a blank text, null or an empty list. An object may be JSON within a JSON text.
     """
     if arguments.strip() in NO_ARGUMENTS:
         return ToolRequest(number, name)
@@ -62,12 +62,12 @@ def tool_request(number: str, name: str, arguments: str) -> ToolRequest:
 
 
 def counted(tokens: int | None) -> int:
-    """Return a count of a provider, which may say anything, as one that can be added up."""
+    """Return a count of a provider, which may be anything, as a number from 0 to MOST_TOKENS."""
     return min(max(0, tokens or 0), MOST_TOKENS)
 
 
 def file_text(file: ModelFile, kind: str) -> str:
-    """Return a file of text, under its name. Raises MODEL_REQUEST_REFUSED if it is none."""
+    """Return a text file as text, under its name. Raise MODEL_REQUEST_REFUSED if it is no text file."""
     name = file.name or "a file"
     if not (kind.startswith("text/") or kind in _TEXTS):
         raise model_failure(REQUEST_REFUSED, f"{name} is of type {kind}, which this provider does not take")

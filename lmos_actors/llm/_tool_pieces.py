@@ -1,12 +1,12 @@
-"""Requests for tools that come in pieces, put together: what both formats have in common.
+"""Requests for tools that come in pieces, put together, in the same way for both formats.
 
-A piece says some of four things: an id, an index, a name, some of the arguments. No endpoint says all of them
+A piece has some of four things: an id, an index, a name, some of the arguments. No endpoint sends all of them
 each time, and each is wrong somewhere: two calls have one index, or one id; the index is missing, or another
 one in the first piece; the name is said again in each piece, or itself comes in pieces; ids change. So a call
-learns what it is called by, and a piece is looked up by its id, then by its index, then by its position.
+learns its ids and indexes, and a piece is looked up by its id, then by its index, then by its position.
 
 What keeps this safe is that arguments are JSON: a call whose arguments are whole takes no more of them. So a
-piece without an id, on an index that two calls have, is of the later one if all others are whole. Where two
+piece without an id, on an index that two calls have, belongs to the one that is not whole yet. Where two
 calls could take a piece, the answer is a failure that says so, and never a call with other arguments.
 """
 
@@ -37,7 +37,7 @@ class Piece(Struct, frozen=True):
 
 
 class _Call:
-    """One call, as far as it has come; `settled` is the index of what came after its first piece."""
+    """One call, as far as it has come; `settled` is the index of the pieces after its first one."""
 
     __slots__ = ("arguments", "grow", "id", "name", "numbered", "settled")
 
@@ -78,7 +78,7 @@ class _Call:
     def take_arguments(self, arguments: str) -> None:
         """Take a piece of the arguments.
 
-        An empty object at the beginning stands for those that follow; all of them again is nothing new.
+        An empty object at the beginning is replaced by what follows; whole arguments sent again are ignored.
         """
         if self.arguments == ["{}"]:
             self.arguments.clear()
@@ -99,7 +99,7 @@ class ToolPieces:
         self._together: list[_Call] = []  # those of the last event
 
     def add(self, pieces: Sequence[Piece]) -> None:
-        """Take all pieces of one event. Raises ValueError if one cannot be told from another's."""
+        """Take all pieces of one event. Raise ValueError if it is not clear which call one belongs to."""
         together: list[_Call] = []
         for position, piece in enumerate(pieces):
             if piece.id or piece.name or piece.arguments:
@@ -109,7 +109,7 @@ class ToolPieces:
         self._together = together or self._together
 
     def requests(self) -> list[ToolRequest]:
-        """Return what is asked for, each with an id of its own. Raises ValueError without a name."""
+        """Return the requests for tools, each with an id of its own. Raise ValueError if one has no name."""
         asked: dict[str, ToolRequest] = {}
         for call in self._calls:
             arguments = call.text()
@@ -120,7 +120,7 @@ class ToolPieces:
                 raise ValueError("it asks for a tool without a name")
         return list(asked.values())
 
-    # ---- whose a piece is
+    # ---- which call a piece belongs to
 
     def _found(self, piece: Piece, same_place: _Call | None, *, first: bool) -> _Call | None:
         """Return the call of a piece, None if it begins one."""
@@ -140,14 +140,14 @@ class ToolPieces:
         return self._only_open([call for call in self._calls if call.settled is None], piece)
 
     def _on_index(self, index: int | None) -> list[_Call]:
-        """Return the calls that an index may be of: without those that have turned out to have another."""
+        """Return the calls that an index may belong to: all but those that turned out to have another."""
         if index is None or index not in self._by_index:
             return []
         claimed = [call for call in self._by_index[index] if call.settled in (None, index)]
         return claimed + [call for call in self._calls if not call.numbered] if claimed else []
 
     def _with_new_id(self, piece: Piece) -> _Call | None:
-        """Return the call that has this id, too: it had none, or its endpoint makes one for each piece."""
+        """Return the call to which a piece with a new id belongs: one without an id, or with changing ids."""
         on_index, numbered = self._on_index(piece.index), piece.index is not None
         among = on_index or [call for call in self._calls if not (call.id or (call.numbered and numbered))]
         still = [call for call in among if not call.is_whole()]
@@ -158,7 +158,7 @@ class ToolPieces:
         return self._only_open(still, piece) if still and (on_index or not piece.name) else None
 
     def _named_again(self, piece: Piece) -> _Call | None:
-        """Return the call whose name a piece without id and index says again; not if it may begin another."""
+        """Return the call whose name a piece without id and index repeats; None if it may begin another."""
         named = [call for call in self._open() if call.name == piece.name]
         if len(named) != 1 or (named[0].arguments and piece.arguments.lstrip().startswith("{")):
             return None
@@ -168,7 +168,7 @@ class ToolPieces:
         return [call for call in self._calls if not call.is_whole()]
 
     def _only_open(self, calls: Iterable[_Call], piece: Piece) -> _Call:
-        """Return the one that can take more. Raises ValueError if that is none, or more than one."""
+        """Return the one call that can take more. Raise ValueError if none or more than one can."""
         among = list(calls)
         still = [call for call in among if not call.is_whole()]
         if not still and not piece.arguments.strip() and among:
@@ -181,11 +181,11 @@ class ToolPieces:
     # ---- what a piece says
 
     def _begun(self, piece: Piece, together: Sequence[_Call]) -> _Call:
-        """Begin a call. Raises ValueError if it may be one that is there already."""
+        """Begin a call. Raise ValueError if the piece may belong to a call that is there already."""
         for call in self._calls if piece.name else ():
             other_index = call.numbered and piece.index is not None
             if call.id and not piece.id and call.settled is None:
-                other_index = False  # that of a first piece may be wrong
+                other_index = False  # the index of a first piece may be wrong
             other = (call.id and piece.id) or other_index or call in together
             if call.name == piece.name and not other and not call.is_whole():
                 raise ValueError(f"its calls cannot be told apart: it asks for {piece.name!r} once or twice")
@@ -203,7 +203,7 @@ class ToolPieces:
     def _learned(self, call: _Call, piece: Piece) -> _Call:
         if piece.id:
             if call.arguments and not call.id:
-                call.grow = False  # as this may be a piece of another
+                call.grow = False  # as this may be a piece of another call
             call.id = call.id or piece.id
             self._by_id[piece.id] = call
         if piece.index is not None:
@@ -219,9 +219,9 @@ class ToolPieces:
 
 
 def _same_id(call: _Call, piece: Piece) -> _Call | None:
-    """Return the call of an id, None for another one that has the same: some give one id to all.
+    """Return the call of an id, None if the piece begins another call: some endpoints give one id to all.
 
-    What says all of a call once more is no other one: some repeat it at the end, even on another index.
+    A piece that repeats a whole call begins no other: some repeat it at the end, even on another index.
     """
     if not piece.name or not call.is_whole():
         return call
@@ -238,7 +238,7 @@ def _is_object(text: str) -> bool:
 
 
 def _is_broken(text: str) -> bool:
-    """Return whether no JSON begins with a text."""
+    """Return whether no JSON can begin with this text."""
     try:
         json.loads(text)
     except json.JSONDecodeError as error:
@@ -258,7 +258,7 @@ def _new_id(number: str, place: int, taken: Iterable[str]) -> str:
 
 
 def json_text(arguments: Any) -> str:
-    """Return arguments as text; an object that is empty says nothing."""
+    """Return arguments as text; "" for an empty object."""
     if isinstance(arguments, str):
         return arguments
     return msgspec.json.encode(arguments).decode() if arguments else ""

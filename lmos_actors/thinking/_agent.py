@@ -1,12 +1,12 @@
 """Thinking agents: chat agents that answer with a language model.
 
 `reply` is one round of `think` around a message, and what a conversation needs beside it: its history within
-a bound, the files of the message, a budget for the session, and the agents that it is handed over to. What an
-agent wants otherwise it overrides: `reply` as a whole, or one of the small methods that `reply` asks.
+a bound, the files of the message, a budget for the session, and the agents that it is handed over to. To do
+something else, an agent overrides `reply` as a whole, or one of the small methods that `reply` calls.
 
-A turn survives its process, where the node has a store: what is done is recorded as a step of the turn
-(`_steps.py`), and a turn that is resumed takes the same way, past what its steps say. What was finished is
-never done again; of what was under way the model is told that its outcome is unknown.
+On a node with a store a turn survives its process: what is done is recorded as a step of the turn
+(`_steps.py`), and a resumed turn goes the same way, past what its steps say. Finished work is never done
+again; the model is told that the outcome of work in progress is unknown.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ MEMORY: Final = "thinking"
 """The key of what a thinking agent keeps in the memory of a session."""
 
 SUMMARY_TOKENS: Final = 1_000
-"""Tokens of a summary."""
+"""Tokens of a summary at most."""
 
 SUMMARY_CHARACTERS: Final = 8_000
 """Characters of a summary that are kept: a model may write more than it is asked for."""
@@ -89,10 +89,10 @@ CUT_OFF: Final = "[This answer is cut off: it has reached the limit of its lengt
 """The end of an answer that is not whole, for the user and, in the history, for the model."""
 
 HANDED: Final = "done: the conversation is handed over"
-"""The result of a request for a hand-over, or for one back, that was carried out."""
+"""The result, for the model, of a hand-over or a hand-back that was carried out."""
 
 REMEMBERED: Final = 1_000
-"""Sessions of which failed turns are counted."""
+"""Sessions at most whose failed turns are counted."""
 
 
 class Kept(msgspec.Struct, omit_defaults=True):
@@ -101,12 +101,12 @@ class Kept(msgspec.Struct, omit_defaults=True):
     spent: Spent = Spent()
     summary: str = ""
     until: float = 0.0
-    """When the last message was said that is in the summary, and how many of that time are in it."""
+    """The time of the last message in the summary; `until_count` messages of that time are in it."""
     until_count: int = 0
     partner: str = ""
-    """The `HandOver` whose agent has the conversation now, by its name."""
+    """The name of the `HandOver` whose agent has the conversation now; empty: none."""
     sessions: dict[str, str] = {}
-    """The sessions at agents that this one was handed over to."""
+    """The sessions at the agents that this one was handed over to, by the name of the `HandOver`."""
 
     def unsummarized(self, history: Sequence[Recalled]) -> list[Recalled]:
         """Return what was said since the summary."""
@@ -114,7 +114,7 @@ class Kept(msgspec.Struct, omit_defaults=True):
         return [*same, *(said for said in history if said.at > self.until)]
 
     def summarized(self, said: Sequence[Recalled]) -> None:
-        """Note that these, the next ones, are in the summary."""
+        """Note that these messages, the next ones, are in the summary."""
         last = said[-1].at
         again = self.until_count if last == self.until else 0
         self.until, self.until_count = last, again + sum(each.at == last for each in said)
@@ -124,7 +124,7 @@ class ThinkingAgent(ChatAgent):
     """A chat agent that answers with a language model. Its docstring is the system prompt.
 
     Every field may also stand in the body of a subclass, as `tools = (Weather, look_up)`. On a node with a
-    store a turn goes on after the end of its process; `resumes = False` in the body of a subclass is without.
+    store a turn goes on after the end of its process; `resumes = False` in the body of a subclass forbids it.
     """
 
     resumes: ClassVar[bool] = True
@@ -136,24 +136,24 @@ class ThinkingAgent(ChatAgent):
     )  # fmt: skip
 
     model: Ref[Model] | None = None
-    """The model; without one it is the first of the node, or else of the directories of its `lookup`."""
+    """The model; by default the first one of the node, or else of the directories of its `lookup`."""
     tools: Sequence[ToolSource | HandOver] = ()
     """The tools of the model: see `think`, `hand_over`, `mcp`, whose server starts with the agent, and
     `MEMORY_TOOLS`."""
     client_tools: Sequence[Tool] = ()
-    """Tools that clients of users carry out, those that can: the model is offered no others of theirs."""
+    """Tools that users' clients carry out if they can; the model is offered no other tools of clients."""
     instructions: str = ""
     """The system prompt; without it, the docstring of the class."""
     answer: Any = attrs.field(default=str)
-    """The type of the answers; of others than `str` the user gets JSON, as a whole."""
+    """The type of the answers; for any type but `str` the user gets JSON, in one piece."""
     budget: Budget = Budget()
     """The most that a turn may use."""
     session_budget: Budget | None = None
     """The most that all turns of a session may use."""
     history_tokens: int = 8_000
-    """Tokens of what was said before, as they are estimated; what is older goes into a summary.
+    """The most tokens of history, as estimated; older messages go into a summary.
 
-    The calls of tools of one turn, with their results, have a quarter of them at most.
+    The tool calls of one turn, with their results, take at most a quarter of them.
     """
     limits: ToolLimits = ToolLimits()
     """The limits of the calls of tools."""
@@ -178,7 +178,7 @@ class ThinkingAgent(ChatAgent):
     async def lifespan(self) -> AsyncGenerator[None]:
         """Check fields; start MCP servers. A subclass with a lifespan of its own enters this one in it."""
         check_fields(self, self._fields_of_body)
-        self._unkept: dict[tuple[str | None, str], Spent] = {}  # by principal and session, which it names
+        self._unkept: dict[tuple[str | None, str], Spent] = {}  # by principal, and the session that it names
         self._servers: list[tuple[McpSource, Ref[McpServer]]] = []
         self._starting = trio.Lock()
         self._asker = self.new_id()
@@ -201,10 +201,10 @@ class ThinkingAgent(ChatAgent):
         return self.tools
 
     async def summarize(self, older: Sequence[Message], summary: str, account: Account) -> str:
-        """Return the summary of a conversation that becomes too long: of a summary, and what was said since.
+        """Return a new summary of a conversation that is too long, from `summary` and the `older` messages.
 
-        One request to the model, unless the budget allows no more than one: that is for the answer. An empty
-        text is no summary: what is older is then left out.
+        It takes one request to the model. If the budget allows only one more, that is for the answer, and the
+        old summary is returned. If the summary is empty, the older messages are left out.
         """
         if is_last_call(account):
             return summary
@@ -219,9 +219,9 @@ class ThinkingAgent(ChatAgent):
         return thought.answer
 
     def keeps_turn(self, metadata: Mapping[str, Any]) -> bool:
-        """Return whether a turn is resumed: not that of a tool, as its asker forgets its session.
+        """Return whether a turn is resumed: not that of a tool call, as the caller forgets its session.
 
-        The asker is resumed itself, and takes it for a tool whose outcome is unknown.
+        The caller is an agent that is resumed itself, and takes the call for a tool of unknown outcome.
         """
         return ASKED_BY not in metadata
 
@@ -304,7 +304,7 @@ class ThinkingAgent(ChatAgent):
             messages += [*thought.messages, *results]
 
     async def _say_again(self, turn: ChatTurn, recorded: Recorded) -> None:
-        """Have in the answer what the model had said before it asked for tools; nobody hears it now."""
+        """Put into the answer what the model had said before it asked for tools; nobody hears it now."""
         if self.answer is str:
             for message in recorded.messages:
                 if isinstance(message, ModelMessage) and message.text:
@@ -351,7 +351,7 @@ class ThinkingAgent(ChatAgent):
     async def _pass_on(
         self, turn: ChatTurn, kept: Kept, account: Account, recorded: Recorded, to: HandOver, reason: str
     ) -> str | None:
-        """Have another agent answer; return why it has handed back unanswered, None if it has answered."""
+        """Let another agent answer; return why it handed back without an answer, None if it answered."""
         ref: Ref[Any] = to.agent if isinstance(to.agent, Ref) else self.find(to.agent)
         with standing_still(account.clock), account.clock.scope(account.deadline):
             passing = recorded.passing
@@ -396,7 +396,7 @@ class ThinkingAgent(ChatAgent):
         return messages
 
     async def _tools_of(self, turn: ChatTurn, source: ToolSource | HandOver) -> Sequence[ToolSource]:
-        """Return the tools of a source that is this turn's, or this agent's; others as they are."""
+        """Return the tools of a source that needs this turn or this agent; any other source as it is."""
         if isinstance(source, HandOver):
             return ()
         if isinstance(source, MemoryTools):
@@ -419,15 +419,15 @@ class ThinkingAgent(ChatAgent):
     def _model(self) -> Ref[Model]:
         if self.model is not None:
             return self.model
-        return self.find(Model, affordance=Model.generate.name)  # in directories by what it can, not by title
+        return self.find(Model, affordance=Model.generate.name)  # in directories by affordance, not title
 
 
 def _of_client(turn: ChatTurn, tool: Tool) -> Tool:
-    """Return a tool as the client of a turn carries it out."""
+    """Return a tool whose calls the client of a turn carries out."""
     return attrs.evolve(tool, call=partial(turn.ask_client, tool.name), repeatable=False)
 
 
 async def _used(turn: ChatTurn, of_client: Sequence[Tool], tool: Tool, /, **arguments: Any) -> Any:
-    """Call a tool, and show that; what the client carries out it sees by itself. Raise ToolFailed."""
+    """Call a tool, and show the call unless the client carries it out itself. Raise ToolFailed."""
     is_its = any(tool.name == each.name for each in of_client)
     return await (tool.call(arguments) if is_its else turn.use(tool, **arguments))

@@ -10,16 +10,16 @@ import msgspec
 from lmos_actors.protocol.td import schema_of, type_name, without_notes
 
 _MARK: Final = "```"
-"""Around all of an answer: many models write code marks around JSON, whatever they are asked."""
+"""The code mark that many models write before and after JSON, whatever they are asked."""
 
 _MEMBER: Final = "answer"
-"""The member of an object that holds an answer which is none: providers take the schema of an object only."""
+"""The member that holds an answer that is no object: providers take only schemas of objects."""
 
 
 class NotAnAnswer(ValueError):
-    """The text of a model is no answer of the wanted type: `to_model` asks it for another one.
+    """The text of a model is no answer of the wanted type; `to_model` asks the model for another one.
 
-    The text of this says why, to the caller.
+    The message of the exception tells the caller why.
     """
 
     def __init__(self, why: str, to_model: str) -> None:
@@ -28,7 +28,7 @@ class NotAnAnswer(ValueError):
 
 
 class AnswerForm:
-    """The form of the answers that a type describes; of `str` every text is one that is not empty."""
+    """The form of the answers of a type; for `str` every text that is not blank is an answer."""
 
     def __init__(self, wanted: Any) -> None:
         self.is_text = wanted is str
@@ -68,7 +68,7 @@ class AnswerForm:
 
 
 def _unmarked(text: str) -> str:
-    """Return what stands between code marks, or the text; in one pass: models write lines for ever, too."""
+    """Return the text between code marks, or all of it; in one pass, as models may write endless lines."""
     first, _, rest = text.strip().partition("\n")
     language = first.removeprefix(_MARK).strip()
     is_marked = first.startswith(_MARK) and rest.endswith(_MARK) and (not language or language.isalpha())

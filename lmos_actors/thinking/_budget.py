@@ -1,9 +1,9 @@
 """Budgets: what a turn, or a session, may use; and the account of what it has used.
 
-A step is refused before it is made, and not noticed afterwards. What a request to a model will cost is not
-known before: its input is estimated, and its output is bounded by `max_tokens`. So a budget of tokens is
-exceeded by as much as the provider counts differently, and by no more. A request that fails or is cancelled
-has its cost, too, unless it was refused.
+A step that would be too much is refused before it is made. What a request to a model will cost is not known
+before: its input is estimated, and its output is bounded by `max_tokens`. So a budget of tokens is exceeded
+only by as much as the provider counts differently. A request that fails or is cancelled has its cost, too,
+unless it was refused.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ REF_SECONDS: Final = 0.02
 """Seconds by which the deadline of a ref may be early."""
 
 LEAST_OUTPUT: Final = 16
-"""Tokens of output, unless a request wants fewer, for which it is worth its input."""
+"""The fewest tokens of output that are worth the input of a request, unless it wants fewer."""
 
 Bound = Annotated[int, Meta(ge=1)] | None
 
 
 class Budget(Struct, frozen=True, omit_defaults=True):
-    """The most that may be used; None is no bound.
+    """The most that may be used; None means no bound.
 
     `tokens` are those of all requests to models, `calls` the number of these requests, `tools` the number of
-    calls of tools, `seconds` the time that all takes.
+    calls of tools, `seconds` the time that everything takes.
     """
 
     tokens: Bound = 200_000
@@ -67,7 +67,7 @@ class Spent(Struct, frozen=True, omit_defaults=True):
 class Account:
     """A budget, and what has been used of it, for one or several calls of `think`; its time begins now.
 
-    It stands still while a tool that `think` has called waits for a person's approval.
+    The time stands still while a tool that `think` has called waits for a person's approval.
     """
 
     def __init__(self, budget: Budget) -> None:
@@ -80,7 +80,7 @@ class Account:
     def deadline(self) -> float:
         """When its time is over, by `trio.current_time()`; infinite without a bound.
 
-        It is later by the time for which the clock will have stood still.
+        It includes the time for which the clock has stood still so far.
         """
         if self.budget.seconds is None:
             return inf
@@ -102,10 +102,10 @@ class Account:
 
 
 def admit_call(account: Account, expected: int, most: int | None) -> int | None:
-    """Count a request that is to be made; return the tokens that are left for its output, None: no bound.
+    """Count a request that is to be made; return the tokens that are left for its output, None without bound.
 
-    `expected` are the tokens of its input, `most` those of the output that it wants. Raises ActionFailed: it
-    would take more than is left.
+    `expected` is the number of its input tokens, `most` that of the output tokens that it wants. Raise
+    ActionFailed if it would take more than is left.
     """
     check_call(account)
     budget, spent, left = account.budget, account.spent, None
@@ -143,7 +143,7 @@ def is_last_call(account: Account) -> bool:
 
 
 def admit_tool(account: Account) -> bool:
-    """Count a call of a tool that is to be made; return False where it is one too many."""
+    """Count a tool call that is to be made; return False, and count nothing, if it is one too many."""
     if account.budget.tools is not None and account.spent.tools >= account.budget.tools:
         return False
     account.count(tools=1)
@@ -151,14 +151,14 @@ def admit_tool(account: Account) -> bool:
 
 
 def exceeded(what: str) -> ActionFailed:
-    """Return the failure of a turn that needs more."""
+    """Return the failure of a turn that needs more than the budget `what`."""
     return thinking_failure(BUDGET_EXCEEDED, f"the budget of {what} is used up")
 
 
 def left_of(budget: Budget, whole: Budget | None, spent: Spent) -> Budget:
-    """Return the budget of a turn in a session that has one of its own, and has `spent` some of that.
+    """Return a turn's `budget`, bounded by what is left of the session's budget `whole` after `spent`.
 
-    Raises ActionFailed if the session has nothing left.
+    Raise ActionFailed if the session has nothing left of anything but tools.
     """
     if whole is None:
         return budget

@@ -1,7 +1,7 @@
 """Checks of the fields of thinking agents, when a class is made and when an agent starts.
 
-A mistake there would else show at the first message, as an internal error, or not at all: a field whose name
-is misspelt is any class attribute.
+Otherwise a mistake would show at the first message, as an internal error, or not at all: a field whose name
+is misspelt is just another class attribute.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Generator, Sequence
 
 NEARNESS: Final = 0.8
-"""The least similarity of a name to the field that it is taken for: `tool` has it, `model_name` has not."""
+"""How similar a name must be to a field to be taken for a misspelling: `tool` is, `model_name` is not."""
 
 _FIELD: Final[Any] = type(attrs.field())  # pyright: ignore[reportUnknownVariableType]
 
@@ -69,7 +69,7 @@ def check_fields(agent: Any, fields: Collection[str]) -> None:
 
 @contextmanager
 def _unless_undefined() -> Generator[None]:
-    """Pass over the TypeError for a type that may be defined further down: it is asked for at the start."""
+    """Ignore the TypeError for a type that may be defined further down: it is checked again at the start."""
     try:
         yield
     except TypeError as error:

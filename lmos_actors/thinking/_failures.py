@@ -10,7 +10,7 @@ BUDGET_EXCEEDED: Final = "BUDGET_EXCEEDED"
 """The next step would take more than the `Budget` of the turn, or of the session, allows."""
 
 ANSWER_INVALID: Final = "ANSWER_INVALID"
-"""The model has given no answer of the wanted type, or an empty one, and again when it was told why."""
+"""The model gave an empty answer, or none of the wanted type, and did so again after it was told why."""
 
 ANSWER_REFUSED: Final = "ANSWER_REFUSED"
 """The model does not want to answer."""
@@ -19,7 +19,7 @@ OUTCOME_UNKNOWN: Final = "OUTCOME_UNKNOWN"
 """The turn was resumed, and the agent that it was handed over to has no answer: it may have acted or not."""
 
 ASKED_IN_A_CIRCLE: Final = "ASKED_IN_A_CIRCLE"
-"""The agent waits for an answer to the question of which this one is a part, or too many agents do."""
+"""The agent itself waits for this very answer, or too many agents wait for it."""
 
 
 def thinking_failure(code: str, message: str, **more: Any) -> ActionFailed:

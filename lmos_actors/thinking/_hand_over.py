@@ -1,13 +1,13 @@
 """Hand-over: another chat agent answers the rest of a conversation, until it hands it back.
 
-The agent that hands over stays between: what its user says goes to the other agent, and what that answers
-comes back as it is made. So the user has one session, whose history is whole, and neither agent needs to know
+The agent that hands over stays between: the user's messages go to the other agent, and its answers come back
+as they are made. So the user has one session, whose history is whole, and neither agent needs to know
 where the other one runs. The other agent finds in `turn.metadata` that the conversation was handed over; it
 hands it back by `await turn.use(hand_back)`.
 
-A message is passed on once, also where the agent between ends meanwhile. It records the session that it has
-chosen before it passes the message on (`PassingStep`); what it finds there when it is resumed is the answer
-(`take_over`), and where there is none, the outcome is unknown.
+A message is passed on once, even if the agent between ends meanwhile. It records the session that it has
+chosen before it passes the message on (`PassingStep`). When it is resumed, it takes the answer from that
+session (`take_over`); without an answer there, the outcome is unknown.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from ._steps import PassingStep
 
 HANDED_OVER: Final = "handed_over"
-"""The member of the metadata of a message to an agent that a conversation was handed over to."""
+"""The member of a message's metadata that says that the conversation was handed over."""
 
 MOST_IN_A_ROW: Final = 4
 """The most hand-overs of a message: two agents that hand over to each other would go on for ever."""
@@ -72,7 +72,7 @@ def hand_over(
     """Return the tool that hands a conversation over to a chat agent, a ref or a class.
 
     The model knows it by its `name`, by default `hand_over_to_` and the name of the agent or class, and
-    by `description`, which says when to use it. Raises TypeError for what is no agent.
+    by `description`, which says when to use it. Raise TypeError if `agent` is no agent.
     """
     given: Any = agent
     if isinstance(agent, Ref):
@@ -156,7 +156,7 @@ async def pass_on(turn: ChatTurn, ref: Ref[Any], session: str | None, reason: st
 async def last_said(ref: Ref[Any], session: str) -> tuple[float | None, int]:
     """Return when the last message was said in a session of another agent, and how many there are.
 
-    None if that cannot be known.
+    The time is 0 for a session that has expired or is empty, and None if it cannot be known.
     """
     try:
         said: list[Said] = await ref.invoke(ChatAgent.history, session)
@@ -200,21 +200,21 @@ async def take_over(turn: ChatTurn, ref: Ref[Any], step: PassingStep) -> PassedO
 
 
 def depth_of(turn: ChatTurn) -> int:
-    """Return how often a message has been handed over; what comes from outside may be anything."""
+    """Return how often a message has been handed over; 0 if its metadata, from outside, is not valid."""
     said: Any = turn.metadata.get(HANDED_OVER)
     depth = said.get("depth") if isinstance(said, dict) else 0  # pyright: ignore
     return max(0, depth) if isinstance(depth, int) else 0
 
 
 def note_of(turn: ChatTurn) -> str:
-    """Return the text for the model by the agent that has handed a conversation over; empty: none."""
+    """Return the note for the model from the agent that handed the conversation over; empty: none."""
     said: Any = turn.metadata.get(HANDED_OVER)
     reason: Any = said.get("reason") if isinstance(said, dict) else None  # pyright: ignore
     return f"[Handed over to you: {reason}]" if reason and isinstance(reason, str) else ""
 
 
 async def _listen(turn: ChatTurn, items: AsyncIterator[Any], passed: PassedOn) -> None:
-    """Pass the items of an answer on, but for the tool by which the conversation is handed back."""
+    """Pass on the items of an answer, except the tool call that hands the conversation back."""
     hidden = ""
     async for item in items:
         if isinstance(item, TurnBegan):
@@ -242,7 +242,7 @@ def _broken_off() -> ActionFailed:
 
 
 async def _embedded(turn: ChatTurn, part: ChatPart) -> ChatPart:
-    """Return a part with its content, where that is a file of this session, which others cannot read."""
+    """Return a part with its content in it if that is a file of this session, which others cannot read."""
     media = part.media
     if media is None or media.storage_ref is None:
         return part

@@ -1,7 +1,7 @@
 """The history that a model gets of a conversation: messages within a bound, files of the last one.
 
-The calls of tools of a turn, and their results, are kept as the notes of its answer, and so as long as that.
-The answer has all text of the turn; what of it was said before a call stands there again in the history.
+The tool calls of a turn, and their results, are kept as the notes of its answer, as long as the answer. The
+answer has all text of the turn; in the history, text that was said before a call stands before it again.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ FILE_BYTES: Final = 20 << 20
 """Bytes of all files of a message."""
 
 LEAST_RESULT: Final = 256
-"""Bytes of each result that are kept before calls are left out."""
+"""Results are cut to about so many bytes before whole calls are left out."""
 
 
 def messages_of(history: Sequence[Recalled]) -> list[Message]:
-    """Return what was said as messages for a model; of files their names alone.
+    """Return what was said as messages for a model; files are only named.
 
     Empty answers are left out, and so are those before the first message of the user: providers refuse them.
     """
@@ -49,9 +49,9 @@ def tokens_of(messages: Sequence[Message]) -> float:
 
 
 def notes_of(messages: Sequence[Message], most: int) -> list[Any]:
-    """Return the calls of tools of a turn, with their results, as plain data of so many bytes at most.
+    """Return the tool calls of a turn, with their results, as plain data of at most `most` bytes of JSON.
 
-    The largest results are cut for that, and then the first answers of the model with calls are left out.
+    The largest results are cut first; then the earliest answers of the model with calls are left out.
     """
     calls, share = list(_whole(messages)), most
     while True:
@@ -65,7 +65,7 @@ def notes_of(messages: Sequence[Message], most: int) -> list[Any]:
 
 
 def prompt_of(turn: ChatTurn) -> str:
-    """Return the text of a message, with its parts that are text."""
+    """Return the text of a message and of those of its parts that are text."""
     return "\n\n".join([text for text in (turn.text, *(part.text for part in turn.parts)) if text])
 
 
@@ -97,9 +97,9 @@ async def files_of(turn: ChatTurn) -> list[ModelFile]:
 
 
 def first_kept(history: Sequence[Recalled], most: int) -> int:
-    """Return the place of the first message that is kept, if those from there on may have so many tokens.
+    """Return the index of the first message to keep, so that the kept ones have at most `most` tokens.
 
-    It is that of a message of the user, as a conversation begins with one.
+    It is a message of the user, as a conversation begins with one; if none fits, nothing is kept.
     """
     place, tokens = len(history), 0.0
     for at in range(len(history) - 1, -1, -1):
@@ -145,7 +145,7 @@ def _messages_of(said: Recalled) -> Iterator[Message]:
 
 
 def _whole(messages: Sequence[Message]) -> Iterator[list[Message]]:
-    """Yield the answers of the model with calls of tools, each with the results of all of them."""
+    """Yield each answer of the model, followed by the results of all its tool calls."""
     ordered = in_order(messages)
     for place, message in enumerate(ordered):
         if not isinstance(message, ModelMessage):
@@ -159,7 +159,7 @@ def _whole(messages: Sequence[Message]) -> Iterator[list[Message]]:
 
 
 def _noted(message: Message, most: int) -> Message:
-    """Return a message as it is noted: without reasoning, and with so many bytes of a result at most."""
+    """Return a message as it is noted: without reasoning, and with at most `most` bytes of a result."""
     if isinstance(message, ModelMessage):
         return replace(message, reasoning=[])
     if isinstance(message, ToolMessage):  # what is unknown bars no call of a later turn
@@ -169,7 +169,7 @@ def _noted(message: Message, most: int) -> Message:
 
 
 def _text(said: Recalled) -> str:
-    """Return all of a message that a model gets, as text."""
+    """Return everything of a message that a model gets, as one text."""
     notes = [part.text or _name_of(part) for part in said.parts]
     if said.failed is not None:
         notes.append(f"[Not answered: {said.failed.message}]")

@@ -1,8 +1,8 @@
-"""Requests to a model: one is made, listened to, and put together to a message.
+"""Requests to a model: one is made, and the items of its answer are put together to a message.
 
-A request is made again where the model was not there, if nothing of its answer was heard: a model that is
-being restarted is waited for. What a model sends behind its end is dropped, and an answer without an end is
-taken for whole: its clients say themselves where one was cut.
+A request is made again if the model was not there and nothing of its answer was heard; a model that is being
+restarted is waited for. Items after the end are dropped, and an answer without an end counts as whole: the
+clients of providers themselves report an answer that was cut.
 """
 
 from __future__ import annotations
@@ -57,10 +57,10 @@ MOST_TOKENS: Final = 1 << 20
 """Tokens of one answer of a model, where no budget says less."""
 
 MORE_THAN_ESTIMATED: Final = 1.25
-"""By which the estimate of an answer may exceed its bound: many texts have fewer tokens than estimated."""
+"""How much the estimate of an answer may exceed its bound: many texts have fewer tokens than estimated."""
 
 MOST_DROPPED: Final = 64
-"""Items behind its end that are read of a model: it may have something to do there."""
+"""Items after the end that are still read: the model may have something to finish there."""
 
 MOST_TOOLS: Final = 1_024
 """Requests for tools in one answer of a model."""
@@ -69,13 +69,13 @@ CUT_OFF: Final = "the answer was cut off before them"
 """Stands for the arguments of a tool that had not come when the answer was cut."""
 
 NOT_FAKED: Final = "NotFaked"
-"""The crash of a fake of `lmos_actors.testing` that has no answer: to ask again would only bury it."""
+"""The crash of a fake of `lmos_actors.testing` that has no answer: to ask again would only hide it."""
 
 NAME_ONE: Final = 'start one, such as OpenAIModel, or name it: model=sibling("model") in a tree'
-"""The way out where there is no model."""
+"""What to do if there is no model."""
 
 MOST_ADDED: Final = 64
-"""Tokens that a provider is taken to add to an input, as for its template, until it has counted one."""
+"""Tokens that a provider is assumed to add to an input, as for its template, until it has counted one."""
 
 MOST_BOUND: Final = 8_192
 """Tokens of output above which a request names no bound: clients of providers ask for no more by default."""
@@ -97,12 +97,12 @@ class ModelRequests:
         self._added = MOST_ADDED
         """Tokens that the provider has added to the last input, beyond the estimate."""
         self.heard: list[str] = [begun] if begun else []
-        """All text so far that was said as it came."""
+        """All text so far that was said as it came, in pieces."""
 
     async def ask(self, request: ModelRequest) -> tuple[ModelMessage, ModelEnd]:
-        """Make a request, again where the model was not there; return its message and its end.
+        """Make a request, again if the model was not there; return the message and the end of the answer.
 
-        Raises ActionFailed: the budget, the model's own failure, or that the model is not there.
+        Raise ActionFailed if the budget is used up, the model fails, or the model is not there.
         """
         for left in range(REPEATS, -1, -1):
             tally = Tally(request)
@@ -140,7 +140,7 @@ class ModelRequests:
         return limited
 
     async def _listen(self, request: ModelRequest, answer: ModelAnswer) -> None:
-        """Take an answer to its end; what is behind that is dropped, and not waited for long."""
+        """Take an answer to its end; items after that are dropped, and not waited for long."""
         members = msgspec.structs.asdict(request).items()
         wanted: dict[str, Any] = {name: each for name, each in members if each not in (None, "", [])}
         gap = "\n\n" if self.heard and not self.heard[-1][-1].isspace() else ""
@@ -172,7 +172,7 @@ class ModelAnswer:
         self.end: ModelEnd | None = None
 
     def take(self, item: ModelItem) -> bool:
-        """Take the next item; return whether to read on. Behind the end items are dropped.
+        """Take the next item; return whether to read on. Items after the end are dropped.
 
         Raises ActionFailed for an answer that is too long.
         """
@@ -195,14 +195,14 @@ class ModelAnswer:
         return True
 
     def _with_own_id(self, asked: ToolRequest) -> ToolRequest:
-        """Return a request with an id that no other one of the answer has: results are known by it."""
+        """Return a request with an id that no other request of the answer has: results refer to it."""
         taken = {"", *(each.id for each in self._tools)}
         if asked.id not in taken:
             return asked
         return msgspec.structs.replace(asked, id=next(f"{n}" for n in count() if f"{n}" not in taken))
 
     def message(self) -> ModelMessage:
-        """Return what has come, as a message. Of an answer that is cut the last tool may be, too."""
+        """Return what has come as a message. If the answer was cut, its last tool request may be cut, too."""
         tools = self._tools
         if tools and self.end is not None and self.end.reason == "length" and not tools[-1].arguments:
             last = msgspec.structs.replace(tools[-1], unreadable=tools[-1].unreadable or CUT_OFF)
@@ -211,7 +211,7 @@ class ModelAnswer:
 
 
 def _bounded(request: ModelRequest, room: int | None) -> ModelRequest:
-    """Return a request with an output of so many tokens at most, where that is a bound."""
+    """Return a request whose output has at most `room` tokens, unless that is too large a bound to name."""
     most = request.max_tokens
     if room is None or (most is None and room > MOST_BOUND):
         return request
@@ -219,7 +219,7 @@ def _bounded(request: ModelRequest, room: int | None) -> ModelRequest:
 
 
 def _converted(item: Any) -> ModelItem:
-    """Return plain data, of a model that is known by its names alone, as an item. Raises ActionFailed."""
+    """Return plain data, from a model that is known by names alone, as an item. Raise ActionFailed."""
     try:
         return msgspec.convert(item, cast("Any", ModelItem))  # type: ignore[no-any-return]
     except msgspec.ValidationError as error:

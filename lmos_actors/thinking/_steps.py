@@ -1,8 +1,8 @@
-"""The steps that a turn of a thinking agent records, and what a later life of the agent reads of them.
+"""The steps that a turn of a thinking agent records, and what a later life of the agent reads from them.
 
 They say what was done, and what had begun: messages of the model that ask for tools, results of tools, the
-summary that was made of what is older, that the message was passed on to another agent, and that this one
-gave it back. With each stands what the turn had spent by then.
+summary of older messages, the passing of the message to another agent, and its return from there. Each step
+has what the turn had spent by then.
 """
 
 from __future__ import annotations
@@ -43,19 +43,19 @@ class SummaryStep(Struct, frozen=True, tag="summary", forbid_unknown_fields=True
 
 
 class PassingStep(Struct, frozen=True, tag="passing", forbid_unknown_fields=True, omit_defaults=True):
-    """The message is passed on, from now on, to the agent of a `HandOver`, in a session there."""
+    """The message is about to be passed on to the agent of a `HandOver`, in a session there."""
 
     to: str
     session: str
     last: float | None = None
     """When the last message was said there before, 0 for a new session; None if that is not known."""
     count: int = 0
-    """The number of messages before it."""
+    """The number of messages that the session had before."""
     spent: Spent = Spent()
 
 
 class BackStep(Struct, frozen=True, tag="back", forbid_unknown_fields=True, omit_defaults=True):
-    """That agent has handed it back without an answer."""
+    """The agent that had the message has handed it back without an answer."""
 
     to: str
     why: str
@@ -63,7 +63,7 @@ class BackStep(Struct, frozen=True, tag="back", forbid_unknown_fields=True, omit
 
 
 BACK_AGAIN: Final = "handed back: "
-"""Stands before the reason for which a hand-over came to nothing."""
+"""Stands before the reason why a hand-over came to nothing."""
 
 Step: TypeAlias = SaidStep | SummaryStep | PassingStep | BackStep
 
@@ -73,17 +73,17 @@ class Recorded:
     """The steps of a turn that earlier incarnations of an agent have taken."""
 
     messages: list[Message] = attrs.field(factory=list[Message])
-    """Those behind the message of the user; the last ones may be requests for tools without a result."""
+    """The messages after that of the user; the last one may have requests for tools without a result."""
     spent: Spent = attrs.field(factory=Spent)
     summary: SummaryStep | None = None
     passing: PassingStep | None = None
-    """The agent that has the message, and has not given it back as far as is known."""
+    """The step to the agent that has the message and, as far as is known, has not given it back."""
     passed: list[PassingStep] = attrs.field(factory=list[PassingStep])
-    """The agents that had it, and gave it back."""
+    """The steps to the agents that had the message and gave it back."""
 
 
 def recorded_of(steps: Sequence[Any]) -> Recorded:
-    """Return what steps say. Raise ActionFailed for what this version does not know, or cannot be."""
+    """Return what the steps of a turn say. Raise ActionFailed if this version cannot read one."""
     found = Recorded()
     for number, plain in enumerate(steps, start=1):
         try:
@@ -115,7 +115,7 @@ def recorded_of(steps: Sequence[Any]) -> Recorded:
 def in_order(messages: Sequence[Message]) -> list[Message]:
     """Return messages with the results of each answer in the order of its requests.
 
-    They are recorded as their tools end.
+    Results are recorded in the order in which their tools end.
     """
     rounds: list[list[Message]] = [[]]
     ids: list[str] = []
@@ -139,7 +139,7 @@ def in_order(messages: Sequence[Message]) -> list[Message]:
 def results_of(
     message: Message, asked: ToolRequest | None, result: str | None = None, *, error: str = ""
 ) -> list[Message]:
-    """Return the results of an answer that wanted a hand-over, with that of the request for it."""
+    """Return the results of an answer: the given one for the hand-over `asked`, "not called" for others."""
     requests = message.tools if isinstance(message, ModelMessage) else ()
     return [
         ToolMessage(each.id, each.name, result, error)

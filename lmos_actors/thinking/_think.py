@@ -1,21 +1,21 @@
 """The loop: a model is asked, the tools that it wants are called, and it is asked again, until it answers.
 
-`think` is all of it, and is meant to be read from top to bottom. An agent that thinks otherwise has a loop of
-its own: a model is an agent that anybody may ask. What this one keeps true:
+`think` is all of it, and is meant to be read from top to bottom. An agent that thinks differently writes its
+own loop: a model is an agent that anybody may ask. What this one keeps true:
 
-- **One answer, or one failure.** Whatever comes of a model, `think` returns once, or raises `ActionFailed`
-  with a code. A model that says nothing, or not what it was asked for, is told so once. What it sends behind
-  its end is dropped, and an answer without an end is taken for whole.
+- **One answer, or one failure.** Whatever comes from a model, `think` returns once, or raises `ActionFailed`
+  with a code. A model that says nothing, or not what it was asked for, is told so once. Items after the end
+  are dropped, and an answer without an end counts as whole.
 - **It ends.** Each round is a request to the model, and requests, tokens, calls of tools and time have a
   budget. Before the last request the model is told that it is the last one; tools that it still asks for are
   not called.
-- **Nothing is left running.** There is no task but those of a nursery around the tools of one answer. Who
-  leaves cancels the stream of the model, and so its request, and all tools.
-- **A request is made again only if nothing of its answer was heard**, as where the model was restarted.
+- **Nothing is left running.** The only tasks are those of a nursery around the tools of one answer. A caller
+  that leaves cancels the stream of the model, and so its request, and all tools.
+- **A request is made again only if nothing of its answer was heard**, as when the model was restarted.
 - **It goes on where another process has ended.** What is passed to `record` is enough for that: the requests
   of the model before the first tool begins, each result before the model gets it. A history that ends in
-  requests without a result says what was under way: that is not called again, and the model is told that its
-  outcome is unknown.
+  requests without a result says what was in progress: these tools are not called again, and the model is told
+  that their outcome is unknown.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ else:
     T = TypeVar("T")
 
 LAST_CALL: Final = "You cannot call tools any more. Answer now, with what you know."
-"""The text behind the instructions of the last request that the budget allows."""
+"""The text after the instructions of the last request that the budget allows."""
 
 SHORTER: Final = "Your answer was cut off, as it was too long: be shorter. "
 """Stands before what is wrong with an answer that was cut off."""
@@ -75,7 +75,7 @@ class Thought(Generic[T]):
     answer: T
     """The answer, of the type that was asked for."""
     messages: tuple[Message, ...]
-    """The prompt, and all that was said since: what a history goes on with."""
+    """The prompt and all messages since, to be added to a history."""
     spent: Spent
     reason: StopReason = "stop"
     """Why the model has ended; `length`: the answer is cut."""
@@ -112,18 +112,18 @@ async def think(
     """Have a model answer a prompt, with tools if it wants them.
 
     Without a prompt the model goes on where `history` ends. `answer` is the type of the answer, whose schema
-    the model gets. An `Account` as the `budget` is one that several calls share.
+    the model gets. Several calls may share an `Account`, given as the `budget`.
 
     `say` gets the text as it comes (`turn.say`), unless the answer is structured; `use` calls a tool
-    (`turn.use`). `find` (`self.find`) finds agents that `tools` has the classes of. A request for one of the
-    `ending` tools ends the thinking: it is for the caller to carry out.
+    (`turn.use`). `find` (`self.find`) finds the agents whose classes are in `tools`. A request for one of the
+    `ending` tools ends the thinking: the caller has to carry it out.
 
     `record` is awaited with each message of the model that asks for tools, before they are called, and with
-    each result of a tool, before the model gets it; not with the answer. A later call, also of another
-    process, goes on from there if these are at the end of its `history`: a tool without a result is not
+    each result of a tool, before the model gets it; not with the answer. A later call, even in another
+    process, goes on from there if its `history` ends with these messages: a tool without a result is not
     called then. The model is told that its outcome is unknown, and the same call is not made again unless the
-    tool is `repeatable`. What was used before is to be counted by `Account.count`; `begun` is the text that
-    was said before.
+    tool is `repeatable`. Count what was used before by `Account.count`; `begun` is the text that was said
+    before.
 
     Raises what `record` raises, and ActionFailed: BUDGET_EXCEEDED, ANSWER_INVALID, ANSWER_REFUSED, or a
     failure of the model; TypeError or ValueError for tools, or a type, that cannot be used.
@@ -151,7 +151,7 @@ async def think(
 
 
 async def _read(tools: Sequence[ToolSource], find: Find | None, ending: Sequence[Tool]) -> dict[str, Tool]:
-    """Return the tools by name, which are others than those that end the thinking. Raises ValueError."""
+    """Return the tools by name. Raise ValueError if one is named like a tool that ends the thinking."""
     known = await read_tools(tools, find, taken=[tool.name for tool in ending])
     if twice := known.keys() & {tool.name for tool in ending}:
         raise ValueError(f"two tools are named {min(twice)!r}: one of them ends the thinking")
@@ -209,9 +209,9 @@ class _Loop:
     async def _settled(
         self, history: Sequence[Message], message: ModelMessage, results: list[ToolMessage]
     ) -> tuple[list[Message], list[Message]]:
-        """Return a history that ends in requests for tools with a result for each, in their order.
+        """Return a history that ends in requests for tools, completed by a result for each, in their order.
 
-        And those that were added: of each tool that had none, that it broke off.
+        Return the added results, too: each says that a tool without a result broke off.
         """
         ordered: list[Message] = []
         added: list[Message] = []

@@ -5,16 +5,16 @@ What it keeps true:
 - **Each request has one result, and the results are in the order of the requests**, whatever happens to a
   tool: a model that misses one cannot go on.
 - **The model is told of a failure, and of no more than others may know.** A failure that a tool declares, and
-  a refusal of the runtime, it gets in words; of an exception that nobody declared it gets nothing.
+  a refusal of the runtime, it gets in words; about an exception that nobody declared it gets nothing.
 - **What may have happened is not repeated in silence.** After a tool whose outcome is not known the model
-  is told so, and the same call of the same turn is not carried out again, unless a repeat does no more.
+  is told so, and the same call is not carried out again in the same turn, unless the tool is `repeatable`.
 - **A result is recorded as its tool ends**, before the model gets it, and while others still run. So a tool
   that was called and has no recorded result, when a later process goes on, may have done its work or not: it
   is settled as such (`settle`).
 - **A model cannot crash an agent again and again.** A crash is a bug, and each one counts for the supervisor,
-  which gives up after a few. So after one the other calls of that answer to that agent are not carried out,
-  and after two none of the turn.
-- **Only what was offered is called.** A result that asks for other tools is data as any other.
+  which gives up after a few. So after one crash the other calls of that answer to that agent are not carried
+  out, and after two no further call of the turn to it.
+- **Only what was offered is called.** A result that asks for other tools is data like any other.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class ToolLimits(Struct, frozen=True, omit_defaults=True):
     """Limits of the calls of tools.
 
     At most `concurrency` tools are called at once, each has `seconds` (which stand still while it waits for a
-    person's approval), and of each result or error the model gets at most `result_bytes`.
+    person's approval), and the model gets at most `result_bytes` bytes of each result or error.
     """
 
     concurrency: Annotated[int, Meta(ge=1)] = 8
@@ -96,16 +96,16 @@ class _Crashes:
 
     count: int = 0
     is_new: bool = False
-    """Whether there was one in the present answer of the model."""
+    """Whether the agent has crashed in the current answer of the model."""
     calls: dict[trio.CancelScope, None] = attrs.field(factory=dict[trio.CancelScope, None])
     """The calls in progress, in their order."""
 
     def bar_calls(self) -> bool:
-        """Return whether the agent is not to be called now."""
+        """Return whether the agent must not be called now."""
         return self.is_new or self.count >= MOST_CRASHES
 
     def note(self) -> None:
-        """Note a crash: what waits for the agent is broken off, as it would begin once that is restarted."""
+        """Note a crash; cancel the calls that wait for the agent, as they would begin after its restart."""
         self.count += 1
         self.is_new = True
         for scope in self.calls:
@@ -134,14 +134,14 @@ class ToolCalls:
         self._record = record
         self._room = trio.CapacityLimiter(limits.concurrency)
         self._unknown: set[bytes] = set()
-        """The calls of which it is not known what became of them."""
+        """The calls whose outcome is not known."""
         self._missing: set[str] = set()
         """The tools whose agents are not there."""
 
     async def carry_out(self, requests: Sequence[ToolRequest]) -> list[ToolMessage]:
         """Carry out the requests of one answer; return their results, in the order of the requests.
 
-        Raises what recording a result does: then the other tools are cancelled.
+        Raise what recording a result raises; the other tools are then cancelled.
         """
         results: list[ToolMessage | None] = [None] * len(requests)
         for crashes in self._crashes.values():
@@ -175,12 +175,12 @@ class ToolCalls:
         return [result for result in results if result is not None]
 
     async def record(self, message: Message) -> None:
-        """Record a message, where that is wanted."""
+        """Record a message, if the caller wants a record."""
         if self._record is not None:
             await self._record(message)
 
     def bar(self, messages: Sequence[Message]) -> None:
-        """Carry out no call again of which it is not known what became of it before."""
+        """Bar the repetition of calls in these messages whose outcome is not known, unless repeatable."""
         requests: dict[str, ToolRequest] = {}
         for message in messages:
             if isinstance(message, ModelMessage):
@@ -266,9 +266,9 @@ def _limited(tool: Tool, limits: ToolLimits, crashes: _Crashes, clock: Clock) ->
 
 
 def open_requests(history: Sequence[Message]) -> tuple[ModelMessage, list[ToolMessage]] | None:
-    """Return the requests for tools in which a history ends, and the results that stand behind them.
+    """Return the message with requests for tools in which a history ends, and the results after it.
 
-    None for a history that ends otherwise.
+    Return None if the history ends otherwise.
     """
     results: list[ToolMessage] = []
     for message in reversed(history):
@@ -285,7 +285,7 @@ def _key(request: ToolRequest) -> bytes:
 
 
 def shortened(result: Any, most: int) -> Any:
-    """Return a result, or the beginning of its text where it has more bytes than that."""
+    """Return a result, or the beginning of its text if it has more than `most` bytes."""
     written = result.encode() if isinstance(result, str) else encode(result)
     if len(written) <= most:
         return result
@@ -293,7 +293,7 @@ def shortened(result: Any, most: int) -> Any:
 
 
 def _is_unknown(error: BaseException | None) -> bool:
-    """Return whether what failed so may have happened, or in part."""
+    """Return whether a call that failed with this error may have done its work, or a part of it."""
     if isinstance(error, AgentDied):
         return error.started
     return isinstance(error, OutcomeUnknown | DeadlineExceeded)

@@ -1,14 +1,14 @@
-"""Tools of a model: what can be one, under which name, and what a model gets of it.
+"""Tools of a model: what can be a tool, under which name, and what a model is told of it.
 
 A source of tools is a function, a `Tool`, an agent by its ref or its class, some of its actions
-(`(ref, Orders.find)`), or a thing that was consumed without a class. Of an agent the actions with one output
-become tools, by its class or its description: a ref to `Agent` itself, as `self.find(Agent, capability="x")`,
-is one to an agent of any class. A chat agent is one tool: the model says something, and gets
-the answer. The tools of an MCP server, a ref or `mcp(...)`, become tools. The names are those of the
-functions and actions; where two are the same, that of the agent stands before them. The names of an MCP
-server are a stranger's: they never take the place of another tool. Where one loses more than punctuation, or
-would be that of another tool, a digest stands behind it, which does not depend on the order of the tools.
-`MEMORY_TOOLS` are those of a turn's own user.
+(`(ref, Orders.find)`), or a thing that was consumed without a class. The actions of an agent with one output
+become tools, by its class or its description; a ref to `Agent` itself, as `self.find(Agent, capability="x")`,
+leads to an agent of any class. A chat agent is one tool: the model says something, and gets the answer. The
+tools of an MCP server, a ref or `mcp(...)`, become tools. Tools are named like the functions and actions; if
+two names are the same, the name of the agent is put before them. The names of an MCP server are a stranger's:
+they never take the place of another tool. If a name loses more than punctuation, or would be that of another
+tool, a digest is put after it, which does not depend on the order of the tools. `MEMORY_TOOLS` are tools for
+the memories of a turn's own user.
 """
 
 from __future__ import annotations
@@ -72,13 +72,13 @@ REPEATS: Final = 2
 """The most repetitions of a request that has not begun."""
 
 RESTART_SECONDS: Final = 10.0
-"""Seconds in which an agent that is restarting is waited for."""
+"""Seconds to wait for an agent that is restarting."""
 
 LOOK_SECONDS: Final = 10.0
-"""Seconds in which directories are looked into for an agent whose tools are to be read."""
+"""Seconds to look in directories for an agent whose tools are to be read."""
 
 MOST_ACTIONS: Final = 128
-"""Tools of an agent that is known by its description: providers take no more of them in all."""
+"""Tools of an agent that is known by its description: providers take no more tools in all."""
 
 DESCRIBED_BYTES: Final = 131_072
 """Bytes of the descriptions and schemas of these tools: all of them go with each request to the model."""
@@ -90,7 +90,7 @@ INPUT: Final = "input"
 """The argument that is the whole input of an action, where that is no object of plainly named members."""
 
 SHOWN: Final = 100
-"""Characters of a name of a stranger in the log."""
+"""Characters of a stranger's name in the log."""
 
 MOST_REASONS: Final = 3
 
@@ -112,7 +112,7 @@ _NAMED: Final = ("$defs", "definitions")
 
 @attrs.frozen
 class _Named:
-    """A tool, and the name of its agent; empty where there is none. A stranger has named a `foreign` one."""
+    """A tool, and the name of its agent, empty if there is none; a stranger has named a `foreign` tool."""
 
     tool: Tool
     agent: str = ""
@@ -130,9 +130,9 @@ class _ServerTools:
 def tools_of(sources: Sequence[ToolSource], find: Find | None = None) -> dict[str, Tool]:
     """Return the tools that some sources stand for, by name.
 
-    `find` finds agents that are given by their class. An agent of which nothing is known now, as it has not
-    started yet, has no tools. Raises TypeError for what is no source, and for an MCP server, whose tools have
-    to be read (`tools_of_server`); ValueError for two functions of the same name.
+    `find` finds agents that are given by their class. An agent that is not known now, as it has not started
+    yet, has no tools. Raise TypeError for an object that is no source, and for an MCP server, whose tools
+    have to be read (`tools_of_server`); ValueError for two functions of the same name.
     """
     return _by_name([each for source in sources for each in _named(source, find)], ())
 
@@ -140,10 +140,10 @@ def tools_of(sources: Sequence[ToolSource], find: Find | None = None) -> dict[st
 async def read_tools(
     sources: Sequence[ToolSource], find: Find | None = None, *, taken: Sequence[str] = ()
 ) -> dict[str, Tool]:
-    """Return what `tools_of` does, with the tools of MCP servers, none of which has a name that is `taken`.
+    """Return what `tools_of` returns, and the tools of MCP servers, which never have a name that is `taken`.
 
     A server that is restarting is waited for; one that does not come back has no tools, which is logged.
-    What a ref to any `Agent` stands for is looked for in the directories, if it has not been found yet.
+    The agent of a ref to any `Agent` is looked up in the directories, if it has not been found yet.
     """
     found: list[Any] = list(sources)
     servers = [(place, _server_in(source, find)) for place, source in enumerate(sources)]
@@ -193,7 +193,7 @@ def _by_name(found: Sequence[_Named], taken: Sequence[str]) -> dict[str, Tool]:
 def proper_name(name: str) -> str:
     """Return a name that all providers take: letters, digits, `_` and `-`, 64 at most.
 
-    One in another script, or a longer one, has a digest behind what is left of it.
+    A name in another script, or a longer one, is cut to what fits, with a digest after it.
     """
     plain = _OTHERS.sub("_", name)
     return plain if name.isascii() and len(plain) <= LONGEST_NAME else _digested(name)
@@ -206,7 +206,7 @@ def _digested(name: str) -> str:
 
 
 def offer_of(tool: Tool) -> ToolOffer:
-    """Return what a model gets of a tool."""
+    """Return a tool as it is offered to a model."""
     return ToolOffer(tool.name, tool.description, without_notes(tool.schema))
 
 
@@ -281,7 +281,7 @@ def _server_in(source: Any, find: Find | None) -> Ref[Any] | None:
 
 
 async def _look_for(ref: Ref[Any]) -> None:
-    """Look for an agent elsewhere whose tools only its description says."""
+    """Look in directories for an agent whose tools only its description says."""
     with suppress(AgentError), trio.move_on_after(LOOK_SECONDS):
         await look_elsewhere(ref)
 
@@ -309,7 +309,7 @@ def _found(cls: Any, find: Find | None) -> Ref[Any]:
 
 
 async def is_back(ref: Ref[Any]) -> bool:
-    """Wait until an agent runs that is restarting; return whether it does."""
+    """Wait until a restarting agent runs, for RESTART_SECONDS at most; return whether it runs."""
     with suppress(AgentError), trio.move_on_after(RESTART_SECONDS):
         await ref.ready()
         return True
@@ -357,10 +357,10 @@ def _of_agent(ref: Ref[Any], contract: Contract | None) -> Iterator[_Named]:
 
 
 ASKED_BY: Final = "asked_by"
-"""The member of the metadata of a message that is a tool's: the agents that wait for the answer."""
+"""The member of the metadata of a tool's message: the agents that wait for the answer."""
 
 ASKERS: Final[ContextVar[tuple[str, ...]]] = ContextVar("askers", default=())
-"""The thinking agents that wait for the turn in progress, itself the last: what goes along with a question.
+"""The thinking agents that wait for the turn in progress, its own agent last; a question carries them along.
 
 Each has a budget of its own, so agents that have each other as tools would ask one another without an end.
 """
@@ -369,13 +369,13 @@ MOST_ASKERS: Final = 8
 
 
 def askers_of(turn: ChatTurn) -> tuple[str, ...]:
-    """Return the agents that wait for the answer to a message; what comes from outside may be anything."""
+    """Return the agents that wait for the answer to a message; () if its metadata is not valid."""
     said: Any = turn.metadata.get(ASKED_BY)
     return tuple(each for each in said if isinstance(each, str)) if isinstance(said, list) else ()  # pyright: ignore
 
 
 def chat_tool(ref: Ref[Any], name: str, contract: Contract) -> Tool:
-    """Return a chat agent as a tool: a conversation of one message, of which nothing is kept."""
+    """Return a chat agent as a tool: a conversation of one message, which is not kept."""
 
     async def ask(message: str) -> str:
         session = answer = ""
@@ -399,7 +399,7 @@ def chat_tool(ref: Ref[Any], name: str, contract: Contract) -> Tool:
 
 
 def _untyped_tool(ref: Ref[Any], name: str, handle: Any) -> Tool:
-    """Return an action of an agent that is known by its names: it takes any object."""
+    """Return the tool for an action of an agent that is known by names alone: it takes any object."""
     return _tool(name, "", {"type": "object"}, partial(_invoke, ref, handle))
 
 
@@ -408,9 +408,9 @@ async def _invoke(ref: Any, handle: Any, given: Mapping[str, Any]) -> Any:
 
 
 def _of_thing(thing: ConsumedThing) -> Iterator[_Named]:
-    """Return the actions of a description with one output. Raises TypeError for a thing without one.
+    """Yield tools for the actions with one output of a thing. Raise TypeError for one without a description.
 
-    What cannot be offered is left out, and is in the log: the description is a stranger's.
+    Actions that cannot be offered are left out and logged: the description is a stranger's.
     """
     described = thing.description
     if described is None:
@@ -441,7 +441,7 @@ def _size(tool: Tool) -> int:
 
 
 def _described(thing: ConsumedThing, wire: str, action: ActionAffordance) -> tuple[Tool, str | None, int]:
-    """Return an action as a tool, why it is none, and its bytes. What is no object is one argument."""
+    """Return an action as a tool, why it is none, and its bytes. Any input but an object is one argument."""
     given = None if action.input is None else _json_schema(action.input)
     is_whole = given is None or _is_plain_object(given)
     schema: dict[str, Any] = {**(given or {}), "type": "object"}
@@ -463,7 +463,7 @@ def _described(thing: ConsumedThing, wire: str, action: ActionAffordance) -> tup
 
 
 def _is_plain_object(schema: dict[str, Any]) -> bool:
-    """Return whether every provider takes a schema for that of all arguments."""
+    """Return whether every provider takes this schema as the schema of all arguments."""
     names: Any = schema.get("properties")
     kind = schema.get("type", "object" if names else None)
     is_plain = not isinstance(names, dict) or all(map(_PLAIN_NAME.fullmatch, names))  # pyright: ignore
@@ -491,7 +491,7 @@ def _json_schema(schema: Any) -> Any:
 def _tool(
     name: str, description: str, schema: dict[str, Any], invoke: Callable[..., Any], checked: str = ""
 ) -> Tool:
-    """Return a tool whose arguments are checked where they go, and before that by a schema as JSON text."""
+    """Return a tool; `checked`, if given, is a schema as JSON text for its arguments, checked before."""
 
     async def call(given: Mapping[str, Any]) -> Any:
         wrong = schema_complaint(checked, dict(given))
@@ -501,7 +501,7 @@ def _tool(
             return msgspec.to_builtins(await invoke(given), str_keys=True)
         except ActionFailed as error:
             raise ToolFailed(name, str(error)) from error
-        except BaseException as error:  # noqa: ASYNC103 -- what is of trio goes on
+        except BaseException as error:  # noqa: ASYNC103 -- trio's own exceptions pass
             raise_if_not_its_own(error)
             raise ToolFailed(name, f"{type(error).__name__}: {text_of(error)}") from error
 
