@@ -1,4 +1,4 @@
-"""The live view of a node: what its page, and others, see of it while it works.
+"""The live view of a node: what its page and other viewers see of it while it works.
 
 The public names are imported from here, as in `from lmos_actors.live import LiveServer`.
 """

@@ -1,8 +1,8 @@
-"""The view `agent`: one place of the tree in full, its agent's state, messages and runs among it.
+"""The view `agent`: one place of the tree in full, with its agent's state, messages and runs.
 
-What is shown is what a crash report shows: no value that is marked secret, and no text that contains one. All
-of it is bounded, and no code of an agent is called: to look at an agent must not hold it up. The runtime does
-not note when a message came; so `seen` is when this view has seen it first.
+The view shows what a crash report shows: no value that is marked secret, and no text that contains one. All
+of it is bounded, and no code of an agent is called: looking at an agent must not hold it up. The runtime does
+not note when a message came; so `seen` is when this view first saw it.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ MESSAGES: Final = 50
 RUNS: Final = 10
 TASKS: Final = 10
 LINES: Final = 60
-"""Of one stack."""
+"""Lines of one stack."""
 NAMES: Final = 50
 """Links, monitors, groups or timers that are named."""
 CRASHES: Final = 3
 MOST_CONTRACT: Final = 128 << 10
-"""Bytes of the description of a class; of a larger one only the names are shown."""
+"""Bytes of the description of a class; beyond that, only the names are shown."""
 
 
 class AgentArguments(Struct, forbid_unknown_fields=True):
@@ -62,7 +62,7 @@ class AgentView:
         self._seen: dict[int, tuple[Any, float]] = {}
 
     def content(self) -> State:
-        """Return all that is shown of it."""
+        """Return everything that is shown of the place."""
         place = place_at(self._root, self._path)
         if place is None:
             return {"kind": "gone"}
@@ -90,7 +90,7 @@ class AgentView:
         }
 
     def _inside(self, slot: Slot) -> State:
-        """Return the fields, what waits, and what runs: values of the agent's, so without its secrets."""
+        """Return the fields, the messages that wait, and the runs, all without the agent's secrets."""
         waiting = list(islice(_messages(slot), MESSAGES))
         runs = [] if slot.extra is None else list(islice(slot.extra.runs, RUNS))
         look = Inspection(slot, [*(item for _, item in waiting), *(run.envelope for run in runs)])
@@ -117,7 +117,7 @@ class AgentView:
         self._seen = {id(item): known.get(id(item), (item, now)) for items in lists for item in items}
 
     def _about(self, item: Any) -> State:
-        """Return when an item was seen first, its deadline, and who has sent it from elsewhere."""
+        """Return when an item was first seen, its deadline, and the principal that sent it, if any."""
         envelope = getattr(item, "envelope", item)
         found: State = {"seen": self._seen[id(item)][1]}
         deadline = getattr(envelope, "deadline", None)
@@ -163,13 +163,13 @@ def _supervisor(supervisor: Supervisor) -> State:
 
 
 def _members(pool: Pool[Any]) -> State:
-    """Return what the members of a pool are, as far as that can be seen without making one."""
+    """Return the class and contract of a pool's members, if they are known without making one."""
     cls: Any = agent_class(pool.member(1))
     return {} if cls is None else {"class": cls.__name__, "contract": contract_of(cls)}
 
 
 def _messages(slot: Slot) -> Iterator[tuple[str, Any]]:
-    """Return what has not begun, the next first, and where each waits."""
+    """Yield the messages that have not begun, the next first, each with where it waits."""
     extra = slot.extra
     if extra is not None and extra.pace is not None and extra.pace.item is not None:
         yield "worked on", extra.pace.item
@@ -184,7 +184,7 @@ def _messages(slot: Slot) -> Iterator[tuple[str, Any]]:
 
 
 def _statistics(slot: Slot) -> State:
-    """Return the accounts, without a walk through a queue that may be very long; see `AgentStatistics`."""
+    """Return the counts, without a walk through a queue that may be very long; see `AgentStatistics`."""
     extra = slot.extra
     found = {"accepted": slot.accepted + slot.inline, "handled": slot.handled + slot.inline}
     for name in ("cancelled", "dropped", "dead_lettered", "refused"):
@@ -212,7 +212,7 @@ def _tasks(slot: Slot) -> list[State]:
 
 
 def _relations(slot: Slot) -> State:
-    """Return links, monitors, groups, timers and listeners; what it has none of is left out."""
+    """Return links, monitors, groups, timers and listeners; empty ones are left out."""
     extra = slot.extra
     if extra is None:
         return {}
@@ -235,7 +235,7 @@ _PLAIN: Final[dict[str, str]] = {MONITORS: "monitors", ALL_EVENTS: "all events"}
 
 
 def _listeners(sinks: Any) -> State:
-    """Return how many listen to what: `units` is a property, `!asked` an event."""
+    """Return the number of listeners by what they listen to: `units` is a property, `!asked` an event."""
     by_key: dict[str, Any] = sinks.by_key
     few = islice(by_key.items(), NAMES)
     return {_PLAIN.get(key, key.removeprefix("?")): len(listening) for key, listening in few}
@@ -256,7 +256,7 @@ def _durable(slot: Slot) -> State:
 
 
 def _class(slot: Slot) -> State:
-    """Return the class of an agent and what it offers; the name alone where no agent is there to be asked."""
+    """Return the class of an agent and what it offers; only the name if the class is not known."""
     agent: Any = slot.agent
     cls: Any = agent.__class__ if agent is not None else agent_class(slot.spec)
     if cls is None:
@@ -271,10 +271,10 @@ def _class(slot: Slot) -> State:
 
 @lru_cache(maxsize=128)
 def contract_of(cls: type[Any]) -> State:
-    """Return the affordances of a class as its description has them, without null."""
+    """Return the affordances of a class as in its description, without null; an `error` if it has none."""
     try:
         plain = dump(describe(cls))
-    except Exception as error:  # of a docstring or a schema that is no description
+    except Exception as error:  # a docstring or a schema may fit no description
         return {"error": f"{type(error).__name__}: {error}"[:500]}
     kinds = ("properties", "actions", "events")
     found: State = {kind: without_null(plain[kind]) for kind in kinds if plain.get(kind)}

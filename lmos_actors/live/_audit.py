@@ -1,9 +1,9 @@
-"""The audit log: who has asked for which operation, when, and what became of it.
+"""The audit log: who has asked for which operation, when, and with what outcome.
 
-It is in the store of the node, if there is one, and else in memory; of either the last entries are kept. An
-operation does not wait for the log, and does not fail with it: a node whose store fails may need one. What
-was refused is apart, in memory, so that nobody pushes out what was done by asking for what he may not. An
-entry that is in no store, or not as it is shown, is shown with `kept: false`.
+It is in the store of the node, or in memory without one; only the last entries are kept. An operation does
+not wait for the log, and does not fail with it: a node whose store fails may need an operation. Refused
+operations are apart, in memory, so that nobody can push out entries by asking for what he may not do. An
+entry that is not in the store as it is shown has `kept: false`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ EntryState: TypeAlias = Literal["under way", "done", "failed", "refused"]
 
 
 class AuditEntry(msgspec.Struct, kw_only=True):
-    """One operation. `who` is the name of the viewer, "" for one without."""
+    """One operation. `who` is the name of the viewer, "" for a viewer without a name."""
 
     key: str
     node: str
@@ -71,11 +71,11 @@ class Audit:
         self._noted = noted
         self._entries: OrderedDict[str, AuditEntry] = OrderedDict()
         self._refused: deque[AuditEntry] = deque(maxlen=REFUSALS)
-        self._unkept: dict[str, bytes] = {}  # what is to be kept of entries, and is not yet
+        self._unkept: dict[str, bytes] = {}  # entries as they are to be stored, and are not yet
         self._is_loaded = rt.keeping is None
 
     async def load(self) -> None:
-        """Read what the store has, once; where that fails the log goes on without."""
+        """Read the entries in the store, once; if that fails, the log goes on without them."""
         if self._is_loaded or self._rt.keeping is None:
             return
         self._is_loaded = True
@@ -98,7 +98,7 @@ class Audit:
         return entry
 
     def end(self, entry: AuditEntry, state: EntryState, outcome: str) -> None:
-        """Note what became of it."""
+        """Note the outcome of an operation, which has ended."""
         entry.state, entry.outcome = state, printable(outcome[:CHARACTERS], keep="\n")
         entry.ended = self._now()
         self._keep(entry)
@@ -116,7 +116,7 @@ class Audit:
         return self._rt.keeping is not None
 
     def is_kept(self, entry: AuditEntry) -> bool:
-        """Return whether the store has an entry as it is."""
+        """Return whether the store has an entry as it is now."""
         return self.has_store and entry.state != "refused" and entry.key not in self._unkept
 
     def newest(self) -> list[AuditEntry]:
@@ -164,8 +164,8 @@ def _by_time(entry: AuditEntry) -> tuple[float, str]:
 def audit_state(root: Supervisor, audit: Audit, sees: Sight, _arguments: NoArguments) -> State:
     """Return the last operations and decisions, the newest first, by keys.
 
-    Decisions are kept by the agent `approvals`. What was decided about an agent is shown to those who may
-    inspect it.
+    Decisions are kept by the agent `approvals`. The text of a decision about an agent is shown only to those
+    who may inspect the agent.
     """
     last = nlargest(SHOWN, decisions(root), key=_by_decision)
     found = [(entry.time, entry.key, _row(audit, entry)) for entry in audit.newest()]

@@ -1,7 +1,7 @@
-"""The view `chats`: the chat agents of the node, of those that the viewer may talk to.
+"""The view `chats`: the chat agents of the node that the viewer may talk to.
 
-A chat agent is known by its actions, not by its class, which stands above this file. Private ones are for
-their node alone.
+A chat agent is recognized by its actions, not by its class, which stands above this file. Private agents are
+for their node alone.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from ._trouble_views import NoArguments
 
 ACTIONS: Final = frozenset({"chat", "sessions", "history", "forget"})
-"""Those that every chat agent has, by which the page talks to it."""
+"""The actions that every chat agent has, by which the page talks to it."""
 
 
 def chats_view(tree: NodeTree, invokes: Sight, _arguments: NoArguments) -> Search:
-    """Return the view of the chat agents that the viewer may invoke, found anew when it is opened again."""
+    """Return the view of the chat agents that the viewer may invoke; opening it again searches anew."""
     classes: dict[type[Any], bool] = {}
     found: dict[Slot, type[Any]] = {}
 

@@ -70,7 +70,7 @@ class LiveClient:
         self._out: list[bytes] = []
         self._looks: set[str] = set()
         self._taken: int | None = None
-        """The number of changes that have come, as the node is to be told; None once it is."""
+        """The number of the last changes, which is to be confirmed to the node; None once it is."""
         self._news = trio.Event()
         self._ended = False
         self.hello: Hello | None = None
@@ -117,7 +117,7 @@ class LiveClient:
     # ---- frames; see `Handler`
 
     def text(self, text: str) -> None:
-        """Take a message of the node; one that is not known is passed over."""
+        """Take a message of the node; ignore one that is not known."""
         message: FromNode
         try:
             message = _READ.decode(text)
@@ -142,10 +142,10 @@ class LiveClient:
         self._news.set()
 
     def binary(self, data: bytes) -> None:
-        """Pass over a binary message: there are none."""
+        """Ignore a binary message: nodes send none."""
 
     def frames(self, room: int) -> list[bytes]:
-        """Return what waits to be sent."""
+        """Return the messages that wait to be sent."""
         if self._taken is not None:
             self._out.append(_WRITE.encode(Taken(self._taken)))
             self._taken = None
@@ -164,9 +164,9 @@ async def open_live(
     network: Network | None = None,
     options: ConnectionOptions = _OPTIONS,
 ) -> AsyncGenerator[LiveClient]:
-    """Look at a node for a block. `url` is any of the node. Raises ConfigError, ConnectFailed.
+    """Look at a node for a block; `url` is any URL of the node. Raise ConfigError, ConnectFailed.
 
-    A header that is given replaces one of the credentials.
+    A header in `headers` replaces the one of the credentials.
     """
     place = live_url(url)
     connection = await connect(

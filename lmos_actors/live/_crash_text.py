@@ -1,4 +1,4 @@
-"""Crash reports as rows of views. Each is rendered once, and kept while the node keeps it."""
+"""Crash reports as rows of views. Each is rendered once; the row is kept while the node keeps the report."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class CrashRows:
         self._rendered: WeakKeyDictionary[CrashReport, State] = WeakKeyDictionary()
 
     def has(self, report: CrashReport) -> bool:
-        """Return whether a report has been rendered, so that it costs nothing."""
+        """Return whether a report has been rendered, so that its row costs nothing."""
         return report in self._rendered
 
     def row(self, report: CrashReport) -> State:
@@ -31,7 +31,7 @@ class CrashRows:
         return row
 
     def short(self, report: CrashReport) -> State:
-        """Return the same without the report itself."""
+        """Return the row without the report itself."""
         row = self.row(report)
         return {name: value for name, value in row.items() if name not in ("text", "report")}
 

@@ -1,12 +1,12 @@
 """The view `flow`: the messages of some agents, as they pass, and how many go from whom to whom.
 
-Messages are recorded by the slots of those agents alone, and only while somebody looks: a slot that stands
-becomes one that records (`tap`), and the node gets an instrument. Nobody looks any more once no viewer has
-asked for `KEEP` seconds; then all is as it was.
+Only the slots of those agents record messages, and only while somebody looks: a slot becomes one that records
+(`tap`), and the node gets an instrument. When no viewer has asked for `KEEP` seconds, everything is put back
+as it was.
 
-Under load not all is kept. What goes from whom to whom is counted in any case; of the messages themselves
-only so many a second are kept, and then whole traces: each message that began outside, and all that came of
-it, or nothing.
+Under load not everything is kept. Messages from whom to whom are always counted; the messages themselves are
+kept only up to a number a second, and then as whole traces: a message that began outside and all messages
+that followed from it, or none of them.
 """
 
 from __future__ import annotations
@@ -39,26 +39,26 @@ KEEP: Final = 5.0
 """Seconds for which messages are recorded after a viewer has last asked."""
 
 SCAN: Final = 1.0
-"""Seconds between two looks for agents that have come."""
+"""Seconds between two looks for new agents."""
 
 STEP: Final = 250
 """Agents that are tapped in one step."""
 
 SHARE: Final = 0.02
-"""The part of one processor that looking for agents takes."""
+"""The share of one processor that looking for agents takes."""
 
 MOST_A_SECOND: Final = 1_000
 """Records that are kept a second."""
 
 MOST_ERRORS: Final = 100
-"""Errors a second in whose texts secrets are looked for; of more, only the class is kept."""
+"""Errors a second in whose texts secrets are looked for; of further errors only the class is kept."""
 
 MOST_RECORDS: Final = 5_000
 MOST_NUMBERS: Final = 20_000
-"""Messages under way whose further records are kept."""
+"""Messages in progress whose further records are kept."""
 
 MOST_PATHS: Final = 2_000
-"""Paths that are looked at: of more, those that nobody has asked about for longest are let go."""
+"""Paths that are looked at; beyond that, those that were asked for longest ago are dropped."""
 
 MOST_EDGES: Final = 2_000
 SHOWN_RECORDS: Final = 200
@@ -72,9 +72,9 @@ Edge = tuple[str, str, str]
 
 
 class FlowArguments(Struct, forbid_unknown_fields=True):
-    """Whose messages: of the agents at these paths, and below them. "" is all of the node.
+    """The messages to show: those of the agents at these paths and below them; "" is the whole node.
 
-    Of them, those of one trace, and those of one action, property or event, where these are given.
+    `trace` and `affordance`, if given, select those of one trace, and of one action, property or event.
     """
 
     paths: Annotated[tuple[Path, ...], Meta(min_length=1, max_length=20)] = ("",)
@@ -92,7 +92,7 @@ class EdgeCount:
 
 
 class Edges(dict[Edge, EdgeCount]):
-    """The messages from whom to whom, by action; beyond the most edges all others are counted as one."""
+    """The messages from whom to whom, by action; beyond MOST_EDGES all other edges count as one."""
 
     def __missing__(self, edge: Edge) -> EdgeCount:
         return self.setdefault(edge if len(self) < MOST_EDGES else ("", "", ""), EdgeCount())
@@ -120,7 +120,7 @@ class Flow:
         self._root = root
         self._start_soon = start_soon
         self._wanted: dict[str, float] = {}
-        """The paths that are looked at, and until when."""
+        """The paths that are looked at, each with the time until which it is."""
         self._runs = False
         self._begin_anew()
 
@@ -132,14 +132,14 @@ class Flow:
         self._scanned: tuple[str, ...] = ()
         """The paths at the last look for agents."""
         self._under_way: Bounded[Any, tuple[Edge, Any]] = Bounded(MOST_NUMBERS)
-        """Messages that are kept, by their numbers: the edge and the trace of each."""
+        """The edge and the trace of each message that is kept, by its number."""
         self._covered: dict[str, bool] = {}
         self._every = 1
         self._second = 0.0
         self._in_second = self._errors = 0
 
     def look(self, paths: Iterable[str]) -> None:
-        """Note that messages of agents there are looked at now."""
+        """Note that somebody looks at the messages of agents at these paths now."""
         until = trio.current_time() + KEEP
         for path in paths:
             if self._wanted.pop(path, None) is None:
@@ -164,8 +164,8 @@ class Flow:
                 await trio.sleep(SCAN)
                 self._expire()
                 is_all = "" in self._wanted and link is Slot
-                rt.link = TracedSlot if is_all else link  # so that none that comes is missed
-            await self._tap_all()  # which lets go of them all, those that have come last too
+                rt.link = TracedSlot if is_all else link  # so that no new agent is missed
+            await self._tap_all()  # which untaps all agents, the newest too
         finally:
             rt.instrument, rt.link = before, link
             for slot in self._tapped:
@@ -180,7 +180,7 @@ class Flow:
             self._covered.clear()
 
     async def _tap_all(self) -> None:
-        """Tap the agents that are looked at; let go of those that are not any more, or are gone."""
+        """Tap the agents that are looked at; untap those that no longer are, or that are gone."""
         found: dict[Slot, None] = {}
         began = thread_time()
         for count, slot in enumerate(self._sought(), start=1):
@@ -249,7 +249,7 @@ class Flow:
         self._keep(kind, agent, fields)
 
     def _without_secrets(self, agent: str, fields: dict[str, Any]) -> dict[str, Any]:
-        """Return the record of an error without the secrets in the fields of its agent, declared or not."""
+        """Return the record of an error, declared or not, without the secrets in the fields of its agent."""
         self._errors += 1
         error, place = fields["error"], place_at(self._root, agent)
         if self._errors > MOST_ERRORS:
@@ -294,7 +294,7 @@ def whole_values(fields: Mapping[str, Any]) -> State:
 
 
 def shown_fields(fields: Mapping[str, Any], whole: State, as_text: Callable[[Any], str]) -> State:
-    """Return what is shown of a record: its `whole` values, and of the others those that are long as text."""
+    """Return the shown fields of a record: its `whole` values, and other values as text if not short."""
     shown = dict(whole)
     for name, value in fields.items():
         if value is not None and name not in whole:
@@ -333,12 +333,12 @@ class Record(Protocol):
     def trace(self) -> Any: ...
 
     def shown(self) -> State:
-        """Return what is shown of it."""
+        """Return what is shown of the record."""
         ...
 
 
 class Messages(Protocol):
-    """The messages of a node, or of a run as its log has them."""
+    """The messages of a node, or of a run according to its log."""
 
     edges: Edges
     recorded: int
@@ -350,11 +350,11 @@ class Messages(Protocol):
         ...
 
     def look(self, paths: Iterable[str]) -> None:
-        """Note that messages of agents there are looked at now."""
+        """Note that somebody looks at the messages of agents at these paths now."""
 
 
 class FlowView:
-    """The messages and edges of one viewer, which sees the records of those agents for which `sees` holds."""
+    """The messages and edges of one viewer, who sees the records of agents for which `sees` holds."""
 
     is_busy = False
 
@@ -366,7 +366,7 @@ class FlowView:
     def content(self) -> State:
         """Return the last `records`, by their numbers, and the `edges` with most messages.
 
-        `recorded` counts all records that were kept, `left_out` the messages that have none.
+        `recorded` counts all records that were kept, `left_out` the messages without a record.
         """
         flow, most = self._flow, self._arguments.records
         flow.look(self._arguments.paths)
@@ -399,7 +399,7 @@ class FlowView:
 
 
 def is_below(path: str, places: Container[str]) -> bool:
-    """Return whether something is at one of these places, or below it; "" is above all."""
+    """Return whether a path is one of these places, or below one; "" is above every path."""
     while path not in places:
         if not path:
             return False

@@ -1,4 +1,4 @@
-"""The records of the view `flow` as a viewer takes them: in their order, each once."""
+"""The records of the view `flow` as a viewer receives them: in their order, each once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ VALUES: Final = ("input", "value", "data", "progress")
 """The members of a record that hold values of agents."""
 
 OPEN: Final = 10_000
-"""Requests without an answer that are known of at a time."""
+"""Requests without an answer that are remembered at a time."""
 
 ENDS: Final = frozenset({"answered", "refused", "dropped", "cancelled", "dead_letter"})
 
@@ -24,17 +24,17 @@ class FlowRecords:
 
     def __init__(self) -> None:
         self.at = 0.0
-        """The instant of the last record, from the first one on."""
+        """The instant of the last record, in seconds since the first one."""
         self.open: dict[Any, None] = {}
         """Requests that have no answer yet."""
         self.missed = 0
-        """The most records that may have been missed, as there were too many; others' count too."""
+        """How many records may have been missed at most, as there were too many; others' count too."""
         self._begun: float | None = None
         self._last = 0
         self._number = 0
 
     def fresh(self, state: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        """Yield the records that a state of the view has and earlier ones had not."""
+        """Yield the records that a state of the view has and earlier states did not have."""
         records = sorted(state.get("records", {}).values(), key=lambda record: record["n"])
         if records and records[-1]["n"] < self._last:
             self._last = 0  # the node records anew
@@ -51,7 +51,7 @@ class FlowRecords:
             yield self._logged(record)
 
     def _logged(self, record: dict[str, Any]) -> dict[str, Any]:
-        """Return a record as it stands in a log: values as such, or as text, which `text` then names."""
+        """Return a record as in a log: values as data, or as text; `text` then names the latter."""
         fields: dict[str, Any] = {**record, "n": self._number, "t": self.at}
         values = [name for name in VALUES if name in fields]
         if fields.pop("json", False):

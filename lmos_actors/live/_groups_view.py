@@ -1,8 +1,8 @@
-"""The views of a deployment, on the node of its launcher: groups and their processes, and what these print.
+"""The views of a deployment, on the node of its launcher: groups, their processes, and what these print.
 
-Who sees the tree of the node sees the states of all groups, and who has a right over some sees those. What
-processes print takes the right `inspect`, for the process by its place in the tree, such as
-`groups.weather.1`: so does why one has ended, as that has its last words.
+A viewer who sees the tree of the node sees the states of all groups; one with a right over some groups sees
+those. Seeing what a process prints takes the right `inspect` for the process, by its place in the tree, such
+as `groups.weather.1`; so does seeing why it has ended, as that includes its last words.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ HEAD: Final[tuple[str, ...]] = ("name", "launcher_pid", "since", "doing", "lines
 
 
 class LogsArguments(Struct, forbid_unknown_fields=True):
-    """Whose lines: of a process as `weather/1`, of a group, or of all; and how many."""
+    """The lines to show: those of a process, such as `weather/1`, of a group, or of all; and how many."""
 
     process: Annotated[str, Meta(max_length=300)] = ""
     rows: Annotated[int, Meta(ge=1, le=LINES)] = 200
@@ -50,8 +50,8 @@ class LogsArguments(Struct, forbid_unknown_fields=True):
 class GroupsView:
     """The groups of a deployment and their processes, as one viewer may see them.
 
-    All of them where `sees_all` holds for the viewer, else those over which it has a right. `fitting` returns
-    the operations that fit a path.
+    The viewer sees all groups if `sees_all` holds for it, else those over which it has a right. `fitting`
+    returns the operations that fit a path.
     """
 
     is_busy = False
@@ -71,7 +71,7 @@ class GroupsView:
         self._operates = Sight(admission, "operate")
 
     def content(self) -> State:
-        """Return them by their names, each group before its processes; {} where nothing was launched."""
+        """Return groups and processes by name, each group before its processes; {} without a launcher."""
         launcher = _launcher(self._root)
         if launcher is None:
             return {}
@@ -137,9 +137,9 @@ def logs_state(root: Supervisor, sees: Sight, arguments: LogsArguments) -> State
 
 
 def all_approvals_state(root: Supervisor, decides: Sight, arguments: ApprovalsArguments) -> State:
-    """Return what agents ask people: those of the node, or those of all groups.
+    """Return what agents ask people: the agents of the node, or those of all groups.
 
-    Those of groups are on a launcher whose page lets this machine decide, by their processes and ids.
+    Questions of groups, by their processes and ids, are on a launcher whose page lets this machine decide.
     """
     if not has_approvals(root):
         return approvals_state(root, decides, arguments)

@@ -1,8 +1,8 @@
-"""The messages of the live view: what a viewer asks, and what the node sends; JSON, one a text frame.
+"""The messages of the live view: what a viewer asks, and what the node sends; JSON, one in each text frame.
 
-A *look* is one view that a viewer has open, by an id of its own. Its state is a JSON object, empty at first;
-the node sends what has changed in it, as a JSON merge patch (RFC 7396), and goes on once the viewer has
-taken that. `docs/reference/live.md` has the states of all views.
+A *look* is one view that a viewer has open, under an id that it chooses. Its state is a JSON object, empty at
+first; the node sends the changes as a JSON merge patch (RFC 7396), and the next ones once the viewer has
+confirmed these. `docs/reference/live.md` has the states of all views.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SUBPROTOCOL: Final = "lmos-actors-live"
 """The subprotocol of the WebSocket."""
 
 VERSION: Final = 1
-"""The version of the messages. A viewer passes over members and kinds that it does not know."""
+"""The version of the messages. A viewer ignores members and kinds that it does not know."""
 
 Id: TypeAlias = Annotated[str, Meta(min_length=1, max_length=64)]
 
@@ -34,13 +34,13 @@ class Look(Struct, tag_field="type", tag="look"):
 
 
 class Leave(Struct, tag_field="type", tag="leave"):
-    """A request to close a view; one that is not open is passed over."""
+    """A request to close a view; it is ignored if the view is not open."""
 
     id: Id
 
 
 class Taken(Struct, tag_field="type", tag="taken"):
-    """The confirmation that changes have come, by their number: without it no more are sent."""
+    """The confirmation that changes have come, by their number; without it no more are sent."""
 
     number: int
 
@@ -54,7 +54,7 @@ class Do(Struct, tag_field="type", tag="do"):
     note: Annotated[str, Meta(max_length=2_000)] = ""
     """A remark that is kept with a decision."""
     answer: str = ""
-    """The answer of a decision by a form, as JSON: numbers may have more digits than a browser holds."""
+    """The answer to a form, as JSON text: numbers may have more digits than a browser holds."""
 
 
 FromViewer: TypeAlias = Look | Leave | Taken | Do
@@ -65,7 +65,7 @@ class Hello(Struct, tag_field="type", tag="hello", kw_only=True):
 
     version: int = VERSION
     kind: str = "node"
-    """The kind of server: that of a "node", or that of the "runs" of a command."""
+    """The kind of server: "node", or "runs" for the runs of a command."""
     software: str
     node: str
     """Its first address."""
@@ -74,14 +74,14 @@ class Hello(Struct, tag_field="type", tag="hello", kw_only=True):
     viewer: str = ""
     """The name of the viewer, by its credentials."""
     rights: list[str] = []
-    """Of `inspect`, `operate` and `approve`, those that it has for the node as a whole."""
+    """Those of the rights `inspect`, `operate` and `approve` that the viewer has for the whole node."""
     views: list[str] = []
     operations: list[str] = []
-    """Those that there are; which of them on what, its rights decide."""
+    """All operations of the node; the viewer's rights decide which it may use on what."""
 
 
 class Changes(Struct, tag_field="type", tag="changes"):
-    """The changes since the last ones; `time` is in seconds, of a clock that nobody sets."""
+    """The changes since the last ones; `time` is in seconds, by a clock that nobody sets."""
 
     number: int
     time: float
@@ -98,7 +98,7 @@ class Done(Struct, tag_field="type", tag="done"):
 
 
 class Progress(Struct, tag_field="type", tag="progress"):
-    """An operation that takes long has come so far; `text` is in words. Its outcome follows."""
+    """How far a long operation has come; `text` says it in words. Its outcome follows."""
 
     id: str
     what: str
@@ -115,7 +115,7 @@ class Wrong(Struct, tag_field="type", tag="error", omit_defaults=True):
 
 
 class Refused(Exception):
-    """A viewer asks for what it does not get; the texts are those of `Wrong`."""
+    """A viewer asks for something that it does not get; the texts are those of `Wrong`."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -123,7 +123,7 @@ class Refused(Exception):
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> Refused:
-    """Return the refusal of a view or an operation that there is not, with the nearest one or all."""
+    """Return the refusal of an unknown view or operation, which names the nearest one, or all."""
     names = sorted(known)
     hint = hint_at(name, names) or f"; there are: {', '.join(names)}"
     return Refused("UNKNOWN", f"there is no {kind} {name!r}{hint}")

@@ -78,7 +78,7 @@ class NodeTree:
         return row if below is None else row | self._sums_of(below)
 
     def _sums_of(self, supervisor: Supervisor) -> State:
-        """Return how many children there are, and the sums below where they are known."""
+        """Return the number of children, and the sums below if they are known."""
         found: State = {"children": size_of(supervisor)}
         sums = self._survey.sums_of(supervisor.path)
         if sums is not None:
@@ -103,7 +103,7 @@ class NodeTree:
         return [] if below is None else numbered_children(below, names)
 
     def agents(self) -> Callable[[int], list[Slot]]:
-        """See `Tree`: it returns those that are there now."""
+        """See `Tree`: it returns the agents that are there now."""
         rest = agents_of(self.root)
         return lambda count: list(islice(rest, count))
 

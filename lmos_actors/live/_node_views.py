@@ -1,4 +1,4 @@
-"""Views that a function makes anew each time, such as those of the network, by the node; and of approvals."""
+"""Views that a function makes anew each time, such as those that the node makes; and that of approvals."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MOST_FORMS: Final = 256 << 10
 """Bytes of the forms of all questions that are shown."""
 
 CHARACTERS: Final = 2_000
-"""Of the data of one question."""
+"""Characters of the data of one question."""
 
 
 class MadeView:
@@ -41,7 +41,7 @@ class MadeView:
         self._make, self._given = make, given
 
     def content(self) -> State:
-        """Return it."""
+        """Return the state, made anew."""
         return self._make(*self._given)
 
 
@@ -57,9 +57,9 @@ class ApprovalsArguments(Struct, forbid_unknown_fields=True):
 
 
 def approvals_state(root: Supervisor, decides: Sight, arguments: ApprovalsArguments) -> State:
-    """Return the approvals that wait, and the last decided ones, of those that the viewer may decide.
+    """Return the waiting and the last decided approvals among those that the viewer may decide.
 
-    They come by their ids: those that wait first, each kind the newest first.
+    `rows` has them by their ids. In `order` the waiting ones come first, in each kind the newest first.
     """
     mine = [each for each in reversed(_kept(root)) if decides(each.agent)]
     mine.sort(key=lambda each: each.state != "waiting")

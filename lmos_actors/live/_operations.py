@@ -1,13 +1,13 @@
 """Operations on a node that works: restart, stop, hold and release an agent; drain the node.
 
-Each is carried out by a task of the node, so that it is not given up when its viewer leaves, and answered
-once it has ended. An id names one operation of one viewer for good: the same message again, from a viewer
-that had no answer, gets the answer of the first, and nothing is done twice.
+Each is carried out by a task of the node, so that it goes on when its viewer leaves, and is answered once it
+has ended. An id names one operation of one viewer for good: the same message again, from a viewer that got
+no answer, gets the answer of the first, and nothing is done twice.
 
-A hold of an operator counts once, and is undone by an operator: how often a scenario or a program holds the
-agent beside that is its own affair. It belongs to the place in the tree and lasts over restarts.
+A hold by an operator counts once, and is undone by an operator; holds by a scenario or a program are counted
+apart. It belongs to the place in the tree and lasts over restarts.
 
-The node of a launcher has operations of its own in place of these: what its tree shows are processes.
+The node of a launcher has operations of its own in place of these: its tree shows processes.
 """
 
 from __future__ import annotations
@@ -41,19 +41,19 @@ if TYPE_CHECKING:
     Reply = Callable[[Answer | Progress], None]
 
 Operation: TypeAlias = "Callable[[str, Callable[[str], None]], Awaitable[str]]"
-"""Carries an operation out at a path: returns the outcome in words, and before says how far it has come.
+"""Carries an operation out at a path: returns the outcome in words, and reports progress before that.
 
 Raises Refused, NotFound and other LmosActorsErrors."""
 
 Decision: TypeAlias = "Callable[[Do], Awaitable[str]]"
-"""Carries a decision out as it was asked for; returns the outcome in words. Raises as an Operation does."""
+"""Carries out a decision that was asked for; returns the outcome in words. Raises as an Operation does."""
 
 
 @attrs.frozen
 class OwnOperations:
-    """The operations of a node that has others than those on agents: by name, and those that fit a path.
+    """The operations, by name, of a node that has others than those on agents; `fitting`: those for a path.
 
-    `decisions` are about what agents ask people: they take the right `approve` in place of `operate`.
+    `decisions` answer what agents ask people: they take the right `approve` in place of `operate`.
     """
 
     kinds: Mapping[str, Operation]
@@ -65,10 +65,10 @@ REMEMBERED: Final = 512
 """Operations whose answers are kept for viewers that ask again."""
 
 AT_ONCE: Final = 32
-"""Operations that are under way at once."""
+"""Operations that are carried out at once."""
 
 CHARACTERS: Final = 1_000
-"""Of the reason of a failure."""
+"""Characters of the reason of a failure."""
 
 NODE_WIDE: Final = ("drain",)
 """Operations on the node as a whole; they take no path."""
@@ -76,16 +76,16 @@ NODE_WIDE: Final = ("drain",)
 
 @attrs.define
 class _Asked:
-    """An operation that was asked for: its answer, or those who wait for it."""
+    """An operation that was asked for: its answer, or the viewers that wait for it."""
 
     do: Do
     answer: Answer | None = None
     waiting: dict[Reply, None] = attrs.field(factory=dict["Reply", None])
-    """Those who wait, each once, however often it asks."""
+    """The viewers that wait, each once, however often it asks."""
 
 
 def _remembered(do: Do) -> Do:
-    """Return a request as it is remembered: what it says at length by a digest, as there are many."""
+    """Return a request as it is remembered: its long texts become a digest, as there are many requests."""
     said = blake2s(msgspec.json.encode((do.note, do.answer))).hexdigest()
     return msgspec.structs.replace(do, note="", answer=said)
 
@@ -93,7 +93,7 @@ def _remembered(do: Do) -> Do:
 class Operations:
     """The operations of one node. `drain` begins to drain it, and never blocks.
 
-    `own` are those of this node in place of the usual ones.
+    `own` are the operations of this node in place of the usual ones.
     """
 
     def __init__(
@@ -150,7 +150,7 @@ class Operations:
     def ask(self, do: Do, who: str, why_not: str, reply: Reply) -> None:
         """Carry an operation out, and reply once it has ended. Never blocks.
 
-        `who` is the viewer, `why_not` why he may not do this, "" where he may.
+        `who` is the viewer, `why_not` the reason why he may not do this, "" if he may.
         """
         if do.what not in self.names:
             refused = unknown("operation", do.what, self.names)
@@ -208,7 +208,7 @@ class Operations:
 
     @staticmethod
     def _has_come(asked: _Asked, text: str) -> None:
-        """Report how far an operation has come to those who wait for its answer."""
+        """Report the progress of an operation to those who wait for its answer."""
         do = asked.do
         for reply in asked.waiting:
             reply(Progress(do.id, do.what, do.path, text))
@@ -284,7 +284,7 @@ class Operations:
         return "released; the program itself holds it still" if slot.held else "released"
 
     def _raised(self, error: StopFailed) -> str:
-        """Return what an agent has raised while it ended, as its crash report has it: without its secrets."""
+        """Return what an agent raised while it ended, as in its crash report, without its secrets."""
         cause = error.__cause__
         reports = reversed(self._root.rt.crashes.reports)
         report = next((each for each in reports if each.error is cause), None)
@@ -292,7 +292,7 @@ class Operations:
         return f", and raised while it ended: {text}"
 
     def _child(self, path: str) -> tuple[Supervisor, Slot | Supervisor]:
-        """Return what is at a path, and the supervisor that has it as a child. Raises Refused, NotFound."""
+        """Return the supervisor of the child at a path, and this child. Raise Refused, NotFound."""
         place = place_at(self._root, path)
         if place is None:
             raise NotFound("agent", path)

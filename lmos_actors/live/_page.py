@@ -1,11 +1,11 @@
 """The page of a node over HTTP: its document, its one script, its one style, and the log-in.
 
-It stands before the guard of all other routes: a browser has to load the page and show the form before it can
-log in. So what is served to anybody are files of this package, and of the node nothing but its schemes. The
-names that a request may have for the node, and its origin, are checked all the same.
+The page stands before the guard of all other routes: a browser has to load it and show the form before it can
+log in. So anybody gets the files of this package, but nothing about the node except its schemes. The name
+that a request uses for the node, and the origin of the request, are checked all the same.
 
-The policy of the page lets it load from the node alone, and no script of a page that has one turn text into
-markup (`require-trusted-types-for`): whatever an agent is named, it is shown as text.
+The policy of the page lets it load from the node alone, and lets no script turn text into markup
+(`require-trusted-types-for`): whatever an agent is named, it is shown as text.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ class LogIn(Struct, forbid_unknown_fields=True):
         return "LogIn(***)"
 
     def header(self) -> bytes:
-        """Return it as in an Authorization header. Raises InvalidInput."""
+        """Return the log-in as the value of an Authorization header. Raise InvalidInput."""
         if bool(self.token) == bool(self.name):
             raise InvalidInput("a log-in takes a token, or a name and a password")
         if self.token:
@@ -162,7 +162,7 @@ class Page:
         }
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
-        """Answer one request; what is not for the page costs no call more than this."""
+        """Answer one request; a request that is not for the page costs only this one call more."""
         path = scope["path"]
         if path == ROOT or path.startswith(BELOW):
             return self._serve(path, scope, receive, send)
@@ -218,7 +218,7 @@ class Page:
         }
 
     async def _log_in(self, request: Request, _admission: Admission) -> Response:
-        """Begin a session: no form of another site can send JSON, and none has this node's Origin."""
+        """Begin a session. Forms of other sites cannot do so: they send no JSON, and another Origin."""
         if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
             raise HttpError(415, "send application/json")
         try:
@@ -247,10 +247,10 @@ def software() -> str:
 
 @cache
 def _documents_and_files() -> tuple[dict[bool, _File], dict[str, _File]]:
-    """Return the documents for clients that may not look and that may, and the files by their paths."""
+    """Return the documents, by whether the client may look, and the files by their paths."""
     style, script = part_of(STYLES), "(() => {\n'use strict';\n" + part_of(SCRIPTS) + "})();\n"
     tag = _tag(style + script)[:12]
-    # whether this client may look stands in the document: then the page connects without asking before
+    # the document says whether this client may look: then the page connects without asking first
     documents = {
         looks: _file(
             DOCUMENT.format(software=software(), looks="yes" if looks else "no", tag=tag),
@@ -267,7 +267,7 @@ def _documents_and_files() -> tuple[dict[bool, _File], dict[str, _File]]:
 
 @cache
 def part_of(names: tuple[str, ...]) -> str:
-    """Return files of the page, one after the other."""
+    """Return files of the page, joined in this order."""
     folder = files("lmos_actors").joinpath("live", "page")
     return "".join(folder.joinpath(name).read_text(encoding="utf-8") for name in names)
 
@@ -286,7 +286,7 @@ def _wants_page(request: Request) -> bool:
 
 async def _body(request: Request) -> bytes:
     found, more = b"", True
-    while more:  # `Request.stream` would be left to the garbage collector where there is too much
+    while more:  # a body that is too large would leave `Request.stream` to the garbage collector
         message = await request.receive()
         if message["type"] != "http.request":
             raise ClientDisconnect
@@ -305,7 +305,7 @@ def _json(value: dict[str, Any], cookie: bytes | None = None) -> Response:
 
 
 def _refused(refusal: Refusal) -> Response:
-    """Return a refusal: without a challenge, as browsers would ask for a password by themselves then."""
+    """Return a refusal, without a challenge: with one, browsers would ask for a password themselves."""
     status = 403 if refusal.status == 401 else refusal.status
     response = problem_response(HttpError(status, refusal.reason))
     response.headers.update(

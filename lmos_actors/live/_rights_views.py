@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ._trouble_views import NoArguments
 
 USES: Final[tuple[Verb, ...]] = ("read", "write", "invoke", "subscribe")
-"""The rights of those who use an agent."""
+"""The rights to use an agent."""
 
 
 class RightsArguments(Struct, forbid_unknown_fields=True):
@@ -38,11 +38,11 @@ def rights_state(
     admission: Admission,
     arguments: RightsArguments,
 ) -> State:
-    """Return the rights of the viewer over one place, by access lists: its uses over HTTP, operations on it.
+    """Return the viewer's rights over one place, by access lists: uses over HTTP, and operations.
 
-    `fitting` returns the operations that make sense at a path, as it stands; `serves` is whether agents are
-    used at the address of the page. `there` is whether the viewer may use what is there: an agent or a pool,
-    unless it is private.
+    `fitting` returns the operations that make sense at a path now; `serves` is whether agents can be used at
+    the address of the page. `there` is whether the viewer may use the agent or pool at the place, which must
+    not be private.
     """
     name, allows = public_name(arguments.path), admission.allows
     operations = fitting(arguments.path) if allows(name, "operate") else []
@@ -55,7 +55,7 @@ def rights_state(
 def own_agents_view(tree: NodeTree, admission: Admission, _arguments: NoArguments) -> Search:
     """Return the view of the agents that a viewer may inspect or operate, if it does not see the tree.
 
-    They are found anew when the view is opened again.
+    Opening the view again searches anew.
     """
     sights = [Sight(admission, right) for right in ("inspect", "operate")]
     return Search(tree, lambda slot: any(sees(slot.path) for sees in sights), tree.row_of, MOST_ROWS)

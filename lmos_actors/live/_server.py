@@ -3,9 +3,9 @@
 A node has one once it listens. It costs nothing while nobody looks: the survey waits, and no view is made.
 
 Who sees what: on a node without security, on an address of this machine, every viewer sees the tree and its
-counts; all else needs `allow_operations`. With schemes those are let in who have one of the rights `inspect`,
-`operate` and `approve` over anything, and each view asks for what it needs: `inspect` for the node as a whole
-(the name "", which the pattern `*` has), and for what is inside an agent, for that agent.
+counts; all else needs `allow_operations`. With schemes, viewers are let in who have one of the rights
+`inspect`, `operate` and `approve` over anything, and each view needs its own right: `inspect` for the node as
+a whole (the name "", which the pattern `*` matches), or for the agent whose inside it shows.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ OPTIONS: Final = ConnectionOptions(
 class LiveServer(NodeService):
     """Serves the live view of a node, and its page.
 
-    `own` are operations in place of those of agents, and `noted` is called with each operation that has
+    `own` are operations in place of those on agents, and `noted` is called with each operation that has
     ended.
     """
 
@@ -81,7 +81,7 @@ class LiveServer(NodeService):
         self._serves_agents = own is None
         self._viewers = ServedConnections[Viewer](MOST_VIEWERS, full=FULL)
         self._crowded_out: dict[Viewer, None] = {}
-        """Those of them whose connection is being closed for others."""
+        """The viewers whose connection is being closed to make room for others."""
         self._pace = Pace()
 
     def open(self, home: ServiceHome) -> None:
@@ -97,7 +97,7 @@ class LiveServer(NodeService):
 
     @cached_property
     def _kinds(self) -> dict[str, ViewKind]:
-        """The views that there are, by name; their files are imported when somebody looks."""
+        """All views, by name; their files are imported when somebody looks."""
         from ._view_kinds import view_kinds
 
         serves, sees = self._serves_agents, self._sees_tree
@@ -106,11 +106,11 @@ class LiveServer(NodeService):
     # ---- which connections
 
     def wrap(self, app: App) -> App:
-        """Return the application that serves the page, and all else by another."""
+        """Return an application that serves the page, and passes all else on to `app`."""
         return Page(app, self._guard, self._may_look)
 
     def accept(self, upgrade: Upgrade) -> Accept | Refuse | None:
-        """Decide about an upgrade for the live view; return None for all else."""
+        """Decide about an upgrade for the live view; return None for any other upgrade."""
         if upgrade.path != PATH and SUBPROTOCOL not in upgrade.offered:
             return None
         admission = admitted(self._guard, upgrade)
@@ -125,7 +125,7 @@ class LiveServer(NodeService):
         return Accept(SUBPROTOCOL, partial(self._serve, admission=admission), options=OPTIONS)
 
     def _has_room(self, principal: str | None) -> bool:
-        """Return whether one more may look. Who has most windows open gives one up for others with fewer."""
+        """Return whether one more may look; the viewer with most windows loses one to those with fewer."""
         if not self._viewers.is_full():
             return True
         staying = [viewer for viewer in self._viewers if viewer not in self._crowded_out]
@@ -172,7 +172,7 @@ class LiveServer(NodeService):
     async def _load_audit(self) -> None:
         try:
             await self._audit.load()
-        except Exception as error:  # of a store of others: no node ends because somebody looks
+        except Exception as error:  # from a user's store: no node ends because somebody looks
             self._failed(error)
 
     # ---- which views
@@ -190,7 +190,7 @@ class LiveServer(NodeService):
         return kind.make(Sight(admission, kind.sight), taken)
 
     def _may_see(self, admission: Admission, kind: ViewKind, about: str = NODE) -> bool:
-        """Return whether a view may be opened; `about`: that of this agent."""
+        """Return whether a viewer may open a view; `about` is the name of the agent that it is about."""
         if kind.scope == "all":
             return True
         if kind.scope == "some":
@@ -198,11 +198,11 @@ class LiveServer(NodeService):
         return self._sees_tree(admission) if kind.scope == "tree" else admission.allows(about, "inspect")
 
     def _views(self, admission: Admission) -> list[str]:
-        """Return the views that a viewer may open: `groups` and `logs` where there are some.
+        """Return the views that a viewer may open, `groups` and `logs` only if there are any.
 
-        Those for users of agents are not among them where none is used at this address. `agent` and `flow`
-        are among them where they can be opened for some agent, and `agents` for those who find these by no
-        tree.
+        Views for users of agents are left out if no agent can be used at this address. `agent` and `flow`
+        are included if the viewer can open them for some agent, and `agents` if it does not see the tree
+        but may inspect or operate some agent.
         """
         from ._groups_view import has_approvals, has_groups
 
@@ -222,7 +222,7 @@ class LiveServer(NodeService):
         return sorted(shown)
 
     def _why_not(self, right: str, about: str) -> str:
-        """Return why somebody lacks a right, with what grants it."""
+        """Return why somebody lacks a right, and what would grant it."""
         if self._guard.security.is_open:
             return (
                 f"on a node without security this takes allow_operations "
@@ -249,7 +249,7 @@ class LiveServer(NodeService):
     # ---- draining
 
     def on_drain(self) -> None:
-        """Close all connections: those who look come back to the next node at this address."""
+        """Close all connections: the viewers come back to the next node at this address."""
         self._viewers.draining = True
         for viewer in self._viewers:
             viewer.close(*SHUTDOWN)
@@ -261,7 +261,7 @@ class LiveServer(NodeService):
 
 @attrs.frozen
 class _WithoutReasons:
-    """Passes answers on, but not why something has failed: that may be what a process has printed last."""
+    """Passes answers on, but not why an operation failed: that may be what a process has printed last."""
 
     reply: Callable[[FromNode], None]
 
@@ -285,7 +285,7 @@ def admitted(guard: Guard, upgrade: Upgrade) -> Admission | Refuse:
 
 
 def _named(kind: ViewKind, arguments: Any) -> list[str]:
-    """Return the names for access lists of what a view is about."""
+    """Return the names, as in access lists, of what a view is about."""
     if kind.scope == "agents":
         return [public_name(path) for path in arguments.paths]
     return [public_name(arguments.path) if kind.scope == "agent" else NODE]

@@ -1,4 +1,4 @@
-"""The agents whose inside a viewer may see: node-wide views leave out what is inside the others."""
+"""The agents whose inside a viewer may see: node-wide views leave out the inside of all others."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Sight:
         self._known: dict[str, bool] = {}
 
     def __call__(self, path: str) -> bool:
-        """Return whether the viewer has it over the agent at that path."""
+        """Return whether the viewer has the right over the agent at that path."""
         found = self._known.get(path)
         if found is None:
             if len(self._known) >= REMEMBERED:

@@ -1,8 +1,8 @@
-"""Sums over the tree: of each supervisor, what is below it.
+"""Sums over the tree: for each supervisor, over all agents below it.
 
 There may be very many agents, and the sums are for eyes. So one task goes through the tree again and again
-while somebody looks, a few hundred agents at a time, and rests so long after each step that it takes a small
-part of one processor. All viewers share it. A sum is of several instants, and as old as one pass.
+while somebody looks, `STEP` agents at a time, and rests so long after each step that it takes a small part
+of one processor. All viewers share it. A sum mixes several instants, and may be as old as one pass.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ STEP: Final = 1_000
 """Agents between two rests."""
 
 FIRST: Final = 0.02
-"""The part of one processor that the first pass takes, as somebody waits for it."""
+"""The share of one processor that the first pass takes, as somebody waits for it."""
 
 SHARE: Final = 0.005
-"""That of the others."""
+"""The share that later passes take."""
 
 PAUSE: Final = 0.5
 """Seconds between two passes, at least."""
@@ -69,7 +69,7 @@ class Sums:
             self.down += 1
 
     def add_sums(self, sums: Sums) -> None:
-        """Add those of a supervisor below."""
+        """Add the sums of a supervisor below."""
         self.agents += sums.agents
         self.waiting += sums.waiting
         self.handled += sums.handled
@@ -100,10 +100,10 @@ class Survey:
         self._handled: dict[int, int] = {}
         self._at = 0.0
         self.top: dict[Order, list[tuple[float, Slot]]] = {}
-        """The agents with most of each at the last pass; `handled` is a rate, a second."""
+        """The agents with the most of each at the last pass; `handled` is a rate, per second."""
 
     def sums_of(self, path: str) -> Sums | None:
-        """Return the sums below the supervisor at a path, None where they are not known yet."""
+        """Return the sums below the supervisor at a path, None if they are not known yet."""
         return self._sums.get(path)
 
     def begin(self) -> None:
@@ -114,7 +114,7 @@ class Survey:
             self._start_soon(self._run, name="survey of the live view")
 
     def end(self) -> None:
-        """Note that one who looked does not any more; with the last one all sums are let go."""
+        """Note that one viewer no longer looks; after the last one all sums are dropped."""
         self._lookers -= 1
         if not self._lookers:
             self._sums, self._handled, self.top = {}, {}, {}
@@ -196,7 +196,7 @@ class _Tops:
             self._slots["restarts"].append((slot.incarnation - 1, -number, slot))
 
     def settle(self) -> None:
-        """Let go of those that are not among the first."""
+        """Drop the agents that are not among the first."""
         for order, found in self._slots.items():
             if len(found) > 2 * MOST_TOP:
                 self._slots[order] = nlargest(MOST_TOP, found)

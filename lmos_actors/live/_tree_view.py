@@ -1,8 +1,8 @@
 """The views `tree`, `find` and `top`: the tree of a node or a run as rows, of which a viewer gets some.
 
-A viewer says which places it has opened, and which rows it shows; what is below a closed supervisor are its
-sums. So what a viewer gets does not grow with the tree, and what it costs hardly does: of a supervisor with
-very many children only those on the screen are looked at.
+A viewer says which places it has opened, and which rows it shows; below a closed supervisor it sees only
+sums. So what a viewer gets does not grow with the tree, and its cost hardly does: of a supervisor with very
+many children only those on the screen are looked at.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ FIND_SECONDS: Final = 0.005
 
 Path = Annotated[str, Meta(max_length=4_096)]
 Place: TypeAlias = Any
-"""An agent or a supervisor, which its tree alone can read."""
+"""An agent or a supervisor, which only its tree can read."""
 
 
 class Tree(Protocol):
-    """The tree of a node, or of a run as its log has it: its places are supervisors and agents."""
+    """The tree of a node, or of a run according to its log: its places are supervisors and agents."""
 
     @property
     def root(self) -> Place:
@@ -62,7 +62,7 @@ class Tree(Protocol):
         ...
 
     def children_between(self, place: Place, begin: int, end: int) -> Sequence[Place]:
-        """Return some of the children, by their numbers."""
+        """Return the children with numbers from `begin` to `end`, without `end`."""
         ...
 
     def numbered_children(self, place: Place, names: Iterable[str]) -> Iterable[tuple[int, Place]]:
@@ -70,18 +70,18 @@ class Tree(Protocol):
         ...
 
     def agents(self) -> Callable[[int], Sequence[Place]]:
-        """Return a function that returns so many further agents at each call."""
+        """Return a function that returns, at each call, at most so many further agents; [] at the end."""
         ...
 
     def top(self, by: Order) -> Sequence[tuple[float, Place]]:
-        """Return the agents with most of something, and how much they have."""
+        """Return the agents with the most of something, each with its amount."""
         ...
 
 
 class TreeArguments(Struct, forbid_unknown_fields=True, rename={"first": "from"}):
-    """The rows that are shown: so many from that number on, of the tree with these places open.
+    """The rows that are shown: `rows` rows from number `first` on, of the tree with `open` places.
 
-    `at` is a path whose number is sought.
+    `at` is a path whose row number is wanted.
     """
 
     open: Annotated[list[Path], Meta(max_length=MOST_OPEN)] = []
@@ -91,7 +91,7 @@ class TreeArguments(Struct, forbid_unknown_fields=True, rename={"first": "from"}
 
 
 class FindArguments(Struct, forbid_unknown_fields=True):
-    """The agents whose path or class has that text, in any case."""
+    """The agents whose path or class contains a text, whatever its case."""
 
     text: Annotated[str, Meta(min_length=1, max_length=200)]
     rows: Annotated[int, Meta(ge=1, le=MOST_ROWS)] = 100
@@ -99,7 +99,7 @@ class FindArguments(Struct, forbid_unknown_fields=True):
 
 @attrs.define
 class _Level:
-    """The children of one open place, None for the root by itself: those before `shown` have been shown."""
+    """The children of the open place `above` (None: the root alone); those before `shown` are done."""
 
     above: Place
     size: int
@@ -117,14 +117,14 @@ class TreeView:
         self._tree = tree
         self._first, self._most = arguments.first, arguments.rows
         self._sought = arguments.at
-        # what is sought is gone to as if it were open
+        # the place that is sought is reached as if it were open
         self._open: Mapping[str, list[str]] = _by_parent([*arguments.open, *filter(None, [arguments.at])])
         self._is_open = arguments.at in arguments.open
 
     def content(self) -> State:
-        """Return `order`, the paths of the rows; `rows`, what each shows; `total`, how many there are.
+        """Return `order`, the paths of the rows; `rows`, what each shows; `total`, the number of all rows.
 
-        `at` is the number of the row that is sought, if there is one.
+        `at` is the number of the wanted row, if there is one.
         """
         tree = self._tree
         rows: dict[str, State] = {}
@@ -158,7 +158,7 @@ class TreeView:
         return {"total": number, "from": self._first, "order": list(rows), "rows": rows, **sought}
 
     def _some(self, above: Place, begin: int, end: int) -> Sequence[Place]:
-        """Return the places of a level from one number to another."""
+        """Return the places of a level with numbers from `begin` to `end`, without `end`."""
         if above is not None:
             return self._tree.children_between(above, begin, end)
         return [self._tree.root] if begin < end else []
@@ -167,8 +167,8 @@ class TreeView:
 class Search:
     """A search through all agents of a tree, step by step, as there may be very many.
 
-    It is made once: of a node, what comes later is not in it. `matches` returns whether an agent is sought,
-    `row` what is shown of it; `most` rows are enough.
+    It is made once: agents that a node starts later are not in it. `matches` returns whether an agent is
+    sought, `row` what is shown of it; the search ends at `most` rows.
     """
 
     def __init__(
@@ -229,16 +229,16 @@ class FindView:
 
 
 class TopArguments(Struct, forbid_unknown_fields=True):
-    """The agents with most of something: messages that wait or were handled a second, or restarts."""
+    """The agents with the most of something: messages that wait, messages handled a second, or restarts."""
 
     by: Order = "waiting"
     rows: Annotated[int, Meta(ge=1, le=50)] = 20
 
 
 def top_state(tree: Tree, arguments: TopArguments) -> State:
-    """Return the agents with most of something, as they were when all were counted last.
+    """Return the agents with the most of something, as of the last count of all agents.
 
-    `most` is what they have most of, `passes` how often all have been counted.
+    `most` is the amount that each has, `passes` how often all agents have been counted.
     """
     found = tree.top(arguments.by)[: arguments.rows]
     rows = {tree.path_of(agent): {**tree.row_of(agent), "most": round(most, 1)} for most, agent in found}
@@ -246,7 +246,7 @@ def top_state(tree: Tree, arguments: TopArguments) -> State:
 
 
 def _by_parent(paths: list[str]) -> Mapping[str, list[str]]:
-    """Return the names of what is open, by the path of what it is below."""
+    """Return the names of open places, by the path of the place above them."""
     found: defaultdict[str, list[str]] = defaultdict(list)
     for path in dict.fromkeys(paths):
         above, _, name = path.rpartition("/")

@@ -27,15 +27,15 @@ HIDDEN_LETTER: Final = {"message": "***", "reason": "***", "hidden": True}
 SECONDS: Final = 0.005
 """Seconds that rendering crash reports takes in one step."""
 CHARACTERS: Final = 500
-"""Of the reason of a dead letter."""
+"""Characters of the reason of a dead letter."""
 
 
 class NoArguments(Struct, forbid_unknown_fields=True):
-    """A view that takes none."""
+    """The arguments of a view that takes none."""
 
 
 def waiting_state(rt: Runtime, _arguments: NoArguments) -> State:
-    """Return which run, task or agent waits for which, and in which circles nothing can end that.
+    """Return which run, task or agent waits for which, and the circles of waits that nothing can end.
 
     The waits of circles come first. Agents at rest wait for nothing, and are not looked at: there may be
     very many.
@@ -65,7 +65,7 @@ def _edge(wait: Waiting) -> State:
 def dead_letters_state(rt: Runtime, sees: Sight, _arguments: NoArguments) -> State:
     """Return the last dead letters, the newest first, by their numbers, and how many there have been.
 
-    Of agents that the viewer may not see, no message.
+    Messages and reasons of agents that the viewer may not see are hidden.
     """
     newest = enumerate(islice(reversed(rt.dead_letters), LETTERS))
     rows = {
@@ -103,9 +103,9 @@ class CrashesView:
         """Whether reports are still to be rendered."""
 
     def content(self) -> State:
-        """Return them as far as they are rendered, and how many there have been.
+        """Return the reports that are rendered by now, and how many crashes there have been.
 
-        Of agents that the viewer may not see only that there was a crash.
+        For agents that the viewer may not see, only the fact of a crash is shown.
         """
         crashes, until = self._rt.crashes, perf_counter() + SECONDS
         rows: dict[str, State] = {}

@@ -47,8 +47,8 @@ class ViewKind:
     with the right `inspect` for the node as a whole, for the agent at the path among the arguments, for the
     agents at all of its paths, for any agent. `all`: every viewer; the view hides what its viewer may not
     see.
-    `sight` is the right that such a view is made with, as it shows what is inside some agents; `by_viewer`:
-    it is made with the viewer's admission.
+    With `sight`, the view gets the agents over which its viewer has this right, and shows what is inside
+    these alone; with `by_viewer`, it gets the viewer's admission.
     """
 
     scope: Scope
@@ -66,7 +66,7 @@ def _kind(
     sight: Verb | None = None,
     by_viewer: bool = False,
 ) -> ViewKind:
-    """Return a kind of view that is made with what is `given`, before what its viewer gives."""
+    """Return a kind of view whose `make` gets the `given` values before those of its viewer."""
     return ViewKind(scope, arguments, partial(make, *given), sight, by_viewer)
 
 
@@ -79,7 +79,7 @@ def view_kinds(
     *,
     serves_agents: bool,
 ) -> dict[str, ViewKind]:
-    """Return the views that there are, by name."""
+    """Return all kinds of views, by name."""
     rt, root, rows, made = home.rt, home.root, CrashRows(), home.views()
     tree = NodeTree(root, survey)
     fitting, flow = operations.fitting, Flow(rt, root, home.start_soon)

@@ -1,9 +1,9 @@
 """One viewer: a WebSocket connection, the views that it has open, and what has changed in them.
 
-Nothing is sent because something happens. At intervals the views are made anew, and what differs from what
-the viewer has is sent; then nothing more, until it has taken that. So a viewer that never reads costs one
-message, and a storm of crashes no more than a calm. The more the views cost, the longer the interval, and all
-viewers of a node take turns at a `Pace`, so that many of them, too, leave it most of its processor.
+No event is sent by itself. At intervals the views are made anew, and what differs from what the viewer has is
+sent; then nothing more, until the viewer has confirmed it. So a viewer that never reads costs one message,
+and a storm of crashes no more than a calm. The more the views cost, the longer the interval. All viewers of a
+node take turns at a `Pace`, so that even many viewers leave the node most of its processor.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ INTERVAL: Final = 0.25
 """Seconds between two changes, at least."""
 
 SOON: Final = 0.03
-"""Seconds until what a viewer has just asked for is sent, and between the steps of a search."""
+"""Seconds until a view that a viewer has just asked for is sent, and between the steps of a search."""
 
 SHARE: Final = 0.02
-"""The part of one processor that making the views of one viewer takes."""
+"""The share of one processor that making the views of one viewer takes."""
 
 REST: Final = 4
-"""How much longer than it took to make a view none is made after it, for any viewer: so all take a fifth."""
+"""The rest after making a view, for all viewers, in multiples of its cost: so all together take a fifth."""
 
 MOST_LOOKS: Final = 16
 
@@ -49,10 +49,10 @@ MOST_BYTES: Final = 1 << 20
 """Bytes of the changes that are sent at once: a view that has more is closed."""
 
 BEHIND: Final = 64 << 10
-"""Bytes that wait to be sent, from which on nothing more is read of a viewer."""
+"""Bytes waiting to be sent to a viewer, from which on nothing more is read from it."""
 
 CHECK: Final = 10.0
-"""Seconds after which the credentials of a viewer to which nothing is sent are looked at again."""
+"""Seconds after which the credentials of a viewer to which nothing is sent are checked again."""
 
 POLICY_VIOLATION: Final = 1008
 
@@ -63,8 +63,8 @@ _WRITE: Final = msgspec.json.Encoder()
 class Pace:
     """The pace of making views, for all viewers of a node: one view at a time, in the order of asking.
 
-    A rest is owed by the node and not by the viewer, who could leave and come back without it. What a view
-    costs is processor time: on a busy machine a step also waits for other processes, and that costs nothing.
+    The rest is the node's and not the viewer's, who could leave and come back without it. The cost of a view
+    is processor time: on a busy machine a step also waits for other processes, which does not count.
     """
 
     def __init__(self) -> None:
@@ -73,7 +73,7 @@ class Pace:
 
     @asynccontextmanager
     async def turn(self) -> AsyncGenerator[None]:
-        """Wait for a turn, and measure the block, which does not wait."""
+        """Wait for a turn, and measure the processor time of the block, which must not wait."""
         async with self._turn:
             await trio.sleep_until(self._rested)
             began = thread_time()
@@ -88,20 +88,20 @@ class View(Protocol):
 
     @property
     def is_busy(self) -> bool:
-        """Whether there is more to come of it, soon."""
+        """Whether the view will have more to show soon."""
         ...
 
     def content(self) -> State:
-        """Return its state now. Never blocks; takes milliseconds at most."""
+        """Return the state of the view now. Never blocks; takes milliseconds at most."""
         ...
 
 
 class WithArguments(Protocol):
-    """A kind of view, as far as its arguments go."""
+    """A kind of view, of which only the arguments matter here."""
 
     @property
     def arguments(self) -> type[Any]:
-        """Their type."""
+        """The type of the arguments."""
         ...
 
 
@@ -118,7 +118,7 @@ def kind_and_arguments(kinds: Mapping[str, KindT], name: str, arguments: dict[st
 
 
 def arguments_of(name: str, arguments: dict[str, Any], cls: type[ArgumentsT]) -> ArgumentsT:
-    """Return the arguments of a view as what it takes. Raises Refused."""
+    """Return the arguments of a view converted to the type that it takes. Raise Refused."""
     try:
         return msgspec.convert(arguments, cls)
     except msgspec.ValidationError as error:
@@ -137,8 +137,8 @@ class Viewer:
     """The handler of one connection.
 
     `open` opens a view by its name, with arguments, and raises Refused; `do` carries an operation out, and
-    has its answer sent. `pace` is that of all viewers of the node; `failed` is called with what
-    a view raises.
+    calls the function given with it for each answer. `pace` is shared by all viewers of the node; `failed` is
+    called with what a view raises.
     """
 
     def __init__(
@@ -201,12 +201,12 @@ class Viewer:
         self._send(Wrong("INVALID", "messages are text frames with JSON"))
 
     def frames(self, room: int) -> list[bytes]:
-        """Return what waits to be sent."""
+        """Return the messages that wait to be sent."""
         found, self._out, self._waiting = self._out, [], 0
         return found
 
     def is_behind(self) -> bool:
-        """Return whether the viewer has to read before more is read of it."""
+        """Return whether the viewer has to read before more is read from it."""
         return self._waiting >= BEHIND
 
     def close(self, code: int, reason: str) -> None:
@@ -261,7 +261,7 @@ class Viewer:
                     await self._asked.wait()
 
     async def _wait_for_viewer(self) -> bool:
-        """Wait until there is something to be sent, for a while; return whether there is nothing yet."""
+        """Wait until changes may be sent, for CHECK seconds at most; return whether they may not yet."""
         with trio.move_on_after(CHECK):
             while not self._looks:
                 await self._asked.wait()
@@ -285,11 +285,11 @@ class Viewer:
                     patch = self._patch(id, look)
                     patches |= {id: (look, patch)} if patch else {}
                 cost += thread_time() - began
-        # what has been closed while others were made is sent no more, and one opened anew begins from nothing
+        # views that were closed meanwhile are not sent, and one that was opened anew begins from nothing
         return {id: patch for id, (look, patch) in patches.items() if self._looks.get(id) is look}, cost
 
     def _patch(self, id: str, look: _Open) -> State:
-        """Make one view anew, and return what has changed in it; one that fails is closed."""
+        """Make one view anew, and return what has changed in it; close it if it fails or is too large."""
         try:
             state = look.view.content()
             patch = patch_between(look.sent, state)

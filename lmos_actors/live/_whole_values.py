@@ -1,6 +1,6 @@
-"""Values of messages as JSON, for logs that are made of what a viewer has seen: whole, or not at all.
+"""Values of messages as JSON, for logs made from what a viewer has seen: whole, or not at all.
 
-Only what is plain is written: of a class with code of its own nothing is called, and what that does not show
+Only plain values are written: no code of a value's own class is called, and what such a class does not show
 of itself is not shown here. Secrets are hidden, as everywhere.
 """
 
@@ -24,7 +24,7 @@ _SIMPLE: Final = frozenset({type(None), bool, int, float, str})
 
 
 def whole_json(value: Any) -> str | None:
-    """Return a value as JSON; None for one that is too large, or is not plain."""
+    """Return a value as JSON text; None if it is too large or not plain."""
     secrets = Secrets()
     secrets.look(value)
     try:
@@ -39,7 +39,7 @@ def whole_json(value: Any) -> str | None:
         return text
     try:
         msgspec.json.decode(clean)
-    except msgspec.DecodeError:  # what was hidden was no text
+    except msgspec.DecodeError:  # the hidden value was no text
         return None
     return clean
 
@@ -74,7 +74,7 @@ class _Plain:
         raise ValueError("not plain")
 
     def _record(self, value: msgspec.Struct, depth: int) -> dict[str, Any]:
-        """Copy a record without its secret fields: one that is short is not looked for in the text."""
+        """Copy a record without its secret fields: short secrets are not looked for in the text."""
         return {
             member.wire: HIDDEN if member.secrecy > PARTS else self.of(getattr(value, member.name), depth + 1)
             for member in record_of(type(value)) or ()

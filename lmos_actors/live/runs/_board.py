@@ -1,6 +1,6 @@
-"""All runs of one command: those that wait, the one that is under way, and what became of the others.
+"""All runs of one command: those that wait, the one in progress, and the outcomes of the others.
 
-The board is written by the threads of the command and read by that of the server, under `lock`: each holds it
+The threads of the command write the board, and the thread of the server reads it, under `lock`: each holds it
 for the time of a few hundred records at most.
 """
 
@@ -31,7 +31,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = ("faster", "go", "pause", "slower", "
 SPEEDS: Final = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0)
 
 MODELS: Final = 5
-"""Runs of which more is kept than what became of them: the last ones."""
+"""The last runs, of which more is kept than the outcome."""
 
 REMEMBERED: Final = 1_000
 """Operations whose ids are remembered."""
@@ -41,7 +41,7 @@ _NEWS: Final = msgspec.json.Decoder(RunNews)
 
 @attrs.frozen
 class Pace:
-    """How fast the time of a run goes: seconds of it in a second of real time, None for as fast as it can."""
+    """How fast the time of a run goes: seconds of the run in a second of real time, None for no limit."""
 
     speed: float | None = 1.0
     is_paused: bool = False
@@ -54,10 +54,10 @@ class Pace:
 
 @attrs.frozen(kw_only=True)
 class RunHead:
-    """The facts of a run that stand before it begins.
+    """The facts of a run that are known before it begins.
 
-    `nodes` returns those of its network, None without one; `node_of` returns that of the agent at a path, and
-    `class_of` the name of its class, "" where that is not known.
+    `nodes` returns the nodes of its network, None without one; `node_of` returns the node of the agent at a
+    path, and `class_of` the name of the agent's class, "" if that is not known.
     """
 
     id: str
@@ -100,23 +100,23 @@ class WatchedRun:
 
     @property
     def seconds(self) -> float:
-        """Seconds of real time that it has taken so far."""
+        """Seconds of real time that the run has taken so far."""
         if self.outcome is not None:
             return self.outcome.seconds
         return monotonic() - self.began if self.began else 0.0
 
 
 class RunsBoard:
-    """All runs of one command, in their order. `pace` is that of the run under way, and of the next ones."""
+    """All runs of one command, in their order. `pace` is that of the run in progress and of later ones."""
 
     def __init__(self, pace: Pace) -> None:
         self.lock = threading.Lock()
         self.runs: OrderedDict[str, WatchedRun] = OrderedDict()
         self.current: WatchedRun | None = None
-        """The run that is under way, or was last."""
+        """The run that is in progress, or was last."""
         self.pace = pace
         self.on_pace: Callable[[Pace, bool], None] = lambda pace, is_step: None
-        """Called with a new pace, and whether the run is to go on to its next instant; must not block."""
+        """Called with a new pace, and whether the run has to go on to its next instant; must not block."""
         self.looked_at = threading.Event()
         """Set once somebody has looked."""
         self._asked: Bounded[str, tuple[Do, Done | Wrong]] = Bounded(REMEMBERED)
@@ -124,7 +124,7 @@ class RunsBoard:
     # ---- written by the command
 
     def plan(self, heads: Sequence[RunHead]) -> None:
-        """Note the runs that are to come, after those that are known."""
+        """Note the runs that will come, after those that are known."""
         with self.lock:
             self.runs.update((head.id, WatchedRun(head)) for head in heads)
 
@@ -140,14 +140,14 @@ class RunsBoard:
                 each.model = None
 
     def take_lines(self, lines: str) -> None:
-        """Take lines of the log of the run that is under way."""
+        """Take lines of the log of the run in progress."""
         records = records_in(lines)
         with self.lock:
             if self.current is not None and self.current.model is not None:
                 self.current.model.take_records(records)
 
     def take_news(self, news: bytes) -> None:
-        """Take what the process of the run has sent beside the log: a `RunNews` as JSON."""
+        """Take the news that the process of the run has sent beside the log: a `RunNews` as JSON."""
         read = _NEWS.decode(news)
         with self.lock:
             if self.current is not None and self.current.model is not None:
@@ -159,7 +159,7 @@ class RunsBoard:
             self.runs[id].done, self.runs[id].total = done, total
 
     def end(self, id: str, outcome: Outcome) -> None:
-        """Note what became of a run."""
+        """Note the outcome of a run."""
         with self.lock:
             run = self.runs[id]
             run.status, run.outcome = outcome.status, outcome
@@ -167,7 +167,7 @@ class RunsBoard:
     # ---- read by the server, under the lock
 
     def run(self, id: str | None) -> WatchedRun:
-        """Return a run by its id, None for the one under way, or last. Raises Refused."""
+        """Return a run by its id; for None, the run in progress, or the last one. Raise Refused."""
         found = self.current if not id else self.runs.get(id)
         if found is None:
             raise Refused("GONE", f"there is no run {id!r}" if id else "no run has begun")
@@ -213,7 +213,7 @@ class RunsBoard:
 
 
 def _changed(speed: float | None, *, faster: bool) -> float | None:
-    """Return the next speed up or down."""
+    """Return the next speed up or down, None for no limit."""
     if faster:
         return next((each for each in SPEEDS if speed is not None and each > speed), None)
     slower = [each for each in SPEEDS if speed is None or each < speed]

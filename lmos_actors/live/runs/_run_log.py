@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from .._merge_patch import State
 
 LONG_LINE: Final = 4_000
-"""Characters from which on a line is kept with its long members cut."""
+"""A line of more characters is kept with its long members cut."""
 
 LONG_MEMBER: Final = 500
 
 
 class LogRecord(Struct, gc=False):
-    """One record; what a kind has of its own is read with the whole line, where somebody looks."""
+    """One record; other members of a kind are read from the whole line when somebody looks."""
 
     n: int = 0
     t: float = 0.0
@@ -42,7 +42,7 @@ class LogRecord(Struct, gc=False):
     """Whether `line` has some members cut."""
 
     def shown(self) -> State:
-        """Return what views show of it: values as text, and no longer than they may be."""
+        """Return what views show of the record: values as text, and no longer than they may be."""
         fields = {name: value for name, value in fields_of(self.line).items() if name not in OWN}
         shown = shown_fields(fields, {} if self.is_shortened else whole_values(fields), _text)
         shown |= {"n": self.n, "t": self.t, "kind": self.kind, "agent": self.agent}
@@ -54,7 +54,7 @@ _READ_ANY: Final = msgspec.json.Decoder()
 
 
 def records_in(lines: str) -> list[LogRecord]:
-    """Return the records among whole lines of a log; its head and its end are none."""
+    """Return the records in whole lines of a log; the head and the end of a log are no records."""
     found: list[LogRecord] = []
     for line in lines.split("\n"):
         record = _read(line)
@@ -84,7 +84,7 @@ def _text(value: object) -> str:
 def _read(line: str) -> LogRecord | None:
     try:
         return _READ.decode(line)
-    except msgspec.ValidationError:  # a member of another kind than is usual: those of all records are there
+    except msgspec.ValidationError:  # some member has an unusual type: read only those that all records have
         members = fields_of(line)
         known = {name: members[name] for name in ("n", "t", "kind", "agent") if name in members}
         return LogRecord(**known) if len(known) == len(OWN) else None
@@ -96,7 +96,7 @@ OWN: Final = ("n", "t", "kind", "agent")
 
 
 def fields_of(line: str) -> dict[str, Any]:
-    """Return all members of a line, {} for one that is no object."""
+    """Return all members of a line, {} if it is no object."""
     try:
         found = _READ_ANY.decode(line)
     except msgspec.DecodeError:

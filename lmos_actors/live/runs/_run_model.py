@@ -1,7 +1,7 @@
 """The model of one run, from the lines of its log and the news that its process sends beside them.
 
-All is bounded: the last records, the agents up to a limit, the samples of each series thinned to what can be
-seen. Steps, checks and samples are in no log; the process that runs sends them as `RunNews`.
+All is bounded: it keeps the last records, agents up to a limit, and the samples of each series thinned to
+what can be seen. Steps, checks and samples are in no log; the process of the run sends them as `RunNews`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ ROOT: Final = "root"
 
 
 class MessageOnLink(Struct, array_like=True, gc=False):
-    """A message on a link between two nodes; `due` is when it arrives, None while that is not known."""
+    """A message on a link between two nodes; `due` is when it will arrive, None while that is not known."""
 
     source: str
     target: str
@@ -48,7 +48,7 @@ class MessageOnLink(Struct, array_like=True, gc=False):
 
 
 class LinkNews(Struct, array_like=True, gc=False):
-    """How a link stands. Of news, `sent` and `lost` are the messages since the last ones, else all."""
+    """The state of a link. In news, `sent` and `lost` count messages since the last news, else all."""
 
     source: str
     target: str
@@ -57,7 +57,7 @@ class LinkNews(Struct, array_like=True, gc=False):
     held: int = 0
     """Messages that wait for the end of a cut."""
     lines: int = 0
-    """How many links stand as this one."""
+    """How many links are shown as this one."""
     cut: int = 0
     """How many of them are cut."""
     loss: float = 0.0
@@ -87,12 +87,12 @@ class CheckSeen(Struct, array_like=True):
 
 
 class RunNews(Struct, omit_defaults=True):
-    """The news of a run, which its process sends beside its log: changes since the last ones alone."""
+    """The news of a run, which its process sends beside its log: only changes since the last news."""
 
     at: float = 0.0
     """The instant of the run."""
     waits: bool = False
-    """It is held back by the pace."""
+    """Whether the pace holds the run back."""
     steps: list[StepSeen] = []
     steps_done: int = 0
     steps_total: int = 0
@@ -119,13 +119,13 @@ class NodeCounts:
     def __init__(self, nodes: Sequence[str]) -> None:
         self.agents: dict[str, int] = {}
         self.populations: dict[str, list[int]] = {}
-        """Their agents, and their nodes."""
+        """The numbers of their agents and of their nodes."""
         self._counted = 0
         for node in nodes:
             self._add(node, 0)
 
     def update(self, order: Sequence[Place], node_of: Callable[[str], str]) -> None:
-        """Count the agents that have come; `node_of` is always the same."""
+        """Count the agents that are new since the last call; `node_of` must always be the same."""
         for place in order[self._counted :]:
             self._add(node_of(place.path), 1)
         self._counted = len(order)
@@ -245,7 +245,7 @@ class RunModel:
         self.faults.move_to_end(id)
 
     def _node_ends(self, node: str) -> None:
-        """Take note that a node of the network ends, or the one node of a run without a network."""
+        """Note that a node of the network ends, or the one node of a run without a network."""
         if node in self.nodes:
             self.nodes[node] = False
             self.tree.end_lives(lambda path: self._node_of(path) == node)
@@ -293,7 +293,7 @@ class RunModel:
         self.links[key] = news
 
     def look(self, paths: Iterable[str]) -> None:
-        """See `Messages`: a log has those of all agents."""
+        """See `Messages`; nothing to do, as a log has the messages of all agents."""
 
 
 TEXT: Final = 500

@@ -1,7 +1,7 @@
-"""The tree of one run as its log has it: which agents there are, and what they have been sent.
+"""The tree of one run according to its log: which agents there are, and what they have been sent.
 
-A log names agents by their paths, and no supervisor: so what is above an agent is one. Counts are kept as
-records come; sums over a large tree are made when somebody looks, and kept for a while.
+A log names agents by their paths, and no supervisor: so every place above an agent counts as one. Counts are
+kept as records come; sums over a large tree are made when somebody looks, and kept for a while.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MOST_UNDER_WAY: Final = 20_000
 """Messages that are followed from their sender to their end."""
 
 REST: Final = 50
-"""How much longer than they took to make the sums are kept."""
+"""How long the sums are kept, in multiples of the time that it took to make them."""
 
 KEPT: Final = 0.5
 """Seconds of real time for which the sums are kept at least."""
@@ -40,13 +40,13 @@ ENDS: Final = frozenset({"answered", "refused", "dropped", "cancelled"})
 
 @attrs.define(eq=False)
 class Place:
-    """An agent, or what is above some: then `below` are its children by their names, and in their order."""
+    """An agent, or a place above agents: `below` has its children by name, `children` in their order."""
 
     path: str
     name: str
     depth: int
     index: int = 0
-    """Its number among the children of what is above it."""
+    """Its number among the children of the place above it."""
     cls: str = ""
     is_agent: bool = False
     status: str = "running"
@@ -85,9 +85,9 @@ class RunTree:
         self.by_path: dict[str, Place] = {}
         """The agents."""
         self.order: list[Place] = []
-        """The same in the order of their first records."""
+        """The agents in the order of their first records."""
         self.down: dict[str, str] = {}
-        """The status of those that do not run, by their paths."""
+        """The status of the agents that do not run, by their paths."""
         self.messages: OrderedDict[int | str, MessageOnWay] = OrderedDict()
         self._survey_due = 0.0
         self._surveyed_at = 0.0
@@ -97,7 +97,7 @@ class RunTree:
     # ---- records
 
     def take(self, record: LogRecord) -> MessageOnWay | None:
-        """Take one record; return the message that has ended by it, if one has."""
+        """Take one record; return the message that ends with it, if one does."""
         kind = record.kind
         if kind == "sent":
             self._sent(record)
@@ -143,7 +143,7 @@ class RunTree:
         return message
 
     def end_lives(self, ends: Callable[[str], bool]) -> None:
-        """End agents with their node: no record says so, neither of them nor of the messages to them."""
+        """End agents with their node: no record says that they end, or the messages to them."""
         for id, message in list(self.messages.items()):
             if ends(message.place.path):
                 del self.messages[id]
@@ -174,7 +174,7 @@ class RunTree:
         return at
 
     def at(self, path: str) -> Place | None:
-        """Return what is at a path, None where nothing is."""
+        """Return the place at a path, None if there is none."""
         place: Place | None = self.root
         for name in path.split("/") if path else ():
             place = place.below.get(name) if place is not None else None
@@ -183,7 +183,7 @@ class RunTree:
     # ---- sums
 
     def _survey(self) -> None:
-        """Bring sums and tops up to date, unless they are young."""
+        """Bring sums and tops up to date, unless they are recent."""
         if monotonic() < self._survey_due:
             return
         began, now = thread_time(), self._now()
@@ -227,7 +227,7 @@ class RunTree:
         return agent.cls
 
     def row_of(self, place: Place) -> State:
-        """See `Tree`: as of a node, as far as a log has what is in it."""
+        """See `Tree`: the row has what a node's row has, as far as a log says it."""
         row: State = {"kind": "agent" if place.is_agent else "supervisor", "name": place.name}
         if place.is_agent:
             row |= {
@@ -261,7 +261,7 @@ class RunTree:
         return sorted((child.index, child) for child in children)
 
     def agents(self) -> Callable[[int], Sequence[Place]]:
-        """See `Tree`: those that come later follow, too."""
+        """See `Tree`: agents that come later follow, too."""
         begin = 0
 
         def further(count: int) -> Sequence[Place]:
@@ -273,7 +273,7 @@ class RunTree:
         return further
 
     def top(self, by: Order) -> Sequence[tuple[float, Place]]:
-        """See `Tree`; a rate is a second of the run's time."""
+        """See `Tree`; a rate is per second of the run's time."""
         self._survey()
         return self._tops.get(by, [])
 

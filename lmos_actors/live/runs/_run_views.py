@@ -1,4 +1,4 @@
-"""The views of runs. Those that a node has too are made by the same classes, of what a log has."""
+"""The views of runs. Views that a node has, too, are made by the same classes, from what a log has."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ TEXT: Final = 500
 
 
 class RunArguments(Struct):
-    """The run that is looked at, None for the one that is under way, or was last."""
+    """The run that is looked at, None for the run in progress, or the last one."""
 
     run: Annotated[str, Meta(max_length=64)] | None = None
 
 
 class BoardView:
-    """A view that a function makes of the board and the id of a run, under its lock."""
+    """A view that a function makes from the board and the id of a run, under the lock of the board."""
 
     is_busy = False
 
@@ -55,9 +55,9 @@ class BoardView:
 
 
 class RunView:
-    """A view of one run, under the lock of the board: made anew with each run that is under way.
+    """A view of one run, under the lock of the board; without an id, made anew for each run that begins.
 
-    `gone` where there is no such run, or no more is kept of it than what became of it.
+    Its state has `gone` if there is no such run, or if only its outcome is kept.
     """
 
     def __init__(self, board: RunsBoard, run: str | None, make: Make, arguments: Any) -> None:
@@ -68,7 +68,7 @@ class RunView:
 
     @property
     def is_busy(self) -> bool:
-        """Whether there is more to come of it, soon."""
+        """Whether the view will have more to show soon."""
         return self._view.is_busy
 
     def content(self) -> State:
@@ -90,7 +90,7 @@ class RunView:
 
 
 def runs_state(board: RunsBoard, _run: str | None) -> State:
-    """Return all runs, of very many those around the present one."""
+    """Return all runs; if there are very many, those around the current one."""
     order = list(board.runs)
     at = 0 if board.current is None else order.index(board.current.head.id)
     first = max(0, min(at - SHOWN_RUNS // 2, len(order) - SHOWN_RUNS))
@@ -177,9 +177,9 @@ def run_state(board: RunsBoard, id: str | None) -> State:
 
 
 def _steps_until(all_steps: Iterable[StepSeen], time: float) -> tuple[list[Any], int]:
-    """Return the steps as they stand at an instant, and how many of them end only after it.
+    """Return the steps in their state at an instant, and how many of them end only after it.
 
-    The run is ahead of the clock that is shown: a wait has ended for it, and the pace holds what comes next.
+    The run is ahead of the clock that is shown: its wait has ended, and the pace holds back what comes next.
     """
     shown: list[Any] = []
     ahead = 0
@@ -207,7 +207,7 @@ def _without_none(state: State) -> State:
     return {name: value for name, value in state.items() if value is not None}
 
 
-# ---- one run, as of a node
+# ---- one run, in views that a node has, too
 
 
 def network_state(board: RunsBoard, run: WatchedRun, model: RunModel, _arguments: object) -> State:
@@ -221,7 +221,7 @@ def series_state(_board: RunsBoard, _run: WatchedRun, model: RunModel, _argument
 
 
 def crashes_state(_board: RunsBoard, _run: WatchedRun, model: RunModel, _arguments: object) -> State:
-    """Return the view `crashes`. A log has no more of a crash than its row: nothing is shown whole."""
+    """Return the view `crashes`. A log has no more about a crash than its row: no report is shown whole."""
     rows = {str(number): row for number, row in model.crashes}
     return {"total": model.crash_count, "order": list(rows), "rows": rows}
 
@@ -233,7 +233,7 @@ def letters_state(_board: RunsBoard, _run: WatchedRun, model: RunModel, _argumen
 
 
 def agent_state(_board: RunsBoard, run: WatchedRun, model: RunModel, arguments: AgentArguments) -> State:
-    """Return the view `agent`: what the log says of one place."""
+    """Return the view `agent`: what the log says about one place."""
     place = model.tree.at(arguments.path)
     if place is None:
         return {"kind": "gone", "path": arguments.path}
@@ -255,7 +255,7 @@ Make: TypeAlias = "Callable[[RunsBoard, WatchedRun, RunModel, Any], View]"
 
 @attrs.frozen
 class RunsViewKind:
-    """A kind of view: its arguments beside the run, and what makes one for a board and the id of a run."""
+    """A kind of view: its arguments beside the run, and what makes it for a board and the id of a run."""
 
     arguments: type[Any]
     make: Callable[[RunsBoard, str | None, Any], View]

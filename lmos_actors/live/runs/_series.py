@@ -11,11 +11,11 @@ if TYPE_CHECKING:
 
 MOST_POINTS: Final = 1_000
 CHUNK: Final = 100
-"""Points that change together: so a new one costs little to send."""
+"""Points in one member of the state: so a new point costs little to send."""
 
 
 class SeriesKept:
-    """The samples of one series: each `every`-th, and the last one."""
+    """The samples of one series: every n-th, n a power of two, and the last one."""
 
     def __init__(self, aggregate: str) -> None:
         self._aggregate = aggregate
@@ -25,7 +25,7 @@ class SeriesKept:
         self._count = 0
 
     def add(self, samples: Iterable[tuple[float, float | None]]) -> None:
-        """Add the next samples; where there are too many, every other one is let go."""
+        """Add the next samples; if there are too many, every other one is dropped."""
         for sample in samples:
             self._last = sample
             if self._count % self._every == 0:
@@ -36,7 +36,7 @@ class SeriesKept:
             self._count += 1
 
     def state(self) -> State:
-        """Return what the view `series` shows of it."""
+        """Return what the view `series` shows of this series."""
         points = self._points
         if self._last is not None and points[-1][0] != self._last[0]:
             points = [*points, self._last]

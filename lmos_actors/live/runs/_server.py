@@ -1,9 +1,9 @@
 """The server of runs: the page of `run --watch` and `sim --watch`, at an address of this machine alone.
 
-It has the protocol of a node, and of the views of a node those that a log can answer. There is nobody to log
-in: who is on this machine sees the runs, and holds them up or lets them go on, which touches nothing else. As
-with a node without security, only requests by a name of this machine and without the Origin of another page
-are answered.
+It has the protocol of a node, and those of its views that a log can answer. Nobody has to log in: anybody on
+this machine sees the runs, and may pause them or let them go on, which touches nothing else. As with a node
+without security, only requests by a name of this machine and without the Origin of another page are
+answered.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class RunsServer:
         """The address of the page, once it listens."""
 
     async def listen(self, port: int = 0) -> None:
-        """Listen at a port, 0 for one that is free. Raises ConfigError where that is taken."""
+        """Listen at a port, 0 for a free one. Raise ConfigError if the port is taken."""
         self._listener = await self._network.listen(endpoint_of(f"ws://{HOST}:{port}"))
         self.url = f"http://{HOST}:{self._listener.addresses[0][1]}/"
 
