@@ -187,7 +187,7 @@ class Approvals(Agent, mailbox=MailboxOptions(size=MOST_ASKED)):
                 self._changed()
 
     async def _ask_user(self, entry: Entry, offer: Offer) -> None:
-        """Have a user decide, unless somebody else is first. An answer that does not fit decides nothing."""
+        """Let a user decide, unless somebody else is first. An answer that does not fit decides nothing."""
         said = await offer.ask(entry.approval, entry.changed)
         if said is None or not offer.allows(entry.approval.agent):
             return
@@ -211,7 +211,7 @@ class Approvals(Agent, mailbox=MailboxOptions(size=MOST_ASKED)):
                 text = f"{MOST_WAITING} approvals wait already, or they are too large"
                 raise failure(TOO_MANY, 503, text) from None
 
-    # ---- for those who decide
+    # ---- for people who decide
 
     @action(name="list", safe=True, idempotent=True)
     def entries(

@@ -17,7 +17,7 @@ What it keeps true:
 - **The deadline refuses**, by the wall clock and without the store: a record whose time has passed is refused
   even if nobody was there to write it.
 - **It is bounded**, in questions that wait and in bytes of all. The oldest decided ones are forgotten.
-- **A question that cannot be asked again goes with the run that asks** (`once`): nobody would get the answer.
+- **A question that cannot be asked again ends with the run that asks** (`once`): nobody would get the answer.
   It is written when somebody has decided, and so is not there after a crash.
 """
 
@@ -70,7 +70,7 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True):
     text: str
     data: Any = None
     form: dict[str, Any] | None = None
-    """The JSON Schema of the answer that approving it needs; None where it needs none."""
+    """The JSON Schema of the answer that approving it needs; None if it needs no answer."""
     asked: float
     expires: float
     state: ApprovalState = "waiting"
@@ -81,7 +81,7 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True):
     answer: dict[str, Any] | None = None
     """The answer by its form, once it is approved."""
     once: bool = False
-    """Whether the run that asks cannot ask again, so that the question goes with it."""
+    """Whether the run that asks cannot ask again, so that the question ends with it."""
     awaited: bool = False
     """Whether a run of the agent waits for the decision now. Else the answer is kept until it asks again."""
     handed: str = ""
@@ -102,7 +102,7 @@ class Entry:
     """The key of its record in the store."""
     askers: int = 0
     ticket: Ticket | None = None
-    """The write that is under way."""
+    """The write that is in progress."""
     kept: bool = True
     """Whether the question is kept: before, nobody is shown it, as a crash would take it back."""
     changed: trio.Event = attrs.field(factory=trio.Event)

@@ -31,7 +31,7 @@ class Offer(Protocol):
         ...
 
     async def ask(self, approval: Approval, over: trio.Event) -> tuple[bool, dict[str, Any] | None] | None:
-        """Wait for the user's yes or no, and the answer by the form; None if none comes. Raise nothing.
+        """Wait for the user's yes or no and the answer to the form; None if none comes. Never raises.
 
         Return when `over` is set: somebody else was first.
         """

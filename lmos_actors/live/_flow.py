@@ -113,7 +113,7 @@ class KeptRecord(NamedTuple):
 
 
 class Flow:
-    """The recorded messages of one node, for all who look."""
+    """The recorded messages of one node, for all viewers."""
 
     def __init__(self, rt: Runtime, root: Supervisor, start_soon: StartSoon) -> None:
         self._rt = rt
@@ -287,7 +287,7 @@ SHOWN: Final = frozenset({"input", "value", "data", "progress"})
 
 
 def whole_values(fields: Mapping[str, Any]) -> State:
-    """Return the values of a record as JSON, with `json` set, where all of them can be shown whole."""
+    """Return the values of a record as JSON, with `json` set, if all of them can be shown whole; else {}."""
     texts = {name: whole_json(fields[name]) for name in SHOWN if fields.get(name) is not None}
     whole = {name: text for name, text in texts.items() if text is not None}
     return {**whole, "json": True} if whole and len(whole) == len(texts) else {}

@@ -150,12 +150,12 @@ def all_approvals_state(root: Supervisor, decides: Sight, arguments: ApprovalsAr
 
 
 def has_approvals(root: Supervisor) -> bool:
-    """Return whether the node is that of a launcher whose page shows what its groups ask people."""
+    """Return whether the node belongs to a launcher whose page shows what its groups ask people."""
     return getattr(_launcher(root), "approvals", None) is not None
 
 
 def has_groups(root: Supervisor) -> bool:
-    """Return whether the node is that of a launcher."""
+    """Return whether the node belongs to a launcher."""
     return _launcher(root) is not None
 
 

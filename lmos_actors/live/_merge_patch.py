@@ -23,7 +23,7 @@ def without_null(value: Any) -> Any:
 
 
 def patch_between(before: State, after: State) -> State:
-    """Return the patch that turns one state into another; {} where they are equal."""
+    """Return the patch that turns one state into another; {} if they are equal."""
     patch: State = {name: None for name in before if name not in after}
     for name, value in after.items():
         if name not in before:

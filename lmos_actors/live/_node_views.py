@@ -1,4 +1,4 @@
-"""Views that a function makes anew each time, such as those that the node makes; and that of approvals."""
+"""Views that a function makes anew each time, such as views made by the node; and the view of approvals."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ CHARACTERS: Final = 2_000
 
 
 class MadeView:
-    """A view that keeps nothing between two looks: `make` returns its state for what is `given`, at once."""
+    """A view that keeps nothing between two looks: `make` returns its state for `given`, at once."""
 
     is_busy = False
 

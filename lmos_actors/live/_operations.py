@@ -228,7 +228,7 @@ class Operations:
         except LmosActorsError as error:
             return Wrong("FAILED", printable(str(error)[:CHARACTERS], keep="\n"), do.id)
 
-    # ---- each of them: its outcome in words
+    # ---- the operations; each returns its outcome in words
 
     async def _restart(self, path: str, _say: Callable[[str], None]) -> str:
         above, place = self._child(path)

@@ -126,7 +126,7 @@ class Halves:
         self._half = ""
 
     def take(self, text: str) -> str:
-        """Take a piece, and return the whole characters of it and of what was left."""
+        """Take a piece, and return the whole characters of what was left before and of this piece."""
         if self._half:
             text, self._half = self._half + text, ""
         elif text.isascii():

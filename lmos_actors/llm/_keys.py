@@ -60,7 +60,7 @@ class ProviderKey:
         return self._value
 
     def value(self) -> SecretBytes | None:
-        """Return the key, None if there is none to be sent. Blocks on the disk when a file has changed.
+        """Return the key, None if no key is to be sent. Blocks on the disk when a file has changed.
 
         Raise the failure MODEL_KEY_REFUSED, which names the reference, if there is nothing to be read.
         """
@@ -126,7 +126,7 @@ _KEY_FILTER: Final = _KeyFilter()
 
 
 def hide_keys(key: ProviderKey, packages: Collection[str]) -> None:
-    """Keep a key out of what packages log, by all loggers that they have made so far."""
+    """Keep a key out of the log lines of packages, for all loggers that they have made so far."""
     _KEY_FILTER.keys.add(key)
     for name in tuple(logging.root.manager.loggerDict):
         if name.partition(".")[0] in packages:

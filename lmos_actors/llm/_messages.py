@@ -116,7 +116,7 @@ class ModelEnd(Struct, frozen=True, tag="end", omit_defaults=True):
 
     `reason`: the model has said all (`stop`), waits for tools (`tools`), was cut by `max_tokens` (`length`),
     or does not want to answer (`refused`). `model` is the name of the model that has answered. `said` is the
-    provider's own word for a reason that is none of these: the answer is taken as whole then.
+    provider's own word for a reason that is none of these: the answer then counts as whole.
     """
 
     reason: StopReason = "stop"

@@ -126,7 +126,7 @@ class Model(Agent, mailbox=MailboxOptions(size=MAX_REQUESTS)):
         return current_request().deadline
 
     def _refuse_virtual_time(self) -> None:
-        """Refuse to start where there is no network. Raises ForbiddenCall."""
+        """Refuse to start if there is no network. Raise ForbiddenCall."""
         place = self._place()
         if not place.rt.real or time_jumps():
             raise ForbiddenCall(

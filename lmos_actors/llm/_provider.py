@@ -87,7 +87,7 @@ UNREADABLE: Final = (ValueError, RecursionError)
 """The exceptions that answers of an unknown form cause."""
 
 FOREIGN: Final = frozenset({"anthropic", "httpcore2", "httpx2", "openai", "pydantic"})
-"""The packages whose exceptions are about what a provider sent, where nothing more is known."""
+"""The packages whose exceptions are about what a provider sent, if nothing more is known."""
 
 
 class KeyAuth(httpx2.Auth):
@@ -286,7 +286,7 @@ class Provider:
                     response.stream, most if response.is_success else REFUSAL_BYTES, self._waits
                 )
             response.headers.pop("content-encoding", None)  # none was asked for; a bomb is not unpacked
-            response.encoding = "utf-8"  # whatever it says: some codecs of Python are none of text
+            response.encoding = "utf-8"  # whatever it says: some codecs of Python decode no text
 
         client = httpx2.AsyncClient(
             auth=KeyAuth(self.key),
@@ -349,7 +349,7 @@ class Provider:
         self._next_try = now + PAUSE
 
     async def _wait_to_retry(self, problem: Problem, tries: int, deadline: float | None) -> None:
-        """Wait before the next attempt. Raises the failure if there is to be none."""
+        """Wait before the next attempt. Raise the failure if no further attempt is to be made."""
         wait = min(LONGEST_WAIT, FIRST_WAIT * 2.0 ** (tries - 1)) * (0.75 + 0.5 * self._draw())
         asked = problem.retry_after
         if asked is not None:
@@ -434,7 +434,7 @@ class BrokenOff(httpx2.RemoteProtocolError):
 
 
 def unfinished(beside: object, *, begun: bool) -> Exception:
-    """Return why an answer has no end: what was said beside it, or that it broke off, or never began."""
+    """Return why an answer has no end: a report beside it, or that it broke off, or never began."""
     if words_in(beside):
         return ErrorEvent(beside)
     return BrokenOff() if begun else ValueError("there is no answer in it")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ._messages import ModelFile, ToolMessage
 
 NO_TEXT: Final = "(no text)"
-"""Stands where a provider wants a text and there is none."""
+"""The text to send if a provider wants a text and there is none."""
 
 MOST_TOOLS: Final = 128
 """Tool requests of one answer."""

@@ -57,8 +57,8 @@ class _Call:
     def text(self) -> str:
         """Return the arguments as far as they have come.
 
-        Some endpoints say all of them so far in each piece. That is certain where the last piece is an
-        object, and where no JSON begins with all pieces together.
+        Some endpoints send all arguments so far in each piece. That is certain if the last piece is an
+        object, and no JSON can begin with all pieces together.
         """
         together = paired("".join(self.arguments))
         if len(self.arguments) > 1 and self.grow and _is_broken(together):

@@ -17,7 +17,7 @@ What it keeps true:
 - **An owner's words are its own in the index**, by the digest before each. So a search for a word that a
   million texts of other owners have takes no longer, and finds none of these texts.
 - **The index changes no result.** It names candidates; where it is not complete, as in a store that was
-  written without it, all texts are read, and the index is made good.
+  written without it, all texts are read, and the index is completed.
 - **The event loop goes on.** Between two awaits, at most `PAGE` texts are read, and `AT_ONCE` characters of
   them split into words.
 """

@@ -69,7 +69,7 @@ if TYPE_CHECKING:
     from ._think import Thought
 
 MEMORY: Final = "thinking"
-"""The key of what a thinking agent keeps in the memory of a session."""
+"""The key under which a thinking agent keeps its state in the memory of a session."""
 
 SUMMARY_TOKENS: Final = 1_000
 """Tokens of a summary at most."""
@@ -124,7 +124,7 @@ class ThinkingAgent(ChatAgent):
     """A chat agent that answers with a language model. Its docstring is the system prompt.
 
     Every field may also stand in the body of a subclass, as `tools = (Weather, look_up)`. On a node with a
-    store a turn goes on after the end of its process; `resumes = False` in the body of a subclass forbids it.
+    store a turn goes on after the end of its process; `resumes = False` in the body of a subclass stops that.
     """
 
     resumes: ClassVar[bool] = True

@@ -131,8 +131,8 @@ class PassedOn:
 async def pass_on(turn: ChatTurn, ref: Ref[Any], session: str | None, reason: str) -> PassedOn:
     """Pass a message on to another chat agent, and its answer to the user.
 
-    An agent that is not there, or fails before it has said anything, hands back. Raises ActionFailed where
-    it breaks off in its answer.
+    An agent that is not there, or fails before it has said anything, hands back. Raise ActionFailed if it
+    breaks off in its answer.
     """
     passed = PassedOn(session)
     metadata = {**turn.metadata, HANDED_OVER: {"reason": reason, "depth": depth_of(turn) + 1}}
@@ -168,7 +168,7 @@ async def last_said(ref: Ref[Any], session: str) -> tuple[float | None, int]:
 async def take_over(turn: ChatTurn, ref: Ref[Any], step: PassingStep) -> PassedOn:
     """Wait for the answer to a message that an earlier life of this agent has passed on; say it.
 
-    Raises ActionFailed: that of the other agent's turn, or OUTCOME_UNKNOWN where there is no answer.
+    Raise ActionFailed: that of the other agent's turn, or OUTCOME_UNKNOWN if there is no answer.
     """
     passed = PassedOn(step.session)
     said: list[Said] = []

@@ -30,7 +30,7 @@ FILE_BYTES: Final = 20 << 20
 """Bytes of all files of a message."""
 
 LEAST_RESULT: Final = 256
-"""Results are cut to about so many bytes before whole calls are left out."""
+"""Bytes to which results may be cut before whole calls are left out."""
 
 
 def messages_of(history: Sequence[Recalled]) -> list[Message]:

@@ -1,7 +1,7 @@
 """The tools by which a model remembers: `MEMORY_TOOLS` among the tools of an agent, or `memory_tools`.
 
-A model has them only where an agent says so. They reach the memories of the one identity that they are made
-for, whatever the model asks. All of them may be called again where an outcome is not known.
+A model has them only if an agent says so. They reach the memories of the one identity that they are made for,
+whatever the model asks. All of them may be called again if an outcome is not known.
 """
 
 from __future__ import annotations

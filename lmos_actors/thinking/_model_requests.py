@@ -54,7 +54,7 @@ END_SECONDS: Final = 1.0
 """Seconds that a model has from its end to the end of its stream."""
 
 MOST_TOKENS: Final = 1 << 20
-"""Tokens of one answer of a model, where no budget says less."""
+"""Tokens of one answer of a model, if no budget says less."""
 
 MORE_THAN_ESTIMATED: Final = 1.25
 """How much the estimate of an answer may exceed its bound: many texts have fewer tokens than estimated."""

@@ -87,7 +87,7 @@ FOREIGN_BYTES: Final = 262_144
 """Bytes of the descriptions and schemas of all tools of strangers in one request to a model."""
 
 INPUT: Final = "input"
-"""The argument that is the whole input of an action, where that is no object of plainly named members."""
+"""The argument that is the whole input of an action, if that is no object of plainly named members."""
 
 SHOWN: Final = 100
 """Characters of a stranger's name in the log."""
@@ -441,7 +441,7 @@ def _size(tool: Tool) -> int:
 
 
 def _described(thing: ConsumedThing, wire: str, action: ActionAffordance) -> tuple[Tool, str | None, int]:
-    """Return an action as a tool, why it is none, and its bytes. Any input but an object is one argument."""
+    """Return a tool, why it must be left out, and its bytes. Input that is no object is one argument."""
     given = None if action.input is None else _json_schema(action.input)
     is_whole = given is None or _is_plain_object(given)
     schema: dict[str, Any] = {**(given or {}), "type": "object"}

@@ -1,4 +1,4 @@
-// The panel beside a view: all that the node shows of one agent.
+// The panel beside a view: everything that the node shows of one agent.
 
 const ORDER = ['suspended', 'fields', 'mailbox', 'runs', 'crashes', 'statistics', 'behaviour', 'tasks', 'timers', 'links', 'monitors', 'groups', 'listeners', 'durable', 'children', 'pool', 'contract'];
 const IN_HEAD = ['kind', 'name', 'class', 'module', 'status', 'state', 'life', 'path', 'held', 'private', 'running', 'strategy'];
@@ -10,14 +10,14 @@ function drawCrashes(reports, open) {
   return reports.map((row) => { const line = crashLine(row); line.fill(row); return line.element; });
 }
 
-// What is in the store of it. `at` is Unix time, and no instant of the clock of the node as that of a timer.
+// What the store has of an agent. `at` is Unix time, and not by the clock of the node, as that of a timer is.
 function drawDurable({ at, restored, kept, pending, ...more }, open) {
   const known = { ...(at === undefined ? {} : { time: at }), ...more }, heads = { time: 'Kept at', restored: 'Had a state when it started', kept: 'State is in the store', pending: 'Being kept now' };
   const all = { ...(restored === undefined ? {} : { restored }), ...(kept === undefined ? {} : { kept }), ...(pending === undefined ? {} : { pending }), ...known };
   return h('dl', { class: 'pairs' }, Object.entries(all).map(([name, value]) => h('div', {}, h('dt', {}, heads[name] || words(name)), h('dd', {}, drawValue(name, value, open, 1)))));
 }
 
-// Actions, properties and events of a description, each on a line, as one would write it.
+// The actions, properties and events of a description, each on a line, as in code.
 function drawContract({ description, actions, properties, events }) {
   const line = (sign, name, one) => h('li', {}, h('code', {}, isolated(sign)), one.description && !one.description.startsWith(OWN_WORDS) ? h('span', { class: 'quiet' }, isolated(` ${one.description}`)) : null);
   const part = (title, all, sign) => (all && Object.keys(all).length ? [h('h4', {}, title), h('ul', { class: 'contract' }, Object.entries(all).map(([name, one]) => line(sign(name, one), name, one)))] : null);
@@ -34,7 +34,7 @@ function takes(input) {
   return Object.entries(input.properties).map(([name, one]) => `${name}${needed.has(name) ? '' : '?'}: ${schemaWords(one)}`).join(', ');
 }
 
-// The bounds of a number, as one reads them: 1 to 5, above 0.
+// The bounds of a number in words: 1 to 5, above 0.
 function bounds({ minimum, maximum, exclusiveMinimum, exclusiveMaximum }) {
   if (minimum !== undefined && maximum !== undefined) return ` ${minimum} to ${maximum}`;
   const words = [['from', minimum], ['above', exclusiveMinimum], ['to', maximum], ['below', exclusiveMaximum]];
@@ -110,13 +110,13 @@ class Panel {
     if (state.kind === 'gone') this.say(this.told || 'There is no agent at this path.'); else this.say(this.told);
   }
 
-  // What somebody sees who may not look into it, such as one who may stop it all the same.
+  // What is shown to a viewer who may not look into the agent, but may, for example, stop it.
   unseen(error) {
     this.say(this.told || error.message);
     if (this.row) this.sections.draw(plainRow(this.row), plainRow(this.row));
   }
 
-  // Offers what the node says that this viewer may do here, as it stands now.
+  // Offers the operations that this viewer may carry out here now, as the node says.
   offer(operations) {
     const isStopped = operations.includes('restart') && !operations.includes('stop');
     this.buttons(operations.map((what) => (what === 'restart' && isStopped ? 'start' : what)).join());
@@ -172,7 +172,7 @@ function asOne(state) {
   return { supervision: Object.fromEntries(Object.entries(rest).filter(([name]) => !IN_HEAD.includes(name))), ...(pool ? { pool } : {}), ...(contract ? { contract } : {}) };
 }
 
-// What a row of the tree shows, for places of which the node shows no more.
+// What a row of the tree shows, for places about which the node shows no more.
 function plainRow(row) {
   const { below, waiting, handled, running, children } = row;
   const own = Object.fromEntries(Object.entries({ waiting, handled, running, children }).filter(([, value]) => value !== undefined));

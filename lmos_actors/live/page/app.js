@@ -1,7 +1,7 @@
-// The page of a node: what is looked at, kept in the address, and what is told to those who do not see it.
+// The page of a node: which view is open, which the address keeps, and what is announced to those who do not see it.
 
 const APART = new Set(['tree', 'find', 'top', 'agent', 'agents', 'flow', 'rights', 'groups', 'logs']);
-const STARTS = ['network', 'groups', 'tree', 'agents', 'approvals']; // else the first that there is
+const STARTS = ['network', 'groups', 'tree', 'agents', 'approvals']; // else the first view that there is
 const OF_RUNS = ['network', 'series', 'run', 'flow', 'tree', 'top', 'crashes', 'dead letters'];
 const MADE = { tree: TreeView, top: TopView, flow: FlowView, crashes: CrashView, approvals: ApprovalView, groups: GroupsView, chats: ChatView, network: NetworkView, series: SeriesView, run: StoryView };
 const LABELS = { tree: 'Agents', agents: 'Agents', top: 'Busiest', flow: 'Messages', network: 'Network', series: 'Series', run: 'Story' };
@@ -48,7 +48,7 @@ class Page {
   }
 
   keep(name, value) {
-    try { sessionStorage.setItem(`lmos-actors ${name}`, JSON.stringify(value)); } catch (full) { /* it is lost then */ }
+    try { sessionStorage.setItem(`lmos-actors ${name}`, JSON.stringify(value)); } catch (full) { /* it is not kept then */ }
   }
 
   // ---- the connection
@@ -105,7 +105,7 @@ class Page {
     document.title = legible(`${name}${part ? ` ${part}` : ''} · lmos-actors`);
   }
 
-  // This page watches runs, and no node.
+  // This page watches runs, not a node.
   ofRuns() {
     if (this.runs) return;
     this.runs = new Runs(this);
@@ -118,12 +118,12 @@ class Page {
     drawAll();
   }
 
-  // The clock that rates are over: virtual time, where runs are watched.
+  // The clock for rates: virtual time, if runs are watched.
   time() { return this.runs ? this.runs.now() : this.wire.time; }
 
   now() { return this.runs ? this.runs.now() : this.wire.now(); }
 
-  // A page of another version than the node is loaded again, once; if that does not help, it says so.
+  // A page whose version is not that of the node is loaded again, once; if that does not help, it says so.
   isOther(software) {
     if (software === document.documentElement.dataset.software) return false;
     if (this.kept('loaded for', '') !== software) {
@@ -162,7 +162,7 @@ class Page {
     this.forget();
   }
 
-  // Begins anew, with nothing of what was seen, and without the conversation that was open.
+  // Begins anew, without anything that was seen, and without the conversation that was open.
   forget() {
     this.wire.close();
     try { sessionStorage.clear(); } catch (off) { /* nothing was kept */ }
@@ -348,11 +348,11 @@ class Page {
     if (this.shown !== null) this.made(this.shown).focus();
   }
 
-  // ---- what is told
+  // ---- what is announced
 
   trouble(error) { this.warn(error.message); }
 
-  // Says something when there is a pause. `gathers`: what comes in the pause replaces it.
+  // Announces something at once or, with `gathers`, at the next pause: a newer text replaces it until then.
   say(text, gathers = false) {
     const rest = SAID_EVERY - (Date.now() - (this.saidAt || 0));
     if (rest <= 0 || !gathers) { this.saidAt = Date.now(); put(this.status, text); return; }

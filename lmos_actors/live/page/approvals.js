@@ -1,7 +1,7 @@
-// What agents ask people, of that what this viewer may decide. The agent `approvals` takes the answers, over HTTP; on the
-// page of a deployment the launcher passes them on to that of the process whose agent asks.
+// The questions of agents that this viewer may decide. The agent `approvals` takes the answers, over HTTP; on the page of a
+// deployment the launcher passes them on to the `approvals` of the process whose agent asks.
 
-// Whether a question is left that no run of its agent waits for any more.
+// Whether a question still waits although no run of its agent waits for it any more.
 const isLeft = (row) => row.state === 'waiting' && row.awaited === false;
 
 const toldAt = (card) => card.querySelector('.told');
@@ -29,7 +29,7 @@ class ApprovalView {
       const row = state.rows[id], card = this.cards.get(id);
       if (card && card.dataset.state === row.state) { card.querySelector('.unawaited').hidden = !isLeft(row); continue; } // what is typed stays
       const fresh = this.card(row, id);
-      if (card) { card.replaceWith(fresh); put(toldAt(fresh), toldAt(card).textContent); } // who was too late is told so there
+      if (card) { card.replaceWith(fresh); put(toldAt(fresh), toldAt(card).textContent); } // it says there who was too late
       this.cards.set(id, fresh);
     }
     inOrder(this.list, order.map((id) => this.cards.get(id)));
@@ -41,7 +41,7 @@ class ApprovalView {
     this.apart.replaceChildren(...[...apart, ...more].map(([name, why]) => h('li', {}, 'Not in this list: ', isolated(name), ' ', isolated(why), '.')));
   }
 
-  // Gives an answer; returns what became of it in words. `answer` is JSON text, '' for none.
+  // Gives an answer; returns the outcome in words. `answer` is JSON text, '' for none.
   async answer(row, id, what, note, answer) {
     const { wire } = this.page;
     if (row.process !== undefined) return `${cut(await wire.do(what, `groups/${id}`, () => {}, { note, answer }), 2_000)}.`;

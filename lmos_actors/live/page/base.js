@@ -1,4 +1,4 @@
-// What every page needs, that of a node and that of a report: elements, words for times and numbers, copying.
+// What every page needs, that of a node and that of a report: elements, texts for times and numbers, copying.
 
 // h('p', {class: 'x', onclick: f}, 'text', node): text is only ever set as text, never as markup.
 function h(tag, options, ...children) {
@@ -22,12 +22,12 @@ function fill(element, options, children) {
   return element;
 }
 
-// What a browser would obey and not show is spelt out, by the rule of `_core/_text.py`; line ends and tabs stay.
+// Characters that a browser would obey and not show are spelt out, by the rule of `_core/_text.py`; line ends and tabs stay.
 const ILLEGIBLE = /(?<![^\x00-\u024f\u200c\u200d\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u3164\uffa0\u{e0100}-\u{e01ef}])[\u200c\u200d]|(?![\n\t\u200c\u200d])[\p{C}\p{Zl}\p{Zp}\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u3164\uffa0\u{e0100}-\u{e01ef}]/gu;
 
 const legible = (child) => (typeof child === 'string' ? child.replace(ILLEGIBLE, spelt) : child);
 
-// The same of a piece of a longer text, of which `before` is the last character before it.
+// The same for a piece of a longer text; `before` is the last character before the piece.
 const legiblePiece = (text, before) => { const whole = legible(before + text); return whole.startsWith(before) ? whole.slice(before.length) : legible(text); };
 
 function spelt(character) {
@@ -72,7 +72,7 @@ function ticks(low, high, most) {
   return marks;
 }
 
-// Text of others: whatever it turns around (right to left), it does so within itself.
+// A text from others: if it changes the direction of writing, it does so only within itself.
 const isolated = (text) => h('bdi', {}, text);
 
 function button(text, onclick, options) {
@@ -92,7 +92,7 @@ async function copy(text) {
   try {
     await navigator.clipboard.writeText(text);
     return true;
-  } catch (refused) { // older browsers, and those that refuse it to files
+  } catch (refused) { // older browsers, and browsers that refuse it for files
     const area = h('textarea', { class: 'unseen', value: text, readonly: true, 'aria-hidden': 'true' });
     document.body.append(area);
     area.select();
@@ -117,7 +117,7 @@ function portions(items, row, size = 300) {
   return [body, last];
 }
 
-// Calls `draw` once per picture, however often it is asked for.
+// Calls `draw` once per animation frame, however often it is asked for.
 function soon(draw) {
   let waiting = false;
   return () => {

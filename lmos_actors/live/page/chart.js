@@ -1,4 +1,4 @@
-// A chart of a measured series, of a run that has ended or of one that goes on: then it grows.
+// A chart of a measured series of a run; it grows while the run goes on.
 
 const smallest = (values) => values.reduce((one, other) => (other < one ? other : one));
 
@@ -21,9 +21,9 @@ function between(band, low, high, x, y) {
 
 const CHART = { height: 190, left: 54, top: 10, below: 22, right: 10 };
 
-// One series as a line, with what all seeds had (`band`) around it, over the faults of the run. `limits` and `last` are
-// of several charts that are compared: the least and the greatest value, and the end of time. `tall`: it is higher where
-// it is wide.
+// One series as a line, with the range of all seeds (`band`) around it, over the faults of the run. `limits`, the least and
+// the greatest value, and `last`, the end of time, are shared by charts that are compared. `tall`: a wide chart is higher,
+// too.
 class Chart {
   constructor(name, about, of) {
     this.name = name;
@@ -36,7 +36,7 @@ class Chart {
     this.show(of);
   }
 
-  // Shows other values, such as those that have come since.
+  // Shows other values, such as new ones.
   show({ band = null, series = null, faults = [], limits = null, last = 0, tall = false }) {
     const several = band && Math.max(...band.n, 0) > 1, base = series || { times: band.times, values: band.median };
     const values = [...base.values, ...(several ? [...band.min, ...band.max] : [])].filter((value) => value !== null);
@@ -93,12 +93,12 @@ function nearest(times, time) {
   return low > 0 && time - times[low - 1] < times[low] - time ? low - 1 : low;
 }
 
-// A time at an axis, which does not leave the picture at its right end.
+// A time at an axis, kept inside the picture at the right end.
 function tick(time, x, y, width) {
   return svg('text', { x: Math.min(Math.max(x, 1), width - 4), y, class: x > width - 30 ? 'tick end' : x < 12 ? 'tick start' : 'tick' }, seconds(time));
 }
 
-// What a fault has struck: agents, or nodes, those that were restarted with what is on them.
+// What a fault has struck: agents, or nodes; restarted nodes with the agents on them.
 function struck(fault) {
   return fault.restarted.length ? fault.restarted.map(({ node, agents }) => nodeAndAgents(node, agents)) : fault.targets;
 }
@@ -110,7 +110,7 @@ function faultBands(faults, x, inside, top, bottom, whole, labels) {
   const begins = shown.map((fault) => x(fault.begin));
   return shown.map((fault, n) => {
     const begin = x(fault.begin), end = fault.end === null ? whole : fault.end, width = Math.max(x(end) - begin, 2);
-    // a label has the room up to where another band begins; of those that begin in one place the first has it
+    // a label has the room up to the next band; of bands that begin at one place, only the first has a label
     const taken = begins.some((other, m) => m !== n && Math.abs(other - begin) < 8 && (m < n)), next = Math.min(...begins.filter((other) => other >= begin + 8));
     const room = Math.min(width, next - begin - 4);
     return svg('g', { class: 'faultband' }, svg('rect', { x: begin, y: top, width, height: bottom - top }),

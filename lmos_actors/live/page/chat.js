@@ -1,5 +1,5 @@
-// Conversations with chat agents. An answer is shown as it comes, as text whatever it contains. A connection that breaks
-// in a turn does not lose it: the history says what became of it, once no turn of the session is in progress.
+// Conversations with chat agents. An answer is shown as it comes, as text whatever it contains. If the connection breaks
+// in a turn, the turn is not lost: the history has its outcome, once no turn of the session is in progress.
 
 const MOST_FILE = 256 * 1024, MOST_MEDIUM = 16 * 1024 * 1024, MOST_MEDIA = 64 * 1024 * 1024, PICTURES = /^image\/(png|jpeg|gif|webp)$/, ASK_AGAIN = 1_000;
 
@@ -92,7 +92,7 @@ class ChatView {
     return made;
   }
 
-  // Opens a conversation; null is a new one. What is in progress there is waited for.
+  // Opens a conversation; null is a new one. Waits for a turn that is in progress there.
   async take(session) {
     if (this.turn) return;
     this.session = session;
@@ -133,7 +133,7 @@ class ChatView {
         turn.isSent = true;
         for await (const lines of linesOf(answer)) for (const line of lines) isDone = bubble.take(JSON.parse(line), () => this.down()) || isDone;
       } catch (problem) {
-        // refused, or failed as the agent has said; whatever else ends an answer, the agent may go on with it
+        // refused, or failed as the agent says; if anything else ends an answer, the agent may go on with it
         if (turn.control.signal.aborted || (problem instanceof Failed && (problem.code || !turn.isSent))) throw problem;
       }
       if (!isDone) await this.settled(turn, true);
@@ -141,7 +141,7 @@ class ChatView {
     this.refresh();
   }
 
-  // Does something as the one turn of this view; what goes wrong is shown.
+  // Does something as the one turn of this view; shows a failure.
   async during(content, act) {
     const turn = this.turn = { content, control: new AbortController() };
     turn.control.signal.addEventListener('abort', () => { if (turn.again) turn.again(); });
@@ -168,7 +168,7 @@ class ChatView {
     }
   }
 
-  // Draws the history once no turn is in progress: asked for again over breaks and restarts of the node.
+  // Draws the history once no turn is in progress; asks for it again after breaks and restarts of the node.
   async settled(turn, broke) {
     const { signal } = turn.control;
     if (broke) this.tell('The answer was cut off. It is looked for as soon as the agent is back…');
@@ -216,7 +216,7 @@ class ChatView {
     return { element, take };
   }
 
-  // Takes a piece of a medium; returns what is shown of it, once it is whole.
+  // Takes a piece of a medium; returns its element once the medium is whole.
   heard(media, { media_id: id, mime_type: mime, data, is_last: isLast }) {
     if (!media.has(id)) media.set(id, { mime: mime || 'application/octet-stream', pieces: [], size: 0, isWhole: true });
     const one = media.get(id);
@@ -271,7 +271,7 @@ function drawPart(part) {
   return h('p', { class: 'quiet' }, isolated(`${named}${media.url ? ` at ${cut(media.url, 300)}` : ''}, not loaded`));
 }
 
-// A picture is shown, sound and film are played, all else can only be saved: a document of others is never one of this node.
+// Pictures are shown, sound and film are played, all else can only be saved: a foreign document never gets the origin of this node.
 function drawMedium(mime, pieces, named, filename = 'file') {
   const place = (type) => URL.createObjectURL(new Blob(pieces, { type }));
   const shown = (tag, options) => { const made = h(tag, options); urls.register(made, made.src); return made; };
@@ -285,7 +285,7 @@ function drawMedium(mime, pieces, named, filename = 'file') {
   }, { class: 'copy' }));
 }
 
-// What no element shows any more is let go.
+// Frees the URLs that no element shows any more.
 const urls = new FinalizationRegistry((url) => URL.revokeObjectURL(url));
 
 function drawTool(item) {

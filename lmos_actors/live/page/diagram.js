@@ -17,7 +17,7 @@ class Diagram {
       onkeydown: (event) => this.key(event), onclick: (event) => this.click(event), onwheel: (event) => this.wheel(event) }, this.spacer), () => this.draw());
   }
 
-  // `comes`: rows come at the end and go at the beginning. What is in sight stays there then, or follows the end.
+  // `comes`: rows come at the end and go at the beginning. The rows in sight then stay in sight, or follow the end.
   show(rows, comes = false) {
     const before = this.rows[this.picked], names = new Set(), { element } = this;
     const top = this.rows[Math.floor(element.scrollTop / this.row)], offset = element.scrollTop % this.row, atEnd = element.scrollTop + element.clientHeight >= element.scrollHeight - this.row;
@@ -60,7 +60,7 @@ class Diagram {
     return this.gathered;
   }
 
-  // From which row to which something holds for an agent.
+  // The ranges of rows in which something holds for an agent.
   spans(begins, ends, key) {
     const open = new Map(), found = [];
     const add = (span, to) => found.push({ agent: span.agent, from: span.row, to });
@@ -93,7 +93,7 @@ class Diagram {
     this.draw();
   }
 
-  // How wide a column may be if all are to be in sight.
+  // How wide a column may be so that all are in sight.
   share() { return (this.element.clientWidth - this.listed() - 24) / Math.max((this.names || this.all).length, 1); }
 
   fit() {

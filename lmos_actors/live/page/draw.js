@@ -14,7 +14,7 @@ let isVirtual = false; // all times are seconds since a run began
 
 const words = (name) => { const text = String(name).replaceAll('_', ' '); return text.charAt(0).toUpperCase() + text.slice(1); };
 
-// A time of today; of another day, and where an instant is to come, with its date.
+// A time of today; on another day, or if it is still to come, with its date.
 function clock(time, dated) {
   const at = new Date(time * 1000), hours = at.toLocaleTimeString('en', { hour12: false });
   return dated || at.toDateString() !== new Date().toDateString() ? `${at.toLocaleDateString('sv')} ${hours}` : hours;
@@ -91,14 +91,14 @@ function drawList(name, items, open, depth) {
   return h('ul', { class: nested ? 'nested' : 'plainlist' }, items.map((item) => h('li', {}, nested ? drawChain(name, item, open) : drawValue(name, item, open, depth + 1))));
 }
 
-// A list within a list is a way from one to the next, as a circle of the waiting graph.
+// A list within a list is drawn as a path from one item to the next, such as a circle of the waiting graph.
 function drawChain(name, items, open) {
   if (items.length && items.every((item) => isState(item) && item.waiter && item.text)) // who waits for the next, and why
     return [drawChain(name, [...items, items[0]].map((item) => item.waiter), open), items.map((item) => h('p', { class: 'quiet' }, isolated(item.text)))];
   return items.flatMap((item, n) => [n ? h('span', { class: 'quiet' }, ' → ') : null, typeof item === 'string' ? agentLink(item, open) : drawValue(name, item, open, DEEPEST)]);
 }
 
-// Rows with what is long below them, in a fold.
+// Rows, with their long values below them in a fold.
 function drawTable(items, open, depth) {
   const all = new Set(items.flatMap((item) => Object.keys(item))), wide = all.delete('arguments');
   const names = [...all];
@@ -129,7 +129,7 @@ function drawObject(value, open, depth) {
   ];
 }
 
-// Sections, one for each member: only those are drawn again that have changed, and what is unfolded stays so.
+// Sections, one for each member: only changed ones are drawn again, and unfolded ones stay unfolded.
 class Sections {
   constructor(element, order, open, section, own = {}) {
     Object.assign(this, { element, order, open, own, section: section || ((name, content) => h('section', {}, h('h3', {}, words(name)), content)), parts: new Map() });
@@ -152,7 +152,7 @@ class Sections {
   }
 }
 
-// Puts elements into another in their order. What stands in its place is not moved: it may have the focus.
+// Puts elements into another in their order. An element that is in its place is not moved: it may have the focus.
 function inOrder(parent, elements) {
   let before = null;
   for (const one of elements) {

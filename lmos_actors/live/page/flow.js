@@ -8,7 +8,7 @@ class FlowView {
     Object.assign(this, { page, held: new Map(), paused: false, log: new Log('', [], true), edges: [] });
     const field = (name, label, options) => h('label', {}, h('span', {}, label), this[name] = h('input', { type: 'search', spellcheck: 'false', autocomplete: 'off', ...options, oninput: () => this.later() }));
     this.diagram = new Diagram(this.log, (record) => this.choose(record));
-    // while a button is pressed nothing is drawn anew: what is pressed would be gone before it is clicked
+    // while a button is pressed nothing is drawn anew: the button would be gone before the click
     this.pressed = false;
     this.diagram.element.addEventListener('pointerdown', () => { this.pressed = true; });
     for (const name of ['pointerup', 'pointercancel']) addEventListener(name, () => setTimeout(() => { this.pressed = false; }));
@@ -51,7 +51,7 @@ class FlowView {
 
   draw(state) {
     const records = Object.values(state.records || {}), last = Math.max(0, ...this.held.keys());
-    if (records.length && Math.max(...records.map((record) => record.n)) < last) this.held.clear(); // it was begun anew
+    if (records.length && Math.max(...records.map((record) => record.n)) < last) this.held.clear(); // the node has begun anew
     for (const record of records) if (!this.held.has(record.n)) this.held.set(record.n, record);
     for (const n of this.held.keys()) { if (this.held.size <= HELD) break; this.held.delete(n); }
     this.left = state.left_out || 0;
@@ -103,8 +103,8 @@ class FlowView {
 
 const VALUES = ['input', 'value', 'data', 'progress'];
 
-// A message log of records, as `replay` and `diff` read it: its time begins with the first one, values are as they were. Those
-// of which the node has sent a text alone stay that, and `text` names them.
+// A message log of records, as `replay` and `diff` read it: its time begins with the first one, values are as they were.
+// Values that the node has sent only as text stay text, and `text` names them.
 async function logOf(records, watched) {
   const sorted = records.sort((one, other) => one.n - other.n), begun = sorted.length ? sorted[0].t : 0;
   const lines = [JSON.stringify({ schema: 'lmos-actors/trace/v1', seed: null, run: { watched, label: watched } })];
@@ -117,7 +117,7 @@ async function logOf(records, watched) {
     lines.push(`${JSON.stringify(rest).slice(0, -1)}${values}}`);
   });
   const text = `${lines.join('\n')}\n`;
-  if (!crypto.subtle) return text; // over HTTP from another machine; a log without its last line is one that was cut short
+  if (!crypto.subtle) return text; // over HTTP from another machine; a log without its last line counts as cut short
   const digest = [...new Uint8Array(await crypto.subtle.digest('SHA-256', new TextEncoder().encode(text)))].map((byte) => byte.toString(16).padStart(2, '0')).join('');
   return `${text}${JSON.stringify({ end: sorted.length, sha256: digest })}\n`;
 }

@@ -1,11 +1,11 @@
-// Fields made from JSON schemas. Each is an element, and `read()`: JSON text, '' for what is left out. It raises Error.
+// Fields made from JSON schemas. Each has an element and `read()`, which returns JSON text, '' if left out, or raises Error.
 
 const NUMBER = /^-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?$/;
 const OWN_WORDS = 'Sent as it is'; // a remark about numbers that is for programs
 
 let fieldCount = 0;
 
-// A schema without `null`, and whether that was among what it takes.
+// A schema without `null`, and whether it takes null.
 function withoutNull(schema) {
   const any = isState(schema) ? schema.oneOf || schema.anyOf : null;
   if (!Array.isArray(any)) return [isState(schema) ? schema : {}, false];
@@ -17,7 +17,7 @@ function withoutNull(schema) {
 function fieldFor(name, whole, isNeeded) {
   const [schema, takesNull] = withoutNull(whole), id = `field-${++fieldCount}`;
   const made = inputFor(schema, isNeeded, id);
-  // what is left out is null already where that is the default
+  // a field that is left out is null already if that is the default
   const none = takesNull && (isNeeded || (schema.default !== undefined && schema.default !== null)) ? nullBox(made.input, name, isNeeded) : null;
   const problem = h('p', { class: 'problem', id: `${id}-problem`, hidden: true });
   made.input.setAttribute('aria-describedby', `${id}-problem`);
@@ -95,7 +95,7 @@ function asNumber(text, schema, isNeeded) {
 }
 
 function asText(text, schema) {
-  const length = [...text].length; // as JSON Schema counts, whatever a sign takes here
+  const length = [...text].length; // in code points, as JSON Schema counts
   if (schema.minLength !== undefined && length < schema.minLength) throw new Error(`${many(schema.minLength, 'character')} at least`);
   if (schema.maxLength !== undefined && length > schema.maxLength) throw new Error(`${many(schema.maxLength, 'character')} at most`);
   if (schema.contentEncoding === 'base64' && !(/^[A-Za-z0-9+/]*={0,2}$/.test(text) && text.length % 4 === 0)) throw new Error('this is not base64');
@@ -139,7 +139,7 @@ class Fields {
     this.element = h('div', { class: 'form-fields' }, this.all.map((field) => field.element));
   }
 
-  // The whole as JSON text, '' where there is none. Raises Error; the first wrong field gets the focus.
+  // The whole input as JSON text, '' if there is none. Raises Error; the first wrong field gets the focus.
   read(focus = false) {
     const parts = [];
     let wrong = null;
@@ -162,7 +162,7 @@ class Fields {
 
 const quoted = (text) => `'${text.replaceAll("'", "'\\''")}'`;
 
-// Python reads some escapes of JSON otherwise, such as those of two halves of a sign: strings are written anew.
+// Python reads some escapes of JSON differently, such as surrogate pairs: strings are written anew.
 const asPython = (text) => text.replace(/"(?:[^"\\]|\\.)*"|true|false|null/g, (part) => ({ true: 'True', false: 'False', null: 'None' })[part] || JSON.stringify(JSON.parse(part)));
 
 const fullAddress = (address) => { const url = new URL(address, document.baseURI); url.hash = ''; url.search = ''; return url.href; };

@@ -1,8 +1,8 @@
-// A grid of as many rows as there are: elements exist for those in sight alone, and are used again while one scrolls.
+// A grid of any number of rows: only rows in sight have elements, which are used again while one scrolls.
 
 const TALLEST = 8_000_000; // pixels; browsers lose count above some ten million
 const AHEAD = 25; // rows that are asked for before and behind those in sight
-const EDGE = 8; // so near to the end of those that were asked for, more are
+const EDGE = 8; // so near to the end of the rows that were asked for, more are asked for
 const MOST_ASKED = 300;
 const ASK_PAUSE = 60; // milliseconds between two requests for rows
 
@@ -30,7 +30,7 @@ class Grid {
     if (this.path !== null) {
       const place = order.indexOf(this.path);
       if (place >= 0) this.at = from + place;
-      else if (this.at >= from && this.at < from + order.length) this.path = order[this.at - from]; // it is gone: what stands there now
+      else if (this.at >= from && this.at < from + order.length) this.path = order[this.at - from]; // it is gone: the row in its place
     }
     this.at = Math.max(0, Math.min(this.at, total - 1));
     if (this.path === null) this.path = this.pathAt(this.at);
@@ -44,7 +44,7 @@ class Grid {
 
   get inSight() { return Math.max(1, Math.floor((this.element.clientHeight - this.head.offsetHeight) / this.row)); }
 
-  // With more rows than fit into the tallest element the place of the scroll bar stands for a row.
+  // With more rows than fit into the tallest element, the position of the scroll bar is scaled to a row.
   get first() {
     const whole = this.total * this.row, top = this.element.scrollTop;
     if (whole <= TALLEST) return top / this.row;
@@ -171,7 +171,7 @@ class Grid {
   }
 }
 
-// Sets text only where it is another: most of a row stays as it is.
+// Sets text only if it has changed: most of a row stays as it is.
 function put(cell, text) {
   if (cell.firstChild && cell.firstChild.nodeType === Node.TEXT_NODE && cell.childNodes.length === 1) {
     if (cell.firstChild.data !== legible(text)) cell.firstChild.data = legible(text);

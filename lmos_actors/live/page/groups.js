@@ -1,4 +1,4 @@
-// The groups of a deployment: their processes with the pages of these, the lines that they print, and what may be done with them.
+// The groups of a deployment: their processes with links to their pages, the lines that they print, and operations on them.
 
 const OF_GROUPS = {
   restart: ['All its processes drain and are started again, at once: meanwhile none is ready.', 'It drains, and is started again.'],
@@ -67,7 +67,7 @@ class GroupsView {
     const row = { element, choose, began: null, since: cells.since, shown: '' };
     row.fill = (fresh, group) => {
       const text = JSON.stringify([fresh, group && group.version]);
-      if (text === row.shown) return; // what did not change is not drawn: a button may be pressed just now
+      if (text === row.shown) return; // an unchanged row is not drawn again: a button may be pressed just now
       row.shown = text;
       if (isGroup) {
         const whole = fresh.ready >= fresh.wanted;
@@ -139,7 +139,7 @@ class GroupsView {
   }
 }
 
-// The page of a process, and on it what its agents ask people; else where it listens.
+// Links to the page of a process and to the questions of its agents there; without a page, where the process listens.
 function addresses(name, row) {
   const place = /^https?:\/\/[^/?#]+\/$/.test(row.page || '') ? row.page : null;
   if (!place) return [h('span', { class: 'quiet' }, isolated((row.urls || []).join(' ')))];

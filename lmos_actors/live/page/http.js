@@ -8,7 +8,7 @@ const addressOf = (name, ...rest) => ['agents', name, ...rest].map(encodeURIComp
 // A header takes no character beyond Latin-1: JSON has escapes for them.
 const plainHeader = (text) => text.replace(/[^\x20-\x7e]/g, (sign) => `\\u${sign.charCodeAt(0).toString(16).padStart(4, '0')}`);
 
-// What a request was answered with, where that is a failure: in words, and all that it says.
+// The failure that a request was answered with: in words, with all its members.
 class Failed extends Error {
   constructor(status, problem) {
     const { code, title, detail, message, path } = problem;
@@ -29,7 +29,7 @@ async function asks(method, address, { body, headers, signal } = {}) {
   throw new Failed(answer.status, isState(problem) ? problem : {});
 }
 
-// The answer of an action, of what is short: plain data.
+// The answer of an action that is short, as plain data.
 const calls = (name, action, input, signal) => callsWith(name, action, JSON.stringify(input), signal);
 
 // The same with the input as JSON text.
@@ -38,7 +38,7 @@ async function callsWith(name, action, body, signal) {
   return answer.status === 204 ? null : answer.json();
 }
 
-// The lines of a stream, in portions as they come. Raises Failed where the run has failed.
+// The lines of a stream, in portions as they come. Raises Failed if the run has failed.
 async function* linesOf(answer) {
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = '';
@@ -62,7 +62,7 @@ async function* linesOf(answer) {
   }
 }
 
-// A run that goes on at the node: its state again and again, until it has ended. Returns the output as JSON text.
+// Follows a run at the node: asks for its state again and again until it has ended. Returns the output as JSON text.
 async function followed(name, action, answer, signal, progress) {
   const id = (answer.headers.get('location') || '').split('/').pop(), run = addressOf(name, 'actions', action, decodeURIComponent(id));
   const stop = () => asks('DELETE', run).catch(() => null);
@@ -91,7 +91,7 @@ function asBase64(buffer) {
   return btoa(text);
 }
 
-// A member of a JSON object as it stands there, since numbers may have more digits than a browser holds; '' without.
+// The text of a member in JSON text, as numbers may have more digits than a browser holds; '' if it is missing.
 function memberOf(text, name) {
   const part = /"(?:[^"\\]|\\.)*"|[{}[\],:]/g;
   let depth = 0, key = null, from = -1;
@@ -106,7 +106,7 @@ function memberOf(text, name) {
   return '';
 }
 
-// JSON as one reads it. What has numbers of more digits than a browser holds stays as it came.
+// JSON for reading. A text with numbers of more digits than a browser holds stays as it came.
 function pretty(text) {
   if (/\d{16}/.test(text)) return text;
   try { return JSON.stringify(JSON.parse(text), null, 2); } catch (broken) { return text; }

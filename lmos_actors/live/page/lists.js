@@ -1,4 +1,4 @@
-// Views that are lists, as the node sends them: what waits for what, dead letters, crashes, connections, and what is to come.
+// Views that are lists, as the node sends them: waits, dead letters, crashes, connections, and views of later versions.
 
 const NAMES = { chats: 'Chat', crashes: 'Crashes', 'dead letters': 'Dead letters', waiting: 'Waiting', connections: 'Connections', directories: 'Directories', relay: 'Relay', omnia: 'Omnia', groups: 'Groups', approvals: 'Approvals', audit: 'Audit' };
 const ABOUT = {
@@ -46,7 +46,7 @@ class ListView {
 
 const MOST_REPORTS = 10;
 
-// Crash reports: one line each, and those that are unfolded as the log has them.
+// Crash reports: one line each; unfolded ones are shown as in the log.
 class CrashView {
   constructor(page) {
     this.page = page;

@@ -1,18 +1,18 @@
-// The message log of one run: records, who sent what to whom, and what befell agents.
+// The message log of one run: records, who sent what to whom, and what happened to agents.
 
-// A restart of the node, or of one of the network: it ends agents at once, and no record says so of each.
+// Whether a record is the restart of a node: it ends all its agents at once, without a record for each.
 function endsLives(record) {
   return record.kind === 'fault' && record.name === 'restart';
 }
 
-// Whether an agent is on the node that such a record, or one of its comeback, is about.
+// Whether an agent is on the node whose restart, or return, a record is about.
 function isOnNode(record, agent) {
   if (record.agent === 'root') return true;
   for (let place = agent; place; place = place.slice(0, Math.max(place.lastIndexOf('/'), 0))) if (record.on.has(place)) return true;
   return false;
 }
 
-// What is on the nodes of the network that faults have ended, by the node: agents, and supervisors with all below.
+// The places on each node of the network that faults have restarted: agents, and supervisors with all below.
 function onNodes(faults) {
   return new Map(faults.flatMap((fault) => fault.restarted).map(({ node, agents }) => [node, new Set(agents)]));
 }
@@ -20,7 +20,7 @@ function onNodes(faults) {
 // The names of many as one text.
 const few = (names, most = 6) => (names.length > most ? `${names.slice(0, 3).join(', ')} and ${names.length - 3} more` : names.join(', '));
 
-// A node, and what is on it unless that has the same name.
+// A node and its agents, or its name alone if its one agent has the same name.
 const nodeAndAgents = (node, agents) => (agents.length === 1 && agents[0] === node ? node : `${node} (${few(agents)})`);
 
 const LIFE = new Set(['started', 'stopped', 'crashed', 'restarting', 'fault', 'healed']);
@@ -101,7 +101,7 @@ class Log {
   }
 }
 
-// What is asked of a language model, or what it gives; null for anything else.
+// A request to a language model, or its answer; null for anything else.
 function ofModel(name, kind, said) {
   if (name !== 'generate') return null;
   if (kind === 'sent') {
@@ -150,7 +150,7 @@ const SIGNS = {
   network: '⤫', circle: '⟲',
 };
 
-// How it is drawn: plain, an answer, an event, of an agent's life, or trouble.
+// How a record is drawn: plain, or as an answer, an event, a part of an agent's life, or trouble.
 function mood(record) {
   if (record.kind === 'crashed' || LOST.has(record.kind) || record.error) return 'bad';
   if (record.kind === 'network') return record.what === 'lost' || record.what === 'disconnected' ? 'bad' : 'fault';

@@ -1,15 +1,15 @@
 // The network of a run: its nodes, the links between them, what is cut, and messages on their way.
 //
-// The server sends what there is, four times a second. Of a message it says when it was sent and when it is due. One
-// that takes longer than the eye needs stands where it is at that instant; one that is quicker crosses its link in
-// PULSE seconds, so that it is seen at all. Messages of which only the count is known cross it in the same way.
+// The server sends the state four times a second. For each message it says when it was sent and when it is due. A
+// message that takes longer than the eye needs is drawn where it is at that instant; a quicker one crosses its link in
+// PULSE seconds, so that it is seen at all. Messages of which only the number is known cross it in the same way.
 
 const CIRCLE = 0.6; // share of all possible links from which on nodes stand in a circle
 const PULSE = 0.7, NEWS = 0.25; // seconds of real time
 const MOST_TOKENS = 240, MOST_PAIRS = 700, WORDY = 10, MOST_SIGNS = 40, MOST_LISTED = 200;
-const LOSSY = 0.05; // share of messages that a link loses, from which on it stands out
+const LOSSY = 0.05; // share of lost messages from which on a link stands out
 const MOST_DOTS = 100; // agents that are drawn in a node
-const BEFORE_CUT = 0.43; // nothing crosses what is cut
+const BEFORE_CUT = 0.43; // share of a link that is cut up to which a message gets
 const APART_BY = 0.22, SETTLED = 0.001;
 
 const pairOf = (from, to) => (from < to ? `${from}\u0000${to}` : `${to}\u0000${from}`);
@@ -42,7 +42,7 @@ class NetworkView {
   }
 
   begin() {
-    this.counts.clear(); // what has passed meanwhile is not shown as if it passed now
+    this.counts.clear(); // messages that passed meanwhile are not shown as if they passed now
     this.isFirst = true;
     this.page.wire.look('network', 'network', {}, (state) => this.draw(state), refusedIn(this.note));
     this.frame();
@@ -118,7 +118,7 @@ class NetworkView {
     return pair;
   }
 
-  // What has been sent since the last news: messages that are known by themselves, and of the others their count.
+  // What has been sent since the last news: each message that is known by itself, and the number of the others.
   news(links) {
     const { runs } = this.page, { run } = runs, before = this.time, still = STILL.matches;
     this.time = run ? run.time : 0;
@@ -235,7 +235,7 @@ class NetworkView {
     const parts = [many(nodes.reduce((sum, node) => sum + (kind === 'agent' ? node.members || 1 : 1), 0), kind), down ? h('strong', { class: 'bad' }, `${down} down`) : null, cuts ? h('strong', { class: 'bad' }, `${many(cuts, 'link')} cut`) : null, `${short(sent)} sent`, this.usual ? `${amount(this.usual * 100)} % lost on every link` : null, lost ? h('span', { class: 'bad' }, `${short(lost)} lost`) : null, `${short(under)} under way`, this.left ? `${this.left} more links are not drawn` : null, ...inForce(this.page.runs.run).slice(0, 4).map((fault) => h('span', { class: 'chip' }, h('span', { 'aria-hidden': 'true' }, `${SIGNS.fault} `), isolated(faultWords(fault))))].filter(Boolean);
     const text = parts.map((part) => part.textContent || part).join(', ');
     this.picture.setAttribute('aria-label', `Network: ${text}`);
-    this.caption.setAttribute('aria-live', 'off'); // the numbers change all the time: the faults are said, not they
+    this.caption.setAttribute('aria-live', 'off'); // the numbers change all the time: faults are announced, numbers are not
     if (this.said !== text) this.caption.replaceChildren(...parts.flatMap((part, n) => (n ? [part.className === 'chip' ? ' ' : ' · ', part] : [part])));
     this.said = text;
     this.drawPicked();
@@ -263,7 +263,7 @@ class NetworkView {
     const state = this.picked === null ? null : (this.state.nodes || {})[this.picked];
     this.about.hidden = !state;
     if (!state) return;
-    this.about.classList.toggle('left', (this.nodes.get(this.picked) || { to: [0] }).to[0] > 0.1); // it covers no node that it is about
+    this.about.classList.toggle('left', (this.nodes.get(this.picked) || { to: [0] }).to[0] > 0.1); // it does not cover its own node
     const own = Object.values(this.state.links || {}).filter((link) => link.from === this.picked || link.to === this.picked), key = JSON.stringify([state, own]);
     if (key === this.pickedKey || this.about.matches(':has(button:active)')) return;
     this.pickedKey = key;
@@ -391,16 +391,16 @@ function placeTag(tag, ux, uy) {
   tag.setAttribute('transform', `translate(${(nx * (half * Math.abs(nx) + 16)).toFixed(1)} ${(ny * 20).toFixed(1)})`);
 }
 
-// What all names begin with, up to a slash.
+// The common beginning of all names, up to a slash.
 function sharedPrefix(names) {
   const first = names[0] || '', prefix = first.slice(0, first.lastIndexOf('/') + 1);
   return names.every((name) => name.startsWith(prefix)) ? prefix : '';
 }
 
-// The loop of what the agents of one node, or of one kind, send each other: its middle, and how wide it is.
+// The loop for messages within one node, or one kind: its middle, and how wide it is.
 const loopOf = ({ place: [x, y], radius }) => [x, y - radius - 8, Math.max(14, radius * 0.55)];
 
-// The agents of one node, as seeds stand in a flower; which of them are down is not told apart, only how many.
+// The agents of one node, like seeds in a flower; it shows how many are down, not which.
 function crowd(count, radius, down) {
   const wide = radius * 0.72;
   return Array.from({ length: count }, (_, n) => {
@@ -415,7 +415,7 @@ function linkWords({ from, to, cut: isCut, delay, loss, sent, lost, under_way: u
   return [`${from} → ${to}:`, isCut ? 'cut,' : '', `${sent || 0} sent`, lost ? `, ${lost} lost` : '', under ? `, ${under} under way` : '', delay ? `, ${seconds(Number(delay.toPrecision(2)))} on the way` : '', loss ? `, ${amount(loss * 100)} % lost` : ''].filter(Boolean).join(' ').replaceAll(' ,', ',');
 }
 
-// Links as rows: those of one node by the other end of each, or all.
+// Links as rows: those of one node, each by its other end, or all.
 function linkTable(links, own) {
   const columns = [['Sent', ({ sent }) => (sent || 0).toLocaleString('en')], ['Lost', ({ lost }) => (lost || 0).toLocaleString('en')], ['Under way', (link) => (link.under_way || 0).toLocaleString('en')]];
   if (links.some((link) => link.delay)) columns.push(['Delay', ({ delay }) => (delay ? seconds(Number(delay.toPrecision(2))) : '')]);
@@ -425,8 +425,8 @@ function linkTable(links, own) {
       columns.map(([head, write]) => h('td', { class: `number${head === 'Lost' && link.lost ? ' bad' : ''}` }, write(link)))))));
 }
 
-// Places in a square from -1 to 1: two beside each other, those of which nearly all are linked in a circle, others so
-// that what is linked is near and all else is not (forces, from where they stood; nothing of it is random).
+// Places in a square from -1 to 1: two nodes beside each other, nodes that are nearly all linked in a circle, others so
+// that linked nodes are near each other and others are not (forces, from where they stood; nothing is random).
 function places(names, joined, stood) {
   const count = names.length, most = count * (count - 1) / 2;
   if (count === 1) return new Map([[names[0], [0, 0]]]);
@@ -458,7 +458,7 @@ function places(names, joined, stood) {
   return new Map(names.map((name, n) => [name, fitted[n]]));
 }
 
-// The sides into which links that are cut part the nodes: those that links still join.
+// The sides into which cut links part the nodes: the nodes of a side are still joined by links.
 function sides(names, pairs) {
   if (!pairs.some((pair) => pair.ways.length && pair.ways.every((way) => way.cut))) return [names];
   const side = new Map(names.map((name) => [name, name])), root = (name) => { let at = name; while (side.get(at) !== at) at = side.get(at); return at; };

@@ -1,6 +1,6 @@
-// Operations on what is shown: each is asked once more, in words that say what it does.
+// Operations on a place that is shown: each is confirmed first, in words that say what it does.
 
-// `as` is the operation of the node, where the page has another word for it.
+// `as` is the node's name of the operation, if the page has another one.
 const OPERATIONS = {
   restart: { label: 'Restart', about: 'It is stopped, within its time for that, and started again. What it keeps in memory alone is lost.', danger: true },
   start: { label: 'Start', as: 'restart', about: 'It was stopped, and is started again.' },
@@ -11,12 +11,12 @@ const OPERATIONS = {
   drain: { label: 'Drain the node', about: 'It takes no more requests and connections, answers those that are open, and its agents go on. This page loses its connection, too.', danger: true },
 };
 
-// The buttons for one place. `may` are the operations that there are.
+// The buttons for one place. `may` are the operations that are allowed there.
 function operationButtons(page, path, may, told) {
   return may.filter((what) => OPERATIONS[what]).map((what) => button(OPERATIONS[what].label, () => operate(page, what, path, told), { 'data-what': what }));
 }
 
-// `own` are other words for the place, and for what is done to it.
+// `own` has other words for the place, and for what the operation does.
 async function operate(page, what, path, told, own = {}) {
   const { label, about, danger } = OPERATIONS[what], name = own.name || path;
   if (!await confirmed(label, name && what !== 'drain' ? h('bdi', {}, cut(name, 200)) : null, h('p', {}, own.about || about), danger)) return;
@@ -28,7 +28,7 @@ async function operate(page, what, path, told, own = {}) {
   }
 }
 
-// Asks once more: a promise of whether that was meant. `about` says what it does, and to what.
+// Asks for confirmation: a promise of the answer. `about` says what the operation does, and to what.
 function confirmed(asks, name, about, danger) {
   return new Promise((answer) => {
     const dialog = h('dialog', { class: 'confirm', 'aria-labelledby': 'confirm-title', onclose: () => { dialog.remove(); answer(dialog.returnValue === 'yes'); } },

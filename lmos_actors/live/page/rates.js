@@ -1,12 +1,12 @@
 // Rates: how much a count has grown, by the clock of the node.
 
-const WINDOW = 2; // seconds that a rate is over, at least
+const WINDOW = 2; // seconds that a rate covers at least
 const MOST_RATES = 2_000;
 
 class Rates {
   constructor() { this.all = new Map(); }
 
-  // Notes a count. A count that has fallen is another one: that of an agent that was started anew.
+  // Notes a count. A count that has fallen begins anew: its agent was restarted.
   note(key, count, time) {
     let marks = this.all.get(key);
     if (!marks || count < marks[marks.length - 1][1]) {
@@ -17,11 +17,11 @@ class Rates {
     const last = marks[marks.length - 1];
     if (count === last[1]) return;
     marks.push([time, count]);
-    // one mark from before the window stays, from which the growth within it is measured
+    // one mark from before the window stays, to measure the growth in the window
     while (marks.length > 2 && marks[1][0] < time - WINDOW) marks.shift();
   }
 
-  // The rate now, null as long as it cannot be known. A count that stands still for longer than it usually does has the rate 0.
+  // The rate now, null as long as it is not known. A count that stands still for longer than usual has the rate 0.
   of(key, time) {
     const marks = this.all.get(key);
     if (!marks) return null;

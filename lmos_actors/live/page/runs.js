@@ -5,7 +5,7 @@ const ROOMY = 24; // more runs than these stand side by side
 const STRIP = { height: 42, top: 11, foot: 22, faults: 25, end: 30 };
 const PACES = { pause: 'Pause', go: 'Go on', step: 'One step', slower: 'Slower', faster: 'Faster' };
 const KEYS = { ' ': 'turn', '.': 'step', '+': 'faster', '-': 'slower', ArrowUp: 'faster', ArrowDown: 'slower', ArrowRight: 'step' };
-const FREE_KEYS = new Set([' ', '.', '+', '-']); // those that count wherever the focus is, unless something there takes them
+const FREE_KEYS = new Set([' ', '.', '+', '-']); // they work wherever the focus is, unless something there takes them
 
 const speedWords = (speed) => (speed === 'max' ? 'as fast as it goes' : `${amount(speed)} s of it a second`);
 
@@ -18,7 +18,7 @@ const idOf = ({ id, what }) => (!id || id === what || /^timeline\.\d+$/.test(id)
 
 const faultWords = (fault) => [fault.what, idOf(fault), few(fault.targets || [])].filter(Boolean).join(' ');
 
-// The faults that strike now: none of a run that is over.
+// The faults that are in force now; none if the run is over.
 const inForce = (run) => (!run || isOver(run.status) ? [] : (run.faults || []).filter((fault) => fault.healed === undefined));
 
 // The faults of a run, as charts and reports have them.
@@ -59,7 +59,7 @@ class Runs {
     wire.look('run', 'run', {}, (state, changed) => this.drawRun(state, changed), (error) => this.page.warn(error.message));
   }
 
-  // Virtual time now, as far as can be said: between two messages it goes on at its pace.
+  // Virtual time now, as an estimate: between two messages it goes on at its pace.
   now() {
     const { run } = this;
     if (!run) return 0;
@@ -131,7 +131,7 @@ class Runs {
     if (this.page.shown === 'run') this.page.made('run').draw(run, changed);
   }
 
-  // Of runs long ago only what became of them is kept.
+  // For older runs only the outcome is kept.
   gone() {
     const id = this.page.where().run, row = (this.all.rows || {})[id] || {};
     if (this.id !== id) this.anew();
@@ -290,7 +290,7 @@ function clockWords(time, digits) {
   return hours ? `${hours}:${String(minutes).padStart(2, '0')}:${rest}` : `${minutes}:${rest}`;
 }
 
-// Lines with the truth of each; those are written that have changed.
+// Lines, each with whether it is true; only changed ones are written.
 function ticked(list, items) {
   while (list.children.length > items.length) list.lastChild.remove();
   items.forEach((item, n) => {
@@ -331,7 +331,7 @@ class StoryView {
 
   begin() { if (this.page.runs.run) this.draw(this.page.runs.run, this.page.runs.run); }
 
-  end() { /* what it draws the frame looks at */ }
+  end() { /* the frame keeps looking at the run */ }
 
   focus() { this.element.focus(); }
 

@@ -11,7 +11,7 @@ const COLUMNS = [
 ];
 const FLASH = 1_600, MOST_OPEN = 500;
 
-// Writes a row of any of the views. A supervisor shows the sums of what is below it.
+// Writes a row of any of the views. A supervisor shows the sums over the agents below it.
 function writeRow(page, line, row, path, flat) {
   const [name, cls, status, waiting, rate, handled, again] = line.cells, { element } = line;
   const below = row.below, folder = row.children !== undefined, agent = row.kind === 'agent';
@@ -52,7 +52,7 @@ function writeRow(page, line, row, path, flat) {
   flash(line, path, row.life + (below ? below.restarts : 0));
 }
 
-// Marks a row for a moment when what it shows was restarted.
+// Marks a row for a moment when its agent or supervisor was restarted.
 function flash(line, path, lives) {
   if (line.path === path && line.lives !== undefined && lives > line.lives) {
     line.element.classList.remove('flash');

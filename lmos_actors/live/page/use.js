@@ -1,4 +1,4 @@
-// What one may do with an agent: a form for each action and property, from its description, and its events as they come.
+// Using an agent: a form for each action and property, from its description, and its events as they come.
 
 const MOST_ITEMS = 200, MOST_EVENTS = 100, LISTEN_AGAIN = 2_000, TALKS = ['chat', 'sessions', 'history', 'forget'];
 
@@ -14,7 +14,7 @@ class UsePart {
     document.addEventListener('visibilitychange', () => { if (document.hidden) this.quiet(); else if (this.listens) this.listen(); });
   }
 
-  // Shows a place, or again after a break; what is typed in stays.
+  // Shows a place, also again after a break; typed input stays.
   show(path) {
     const same = this.path === path && this.description;
     if (!same) this.close();
@@ -83,8 +83,8 @@ class UsePart {
     if (this.listens) this.listen();
   }
 
-  // ---- properties and events as they come: over one WebSocket. Of connections for requests a browser has six for a
-  // node, whatever pages of it are open.
+  // ---- properties and events as they come, over one WebSocket: for requests a browser has only six connections to a
+  // node, however many of its pages are open.
 
   listen() {
     this.quiet();
@@ -107,7 +107,7 @@ class UsePart {
     if (messageType === 'propertyReading' && this.rows.has(name)) this.rows.get(name).came(memberOf(text, 'value'));
     else if (messageType === 'event') this.happened(event, memberOf(text, 'data'));
     else if (messageType === 'gap') this.happened('some may be missed', '');
-    else if (messageType === 'error') this.socket.close(); // such as an agent that has ended: asked for again
+    else if (messageType === 'error') this.socket.close(); // the agent may have ended, for example: asks again
   }
 
   happened(name, text) {
@@ -153,7 +153,7 @@ class PropertyRow {
   came(text) { put(this.value, cut(text, 2_000)); }
 }
 
-// The form of one action: fields, deadline, the call elsewhere, and what it is answered with.
+// The form of one action: fields, deadline, the same call elsewhere, and the answer.
 class ActionForm {
   constructor(part, name, action, streams) {
     Object.assign(this, { part, name, action });

@@ -1,4 +1,4 @@
-// Verdicts in words and signs, tables of checks, failures: of runs that have ended, and of those that run.
+// Verdicts in words and signs, tables of checks, failures: for runs that have ended, and for runs in progress.
 
 const VERDICTS = {
   passed: { sign: '✓', word: 'passed', style: 'ok' },

@@ -1,8 +1,8 @@
-// The connection to the node: views that are open, what has changed in them, and coming back after a break.
+// The connection to the node: the open views, their changes, and coming back after a break.
 
 const FIRST_WAIT = 500, LONGEST_WAIT = 15_000, STEADY = 10_000, TURNED_AWAY = 1008, LONGEST_DO = 60_000;
 
-// Opened before anything is drawn where the node has said, with the page, that this browser may look: it answers meanwhile.
+// Opened before anything is drawn, if the page says that this browser may look: the node answers meanwhile.
 let early = document.documentElement.dataset.looks === 'yes' ? socketOfNode() : null;
 
 function socketOfNode() {
@@ -32,8 +32,8 @@ function newId() {
 
 const isState = (value) => typeof value === 'object' && value !== null && !Array.isArray(value);
 
-// `on` has what is called: `link(state, words)` for 'open', 'connecting' and 'waiting', `hello(message)`,
-// `login(session, words)` where somebody has to log in, `tick()` after changes.
+// `on` has functions to call: `link(state, words)` for 'open', 'connecting' and 'waiting', `hello(message)`,
+// `login(session, words)` when somebody has to log in, `tick()` after changes.
 class Wire {
   constructor(on) {
     Object.assign(this, { on, looks: new Map(), doing: new Map(), socket: null, hello: null, wait: FIRST_WAIT, due: 0, timer: null, unread: 0, time: 0, at: 0, since: 0, turn: 0, opened: 0, common: {} });
@@ -47,11 +47,11 @@ class Wire {
   // ---- views
 
   // Opens a view under an id, or gives it other arguments; `draw(state, changed)` is called with each change. `common`
-  // are arguments of all views, such as the run that they are of.
+  // has arguments for all views, such as the run that they show.
   look(id, view, args, draw, refused) {
     const known = this.looks.get(id);
     const same = known && known.view === view;
-    // the node knows a view that is opened anew by another id: what is under way of the one before is not of this one
+    // a view that is opened anew gets a new id at the node: changes still on their way belong to the old one
     const key = same ? known.key : `${id}-${this.opened += 1}`;
     this.looks.set(id, { key, view, args, draw, refused, state: same ? known.state : Object.create(null) });
     if (known && !same) this.send({ type: 'leave', id: known.key });
@@ -68,8 +68,8 @@ class Wire {
     return null;
   }
 
-  // Has the node carry out an operation: a promise of its outcome in words. `said` is called with how far it has come;
-  // `more` goes with a decision.
+  // Asks the node for an operation: a promise of its outcome in words. `said` is called with its progress; `more` goes
+  // with a decision.
   do(what, path, said = () => {}, more = {}) {
     const id = newId();
     return new Promise((done, failed) => {
@@ -87,7 +87,7 @@ class Wire {
   // ---- the connection
 
   async connect() {
-    this.close(); // one that is only being opened, too: it would stay open beside this one
+    this.close(); // even a socket that is only being opened: it would stay open beside this one
     const { turn } = this;
     this.on.link('connecting');
     if (!early) {
@@ -128,7 +128,7 @@ class Wire {
   lost(event) {
     this.socket = this.hello = null;
     for (const id of [...this.doing.keys()]) this.answered(id, ({ failed }) => failed(new Error('The connection broke: whether it was done is not known. The view shows it.')));
-    // one that is broken again and again soon after it has begun is come back to as one that cannot be opened
+    // a connection that soon breaks again and again is retried with growing waits, as one that cannot be opened
     if (this.since && performance.now() - this.since > STEADY) this.wait = FIRST_WAIT;
     this.since = 0;
     if (event.code === TURNED_AWAY) this.turnedAway(); else this.later();
@@ -157,7 +157,7 @@ class Wire {
         this.hello = message;
         this.since = performance.now();
         this.unread = 0;
-        this.looks.clear(); // the node knows none of those before
+        this.looks.clear(); // the node knows none of the looks from before
         this.on.link('open');
         this.on.hello(message);
         break;
@@ -174,7 +174,7 @@ class Wire {
         this.unread = message.number;
         this.seen();
         break;
-      case 'progress': { // one that says how far it has come may take its time
+      case 'progress': { // an operation that reports progress may take its time
         const waiting = this.doing.get(message.id);
         if (waiting) { clearTimeout(waiting.late); waiting.said(message.text); }
         break;
@@ -190,7 +190,7 @@ class Wire {
     }
   }
 
-  // Says that changes were taken, unless nobody sees the page: nothing more comes then.
+  // Confirms changes, unless nobody sees the page: then nothing more comes.
   seen() {
     if (!this.unread || document.hidden) return;
     this.send({ type: 'taken', number: this.unread });

@@ -259,7 +259,7 @@ class RunModel:
         if known is not None:
             known.healed = record.t
 
-    # ---- what is sent beside it
+    # ---- the news beside the log
 
     def take_news(self, news: RunNews) -> None:
         """Take what the process of the run has sent beside the log."""
