@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 
 class ApprovalService(NodeService):
-    """The way of agents' questions to people, on one node; see `Approver` of the actors.
+    """The service that carries agents' questions to people, on one node; see `Approver` of the actors.
 
-    With `used` the agent `approvals` starts with the node. `seconds` bound how long clocks stand still.
+    With `used` the agent `approvals` starts with the node. `seconds` limits how long clocks stand still.
     """
 
     name = "approvals"
@@ -35,12 +35,12 @@ class ApprovalService(NodeService):
         return (approvals_spec(),)
 
     def begin(self, rt: Runtime, root: Supervisor) -> None:
-        """Be what agents of the node ask people by."""
+        """Become the `Approver` of the node's agents."""
         self._rt, self._root = rt, root
         rt.approvals = self
 
     def own_agents(self) -> OwnAgents:
-        """Return which agent decides approvals."""
+        """Return the test that recognises the agent that decides approvals."""
         return {"is_approvals": self.is_at}
 
     @cached_property
@@ -63,11 +63,11 @@ class ApprovalService(NodeService):
         return await self._desk.ask_once(slot, text, data, form, expires, caller, run)
 
     def heard(self, request: Any, standing: Any, question: dict[str, Any] | None, *, heeds: bool) -> Any:
-        """Take what the node of a request says of a person who is asked; see `Approver`."""
+        """Take note of what the node of a request says about a person who is asked; see `Approver`."""
         return self._desk.waits.heard(request, standing, question, heeds=heeds)
 
     def asked(self, request: Any) -> str:
-        """Return that a request waits for a person who is asked, as text; "" if it does not."""
+        """Return a text that says a request waits for a person; "" if it does not."""
         return self._desk.waits.asked(request) if self._used else ""
 
     @property
@@ -86,5 +86,5 @@ class ApprovalService(NodeService):
         return self._desk.askers
 
     def is_at(self, name: str) -> bool:
-        """Return whether a public name is that of the agent `approvals`."""
+        """Return whether a public name belongs to the agent `approvals`."""
         return self._used and self._desk.is_at(name)

@@ -89,19 +89,19 @@ async def open_node(
     replaces these addresses in descriptions if a proxy is in front. `client_tls` is the TLS context of its
     own refs, by default the system's. `session`, `connection` and `door` set limits. `network` makes and
     takes connections: on virtual time the default is one in memory that all nodes of the trio run share,
-    else that of the operating system.
+    else the operating system's.
 
-    `security` decides which clients are let in, and to what; without it all clients are. Pages in
-    browsers are let in only from the node's own origin and from those of `origins`. To listen at an address
-    that others reach without security, or where passwords would travel without TLS, needs `insecure=True`,
-    except on a network in memory. `credentials` are what its own refs present, each to the place it is for.
+    `security` decides which clients are let in and what they may use; without it all clients are let in.
+    Browser pages are let in only from the node's own origin and from `origins`. An address that others can
+    reach without security, or where passwords would travel without TLS, needs `insecure=True`, except on a
+    network in memory. `credentials` are presented by its own refs, each only to the place it is for.
 
     `metrics` counts agents, requests and connections, for `/metrics` and `node.metrics()`. `tracing`
     records requests that come in and go out as OpenTelemetry spans, with the provider given, or with True
     the global one.
 
     `register` is the URL of a directory, or several, at which its agents are registered while they exist, or
-    a `Registration`; True is its own directory. `lookup` are directories in which its refs look for agents
+    a `Registration`; True means its own directory. `lookup` are directories in which its refs look for agents
     without registering. `directory` hosts one: the path of its database, True for one in memory, or
     `DirectoryOptions`. `announce` announces the node on the local network by DNS-SD, under the name given, if
     any; it needs the extra `mdns`.
@@ -109,27 +109,27 @@ async def open_node(
     `store` is where durable agents are kept: `"sqlite:PATH"`, a database that is made if there is none,
     `"redis://HOST"`, `"memory:"` for the life of the node, or a `Store` or an `AsyncStore`.
 
-    `circles` is what happens when a request of an agent closes a circle of requests that wait for each other,
-    and nothing in it ends them: a DeadlockWarning, on virtual time Deadlocked out of this block; with "fail"
-    that request fails with WouldDeadlock.
+    `circles` says what happens when a request of an agent closes a circle of requests that wait for each
+    other without end: "warn" issues a DeadlockWarning, and on virtual time this block raises Deadlocked;
+    with "fail" that request fails with WouldDeadlock.
 
-    `strict_resume` refuses, with NotAllowed, what a turn of a chat agent sends that would act once more if
-    the turn is resumed: for tests. Without it a RepeatedCallWarning names the first such request.
+    `strict_resume` is for tests: it refuses, with NotAllowed, each request in a turn of a chat agent that
+    would act again if the turn is resumed. Without it a RepeatedCallWarning names the first such request.
 
-    `approvals` starts the agent `approvals` with the node, and not with the first question of an agent
-    (`self.approve`); so does what lets clients decide: `allow_operations`, for those on this machine, on a
-    node without security, and on others the lists `approve` of its access lists. While an agent of another
-    node asks a person, time limits of tools and turns here stand still, for `approval_seconds` of one request
-    at most, if this node names the other one or has credentials for it.
+    `approvals` starts the agent `approvals` with the node, not with an agent's first question
+    (`self.approve`). Options that let clients decide do the same: `allow_operations`, for clients on this
+    machine, on a node without security; on others the lists `approve` of its access lists. While an agent of
+    another node asks a person, time limits of tools and turns here stand still, for at most
+    `approval_seconds` in one request, if this node names the other one or has credentials for it.
 
-    `page` is whether its page is served there, at `/`: by default it is, unless `insecure` opens the node to
-    other machines.
+    `page` says whether the node serves its page, at `/`: by default it does, unless `insecure` opens the
+    node to other machines.
 
     `omnia` serves its chat agents to clients of Omnia's chat protocol too, at the addresses of `listen`:
     True, or `OmniaOptions`. `mcp` offers its agents to MCP clients there, at `/mcp`: True, or `McpOptions`;
     it needs the extra `mcp`. `relay` makes it a hub of an AgentRelay there, at `/arc`: True, or
-    `RelayOptions`. With `bridges` its agents are on relays too, of this node or of others, and are asked
-    there. `services` makes further ones: each a function that returns a `NodeService`, such as its class.
+    `RelayOptions`. With `bridges` its agents are also on relays, of this node or of others, and answer
+    there. `services` adds further services: each is a function that returns a `NodeService`, such as a class.
 
     Leaving the block stops the children in reverse start order, each within its `shutdown`. When the
     root supervisor gives up, the body is cancelled and `RestartIntensityExceeded` raised. An exception

@@ -1,7 +1,7 @@
-"""The options of a node and of its usual services, and what makes these services.
+"""The options of a node and of its usual services, and the functions that make these services.
 
 Packages of services are imported inside functions: a node that does not use one does not load it, and runs
-where its wing is away.
+even if that package is not installed.
 """
 
 from __future__ import annotations
@@ -40,9 +40,8 @@ def _seconds(_: object, attribute: attrs.Attribute[Any], value: object) -> None:
 class NodeOptions(RuntimeOptions):
     """The options of a node, by the names that they have as arguments of `open_node`.
 
-    Raises ConfigError for an option
-    that is invalid or does not go with another. Whether the addresses of `listen` are safe to listen at is
-    checked when the node opens, as it depends on the network.
+    Raises ConfigError for an option that is invalid or does not go with another. Whether the addresses of
+    `listen` are safe to listen at is checked when the node opens, as it depends on the network.
     """
 
     directory: DirectoryOptions | str | PathLike[str] | bool | None = None
@@ -65,7 +64,7 @@ class NodeOptions(RuntimeOptions):
         self._check_page()
 
     def all_services(self) -> Sequence[Callable[[], NodeService]]:
-        """Return what makes the services that the options name, and then those given."""
+        """Return the functions that make the services: those that the options name, then the given ones."""
         return (*self._usual(), *self.services)
 
     def _check_page(self) -> None:
@@ -76,9 +75,9 @@ class NodeOptions(RuntimeOptions):
             )
 
     def _usual(self) -> Iterator[Callable[[], NodeService]]:
-        """Yield what makes each service that the options name, in the order of their agents.
+        """Yield a function for each service that the options name, in the order of their agents.
 
-        Omnia's is the last: where it serves `only` its own protocol, it refuses what no other has taken.
+        Omnia's comes last: if it serves `only` its own protocol, it refuses what no other service took.
         """
         yield partial(ApprovalService, self.approval_seconds, used=self._begins_with_approvals)
         if self.endpoints and (not self.is_exposed if self.page is None else self.page):
@@ -96,12 +95,12 @@ class NodeOptions(RuntimeOptions):
 
     @property
     def _begins_with_approvals(self) -> bool:
-        """Whether the agent `approvals` starts with the node: as asked, or as clients may decide."""
+        """Whether the agent `approvals` starts with the node: an option says so, or clients may decide."""
         lists = () if self.security is None else self.effective_security().access.values()
         return self.approvals or self.allow_operations or any(each.approve for each in lists)
 
     def _page(self) -> Iterator[Callable[[], NodeService]]:
-        """Yield what makes the page; nothing where it is not asked for and its wing is away."""
+        """Yield what makes the page; nothing if its package is missing and no option asks for it."""
         try:
             from lmos_actors.live import LiveServer
         except ImportError as missing:

@@ -71,7 +71,7 @@ class Discovery:
             self._own = self._host.directory(self._web_url())
 
     def _web_url(self) -> str:
-        """Return the base URL of what this node serves; an invalid one if it serves nothing."""
+        """Return the base URL of this node over HTTP; an invalid URL if it serves nothing."""
         descriptions = self._connections.descriptions
         if descriptions is None:
             return "http://own-directory.invalid"
@@ -125,7 +125,7 @@ class Discovery:
         return found_link(self._connections.peers, cls, description, source_url, is_named=is_named)
 
     def _is_of_deployment(self, url: str) -> bool:
-        """Return whether a directory is known by a token that the nodes of one deployment share."""
+        """Return whether the nodes of one deployment share a token for a directory."""
         given = None if self._registration is None else self._registration.token
         is_own = self._connections.own_agents.get("shared") is not None and url.startswith(self._web_url())
         return is_own or (given is not None and bool(given.headers_for(url)))
@@ -168,7 +168,7 @@ class Discovery:
     # ---- registering
 
     def start(self) -> None:
-        """Begin to register and announce the exposed agents; clients can reach them by now."""
+        """Start registering and announcing the exposed agents; clients must be able to reach them."""
         descriptions = self._connections.descriptions
         if self._options.announce and descriptions is not None:
             from lmos_actors.discovery import Announcer
@@ -245,11 +245,11 @@ class Discovery:
         return tuple(each.state for each in self._registrars)
 
     def withdraw(self) -> None:
-        """Begin to remove the registrations, so that no search finds agents that take no more requests."""
+        """Start removing the registrations, so that no search finds agents that take no more requests."""
         for each in self._registrars:
             each.leave()
 
     async def wait_withdrawn(self) -> None:
-        """Wait until the registrations are removed, which each registrar bounds; call `withdraw` first."""
+        """Wait until the registrations are removed; each registrar bounds the wait. Call `withdraw` first."""
         for each in self._registrars:
             await each.left.wait()

@@ -1,7 +1,7 @@
-"""One more address of a node, for one service: its agents are not reached there.
+"""An additional address of a node, for one service only: agents cannot be reached there.
 
-The node of a launcher has one: its agents are for commands, over a socket that only its owner may use, and
-its page is for browsers, which have to come by an address.
+A launcher's node has one: commands reach its agents over a socket that only the owner may use, while browsers
+need a network address to open its page.
 
 Packages of the network are imported inside functions: a node without such an address loads none of them.
 """
@@ -33,17 +33,17 @@ NO_AGENTS: Final = "this address serves the page of a node, and none of its agen
 
 
 async def open_door(stages: NodeStages, options: RuntimeOptions, service: NodeService) -> str:
-    """Serve a service of a node that listens at an address of its own, until the end of the node.
+    """Serve one service at an additional address until the node stops. The node must be listening.
 
-    Of `options` those count that say where it is and who is let in; `listen` has one address. Return the
-    address for browsers. Raises ConfigError.
+    Only the options about the address and its security are used; `listen` must have one address. Return
+    the address for browsers. Raises ConfigError.
     """
     from lmos_actors.bindings import http_of
     from lmos_actors.transport import FrontDoor, default_network
 
     rt, connections, (endpoint,) = stages.rt, stages.connections, options.endpoints
     home = connections.home
-    assert home is not None  # it listens
+    assert home is not None  # the node listens
     options.check_exposed()
     network = default_network() if options.network is None else options.network
     listener = await network.listen(endpoint)
@@ -80,7 +80,7 @@ def _guard(options: RuntimeOptions, rt: Runtime, place: str) -> Guard:
 
 
 def _nothing() -> None:
-    """Drain nothing: the operation is not among those of this service."""
+    """Do nothing: a service at an additional address cannot drain the node."""
 
 
 def _no_agent(_upgrade: Upgrade) -> Refuse:

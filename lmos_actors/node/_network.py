@@ -42,13 +42,13 @@ if TYPE_CHECKING:
 
 
 FAILURES: Final = 100
-"""Exceptions of connections that are kept."""
+"""The number of connection failures that are kept."""
 
 GRACE: Final = 5.0
 """Seconds to wait for peers beyond the time of a connection's own closing handshake."""
 
 NOTICE: Final = 1.0
-"""Seconds for `before_stop`."""
+"""Limit for `before_stop`, in seconds."""
 
 GOODBYE: Final = 5.0 + GRACE
 
@@ -68,7 +68,7 @@ class Connections:
         rt.wires = self
         self._options = options
         self.services = [make() for make in options.all_services()]
-        """What the node serves beside LMOS and HTTP."""
+        """The services of the node, beside LMOS and HTTP."""
         self._stage = ShieldedNursery(nursery)
         self._network = options.network
         self._budget: Budget | None = None
@@ -97,7 +97,7 @@ class Connections:
         """The node's metrics, if it keeps any."""
 
     def watch(self, root: Supervisor) -> None:
-        """Measure and trace requests, if the node is to. Raises ConfigError."""
+        """Start the metrics and traces of requests, if the options ask for them. Raises ConfigError."""
         options = self._options
         if not (options.metrics or options.tracing):
             return
@@ -132,12 +132,12 @@ class Connections:
 
     @property
     def client_tls(self) -> ssl.SSLContext | None:
-        """The trust of connections to others; None for that of the system."""
+        """The TLS context of outgoing connections; None for the system's default."""
         return self._options.client_tls
 
     @property
     def credentials(self) -> Credentials | None:
-        """The credentials that are presented to others."""
+        """The credentials that outgoing connections present."""
         return self._options.credentials
 
     @property
@@ -261,13 +261,13 @@ class Connections:
         )
 
     def _sessions(self) -> Sessions | None:
-        """Return the sessions of people who log in; None where nobody does, or has to."""
+        """Return the log-in sessions of the node; None if no service, or no client, needs them."""
         if not any(service.logs_people_in for service in self.services):
             return None
         return sessions_at(self._options, self.urls[0])
 
     def _views(self, server: LmosServer) -> dict[str, View]:
-        """Return what there is to see of the network and of all services, by name."""
+        """Return the views of the network and of all services, by name."""
         from ._network_views import connections_view, directories_view
 
         own: dict[str, View] = {
@@ -281,8 +281,8 @@ class Connections:
         return joined_views([own, *(service.views() for service in self.services)])
 
     def add_door(self, door: FrontDoor, listener: Listener, service: NodeService) -> None:
-        """Serve a service at one more door until the end of a node that listens."""
-        assert self._server is not None  # it listens
+        """Serve a service at one more door until the node stops. The node must be listening."""
+        assert self._server is not None  # the node listens
         self._server.join(service)
         self._doors, self._listeners = [*self._doors, door], [*self._listeners, listener]
         self._open[door] = None
@@ -295,7 +295,7 @@ class Connections:
 
     @cached_property
     def own_agents(self) -> OwnAgents:
-        """The agents of services, as the guard has to know them."""
+        """What the guard must know about the services' own agents."""
         return joined_agents(service.own_agents() for service in self.services)
 
     def _guard(
@@ -305,7 +305,7 @@ class Connections:
         sessions: Sessions | None = None,
         beside: Guard | None = None,
     ) -> Guard:
-        """Return a guard of this node, with the attempts of another. Raises ConfigError."""
+        """Return a guard for this node; it shares the failed attempts of `beside`. Raises ConfigError."""
         from lmos_actors.security import Guard
 
         entropy, options = self._rt.entropy, self._options
@@ -341,7 +341,7 @@ class Connections:
                     self.start_soon(service.run, name=service.name)
 
     def start_soon(self, async_fn: Callable[..., Awaitable[object]], *args: Any, name: str) -> None:
-        """Start a task of this stage, in the node's context: an agent's run may have asked for it."""
+        """Start a task of this stage in the node's context, even if an agent's run asks for it."""
         context = self._rt.base_context.copy()
         context.run(partial(self._stage.start_soon, async_fn, *args, name=name))
 
@@ -366,10 +366,10 @@ class Connections:
         return tuple(endpoint_of(url).authority for url in (*self.urls, *bases))
 
     def count(self) -> int:
-        """Return the number of connections that others have to this node."""
+        """Return the number of incoming connections."""
         return sum(door.statistics().open for door in self._doors)
 
-    # ---- those to whom we connect
+    # ---- outgoing connections
 
     @property
     def peers(self) -> Peers:
@@ -391,9 +391,9 @@ class Connections:
         network: Network | None = None,
         session: SessionOptions | None = None,
     ) -> Peers:
-        """Return peers of their own, to which this is presented; they share no connection with others.
+        """Return separate peers that use this TLS context and these credentials; they share no connections.
 
-        `network` and `session` are those of the node where they are not given.
+        `network` and `session` default to the node's own.
         """
         from lmos_actors.bindings import Peers
 
@@ -420,7 +420,7 @@ class Connections:
     # ---- the end
 
     async def leave(self, seconds: float) -> None:
-        """Take no more connections; close those that stand over some seconds. `stop_accepting` is next."""
+        """Take no more connections; close the open ones over `seconds`. Call `stop_accepting` next."""
         self._withdraw()
         if self._server is not None:
             await self._server.leave(seconds)
@@ -446,7 +446,7 @@ class Connections:
     async def wait_drained(self) -> None:
         """Wait until all requests are answered and all connections closed; call `stop_accepting` first.
 
-        Peers with nothing but subscriptions are not waited for.
+        It does not wait for peers that only have subscriptions.
         """
         if self._server is not None:
             self._server.finish()

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     State = dict[str, Any]
 
 ROWS: Final = 200
-"""The most rows of one kind in a view."""
+"""The maximum number of rows of one kind in a view."""
 UNSENT: Final = 20
-"""Messages to one node that wait to be sent and are named."""
+"""The maximum number of unsent messages to one node that a view lists."""
 FAILURES: Final = 10
 CHARACTERS: Final = 300
 
@@ -37,7 +37,7 @@ def connections_view(
     budget: Budget,
     failures: Sequence[BaseException],
 ) -> State:
-    """Return the front doors, who is connected, to whom the node is connected, and the memory held."""
+    """Return the front doors, the incoming and outgoing connections, and the memory that peers hold."""
     served, known = list(server.served), [] if peers is None else list(peers.known)
     return {
         "doors": [{"url": url, **_counts(door)} for url, door in doors],
@@ -58,7 +58,7 @@ def _counts(door: FrontDoor) -> State:
 
 
 def _client(each: Any) -> State:
-    """Return one connection of a client that speaks LMOS."""
+    """Return the row of one LMOS client."""
     counts, passed = each.session.statistics(), each.connection.statistics()
     return {
         "peer": each.label,
@@ -90,7 +90,7 @@ def _peer(each: Any) -> State:
 
 
 def _credit(found: tuple[Any, Any] | None) -> State:
-    """Return the credit of one-way messages: what is spent of the window."""
+    """Return the credit for one-way messages: the spent part, and the whole window."""
     if found is None:
         return {}
     window, spent = found

@@ -103,17 +103,17 @@ class Node:
     def starting(self) -> Generator[None]:
         """Return a context manager for the start of several agents: until its end `/readyz` says `starting`.
 
-        For the time until the node has been ready once: what is started later does not make it unready.
+        It has an effect only until the node has been ready once: later starts do not make it unready.
         """
         with self._rt.starts.under_way(object()):
             yield
 
     def degraded(self) -> list[str]:
-        """Return the paths of what is being restarted, or waits for it: `/readyz` says `degraded` then."""
+        """Return the paths of agents and supervisors that restart or wait; `/readyz` then says `degraded`."""
         return self._connections.readiness.down()
 
     async def degraded_change(self) -> None:
-        """Wait until `degraded()` may return something else; costs nothing while nothing is restarted."""
+        """Wait until `degraded()` may return something else; costs nothing while nothing restarts."""
         await self._connections.readiness.change()
 
     @overload
@@ -125,7 +125,7 @@ class Node:
         return topic_of(self._rt, name, tp)
 
     def group(self, name: str, cls: type[A], /) -> Group[A]:
-        """Return the members of a group that are of that class; agents join by `self.join_group(name)`."""
+        """Return the members of that class in a group; agents join it by `self.join_group(name)`."""
         from lmos_actors.actors import Group
 
         return Group(self._rt, name, cls)
@@ -261,8 +261,8 @@ class Node:
     def release(self, ref: Ref[Any] | ConsumedThing) -> None:
         """Release an agent elsewhere that was consumed here; do not use the ref afterwards.
 
-        Refs to one address share a connection: it ends with the last of them. Repeated calls do nothing, nor
-        does one for an agent of this node. Never waits.
+        Refs to one address share a connection: it ends with the last of them. Repeated calls
+        do nothing, nor do calls for an agent of this node. Never waits.
         """
         release_link(ref)
 
@@ -284,7 +284,7 @@ class Node:
 
     @property
     def connections(self) -> int:
-        """The number of connections that others have to this node now."""
+        """The number of incoming connections now."""
         return self._connections.count()
 
     @property
@@ -300,8 +300,8 @@ class Node:
         """Take no more requests over the network; wait until open ones are answered and no peer is left.
 
         Near callers are not affected. Leaving the node's block does the same and also stops the agents. New
-        connections are refused at once; with `spread` those that stand are closed one after another over so
-        many seconds, so that not all clients connect elsewhere in one instant.
+        connections are refused at once; with `spread` the open ones are closed one after another over that
+        many seconds, so that clients do not all connect elsewhere at the same time.
         """
         if spread:
             await self._connections.leave(spread)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 WILDCARD_HOSTS: Final = ("0.0.0.0", "::")
 
 SERVED: Final = ("public_url", "tls", "door", "security", "origins", "insecure", "allow_operations")
-"""Options that take an address to listen at."""
+"""Options that need an address to listen at."""
 
 _HEADER: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+:([!-~]([ -~]*[!-~])?)?")
 
@@ -52,7 +52,7 @@ def one_of(*words: str) -> Callable[[Any, attrs.Attribute[Any], Any], None]:
 class RuntimeOptions:
     """The options of a node by itself; `NodeOptions` has those of its usual services too.
 
-    `services` are made one after another when the node opens: functions that return one, such as its class.
+    `services` are functions that return a service, such as its class; they are called when the node opens.
     Raises ConfigError for an option that is invalid or does not go with another. Whether the addresses of
     `listen` are safe to listen at is checked when the node opens, as it depends on the network.
     """
@@ -94,7 +94,7 @@ class RuntimeOptions:
             self._check_store(self.store)
 
     def all_services(self) -> Sequence[Callable[[], NodeService]]:
-        """Return what makes the services of the node."""
+        """Return the functions that make the node's services."""
         return self.services
 
     # ---- connections
@@ -138,7 +138,7 @@ class RuntimeOptions:
             )
 
     def check_no_server(self, names: Sequence[str]) -> None:
-        """Raise ConfigError where one of these options is given, which take an address to listen at."""
+        """Raise ConfigError if one of these options is given, which need an address to listen at."""
         for name in names:
             if getattr(self, name) not in (None, (), [], False):
                 raise ConfigError("goes with listen=, which is not given", argument(name))
@@ -173,7 +173,7 @@ class RuntimeOptions:
 
     @property
     def is_exposed(self) -> bool:
-        """Whether others may reach it without what `security` asks for."""
+        """Whether `insecure` lets other machines reach the node."""
         return self.insecure and not _is_on_loopback(self)
 
     def check_exposed(self) -> None:
@@ -307,14 +307,14 @@ def urls_at(endpoint: Endpoint, listener: Listener, *, named: bool) -> list[str]
 
 
 def without_none(**options: Any) -> dict[str, Any]:
-    """Return those of some options that were given."""
+    """Return the options that are not None."""
     return {name: value for name, value in options.items() if value is not None}
 
 
 def sessions_at(options: RuntimeOptions, url: str) -> Sessions | None:
-    """Return the sessions of people who log in at a node; None if nobody has to.
+    """Return the log-in sessions of a node; None if it requires no credentials.
 
-    `url` is its first address.
+    `url` is the node's first address.
     """
     if options.is_open:
         return None
@@ -325,11 +325,11 @@ def sessions_at(options: RuntimeOptions, url: str) -> Sessions | None:
 
 
 def is_guarded(options: RuntimeOptions, in_memory: Callable[[], bool]) -> bool:
-    """Return whether clients are strangers to each other and to this machine: all that "guarded" means.
+    """Return whether a node is guarded: its clients are strangers to each other and to this machine.
 
-    They are where they have to show who they are, where a proxy is in front (`public_url`), and where other
-    machines reach the node. Nothing is open there because it is on loopback. What a client may do, and
-    whether there is a page, changes nothing. `in_memory` returns whether no connection leaves the process.
+    That is so if clients must authenticate, if a proxy is in front (`public_url`), or if other machines can
+    reach the node. On such a node a loopback address opens nothing. Access lists and the page make no
+    difference. `in_memory` returns whether all connections stay inside the process.
     """
     if not options.is_open or options.public_url is not None:
         return True

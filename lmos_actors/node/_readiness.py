@@ -1,7 +1,7 @@
 """Whether a node takes requests: what `/readyz` answers.
 
-It is about the node alone. An agent elsewhere that it asks may be away, or may wait for this node: if each
-were ready only once the other is, none ever would be.
+The answer concerns this node alone. An agent elsewhere may be down, or may itself wait for this node: if each
+node waited for the other to be ready, neither would ever be.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from ._service import NodeService
 
 STORE_HANGS: Final = 5.0
-"""Seconds of one commit from which on the node is not ready."""
+"""Seconds after which an unfinished commit of the store makes the node unready."""
 
 
 class Readiness:
-    """The readiness of one node: `drains` says whether it ends, `is_open` whether its doors are open.
+    """The readiness of one node: `drains` says whether it drains, `is_open` whether its doors are open.
 
     Once it has been ready, agents that are started later do not make it unready: a node may start some for
     each of its users.
@@ -58,10 +58,10 @@ class Readiness:
         return "degraded" if self.down() else "ready"
 
     async def change(self) -> None:
-        """Wait until `down` may have something else to return."""
+        """Wait until `down` may return something else."""
         await self._rt.starts.change()
 
     def down(self) -> list[str]:
-        """Return the paths of agents and supervisors that are being restarted, or wait for it."""
+        """Return the paths of agents and supervisors that restart or wait to restart."""
         waiting = (child for loop in tuple(self._rt.tally.supervisors) for child in loop.plan.waiting())
         return list(dict.fromkeys(child.path for child in (*self._rt.starts.again, *waiting)))

@@ -42,7 +42,7 @@ View: TypeAlias = "Callable[[], dict[str, Any]]"
 
 
 class OwnAgents(TypedDict, total=False):
-    """The agents of a service, as the guard of its node has to know them: arguments of `Guard`."""
+    """What the guard of a node must know about a service's own agents: arguments of `Guard`."""
 
     storage_agents: Collection[str]
     shared: SharedToken | None
@@ -76,7 +76,7 @@ class ServiceHome:
     guard_with: Callable[[IssuedTokens], Guard]
     """Return a guard that takes these tokens too, and counts failed attempts together with `guard`."""
     views: Callable[[], Mapping[str, View]]
-    """Return what there is to see of the network and of all services."""
+    """Return the views of the network and of all services, by name."""
 
     @property
     def url(self) -> str:
@@ -104,7 +104,7 @@ class NodeService:
 
     @property
     def apart(self) -> tuple[str, ...]:
-        """The paths of HTTP routes that a guard of its own judges."""
+        """The paths of HTTP routes that have a guard of their own."""
         return ()
 
     def children(self) -> Sequence[ChildSpec[Any]]:
@@ -112,19 +112,19 @@ class NodeService:
         return ()
 
     def begin(self, rt: Runtime, root: Supervisor) -> None:
-        """Take note of the node, whose agents have not started."""
+        """Take note of the node, before its agents start."""
 
     def own_agents(self) -> OwnAgents:
-        """Return what the guard of the node has to know of its own agents."""
+        """Return what the node's guard must know about this service's agents."""
         return {}
 
     def directory(self, url: str) -> Directory | None:
-        """Return its directory, which is served at a base address; asked before the agents start."""
+        """Return its directory, served at a base address. Called before the agents start."""
         del url
         return None
 
     def open(self, home: ServiceHome) -> None:
-        """Take note of the node, which listens. Raises ConfigError."""
+        """Take note of the node, once it listens. Raises ConfigError."""
 
     def routes(self) -> Sequence[BaseRoute]:
         """Return the HTTP routes."""
@@ -140,21 +140,21 @@ class NodeService:
         return app
 
     def views(self) -> Mapping[str, View]:
-        """Return what is shown of it, by name. Several services may have parts of one view."""
+        """Return the views of this service, by name. Several services may contribute to one view."""
         return {}
 
     def why_not_ready(self) -> str:
-        """Return in a word why the node takes no requests now, "" if it does."""
+        """Return in a word or two why the node takes no requests now; "" if it takes them."""
         return ""
 
     async def run(self) -> None:
-        """Do what it does beside connections, until cancelled."""
+        """Do the work of the service beside its connections, until cancelled."""
 
     def on_drain(self) -> None:
         """Take no more requests; see `LmosServer.drain`."""
 
     async def wait_done(self) -> None:
-        """Wait until nothing is open that others have asked for."""
+        """Wait until no request from others is open."""
 
 
 def first_of(
@@ -173,7 +173,7 @@ def first_of(
 
 
 def joined_agents(parts: Iterable[OwnAgents]) -> OwnAgents:
-    """Return the agents of all services: one protects its own, and takes protection from no other's.
+    """Return the agents of all services together: no service can lift the protection of another's.
 
     Raise ConfigError for two shared tokens.
     """
@@ -196,7 +196,7 @@ def joined_agents(parts: Iterable[OwnAgents]) -> OwnAgents:
 
 
 def joined_views(parts: Sequence[Mapping[str, View]]) -> dict[str, View]:
-    """Return all views by name; a view has the members that all services give it."""
+    """Return all views by name; a view has the members from all services."""
     found: dict[str, list[View]] = {}
     for part in parts:
         for name, view in part.items():

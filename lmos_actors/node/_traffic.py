@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from lmos_actors.transport import FrontDoor
 
 WARNED: Final = 5
-"""Warnings about peers that are logged within `WARNED_SECONDS`."""
+"""The maximum number of warnings about peers that are logged within `WARNED_SECONDS`."""
 
 WARNED_SECONDS: Final = 60.0
 

@@ -1,6 +1,6 @@
-"""Counts of a node's agents by class: the agents there are now, and totals over all there have been.
+"""Counts of a node's agents by class: the agents that exist now, and totals over all agents so far.
 
-A node may have very many agents, so a count lets other tasks run in between, and its numbers are of one
+A node may have very many agents, so a count lets other tasks run in between, and its numbers describe one
 instant only approximately. The totals of agents that are gone for good are kept, so that no total ever
 falls: scrapers take a falling counter for a restart.
 """
@@ -32,7 +32,7 @@ NO_CLASS: Final = "agent"
 
 @attrs.define
 class ClassCount:
-    """The counts of one class. Totals cover all agents there have been; the other fields are of now."""
+    """The counts of one class. Totals cover all agents so far; the other fields describe the present."""
 
     handled: int = 0
     cancelled: int = 0
@@ -59,7 +59,7 @@ class ClassCount:
             self.refused += extra.refused
 
     def add_sums(self, sums: Totals) -> None:
-        """Add the sums of those agents of one class that are at rest."""
+        """Add the sums of the agents of one class that are at rest."""
         for total in TOTALS:
             setattr(self, total, getattr(self, total) + getattr(sums, total))
         self.statuses["running"] = self.statuses.get("running", 0) + sums.agents
@@ -138,7 +138,7 @@ class AgentCensus:
         return [(slot.path, class_name(slot), slot.accepted - slot.begun) for slot in slots]
 
     def _never_fall(self, classes: dict[str, ClassCount]) -> None:
-        """Let no total fall, even if an agent went while others were counted."""
+        """Keep every total from falling, even if an agent ended during the count."""
         for name, reported in self._reported.items():
             count = classes.setdefault(name, ClassCount())
             for total in TOTALS:
@@ -148,7 +148,7 @@ class AgentCensus:
 
 
 def class_name(slot: Slot) -> str:
-    """Return the name of the class of the agents at a place, also while none of them runs."""
+    """Return the class name of the agents at a place in the tree, even while none of them runs."""
     agent: Any = slot.agent
     if agent is not None:
         return str(agent.__class__.__name__)

@@ -24,7 +24,7 @@ def graph_of(root: Supervisor, rt: Runtime) -> WaitingGraph:
 
 @contextmanager
 def diagnostics_for(root: Supervisor, rt: Runtime) -> Generator[None]:
-    """Offer a node's diagnostics while the block is open, its stopping included.
+    """Offer a node's diagnostics while the block is open, also while the node stops.
 
     In real time SIGUSR1 dumps it; in a simulated world a deadlock's report ends with its waiting graph.
     """

@@ -1,7 +1,7 @@
 """The HTTP routes for monitoring a node: /healthz, /readyz, /metrics.
 
-/healthz and /readyz need no credentials and say nothing else. For access lists /metrics is an agent named
-`metrics`.
+/healthz and /readyz need no credentials and return only a short status. Access lists treat /metrics as an
+agent named `metrics`.
 """
 
 from __future__ import annotations

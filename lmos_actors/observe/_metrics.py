@@ -51,11 +51,11 @@ def _ascending(_: object, field: attrs.Attribute[Any], value: Any) -> None:
 class MetricsOptions:
     """Limits on a node's metrics, and the registry they include.
 
-    `label_sets`: kinds of requests (class, affordance, verb, way) in each direction, beyond which the rest is
-    `other`. `classes`: the same for classes of agents. `agents`: up to so many, the mailbox of each is shown.
+    `label_sets`: most kinds of requests (class, affordance, verb, way) in each direction; the rest counts as
+    `other`. `classes`: the same for agent classes. `agents`: up to this number, each mailbox is shown.
     `buckets`: upper bounds of the histograms of latencies, in seconds, ascending.
-    `registry`: a registry of prometheus_client whose metrics are included, None for none; by default its
-    global one, which has those of the process and those that agents define. Raises ConfigError.
+    `registry`: a registry of prometheus_client whose metrics are included, None for none; by default the
+    global one, with metrics of the process and those that agents define. Raises ConfigError.
     """
 
     label_sets: int = attrs.field(default=500, validator=_above_zero)
@@ -99,7 +99,7 @@ class Traffic:
 class Metrics:
     """The metrics of one node.
 
-    `traffic` returns its connections now; `failed` is called with errors of foreign collectors.
+    `traffic` returns its connections now; `failed` is called with the errors of collectors in the registry.
     """
 
     def __init__(

@@ -25,7 +25,7 @@ class ModelCount:
 
 
 class ModelCounts:
-    """The requests to at most `most` models, the rest being `other`; `bounds` of buckets are in seconds."""
+    """Counts for at most `most` models; all others count as `other`. `bounds`: of buckets, in seconds."""
 
     def __init__(self, bounds: Sequence[float], most: int) -> None:
         self._bounds = tuple(bounds)
@@ -33,7 +33,7 @@ class ModelCounts:
         self._by_model: dict[str, ModelCount] = {}
 
     def take(self, model: str, outcome: str, seconds: float, tokens: Mapping[str, int]) -> None:
-        """Count one request that took so long, and the tokens that it took, by kind."""
+        """Count one request, its duration in seconds, and its tokens by kind."""
         count = self._by_model.get(model)
         if count is None:
             name = model if len(self._by_model) < self._most else OTHER
@@ -45,7 +45,7 @@ class ModelCounts:
             count.tokens[kind] = count.tokens.get(kind, 0) + number
 
     def families(self, prefix: str) -> Iterator[Family]:
-        """Return them as counters and a histogram; nothing where no model was asked."""
+        """Yield the counts as counters and a histogram; nothing if no model was asked."""
         if not self._by_model:
             return
         counts = sorted(self._by_model.items())

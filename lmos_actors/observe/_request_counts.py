@@ -66,7 +66,7 @@ class RequestCount:
 
 
 class RequestCounts:
-    """The requests in one direction, of at most `most` kinds; `bounds` of buckets are in seconds."""
+    """Counts of requests in one direction, of at most `most` kinds. `bounds`: of buckets, in seconds."""
 
     def __init__(self, bounds: Sequence[float], most: int) -> None:
         self._bounds = tuple(bounds)
@@ -77,7 +77,7 @@ class RequestCounts:
         return len(self._by_key)
 
     def take(self, key: RequestKind, status: str, seconds: float) -> None:
-        """Count one request that took so long."""
+        """Count one request and its duration in seconds."""
         count = self._by_key.get(key) or self._new(key)
         count.buckets[bisect_left(self._bounds, seconds)] += 1
         count.seconds += seconds
@@ -97,7 +97,7 @@ class RequestCounts:
     # ---- as metrics
 
     def families(self, prefix: str, what: str) -> Iterator[Family]:
-        """Return them as a counter and a histogram."""
+        """Yield the counts as a counter and a histogram."""
         counts = list(self._by_key.items())
         yield Family(f"{prefix}requests", "counter", f"{what}, by what came of them.", _counted(counts))
         text = f"Seconds from taking to answering {what.lower()}."
@@ -107,7 +107,7 @@ class RequestCounts:
         names = [repr(float(bound)) for bound in self._bounds] + ["+Inf"]
         for key, count in counts:
             labels, reached = _labels(key), 0
-            if not any(count.buckets):  # nothing but refusals, which take no time
+            if not any(count.buckets):  # only refusals, which take no time
                 continue
             for name, fallen in zip(names, count.buckets, strict=True):
                 reached += fallen  # buckets of a histogram are cumulative

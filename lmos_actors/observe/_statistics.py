@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 class NodeStatistics:
     """Counts over all agents of a node that are in its tree now.
 
-    `memory` is what its peers hold of the node's memory, over all connections; `store` what has been written
-    to its store, None without one.
+    `memory` is the node's memory that peers hold, over all connections; `store` counts the writes to its
+    store, None without one.
     """
 
     agents: int
@@ -39,7 +39,7 @@ class NodeStatistics:
 
 
 def statistics_of(rt: Runtime, memory: BudgetStatistics) -> NodeStatistics:
-    """Count over all agents in the tree now: those at rest are kept as sums, all others are visited.
+    """Return counts over all agents in the tree now: agents at rest are kept as sums, all others are visited.
 
     No other task runs meanwhile, and there may be very many agents; see `actors/_tally.py`.
     """

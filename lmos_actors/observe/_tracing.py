@@ -1,6 +1,6 @@
 """OpenTelemetry spans of requests: one for each that comes in, one for each that goes out.
 
-Every protocol has the same two, of `start_server_span` and `start_client_span`. A request that comes in is
+All protocols use `start_server_span` and `start_client_span`. A request that comes in is
 the child of the span its `traceparent` names. Agents work in its span and pass it on to near agents; requests
 that they send elsewhere are its children. An agent's code finds it as the current span.
 
@@ -69,7 +69,7 @@ class Spans:
             self._failed(error)
 
     def _now(self) -> int | None:
-        """Return the time of day in nanoseconds; None lets OpenTelemetry look at its clock."""
+        """Return the time of day in nanoseconds; None lets OpenTelemetry read its own clock."""
         return None if self._rt.real else int(self._rt.entropy.now().timestamp() * 1e6) * 1000
 
     # ---- in
@@ -103,7 +103,7 @@ class Spans:
             return None, None
 
     def end_inquiry(self, span: Span, attributes: Mapping[str, Any], error: str | None) -> None:
-        """End such a span, with more attributes; `error` is the type of what went wrong, if anything."""
+        """End the span of a model request, with more attributes; `error` is the type of the error, if any."""
         try:
             span.set_attributes(attributes)
             if error is not None:
@@ -132,7 +132,7 @@ class Spans:
     # ---- between
 
     def mark(self, mark: Mark | None) -> Mark | None:
-        """Return the mark for what the running code sends: that of the current span, if there is one."""
+        """Return the mark for messages that the running code sends: the current span's, if there is one."""
         span = trace.get_current_span()
         found = span.get_span_context()
         if not found.is_valid:
@@ -144,7 +144,7 @@ class Spans:
         return number, began, origin_of(span), sender
 
     def enter(self, mark: Mark | None) -> Any:
-        """Make the span of a message the current one in the present context; return a token for `leave`."""
+        """Make the span of a message the current span; return a token for `leave`."""
         origin = None if mark is None else mark[2]
         return None if origin is None else contexts.attach(_context(origin))
 
@@ -155,7 +155,7 @@ class Spans:
 
 
 def _context(origin: Origin) -> Context:
-    """Return the context in which the span, or the message, of an origin is the current one."""
+    """Return a context whose current span is that of an origin, or stands for its message."""
     span: Span | None = origin.span
     if span is None:
         state = TraceState.from_header([origin.state]) if origin.state else None

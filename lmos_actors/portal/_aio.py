@@ -105,9 +105,9 @@ class AioFeed(Generic[V_co]):
 class AioPortal:
     """The way into a node for asyncio code: `node.portal().aio`.
 
-    To be used from an event loop of another thread; any number of calls may be in flight. Verbs raise
-    what those of `Ref` raise, and AgentUnavailable once the node has ended. Cancelling the asyncio task
-    cancels what it asked for.
+    Use it from an event loop in another thread; any number of calls may be in flight. Verbs raise what
+    the verbs of `Ref` raise, and AgentUnavailable once the node has ended. Cancelling the asyncio task
+    cancels its request in the node.
     """
 
     def __init__(self, jobs: PortalJobs, node: PortalNode) -> None:
@@ -147,7 +147,7 @@ class AioPortal:
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> Coroutine[Any, Any, None]:
-        """Send one way; done when the message has its seat in the mailbox."""
+        """Send a one-way message; done when the message has its seat in the mailbox."""
         return call(self._jobs, lambda: ref.tell(handle, *args, **kwargs), ref)
 
     def read(self, ref: Ref[A], handle: PropertyHandle[A, V], /) -> Coroutine[Any, Any, V]:

@@ -43,8 +43,8 @@ _CONTEXTS: Final = "opentelemetry.context"
 def wait_for(event: threading.Event) -> None:
     """Wait for an event, or for an interrupt, in a thread that is not the node's.
 
-    A signal that comes between Python's last look for signals and the wait for a lock wakes nobody: so it is
-    looked for again now and then.
+    A signal that arrives between Python's last check for signals and the wait on the lock wakes nobody, so
+    signals are checked again at intervals.
     """
     while not event.wait(LOOK_SECONDS):
         pass

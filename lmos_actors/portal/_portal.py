@@ -60,8 +60,8 @@ class PortalFeed(Generic[V_co]):
 class Portal:
     """The way into a node for other threads: `node.portal()`. Every verb blocks the calling thread.
 
-    Verbs raise what those of `Ref` raise, and AgentUnavailable once the node has ended. Ctrl-C in the
-    calling thread cancels what was asked for. Called in the node's own thread they raise RuntimeError.
+    Verbs raise what the verbs of `Ref` raise, and AgentUnavailable once the node has ended. Ctrl-C in the
+    calling thread cancels the request. Called in the node's own thread they raise RuntimeError.
     Any number of threads may share one portal.
     """
 
@@ -111,7 +111,7 @@ class Portal:
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> None:
-        """Send one way; returns when the message has its seat in the mailbox."""
+        """Send a one-way message; return when the message has its seat in the mailbox."""
         self._jobs.call(lambda: ref.tell(handle, *args, **kwargs), ref)
 
     def read(self, ref: Ref[A], handle: PropertyHandle[A, V], /) -> V:
