@@ -408,8 +408,8 @@ class ThingDirectory(Agent, rename="camel", mailbox=MailboxOptions(size=MAX_WRIT
 def _caller(principal: str | None) -> str:
     """Return the principal of the present request, "" if none is known.
 
-    That of a peer is known to the node. For a request over HTTP to the directory's own API it is the one that
-    the API names: it asks from outside of all agents, which no peer does.
+    The node knows the principal of a peer. For a request to the directory's own HTTP API it is the one that
+    the API names: the API asks from outside all agents, which no peer does.
     """
     request = current_request()
     if request.principal is None and request.consumer is None:

@@ -61,9 +61,9 @@ class EventStreams:
     async def response(self, kind: str, *, diff: bool, last: str, head: bool) -> Response:
         """Return the response with the events after `last`, to be sent at once; `head`: the headers alone.
 
-        It ends when the client leaves or the directory is gone. Where responses go out, before all routes,
-        credentials are checked again with each part. Raises what the agent answers to the first question, and
-        HttpError for one stream too many.
+        It ends when the client leaves or the directory is gone. The access control before all routes checks
+        the credentials again with each part. Raises the agent's error for the first page, and HttpError for
+        one stream too many.
         """
         if len(self._open) >= self._options.max_listeners:
             raise HttpError(503, "too many event streams are open", {"retry-after": "5"})

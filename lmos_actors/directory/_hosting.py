@@ -36,7 +36,7 @@ def directory_spec(
 ) -> ChildSpec[ThingDirectory]:
     """Return the spec of a directory; its registrations survive a crash, in memory or on disk.
 
-    They are in `store`, if one is given, else in that of the options.
+    They are in `store`, if one is given, else in the store of the options.
     """
     return ChildSpec(name, partial(ThingDirectory, options=options, store=store or store_for(options)))
 
@@ -63,7 +63,7 @@ def directory_routes(
 
 
 class OwnDirectory:
-    """Directory that is asked as an agent, such as that of the node itself; `url` is its public URL.
+    """Directory that is asked as an agent, such as the node's own; `url` is its public URL.
 
     Entries are made on behalf of `owner`, None for nobody.
     """

@@ -36,9 +36,9 @@ class DirectoryOptions:
     comment. Limits of a search: `max_query` characters, `max_nodes` visited values, `search_seconds` (on
     real time only), `max_answer_bytes`; `max_searches` run concurrently, four times as many may wait.
 
-    An entry is changed by the principal that made it alone; those named in `takeover` may change all, and
-    so may who presents `takeover_token`, who also may use this directory whatever access lists say. Where
-    there are any of them, they alone register agents with a key of their own (`lmosx:lease`).
+    Only the principal that made an entry may change it. Principals in `takeover` may change all entries; so
+    may clients that present `takeover_token`, which also use this directory whatever access lists say. If
+    either is given, only they may register agents with a key of their own (`lmosx:lease`).
     """
 
     path: str | os.PathLike[str] | None = None
@@ -78,7 +78,7 @@ class DirectoryOptions:
 
     @property
     def copies(self) -> int:
-        """How often memory has each record: a directory without a path has its store there, too."""
+        """The copies of each record in memory: a directory without a path has its store there, too."""
         return 2 if self.path is None else 1
 
     @property

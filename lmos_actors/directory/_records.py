@@ -30,10 +30,10 @@ EVENTS: Final = "directory.events"
 """Space of the last events, by number."""
 
 ABOUT: Final = "directory"
-"""Space of what concerns the whole directory."""
+"""Space of the records about the whole directory."""
 
 LIFE: Final = "life"
-"""Key in it of the directory's id, in which the numbers of events are valid."""
+"""Key, in that space, of the directory's id, for which the numbers of events are valid."""
 
 _SPARE_EVENTS: Final = 256  # outdated events that are kept, so that not every commit has to delete some
 

@@ -63,7 +63,7 @@ class NotOwner(Exception):
 
 
 class NoLease(Exception):
-    """Registration of an agent with a key of its own by a principal that may not register such."""
+    """Registration of an agent with a key of its own by a principal that may not register one."""
 
 
 class Registrations:
@@ -189,9 +189,9 @@ class Registrations:
         return before.owner
 
     def _check_lease(self, data: Mapping[str, Any], who: str) -> None:
-        """Check that an entry with a lease comes from who may register some. Raises NoLease.
+        """Check that the principal may register an entry with a lease. Raises NoLease.
 
-        Callers of an agent with a key go where the newest lease is said to be, so this is not for everybody.
+        Callers of an agent with a key follow the newest lease, so not everybody may register one.
         """
         options = self._options
         if LEASE in data and options.has_takeover and not options.may_take_over(who):
@@ -290,7 +290,7 @@ class Registrations:
         return 0 if entry is None else self._held(entry.id, entry.cut)
 
     def _held(self, id: str, length: int) -> int:
-        """Return the bytes of memory for a description of so many."""
+        """Return the bytes of memory that a description of `length` bytes takes."""
         return (length + len(id) + BESIDE) * self._options.copies
 
     # ---- settling

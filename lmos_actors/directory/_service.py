@@ -43,7 +43,7 @@ class DirectoryService(NodeService):
         self._ref: Ref[Any] = Ref(link_to(rt, AgentQuery(None, NAME), None, None))
 
     def own_agents(self) -> OwnAgents:
-        """Return that its agent reads and writes stored data, and what nodes of one deployment show there."""
+        """Return the name of its agent, which stores data, and the token of the deployment's nodes."""
         return {"storage_agents": (NAME,), "shared": self._options.takeover_token}
 
     def directory(self, url: str) -> OwnDirectory:

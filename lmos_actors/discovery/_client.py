@@ -1,4 +1,4 @@
-"""Client of a directory: the Directory Service API of W3C WoT Discovery, over the node's client of HTTP.
+"""Client of a directory: the Directory Service API of W3C WoT Discovery, over the node's HTTP client.
 
 Answers are bounded in time, bytes and pages, and checked by the callers. No redirect is followed:
 credentials and trust belong to the URL that was configured. A kept connection may be closed by the server at
@@ -73,7 +73,7 @@ class DirectoryRefused(TransportError):
 class Directory(Protocol):
     """Directory of descriptions: registration and search.
 
-    All methods raise ConnectFailed where it cannot be reached, DirectoryRefused where it refuses.
+    All methods raise ConnectFailed if it cannot be reached, DirectoryRefused if it refuses.
     """
 
     @property
@@ -94,7 +94,7 @@ class Directory(Protocol):
         ...
 
     async def find(self, query: str | None, most: int) -> list[Any]:
-        """Return at most `most` descriptions that a JSONPath selects, as plain data; without one, of all."""
+        """Return at most `most` descriptions that a JSONPath selects, as plain data; None selects all."""
         ...
 
     async def aclose(self) -> None:
@@ -115,7 +115,7 @@ def place_of_directory(url: str) -> Endpoint:
 
 
 class HttpDirectory:
-    """Remote directory. `url` is that of its root, `http://127.0.0.1:8081`, without `/things`.
+    """Remote directory. `url` is its root, such as `http://127.0.0.1:8081`, without `/things`.
 
     `headers_for` returns the headers of each request to that URL, such as credentials. With `keep` the
     connection is kept for the next request, until `aclose`. Raises ConfigError for an invalid URL.

@@ -161,7 +161,7 @@ class _Explorer:
             raise ConnectFailed(url, f"its answer is not JSON: {error}", status=200) from None
 
     def _check_leads(self, source_url: str, url: str) -> None:
-        """Raise ConnectFailed if another host directs this one to its own loopback."""
+        """Raise ConnectFailed if another host directs this node to this machine's own loopback."""
         if leads_astray(source_url, url):
             here = endpoint_of(url).host
             raise ConnectFailed(source_url, f"it leads to {here!r}, which is another host there than here")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ._lookup import Lookup
 
 MAX_LINKS: Final = 256
-"""Links that are remembered by query: callers with the same query share one, and so its round robin."""
+"""Maximum number of links kept by query: callers with the same query share a link and its round robin."""
 
 
 class AgentFinder:
@@ -43,7 +43,7 @@ class AgentFinder:
         self._links: Bounded[tuple[AgentQuery, Spread | None, str | None], ReplicaLink] = Bounded(MAX_LINKS)
 
     def beyond(self, query: AgentQuery) -> ReplicaLink:
-        """Return a link to an agent elsewhere that matches."""
+        """Return a link to a matching agent elsewhere."""
         return self._link(query, None, None)
 
     def spread(self, query: AgentQuery, by: Spread, key: str | None) -> ReplicaLink:

@@ -36,8 +36,8 @@ FRESH_SECONDS: Final = 15.0
 
 SOON: Final = 0.1
 MIN_INTERVAL: Final = 1.0
-"""Seconds between two look-ups at least, whatever turns out to be gone: few after the first one, as what has
-crashed is back soon; twice as many after each one that brings nothing new."""
+"""Minimum seconds between two look-ups, whatever turns out to be gone: few after the first one, as a crashed
+agent is soon back; twice as many after each one that brings nothing new."""
 
 MAX_RESULTS: Final = 1_000
 """Limit of descriptions that one look-up reads from one directory."""
@@ -46,22 +46,22 @@ MAX_REPLICAS: Final = 64
 """Limit of remote replicas for a query: the first ids in order, so that all nodes choose from the same."""
 
 AWAITED_SECONDS: Final = 60.0
-"""Seconds in which one that was in a directory is expected back there: its process may be restarting."""
+"""Seconds for which an agent that left a directory is expected back: its process may be restarting."""
 
 CONNECT_SECONDS: Final = 10.0
 """Limit for the first connection to an agent elsewhere, in seconds."""
 
 WAITING_SECONDS: Final = 5.0
-"""Seconds after which a request to the agent of a key has the node looked up that runs it by now."""
+"""Seconds after which a request to an agent with a key starts a look-up of the node that runs it now."""
 
 ON_THE_WAY: Final = 1.0
-"""Seconds in which an answer may still come of a node that runs the agent no more: it was sent before."""
+"""Seconds in which an answer may still come from a node that no longer runs the agent: it was on its way."""
 
 NEVER: Final = float("-inf")
 
 
 class LinkTo(Protocol):
-    """Function that returns the link to an agent of a class elsewhere, by its description and where that is.
+    """Function that returns a link to an agent elsewhere, from its class, its description and the URL of it.
 
     Raises ConfigError for a description without a usable address.
     """
@@ -156,12 +156,12 @@ class Replica:
 
     @property
     def answers(self) -> bool:
-        """Whether the connection to its node stands."""
+        """Whether the connection to its node is open."""
         link = self._link
         return bool(getattr(link, "sockets", ())) and is_connected(link)
 
     def load(self) -> int:
-        """Return its load: of an agent here all its work, of one elsewhere the open requests of this node."""
+        """Return its load: all the work of an agent here; this node's open requests to an agent elsewhere."""
         return self.open if self._make is not None else sum(load_of(each) for each in _members(self._link))
 
     async def wait_reached(self) -> Any:
@@ -218,7 +218,7 @@ class KnownReplicas:
         self.at = NEVER
         """Time of the last look-up."""
         self.seen = NEVER
-        """Time of the last look-up that found one."""
+        """Time of the last look-up that found a replica."""
         self.why = ""
         """Reason for which a listed agent was rejected, for messages."""
         self.failure: TransportError | None = None
@@ -226,7 +226,7 @@ class KnownReplicas:
         self._done: trio.Event | None = None
         self._pause = SOON
         self._awaited: dict[trio.CancelScope, Replica] = {}
-        """Those that are asked for an answer, by the scope of each request; some are known no more."""
+        """The replicas that owe an answer, by the scope of each request; some are no longer known."""
         self._is_watching = False
 
     @property
@@ -289,10 +289,10 @@ class KnownReplicas:
             done.set()
 
     def _merge(self, results: SearchResults) -> None:
-        """Take in results; unchanged replicas are kept, and those of directories that did not answer.
+        """Merge results: unchanged replicas stay, and so do replicas of directories that did not answer.
 
-        Where none is listed, those are kept whose connection stands: a directory that has begun anew knows
-        nobody for a while, and a node that ends closes its connections.
+        If none is listed, replicas with an open connection stay: a restarted directory knows no agents for a
+        while, and a node that ends closes its connections.
         """
         before, found = self.replicas, dict[str, Replica]()
         for id, each in results.things.items():
@@ -312,14 +312,14 @@ class KnownReplicas:
                 replica.drop()
         self._end_superseded()
 
-    # ---- answers of an agent that one node at a time runs
+    # ---- answers of an agent that only one node runs at a time
 
     async def answer_of(self, replica: Replica, ask: Callable[[], Awaitable[Any]]) -> Any:
-        """Return an answer of the agent of a key elsewhere.
+        """Return the answer of an agent with a key elsewhere.
 
-        Raise OutcomeUnknown once another node has been granted its lease: what this one has not answered by
-        then it does not answer any more. So a caller without a deadline need not wait until the connection
-        to a node that is cut off counts as gone.
+        Raise OutcomeUnknown once another node holds the agent's lease: the node that was asked will not
+        answer any more. So a caller without a deadline need not wait until the connection to a node that is
+        cut off counts as lost.
         """
         if not self._is_watching and not self._lookup.rt.ended:
             self._is_watching = True
@@ -334,7 +334,7 @@ class KnownReplicas:
         raise OutcomeUnknown(replica.link.path, why)
 
     async def _watch(self) -> None:
-        """Look again and again who runs the agent, as long as requests wait for long."""
+        """Look up at intervals which node runs the agent, while requests wait for long."""
         try:
             while before := set(self._awaited):
                 await trio.sleep(WAITING_SECONDS)
@@ -344,7 +344,7 @@ class KnownReplicas:
             self._is_watching = False
 
     def _end_superseded(self) -> None:
-        """Have requests wait no more, or not for long, for one whose agent another node runs by now."""
+        """End requests within `ON_THE_WAY` seconds if another node now runs the agent that they asked."""
         newest: dict[str, int] = {}
         for each in self.replicas.values():
             if each.key is not None:
@@ -361,9 +361,9 @@ class KnownReplicas:
             replica.drop()
 
     def missing(self) -> AgentUnavailable | NotFound:
-        """Return the error for no result.
+        """Return the error for a search without a result.
 
-        AgentUnavailable if a directory did not answer, or if one was there a while ago; else NotFound.
+        AgentUnavailable if a directory did not answer, or listed one a while ago; else NotFound.
         """
         if self.failure is not None:
             return AgentUnavailable(

@@ -103,7 +103,7 @@ class Registration:
             )
 
     def headers_for(self, usual: Callable[[str], Headers]) -> Callable[[str], Headers]:
-        """Return what returns the headers of requests to a directory; `usual` returns the node's own."""
+        """Return the function that returns headers for a directory; `usual` returns the node's own."""
         token = self.token
         return usual if token is None else lambda url: token.headers_for(url) or usual(url)
 
@@ -144,7 +144,7 @@ class ExposedAgents(Protocol):
 
 
 class ServedAgents:
-    """Agents that a node serves, as they are registered: a pool as one; `has` returns which paths are."""
+    """Agents of a node, as they are registered: a pool as one; `has` returns whether a path is registered."""
 
     def __init__(self, descriptions: Descriptions, has: Callable[[str], bool]) -> None:
         self._descriptions = descriptions
@@ -179,7 +179,7 @@ class ServedAgents:
 
 
 def _has_started(link: Any) -> bool:
-    """Return whether an agent has been started before, or one of a pool: its start may take a while."""
+    """Return whether an agent, or one member of a pool, has started once: a start may take a while."""
     members = getattr(link, "members", None)
     return any(map(_has_started, members)) if members else getattr(link, "incarnation", 1) > 0
 
@@ -197,7 +197,7 @@ class _Entry:
 class Registrar:
     """Entries of one node in one directory; `run` is a task of the node, `leave` begins its end.
 
-    `node` is the name of the node where it has one: nodes of one simulation draw from streams of their own.
+    `node` is the name of the node, if any: each node of a simulation draws from a random stream of its own.
     """
 
     def __init__(

@@ -11,8 +11,8 @@ What it keeps true:
 - **Choosing never waits for a directory** where replicas are known: what is older than `FRESH_SECONDS` is
   looked up in the background. A request waits only where none is known, or all known ones failed.
 - **A node that is cut off refuses nothing.** So the agent of an id is looked up again, in the background,
-  when a request to it was given up or has an unknown outcome: the next one goes to who runs it then. It is
-  looked up, too, while a request waits for long, which ends once another node runs the agent (`answer_of`).
+  when a request to it was given up or has an unknown outcome: the next one goes to the node that now runs it.
+  It is also looked up while a request waits for long; the wait ends once another node runs it (`answer_of`).
 - **Replicas that are known to be down come last, not never**, as they may be back.
 - **Keys stay with their replica.** By `key`, rendezvous hashing (Thaler and Ravishankar 1998) ranks all
   replicas for each key, the same in every process and whatever their order, so that one that comes or goes
@@ -77,7 +77,7 @@ WAITS: Final = (0.5, 1.0, 2.0, 5.0)
 """Seconds between the look-ups while a caller waits for an agent to appear; the last one repeats."""
 
 RUNNING_SECONDS: Final = 2.0
-"""Seconds in which one that was reached and does not run is waited for, before others are looked at again."""
+"""Seconds to wait for an agent that was reached and does not run, before other replicas are tried again."""
 
 _PROPERTIES: Final = "?="  # first characters of the keys that read and write properties
 
@@ -85,7 +85,7 @@ _PROPERTIES: Final = "?="  # first characters of the keys that read and write pr
 class ReplicaLink(ForwardingLink):
     """Link to a replica that is chosen for each request; see `Link`.
 
-    Without `by` it is one agent elsewhere, for as long as that can be reached. `id_of` returns the id by
+    Without `by` it leads to one agent elsewhere, as long as that can be reached. `id_of` returns the id by
     which others know an agent of this node.
     """
 
@@ -129,7 +129,7 @@ class ReplicaLink(ForwardingLink):
         return current is not None and known is not None and known.replicas.get(current.id) is current
 
     def choose(self, *_request: object) -> Any:
-        """Return the link of the single agent, which has the counts. Raises as `settled`."""
+        """Return the link of the single agent, which keeps the counts. Raises as `settled`."""
         return self.settled()
 
     def settled(self) -> Any:
@@ -147,7 +147,7 @@ class ReplicaLink(ForwardingLink):
 
     @property
     def path(self) -> str:
-        """Path of the single agent; the text of the query until it is found, and for several."""
+        """Path of the single agent; the text of the query until it is found, or if there are several."""
         if self._by is None and self._current is not None and self.is_settled:
             path: str = self._current.link.path
             return path
@@ -175,7 +175,7 @@ class ReplicaLink(ForwardingLink):
     ) -> Replica | None:
         """Return the next replica to try, None if all were tried; those known to be down come last.
 
-        With `only`, one of the agent that this says.
+        With `only`, return a replica of that agent alone.
         """
         if self._query.id is not None:
             self._current = self._newest()
@@ -195,7 +195,7 @@ class ReplicaLink(ForwardingLink):
         return self._least_loaded(usable) if self._by == "least_loaded" else self._round_robin(usable)
 
     def _newest(self) -> Replica | None:
-        """Return the one with the newest epoch, of the replicas of an agent that one node at a time runs."""
+        """Return the replica with the newest epoch, for an agent that only one node runs at a time."""
         return max(self._members(), key=lambda each: each.epoch, default=None)
 
     def _round_robin(self, usable: list[Replica]) -> Replica:
@@ -229,7 +229,7 @@ class ReplicaLink(ForwardingLink):
         raise InvalidInput(f"{op.label} has no {lacks} to choose an agent by", f"$.{self._key or 'key'}")
 
     def operation(self, key: str) -> Operation:
-        """Return the operation of a key in the class, or of who is found for any class. Raises NotFound."""
+        """Return the operation of a key, from the class, or for any class from the agent. Raises NotFound."""
         if not self._table and self.is_settled:
             return self.settled().operation(key)  # type: ignore[no-any-return]
         op: Operation | None = self._table.get(key)
@@ -253,7 +253,7 @@ class ReplicaLink(ForwardingLink):
 
     @property
     def takes_named_keys(self) -> bool:
-        """Whether a key of the caller's means one agent each time: another one may be found next."""
+        """Whether a caller's key reaches the same agent each time: a search may find another one next."""
         return self._query.id is not None
 
     def _check(self, key: str) -> None:
@@ -275,7 +275,7 @@ class ReplicaLink(ForwardingLink):
     ) -> Replica:
         """Return the next replica, after a look-up if none is left.
 
-        Raises `error`; where nobody is registered by now, AgentUnavailable or NotFound, which says so.
+        Raises `error`, or if no agent is registered now AgentUnavailable or NotFound, which says so.
         """
         known = self._known
         refreshed = self._by is not None or self._query.id is not None
@@ -400,7 +400,7 @@ class ReplicaLink(ForwardingLink):
             try:
                 return await ask_it(replica, link, left)
             except OutcomeUnknown:
-                if self._query.id is None:  # all that an id finds is one agent
+                if self._query.id is None:  # an id finds only one agent
                     attempt.begun_by = replica.agent
                 raise
 
@@ -570,7 +570,7 @@ class ReplicaLink(ForwardingLink):
         return False
 
     def then(self, found: Callable[[Any], None]) -> None:
-        """Call back with the chosen link after the next look-up, if that finds one."""
+        """Call `found` with the chosen link after the next look-up, if that finds a replica."""
         if self._known is not None:
             self._known.on_looked_up(lambda: self._deliver(found))
 
@@ -583,7 +583,7 @@ class ReplicaLink(ForwardingLink):
 def _enterer(
     stack: AsyncExitStack, enter: Callable[[Any, float | None], AbstractAsyncContextManager[Any]]
 ) -> Callable[[Replica, float | None], Awaitable[Any]]:
-    """Return a function that enters a context at a replica, which counts a request until that is left."""
+    """Return a function that enters a context at a replica, and counts a request until it is left."""
 
     async def send(replica: Replica, left: float | None) -> Any:
         entered = await stack.enter_async_context(enter(replica.link, left))

@@ -38,8 +38,8 @@ MAX_ID: Final = 2048
 class Found:
     """Agent that a search has found.
 
-    `directory` is the URL of the directory that listed it, None for an agent of this node. `url` is that of
-    its description, for `node.consume_thing`; None for an agent of a node that does not listen.
+    `directory` is the URL of the directory that listed it, None for an agent of this node. `url` is the URL
+    of its description, for `node.consume_thing`; None for an agent of a node that does not listen.
     """
 
     name: str
@@ -49,7 +49,7 @@ class Found:
     directory: str | None = None
     url: str | None = None
     epoch: int = 0
-    """That of the lease of an agent with a key of its own, as its entry has it."""
+    """Epoch of the lease of an agent with a key of its own, from its entry."""
     key: str | None = None
     """That key."""
     refer: Callable[[Any], Any] = attrs.field(repr=False, eq=False, kw_only=True)
@@ -63,7 +63,7 @@ class Found:
     def ref(self, cls: type[A], /) -> Ref[A]:
         """Return a ref to it as an agent of a class. Never waits: it connects in the background.
 
-        `Agent` is any class: such a ref makes its actions tools of a model by its description. Raises
+        `Agent` stands for any class: the description then makes its actions tools of a model. Raises
         TypeError for anything but an agent class, ConfigError if its description has no usable form.
         """
         if cls is not Agent and getattr(cls, "__contract__", None) is None:
@@ -98,7 +98,7 @@ def jsonpath_of(query: AgentQuery) -> str:
 
 
 def wanted_title(query: AgentQuery) -> str | None:
-    """Return the title that a query demands: that of the class where it names nothing else."""
+    """Return the title that a query demands: the class's own if the query names nothing else."""
     if query.title is not None or not query.is_plain or query.cls is None:
         return query.title
     contract: Any = getattr(query.cls, "__contract__", None)
@@ -154,7 +154,7 @@ def checked_result(
 
 
 def _lease_in(entry: dict[str, Any]) -> tuple[str | None, int]:
-    """Return key and epoch of the lease that an entry names; no key where it names none that is valid."""
+    """Return key and epoch of the lease in an entry; None and 0 without a valid lease."""
     lease: Any = entry.get(LEASE)
     if not isinstance(lease, dict):
         return None, 0

@@ -4,7 +4,7 @@ What it keeps true:
 
 - **Default deny once there is a scheme.** An agent or verb without a list gets `default_list`:
   `AUTHENTICATED` as soon as one scheme can identify a client, `ANYONE` only on a node without any. The
-  rights in `PERSONAL` have another one: nobody.
+  rights in `PERSONAL` have another default: nobody.
   An empty tuple admits no principal; it never means "not given".
 - **First match wins, in the order written**, as a reader of the file expects. No union of lists: adding a
   narrow pattern in front must be able to take a right away.
@@ -75,12 +75,12 @@ def _people(written: AllowList | Sequence[str] | None) -> AllowList | None:
 
 @attrs.frozen(kw_only=True)
 class Access:
-    """Allow-lists of an agent: for reading, writing, invoking, subscribing, and for those who run it.
+    """Allow-lists of an agent: for reading, writing, invoking, subscribing, and for operators.
 
     Each is `ANYONE`, `AUTHENTICATED`, or a tuple of principals and of `scope:x`; the empty tuple admits no
-    client. Default: `AUTHENTICATED` where the node has a scheme that authenticates, else `ANYONE`; of
+    client. Default: `AUTHENTICATED` if the node has a scheme that authenticates, else `ANYONE`; nobody for
     `inspect` (its state, its messages), `operate` (stop, restart, hold it) and `approve` (decide what it asks
-    approval for) nobody. The pattern `*` also stands for the node as a whole.
+    approval for). The pattern `*` also stands for the node as a whole.
     """
 
     read: AllowList | None = attrs.field(default=None, converter=_allow_list)
@@ -150,7 +150,7 @@ class AccessRules:
         return (self._found(agent) if rules is None else rules)[verb]
 
     def has_somewhere(self, principal: Principal, right: Verb) -> bool:
-        """Return whether a list admits a principal to a right of `PERSONAL`, whatever agents it is of."""
+        """Return whether any agent's list grants a principal a right of `PERSONAL`."""
         return any(rules[right].admits(principal) for _, rules in self._patterns)
 
     def has_list(self, agent: str, verb: Verb) -> bool:
@@ -204,9 +204,9 @@ def _why_unknown(name: str, known: list[str] | None, *, scoped: bool) -> str | N
 
 
 def idle_patterns(patterns: Iterable[str], served: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield each pattern of an access list that fits nothing that is served, and a hint at what was meant.
+    """Yield each pattern of an access list that matches nothing served, with a hint at what was meant.
 
-    Agents below those that are served may come later, so their patterns are left out.
+    Agents below served ones may start later, so patterns for them are left out.
     """
     known = (*served, "directory", "metrics", "relay")
     tops = {name.partition(".")[0]: None for name in known}

@@ -1,19 +1,19 @@
 """Wrong credentials: how often somebody may be wrong, so that nobody guesses and nobody is locked out.
 
 A limit on wrong credentials slows guessing down. It is also a way to lock out all others who have the same
-address: those behind one proxy, those on one machine, those whose browser a web page makes guess. So:
+address: people behind one proxy, on one machine, or with a browser that a web page makes guess. So:
 
-- **Who was let in before is held up by nobody.** The digest of a credential that was accepted is kept; what
-  comes with it again is checked, whatever others have done. Whether it is still good is another question,
-  asked each time.
-- **What nobody can guess is always looked up.** To find a token of 128 random bits takes one look into a
-  table, and more looks help nobody to guess one. Where the bucket is empty, a wrong one is answered as too
-  many are.
+- **Nobody holds up a client that was let in before.** The digest of an accepted credential is kept; a request
+  with it is always checked, whatever others have done. Whether the credential is still good is checked each
+  time.
+- **Tokens that nobody can guess are always looked up.** Finding a token of 128 random bits takes one table
+  look-up, and more look-ups help nobody to guess one. If the bucket is empty, a wrong token gets the answer
+  for too many attempts.
 - **All else is counted by claimed name and address**: the user of a password, the subject of a signed token.
-  Once the bucket is empty nothing is checked, so that a right guess cannot be told from a wrong one. What
-  claims no name is counted by address. An address that claims more than `NAMES` names within `MEMORY` seconds
-  has one bucket for all further ones; else each name would be a new bucket.
-- **One of these for all doors of a node**: who guesses at one door has guessed at all of them.
+  Once the bucket is empty nothing is checked, so that a right guess cannot be told from a wrong one.
+  Credentials without a name are counted by address. An address that claims more than `NAMES` names within
+  `MEMORY` seconds has one bucket for all further ones; else each name would be a new bucket.
+- **All doors of a node share one count**: a guess at one door counts at all of them.
 - **Bounded**: 4,096 digests, as many buckets, as many addresses that have claimed names; the least recently
   used goes first.
 
@@ -55,7 +55,7 @@ _TO_BASE64: Final = bytes.maketrans(b"-_", b"+/")
 RANDOM_BITS: Final = 128
 
 LETTERS: Final = 8
-"""Different letters in a random token; of those of 32 hexadecimal digits one in 28 million has fewer."""
+"""Minimum of different letters in a random token; one in 28 million of 32 hexadecimal digits has fewer."""
 
 _LOWER: Final = frozenset(b"abcdefghijklmnopqrstuvwxyz")
 _UPPER: Final = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ")
@@ -63,7 +63,7 @@ _HEXADECIMAL: Final = frozenset(b"0123456789abcdef"), frozenset(b"0123456789ABCD
 
 
 def is_random(token: bytes) -> bool:
-    """Return whether a token is as long as 128 random bits are in its alphabet, and repeats itself little."""
+    """Return whether a token is as long as 128 random bits in its alphabet, and has few repetitions."""
     letters = frozenset(token)
     size = 64 if letters & _LOWER and letters & _UPPER else 36
     if any(letters <= digits for digits in _HEXADECIMAL):
@@ -96,7 +96,7 @@ def _is_signed(shown: AuthorizationHeader) -> bool:
 
 
 class Attempts:
-    """Attempts to be let in at the doors of one node; `rate` is how often one may be wrong."""
+    """The counted attempts to log in at the doors of one node; `rate` limits wrong ones."""
 
     def __init__(self, rate: Rate) -> None:
         self._failures = Buckets(rate)
@@ -107,10 +107,10 @@ class Attempts:
     def judge(
         self, shown: AuthorizationHeader, peer: str, now: float, check: Callable[[], T | None]
     ) -> T | float:
-        """Return what `check` finds, which is None for wrong credentials; `now` is monotonic, in seconds.
+        """Return the result of `check`, which is None for wrong credentials; `now` is monotonic, in seconds.
 
-        Else return the seconds until such credentials are checked again: 0.0 where these were checked just
-        now, and were wrong.
+        For wrong credentials, return the seconds until such credentials are checked again: 0.0 if these
+        were checked just now.
         """
         wait = 0.0
         if self._failures:
@@ -125,7 +125,7 @@ class Attempts:
         return wait if found is None else found
 
     def _is_free(self, shown: AuthorizationHeader) -> bool:
-        """Return whether credentials are checked whatever has failed: once good, or not to be guessed."""
+        """Return whether credentials are always checked: accepted before, or impossible to guess."""
         if self._digest(shown) in self._accepted:
             return True
         return shown.kind != "basic" and not _is_signed(shown) and is_random(shown.value)

@@ -68,9 +68,10 @@ class BasicAuth:
 
 @attrs.frozen
 class ApiKey:
-    """API key, by reference, for things whose descriptions ask for one (`apikey`), where they ask for it.
+    """API key, by reference, for things whose descriptions ask for one (`apikey`).
 
-    In a header, the query, a variable of the URL or a cookie. Of several lines in a file the first counts.
+    The description says where it goes: into a header, the query, a variable of the URL or a cookie. Of
+    several lines in a file the first counts.
     """
 
     reference: Reference = attrs.field(converter=reference_of)
@@ -90,8 +91,8 @@ Credential: TypeAlias = "BearerToken | BasicAuth | ApiKey"
 def credential_of(kind: str, text: object, folder: Path | None = None) -> Credential:
     """Read a credential as options and files spell it: `bearer` or `apikey` with REF, `basic` with USER:REF.
 
-    A relative path is one in `folder`, else where the program runs. Nothing is read from where the reference
-    leads. Raises ConfigError, which does not repeat the text: it may be a secret.
+    A relative path is resolved in `folder`, else in the working directory. The secret itself is not read.
+    Raises ConfigError, which does not repeat the text: it may be a secret.
     """
     if kind in ("bearer", "apikey"):
         reference = Reference.parse(text, folder)
@@ -199,7 +200,7 @@ class _LoadedCredential:
 
 
 def is_private(place: Place) -> bool:
-    """Whether what is sent to a place is hidden on the way: by TLS, or as it never leaves this machine."""
+    """Whether data sent to a place is hidden on the way: by TLS, or because it never leaves this machine."""
     secure, host, _ = place
     return secure or is_loopback(host)
 

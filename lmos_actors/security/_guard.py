@@ -8,8 +8,8 @@ What it keeps true:
 - **Credentials that are presented are checked, even where none are needed.** An open agent answers 401 to a
   wrong token; to serve it as anonymous would hide a broken client.
 - **A page of another site gets nothing**, before anything else is looked at, and counts as nobody's failure:
-  what a browser marks so (`Sec-Fetch-Site`) is refused, except from `origins`, and where a person follows a
-  link to the node's page.
+  a request that a browser marks so (`Sec-Fetch-Site`) is refused, except from `origins`, or if a person
+  follows a link to the node's page.
 - **Guessing is slow, and locks nobody out**: `_attempts.py`.
 - **A revoked secret ends open connections.** An `Admission` remembers the `Proof` it rests on. When secrets
   change, `generation` grows, and the next use asks the verifier whether the proof still holds. Between
@@ -113,14 +113,14 @@ class Guard:
     `wall` returns Unix time. `hosts` are host names of the node besides those of `security`. Pages under
     `public_url` count as the node's own, whatever Host header a proxy sends. `storage_agents` are public
     names of agents whose actions read and write stored data: to invoke them takes `read` and `write` too.
-    `is_approvals` returns whether a public name is that of the agent whose actions decide approvals: it is
-    for those who may decide some, and checks itself which. With `operations` a node without schemes lets
+    `is_approvals` returns whether a public name belongs to the agent whose actions decide approvals: clients
+    that may decide some may use it, and it checks itself which. With `operations` a node without schemes lets
     clients on its own machine decide.
     `pool_of` returns the public name of the pool that an agent belongs to, else None: a pool's list also
     holds for its members. With `tokens` bearer tokens that were issued while the node runs are credentials
     too, also as the parameter `token` of an address, for clients that cannot set headers. `shared` is the
     token by which nodes that were started together use the storage agents. With `sessions` people log in at
-    the node's page, and its requests are let in by a cookie. `attempts` are those at all doors of the node.
+    the node's page, and its requests are let in by a cookie. `attempts` counts those at all doors.
 
     The constructor reads all secrets, which blocks on the disk, and raises ConfigError where one is missing
     or unusable. After that they are checked at most once a second, on use. Problems then go to `report`,
@@ -281,7 +281,7 @@ class Guard:
         return origin in (own, self._public) or origin in self._origins
 
     def _is_of_other_site(self, request: RequestContext) -> bool:
-        """Return whether a browser says that a page of another site has sent it, which is not allowed."""
+        """Return whether a browser reports that a page of another, not allowed site has sent a request."""
         if all(site in OWN_SITES for site in request.values(b"sec-fetch-site")):
             return False
         named = request.values(b"origin")
@@ -296,15 +296,15 @@ class Guard:
         return origin is not None and origin in (own, self._public)
 
     def comes_from_other_page(self, request: RequestContext) -> bool:
-        """Return whether a web page has sent a request that is not the node's own.
+        """Return whether a request comes from a web page other than the node's own.
 
-        Those of `origins` may use agents. What shows or runs the node is for its own page alone: a browser
-        adds a client certificate to what any page asks for, and comes from the machine of the node.
+        Pages of `origins` may use agents, but only the node's own page may show or operate the node: a
+        browser adds a client certificate to any page's request, and may run on the node's machine.
         """
         return bool(request.values(b"origin")) and not self._has_own_origin(request)
 
     def _is_of_own_page(self, request: RequestContext) -> bool:
-        """Return whether a cookie that comes with a request may count: see `_sessions.py`."""
+        """Return whether the cookie of a request may count: see `_sessions.py`."""
         if request.values(b"origin"):
             return self._has_own_origin(request)
         return request.reads and all(site in OWN_SITES for site in request.values(b"sec-fetch-site"))
@@ -435,7 +435,7 @@ class Guard:
         return 0.0 if self._rates is None else self._rates.take(source, now)
 
     def names(self, principal: Principal | None, agent: str, verb: Verb) -> bool:
-        """Return whether an access list admits a principal by its name or a scope, not with all others."""
+        """Return whether an access list names a principal or one of its scopes, instead of admitting all."""
         rule = self._rules.rule(agent, verb)
         return not rule.open and not rule.known and rule.admits(principal)
 
@@ -446,8 +446,8 @@ class Guard:
     def has_right(self, principal: Principal | None, agent: str, right: Verb, *, local: bool) -> bool:
         """Return whether a client has a right of `PERSONAL` over an agent; `local`: it is on this machine.
 
-        The name of the node as a whole is "". To look at a member of a pool, or to run it, takes the right
-        over the pool, too.
+        The name of the node as a whole is "". The right to inspect or operate a member of a pool requires
+        the same right over the pool.
         """
         if self.security.is_open:
             return self.operations and local
@@ -523,7 +523,7 @@ class Admission:
         return self._guard.admits(self.principal, agent, verb)
 
     def has_somewhere(self, right: Verb) -> bool:
-        """Return whether a right of `PERSONAL` may be there for some agent, or for the node as a whole."""
+        """Return whether the client may have a right of `PERSONAL` over some agent or the whole node."""
         return self._guard.has_somewhere(self.principal, right, local=self._is_local)
 
     def charge(self, now: float) -> None:
@@ -572,10 +572,10 @@ _FORWARDED: Final = frozenset(
         b"cf-connecting-ip", b"fastly-client-ip", b"x-envoy-external-address", b"x-original-forwarded-for",
     }
 )  # fmt: skip
-"""Headers that proxies add: what comes through one is from elsewhere, although the proxy is here."""
+"""Headers that proxies add: a request through a proxy comes from elsewhere, even if the proxy is local."""
 
 _FORWARDED_BEGIN: Final = b"x-forwarded-"
-"""The beginning of others: X-Forwarded-For, X-Forwarded-Host, X-Forwarded-Proto."""
+"""The prefix of further ones: X-Forwarded-For, X-Forwarded-Host, X-Forwarded-Proto."""
 
 
 def _is_local(request: RequestContext) -> bool:
@@ -587,7 +587,7 @@ def _is_local(request: RequestContext) -> bool:
 
 
 def _follows_link(request: RequestContext) -> bool:
-    """Return whether a person has followed a link: the browser shows what is answered, to no script."""
+    """Return whether a person has followed a link: the browser shows the answer, and no script reads it."""
     return request.reads and request.values(b"sec-fetch-mode") == [b"navigate"]
 
 

@@ -1,7 +1,7 @@
 """Invitations: secrets at a reference, one a line, each of which lets one client in.
 
-What an invitation has been used for is not kept here, but by its digest where identities are kept; the
-digest is SHA-256, so that it is the same in each process.
+The use of an invitation is not recorded here, but under its digest where identities are kept; the digest is
+SHA-256, so that it is the same in each process.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Invitations:
     def find(self, invitation: str, now: float) -> str | None:
         """Return the digest of an invitation that is listed, else None. `now` is monotonic, in seconds.
 
-        Blocks on the disk at most once a second. What cannot be read any more invites nobody.
+        Blocks on the disk at most once a second. A reference that cannot be read invites nobody.
         """
         if self._source.is_due(now) and self._source.may_have_changed():
             self._read()

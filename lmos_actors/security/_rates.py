@@ -81,7 +81,7 @@ class Buckets:
 
 
 def address_of(peer: str) -> str:
-    """Return the address that rates are kept by: without port, of IPv6 the /64 network of one customer."""
+    """Return the address by which rates are kept: without port; for IPv6 one customer's /64 network."""
     host = peer.rpartition(":")[0] or peer
     try:
         address = ipaddress.ip_address(host.strip("[]").partition("%")[0])

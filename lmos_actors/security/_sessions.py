@@ -7,10 +7,10 @@ So the page sends credentials once, and the browser then has a cookie. What that
   site leads to this node (`SameSite=Strict`), and under TLS nowhere else (`Secure`, and the prefix `__Host-`,
   which no other host can set). The node keeps a digest of it.
 - **A cookie is no proof that the page has asked.** Browsers send cookies to every port of a host, and take
-  pages of two ports for one site. So what has an effect, and a WebSocket, needs the node's own `Origin` too,
-  and what only reads must not come from elsewhere (`Sec-Fetch-Site`).
+  pages of two ports for one site. So a request with an effect, or for a WebSocket, also needs the node's own
+  `Origin`, and a request that only reads must not come from elsewhere (`Sec-Fetch-Site`).
 - **No client chooses a session.** Each log-in makes a new cookie, and ends the session of the one that came
-  with it. Two cookies of the name are none: one of them was put there by somebody else.
+  with it. Two cookies of that name count as none: somebody else has set one of them.
 - **A session ends with its credentials**, when they expire or are revoked, and after `LIFE` in any case.
 - **Bounded**: `MOST` sessions, of one principal `MOST_OF_ONE`; a new one ends the oldest of the same
   principal first, so that nobody ends those of others.
@@ -41,7 +41,7 @@ MOST: Final = 256
 MOST_OF_ONE: Final = 16
 
 LONGEST: Final = 16 << 10
-"""Bytes of the cookies of one request that are looked at; browsers send about 4 KiB for each."""
+"""The most bytes of cookies in one request that are read; browsers send about 4 KiB for each."""
 
 _ID: Final = re.compile(rb"[0-9a-f]{64}")
 
@@ -84,7 +84,7 @@ class Sessions:
             self._open.pop(self._digest_of(id), None)
 
     def gone(self, *, secure: bool) -> bytes:
-        """Return the value of `Set-Cookie` that takes the cookie away."""
+        """Return the value of `Set-Cookie` that deletes the cookie."""
         return self._cookie(b"", 0, secure=secure)
 
     def find(self, request: RequestContext, wall: float) -> Proof | None:
@@ -104,7 +104,7 @@ class Sessions:
     # ---- see `Verifier`
 
     def verify(self, credentials: AuthorizationHeader, wall: float) -> Proof | None:
-        """Return None: a session is in no Authorization header."""
+        """Return None: no Authorization header holds a session."""
         return None
 
     def is_valid(self, proof: Proof) -> bool:
@@ -143,7 +143,7 @@ class Sessions:
         return f"{'__Host-' if secure else ''}{self._name}".encode()
 
     def _shown(self, request: RequestContext) -> list[bytes]:
-        """Return the ids in the cookies of a request; under TLS in those alone that no other host can set."""
+        """Return the ids in a request's cookies; under TLS only from cookies that no other host can set."""
         lines = request.values(b"cookie")
         if sum(map(len, lines)) > LONGEST:
             return []

@@ -1,6 +1,6 @@
-"""Tokens that several nodes were handed when they began, by which they know each other.
+"""Tokens that nodes receive when they are started together, and by which they know each other.
 
-A token is in memory alone, not at a reference: who starts the nodes has made it for them. The name of its
+A token is only in memory, not at a reference: the starter of the nodes makes it for them. The name of its
 principal is a digest of it, so that no other scheme can yield that name.
 """
 
@@ -28,7 +28,7 @@ TOKEN_VARIABLE: Final = "LMOS_LAUNCHER_TOKEN"
 
 
 class SharedToken:
-    """A token that several nodes were handed: `SharedToken(b"...", urls)`. It has at least 32 characters.
+    """A token that several nodes share: `SharedToken(b"...", urls)`. It has at least 32 characters.
 
     A node that hosts a directory takes it with `DirectoryOptions(takeover_token=...)`, others present it with
     `Registration(url, token=...)`, to the servers of `urls` and to no others. It is sent over TLS or within
@@ -53,9 +53,9 @@ class SharedToken:
 
     @staticmethod
     def handed() -> SecretBytes | None:
-        """Take the token that a launcher has handed to this process out of its environment; None without one.
+        """Remove the token that a launcher put into the environment, and return it; None without one.
 
-        What the process starts itself does not get it.
+        Processes that this process starts do not get it.
         """
         text = os.environ.pop(TOKEN_VARIABLE, None)
         return None if text is None else SecretBytes(os.fsencode(text))

@@ -66,7 +66,7 @@ class IssuedTokens(Protocol):
     """Bearer tokens that an agent issues, keeps and takes away, such as those of an AgentRelay."""
 
     def find(self, token: str) -> str | None:
-        """Return the name of the principal whose token it is, None for one that is nobody's."""
+        """Return the name of the principal that has this token, None for an unknown token."""
         ...
 
     def has(self, name: str) -> bool:
@@ -106,7 +106,7 @@ SHARED: Final = "shared"
 
 
 class SharedTokenVerifier:
-    """Verifier of the token that nodes were handed which were started together."""
+    """Verifier of the token shared by nodes that were started together."""
 
     kind = "bearer"
     challenge = b""
@@ -140,7 +140,7 @@ class _SecretDigests:
 
 
 class SecretVerifier(ABC):
-    """Verifier of secrets that are configured, by a table of principals by the digest of their secrets."""
+    """Verifier of configured secrets, with a table from digests of secrets to principals."""
 
     kind: str
     challenge: bytes
