@@ -43,7 +43,7 @@ class ContractWarning(UserWarning):
 def remote_ref(
     peers: Peers, cls: type[A], url: str, thing: str | None = None, *, headers: Headers = ()
 ) -> Ref[A]:
-    """Return a ref to the thing with that id at a `ws` or `wss` address; connects in the background.
+    """Return a ref to the thing with that id at a `ws` or `wss` address; it connects in the background.
 
     `thing` may be left out for an address like `ws://host/agents/NAME`. Never waits. Raises ConfigError for
     any other address.
@@ -70,7 +70,7 @@ async def consume(
 ) -> Ref[A]:
     """Return a ref to a far agent once the first connection is established; see `consume_thing`.
 
-    `Agent` is any class: such a ref knows names alone, and is a source of tools by the description. Warns
+    `Agent` stands for any class: such a ref knows only names, and its description makes tools of it. Warns
     (`ContractWarning`) about differences between its description and the class that would break calls.
     """
     _check_class(cls)
@@ -115,7 +115,7 @@ async def consume_thing(
 
 @attrs.frozen
 class ReachedThing:
-    """A thing, and what it is reached by: a peer over LMOS, its forms for HTTP, or both."""
+    """A thing and the way to it: a peer over LMOS, its forms for HTTP, or both."""
 
     peers: Peers
     target: Target
@@ -144,7 +144,7 @@ class ReachedThing:
         return DescribedInterface(description, path, binary=self.ways is not None)
 
     def known_as(self, cls: type[Agent], declared: Description | None) -> RemoteInterface:
-        """Return its interface by a class, and what is `declared` beside; for any `Agent`, by names."""
+        """Return its interface by a class and the `declared` description; by names for the class `Agent`."""
         if cls is Agent:
             return self.described(self.target.description)
         return ClassInterface(cls.__contract__, declared)
@@ -238,7 +238,7 @@ def thing_described(
     if description.id is None:
         raise ConfigError("the description has no id", source_url)
     publisher = endpoint_of(source_url)
-    if not is_here(publisher.host):  # its own host name may lead to this machine: then its agents may be here
+    if not is_here(publisher.host):  # but the publisher's own name, and so its agents, may lead here
         peers.network.distrust(hrefs_of(description, source_url), but=publisher.host)
     url = None if form is None else endpoint_of(form.href).url
     target = Target(url, description.id, description, source_url)

@@ -23,9 +23,8 @@ def found_link(
 ) -> ThingLink:
     """Return the link to a thing as an agent of a class; it connects in the background, until `release`.
 
-    It sends no headers of a caller, only the node's credentials for the address. `is_named`: the directory is
-    one of the node's own deployment. Raises ConfigError for a
-    description without a usable address.
+    It sends no headers of a caller, only the node's credentials for the address. `is_named`: the directory
+    belongs to the node's own deployment. Raises ConfigError for a description without a usable address.
     """
     thing = thing_described(peers, description, source_url, is_named=is_named)
     return thing.link(thing.known_as(cls, None))
@@ -34,10 +33,10 @@ def found_link(
 def thing_of(ref: Ref[Any]) -> ConsumedThing | None:
     """Return the agent elsewhere that a ref to any `Agent` leads to, used by its description.
 
-    None for a ref to agents of a class, and while none has been found. Where it has gone, it is another one
-    that is found, as with the ref. Never waits.
+    None for a ref with a class, and while no agent has been found. If the agent has gone, another one may be
+    found, as with the ref. Never waits.
     """
-    link = chosen_link(ref._link)  # pyright: ignore[reportPrivateUsage] # what a ref is for those inside
+    link = chosen_link(ref._link)  # pyright: ignore[reportPrivateUsage] # the internals of a ref
     settled = getattr(link, "settled", None)
     found = settled() if settled is not None and link.is_settled else link
     description: Description | None = getattr(found, "description", None)
@@ -48,7 +47,7 @@ def thing_of(ref: Ref[Any]) -> ConsumedThing | None:
 
 
 async def look_elsewhere(ref: Ref[Any]) -> None:
-    """Have directories looked into once, where a ref looks for its agent there and has not found it."""
+    """Search the directories once, if a ref looks for its agent there and has not found it yet."""
     link = chosen_link(ref._link)  # pyright: ignore[reportPrivateUsage] # as above
     look = getattr(link, "look_once", None)
     if look is not None and not link.is_settled:

@@ -1,4 +1,4 @@
-"""The peers of one node: a connection per address and credentials, whatever number of refs use it."""
+"""The peers of one node: one connection per address and credentials, however many refs use it."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Peers:
     ) -> None:
         self.budget = Budget(TOTAL) if budget is None else budget
         options = lmos.SessionOptions() if session is None else session
-        # A message that waits to be sent is also an open one of the session. So when the connection ends, the
+        # A message that waits to be sent also counts as open in the session. So when the connection ends, the
         # session can tell for each one-way message whether it was sent.
         most = max(1, min(options.max_waiting, options.max_open - 1))
         self.network = OutwardNetwork(network)
@@ -84,7 +84,7 @@ class Peers:
         self.failed = on_failure
         self._start_soon = start_soon
         self._peers: dict[tuple[str, Headers, Habits], RemotePeer] = {}
-        self._users: Counter[RemotePeer] = Counter()  # refs and searches that use one
+        self._users: Counter[RemotePeer] = Counter()  # the number of refs and searches that use a peer
         self._names: dict[str, bytes] = {}
         self._web: WebPool | None = None
 
@@ -156,14 +156,14 @@ class Peers:
         )
 
     def be_unknown(self) -> None:
-        """Have the next connections be those of a client that no server remembers."""
+        """Forget the peer ids, so that servers take the next connections for those of a new client."""
         self._names.clear()
 
     def headers_for(self, url: str, given: Headers = ()) -> Headers:
         """Return the headers of one request to a URL; see `headers_with`.
 
-        Call it anew for every request and every redirect: secrets change, and credentials for one address are
-        for no other.
+        Call it anew for every request and every redirect: secrets change, and credentials belong to one
+        address only.
         """
         return headers_with(self.credentials, url, given)
 
@@ -182,7 +182,7 @@ class Peers:
         return self._peers.values()
 
     def statistics(self) -> dict[str, int]:
-        """Count: addresses, those connected now, requests without an answer."""
+        """Return counts of addresses, of connected addresses, and of unanswered requests."""
         peers = self._peers.values()
         return {
             "peers": len(peers),

@@ -93,7 +93,7 @@ def socket_target(url: str, thing: str | None) -> Target:
     name = name_in_url(endpoint.url)
     if thing is None and name is None:
         raise ConfigError(f"{url!r} is an address of many things: say which one by thing=")
-    if thing is None:  # the id that an agent without one of its own has in its description
+    if thing is None:  # the id in the description of an agent without an id of its own
         scheme, before = "https" if endpoint.secure else "http", endpoint.target.rpartition(AGENTS)[0]
         thing = f"{scheme}://{endpoint.authority}{before}{AGENTS}{quote(name or '', safe='')}"
     return Target(endpoint.url, thing)
@@ -153,7 +153,7 @@ def _check_leads(places: Iterable[str], source_url: str) -> None:
 
 
 async def _at_root(peers: Peers, base: str, thing: str | None, headers: Headers, local: bool) -> Target:
-    """Look where a server has the description of its only thing, then where kotlin-wot has those of all."""
+    """Look where a server has the description of its only thing, then where kotlin-wot lists them all."""
     try:
         return await _target_at(peers, base + WELL_KNOWN, thing, headers, local)
     except (ConfigError, ConnectFailed) as error:
@@ -191,7 +191,7 @@ def target_of(text: bytes, url: str | None, place: str, thing: str | None) -> Ta
 
 
 def _is_on_web(description: Description, url: str | None, thing: str | None) -> bool:
-    """Return whether a thing is reached over HTTP. A server's list of others is none, unless named."""
+    """Return whether a thing can be used over HTTP. One that lists others must be named."""
     is_at_root = url is not None and endpoint_of(url).target in ("/", WELL_KNOWN)
     if thing is None and is_at_root and any(link.rel == "item" for link in description.links or ()):
         return False
@@ -207,7 +207,7 @@ def _why_nowhere(description: Description) -> str:
 
 
 def _links_of(description: Description) -> str:
-    """Return the links of a description that is not the thing's, such as that of a node with several."""
+    """Return, for an error, the links of a description to other things, such as those of a node."""
     links = [link.href for link in description.links or () if link.rel == "item"]
     more = ", ..." if links[20:] else ""
     return f"; it links to {', '.join(links[:20])}{more}" if links else ""

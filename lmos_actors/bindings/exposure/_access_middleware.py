@@ -28,13 +28,13 @@ if TYPE_CHECKING:
     Send = Callable[[Message], Awaitable[None]]
 
 PROBES: Final = ("/healthz", "/readyz")
-"""Asked by machines that know neither names nor secrets of the node; they tell nothing else."""
+"""Paths for probes, which know no names or secrets of the node; the answers reveal nothing else."""
 
 AGENTS: Final = b"/agents/"
 DESCRIPTIONS: Final = (b"/", b"/.well-known/wot", b"/agents", b"/openapi.json")
 
 KEPT: Final = 64
-"""Names of this node that are remembered, each with its port."""
+"""The number of host names of this node that are remembered, each with its port."""
 
 PROBLEM: Final = b"application/problem+json"
 _PLAIN: Final = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"))
@@ -46,7 +46,7 @@ def certificate_in(shown: ClientCertificate | None) -> Certificate | None:
 
 
 def presented_in(upgrade: Upgrade) -> RequestContext:
-    """Return what a request for a WebSocket brings along."""
+    """Return the context of a request for a WebSocket."""
     certificate = certificate_in(upgrade.certificate)
     return RequestContext.of(
         upgrade.headers, upgrade.peer, secure=upgrade.secure, certificate=certificate, query=upgrade.query
@@ -54,7 +54,7 @@ def presented_in(upgrade: Upgrade) -> RequestContext:
 
 
 def presented_by(scope: Scope) -> RequestContext:
-    """Return what an HTTP request brings along."""
+    """Return the context of an HTTP request."""
     client = scope["client"]
     return RequestContext.of(
         tuple(scope["headers"]),
@@ -83,12 +83,12 @@ def principal_of(admission: Admission | None) -> str | None:
 
 
 def nothing(agent: str, verb: Verb) -> bool:
-    """Allow nothing that access lists have to give."""
+    """Deny every right that access lists can grant."""
     return False
 
 
 def rights_of(admission: Admission | None) -> Callable[[str, Verb], bool]:
-    """Return what agents ask about the rights of a client (`Request.allows`)."""
+    """Return the test of a client's rights that agents use (`Request.allows`)."""
     return nothing if admission is None else admission.allows
 
 
@@ -154,8 +154,8 @@ def shows_descriptions(method: str, path: bytes) -> bool:
 class KnownHosts:
     """Host names by which clients were admitted before, on a node that asks for no credentials.
 
-    A request under one of them that comes from no page of a browser and shows no credentials needs no further
-    check: what one client has shown does not count for others.
+    A request to one of them that comes from no browser page and shows no credentials needs no further check.
+    The credentials that one client shows do not count for others.
     """
 
     def __init__(self, guard: Guard) -> None:
@@ -163,12 +163,12 @@ class KnownHosts:
         self._has_origins = bool(guard.security.origins)
 
     def admission_of(self, scope: Scope) -> Admission | None:
-        """Return what a request is let in by that needs no other look, None for all others."""
+        """Return the admission of a request that needs no further check, None for all others."""
         host = _host_alone(scope)
         return None if host is None or self._has_origins else self._hosts.get(host)
 
     def keep(self, scope: Scope, found: Admission) -> None:
-        """Remember the name by which a request came that was let in."""
+        """Remember the host name of an admitted request."""
         host = _host_alone(scope)
         if host is not None and len(self._hosts) < KEPT:
             self._hosts[host] = found
@@ -178,9 +178,9 @@ _LOOKED_AT: Final = (b"origin", b"authorization", b"sec-fetch-site")
 
 
 def _host_alone(scope: Scope) -> bytes | None:
-    """Return the name that a request has for this node.
+    """Return the host name in a request.
 
-    None if a page has sent it, if it shows credentials, or if the name is said twice.
+    None if a page has sent it, if it shows credentials, or if it has two Host headers.
     """
     found: bytes | None = None
     for name, value in scope["headers"]:
@@ -192,7 +192,7 @@ def _host_alone(scope: Scope) -> bytes | None:
 
 
 def _watched(send: Send, admission: Admission, guard: Guard, more: Headers) -> Send:
-    """Add to answers what browsers and challenges need, and end those that outlive their credentials."""
+    """Add the headers that browsers and challenges need, and end answers that outlive their credentials."""
     if not more and guard.security.is_open:
         return send
 

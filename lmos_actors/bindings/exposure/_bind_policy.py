@@ -1,4 +1,4 @@
-"""The addresses a node may listen at: nothing is open to other machines unless that is stated."""
+"""The addresses a node may listen at: nothing is open to other machines unless an option says so."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @attrs.frozen(kw_only=True)
 class ArgumentNames:
-    """Names of the arguments in errors: the command line calls them otherwise."""
+    """Names of the arguments in errors: the command line has other names."""
 
     listen: str = "open_node(listen=...)"
     security: str = "security=Security(...)"

@@ -59,12 +59,12 @@ def anything(name: str) -> bool:
 
 
 def sees(admission: Admission) -> Sees:
-    """Return the test of what a client may see: that with which it may do something."""
+    """Return the test of what a client may see: everything that it may use in some way."""
     return lambda name: any(admission.allows(name, verb) for verb in VERBS)
 
 
 def discreet(error: E) -> E | AgentDied | WouldDeadlock:
-    """Return an error without what others may not read: why an agent died, which waits are in a circle."""
+    """Return an error without details for others: the reason of a death, the waits of a circle."""
     if isinstance(error, WouldDeadlock):
         return WouldDeadlock(error.agent, error.affordance, ())
     if not isinstance(error, AgentDied) or error.reason.partition(":")[0] in UNTOLD:
@@ -75,7 +75,7 @@ def discreet(error: E) -> E | AgentDied | WouldDeadlock:
 def check_sight(admission: Admission | None, sees: Sees, name: str) -> None:
     """Check that the client may see that public name, before it learns whether it exists.
 
-    It costs as any request does. Raises Unauthorized, Forbidden, RateLimited.
+    It counts as a request. Raises Unauthorized, Forbidden, RateLimited.
     """
     if admission is not None:
         admission.charge(trio.current_time())
@@ -87,9 +87,9 @@ def check_sight(admission: Admission | None, sees: Sees, name: str) -> None:
 
 
 def secured(description: Description, security: Security, agent: str | None = None) -> Description:
-    """Return the description with the schemes of a node; forms that are for anyone say so.
+    """Return the description with the schemes of a node; forms that anyone may use say so.
 
-    `agent` is the public name of what it describes, None for the node itself.
+    `agent` is the public name of the described agent, None for the node itself.
     """
     described = attrs.evolve(
         description,
@@ -113,7 +113,7 @@ def _written(names: Sequence[str]) -> str | tuple[str, ...]:
 
 
 class _Opened:
-    """Marks the forms of an agent all of whose operations are for anyone."""
+    """The marker of those forms of an agent whose operations are all open to anyone."""
 
     def __init__(self, security: Security, agent: str) -> None:
         usual = security.demands()

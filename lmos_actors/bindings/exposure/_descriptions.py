@@ -34,13 +34,13 @@ if TYPE_CHECKING:
     from lmos_actors.security import Security
 
 KEPT: Final = 1_024
-"""Descriptions that are kept as text; of more agents they are made anew when they are asked for."""
+"""The number of descriptions that are kept as text; those of more agents are made again on request."""
 
 PLACES: Final = 8
-"""Addresses at which clients ask for which texts are kept, `KEPT // PLACES` at each."""
+"""The number of addresses used by clients for which texts are kept, `KEPT // PLACES` for each."""
 
 LINKS: Final = 1_000
-"""Links in the description of a node."""
+"""The maximum number of links in the description of a node."""
 
 TD_JSON: Final = "application/td+json"
 
@@ -60,7 +60,7 @@ class Listed(Protocol):
 
     @property
     def cls(self) -> type[Agent]:
-        """The class of the agent, also while none of it runs."""
+        """The class of the agent, even while no such agent runs."""
         ...
 
 
@@ -114,7 +114,7 @@ def url_of(base: str, name: str) -> str:
 class Descriptions:
     """The descriptions of what a node exposes, as it serves them at its addresses.
 
-    With a `public_url` it is reached there alone, whatever a proxy says.
+    With a `public_url` the node is reached only there, whatever a proxy says.
     """
 
     def __init__(
@@ -134,9 +134,9 @@ class Descriptions:
         self._kept: Bounded[tuple[type[Any], str, str], TaggedText] = Bounded(kept)
 
     def at(self, host: str | None, *, secure: bool) -> Descriptions:
-        """Return those for a client that has asked at a host, the value of its Host header.
+        """Return the descriptions for a client that asked at `host`, the value of its Host header.
 
-        They lead to where it has asked: there it has come, and for that place it has credentials.
+        Their forms lead to the address that the client used: it can reach it, and has credentials for it.
         """
         asked = f"{'wss' if secure else 'ws'}://{host}"
         # some clients, and proxies, leave the port out
@@ -148,7 +148,7 @@ class Descriptions:
         )
 
     def served(self, exposed: Listed) -> TaggedText:
-        """Return the description of one of them."""
+        """Return the description of an exposed thing."""
         key = (exposed.cls, exposed.name, exposed.thing_id)
         return self._kept.use(key, lambda: self._text_of(exposed))
 

@@ -20,13 +20,13 @@ AGENTS: Final = "/agents/"
 EXITED: Final = "lmosx:exited"
 """The event by which monitors travel: an incarnation has ended."""
 
-KEPT: Final = 4096  # things that were found are found again without a search
-FEW: Final = 64  # of them, which may as well be gone
+KEPT: Final = 4096  # things that are found again without a search
+FEW: Final = 64  # things that are kept without a check whether they are gone
 LONGEST: Final = 2048  # characters of a thing's id
 
 
 def public_name(path: str) -> str:
-    """Return the name under which what is at that place in the tree is exposed.
+    """Return the public name of the agent or pool at a path of the tree.
 
     No name in a path has a dot, so each public name stands for one path.
     """
@@ -34,7 +34,7 @@ def public_name(path: str) -> str:
 
 
 def path_named(name: str) -> str:
-    """Return the place in the tree of what is exposed under a public name."""
+    """Return the path in the tree that a public name stands for."""
     return name.replace(".", "/")
 
 
@@ -66,15 +66,15 @@ class Exposed:
 class Exposure:
     """The part of a node's tree that can be reached from outside: all agents but private ones, and pools.
 
-    `bases` are the addresses at which the node is reached, such as `http://127.0.0.1:8080`. What has no id of
-    its own is known by its address at the first of them.
+    `bases` are the addresses at which the node is reached, such as `http://127.0.0.1:8080`. A thing without
+    an id of its own is known by its address at the first of them.
     """
 
     def __init__(self, root: Supervisor, bases: Iterable[str] = ()) -> None:
         self.bases: tuple[str, ...] = tuple(base.rstrip("/") for base in bases)
         self._tree = Tree(root)
         self._found: dict[str, Slot | PoolLink] = {}
-        self._room = FEW  # for so many more, until it is looked which of them are gone
+        self._room = FEW  # for this many more, until those that are gone are removed
 
     # ---- as a list
 
@@ -115,7 +115,7 @@ class Exposure:
         return f"{base}{AGENTS}{quote(name, safe='')}"
 
     def pool_of(self, name: str) -> str | None:
-        """Return the public name of the pool that a name is, or would be, that of a member of, else None."""
+        """Return the public name of the pool to which an agent of that name belongs, or would; else None."""
         above = name.rpartition(".")[0]
         link = self.at(above) if above else None
         return None if link is None or isinstance(link, Slot) else public_name(link.path)
@@ -123,9 +123,9 @@ class Exposure:
     # ---- by what a consumer says
 
     def thing_at(self, target: str) -> str | None:
-        """Return the thing that messages are for which name none, on a socket at an agent's address.
+        """Return the thing that is meant by messages without one, on a socket at an agent's address.
 
-        It is named also if there is none now: that is what messages are answered then.
+        The name is returned even if no such thing exists now: answers then say so.
         """
         name = name_in_path(target.partition("?")[0])
         if name is None:
@@ -136,7 +136,7 @@ class Exposure:
     def find(self, thing_id: str) -> Slot | PoolLink | None:
         """Return what a consumer names: by id, an address that ends in `/agents/NAME`, name, or path.
 
-        Takes constant time: what has been found is remembered until it is gone for good.
+        Takes constant time: a thing that was found is remembered until it is gone for good.
         """
         found = self._found.get(thing_id)
         if found is not None and not found.gone:
@@ -151,8 +151,8 @@ class Exposure:
     def _keep(self, thing_id: str, found: Slot | PoolLink) -> None:
         """Remember what was found.
 
-        Agents come and go, each under a name of its own, and those that are gone are not asked for again. So
-        all are looked through whenever as many have been added as were left then.
+        Agents come and go, each under its own name, and nobody asks again for those that are gone. So all are
+        checked whenever as many have been added as the last check has left.
         """
         self._room -= 1
         if self._room < 0:
@@ -163,7 +163,7 @@ class Exposure:
             del self._found[next(iter(self._found))]
 
     def at(self, name: str) -> Slot | PoolLink | None:
-        """Return what has that public name, or that path; None if nothing has."""
+        """Return the agent or pool with that public name or path, None if there is none."""
         found = self._tree.at(path_named(name))
         return None if found is None or is_private(found) else found
 
@@ -178,7 +178,7 @@ class Exposure:
 
 
 def is_private(link: Slot | PoolLink) -> bool:
-    """Return whether it is an inner part of another agent, which no peer may reach."""
+    """Return whether an agent is an inner part of another one, which no peer may reach."""
     cls = class_at(link)
     return cls is not None and bool(cls.__contract__.options.private)
 

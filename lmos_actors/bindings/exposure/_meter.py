@@ -1,6 +1,6 @@
 """Reports of incoming requests to instruments that measure and trace them: see `Edge`.
 
-To be called by every binding: `came` right before a request is posted, and then once `ended` or `left`.
+Every binding calls `came` right before a request is posted, and then once `ended` or `left`.
 Without an instrument each call is one attribute read.
 """
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 
 class Arrival:
-    """A request that a binding opens by `Link.open`: looked at from its posting to the end of the block.
+    """A request that a binding opens by `Link.open`: measured from its posting to the end of the block.
 
-    `attributes` are more of its span.
+    `attributes` are added to its span.
     """
 
     def __init__(
@@ -58,30 +58,30 @@ def came(
     tracestate: str | None,
     attributes: Mapping[str, Any] | None = None,
 ) -> None:
-    """Mark a request, before it is posted; `way` is `lmos` or `http`, `attributes` are more of its span."""
+    """Mark a request, before it is posted; `way` is `lmos` or `http`, `attributes` are added to its span."""
     rt = far.slot.rt
     if rt.edge is None:
         if traceparent is None and rt.instrument is None:
-            return  # nothing looks, and it has no trace
+            return  # no instrument looks, and it has no trace
         incoming_trace(rt, far, traceparent, tracestate)
     elif far.watch is None:  # else a member of a pool takes what another has left
         far.watch = rt.edge.came(far, way, traceparent, tracestate, attributes)
 
 
 def ended(far: Far, error: BaseException | None) -> None:
-    """Note its answer: this error, or a value. Only the first call counts."""
+    """Note the answer of a request: this error, or a value. Only the first call counts."""
     if far.watch is not None:
         far.watch.ended(error)
 
 
 def left(far: Far) -> None:
-    """Its consumer is gone, and it with it."""
+    """Note that a request has ended because its consumer is gone."""
     if far.watch is not None:
         far.watch.left()
 
 
 def refused(rt: Runtime, way: str, verb: str, error: BaseException) -> None:
-    """Take note of a request that never got as far as a mailbox.
+    """Take note of a request that never reached a mailbox.
 
     `verb` in the words of `Operation.verb`, empty where it is not known.
     """

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from lmos_actors.transport import Endpoint, Listener, Network
 
 MOST: Final = 4096
-"""Hosts kept; beyond it every host counts as one named by others."""
+"""The number of hosts kept; with more, every host counts as one named by others."""
 
 
 class OutwardNetwork:
@@ -35,8 +35,8 @@ class OutwardNetwork:
         self._distrusted: dict[str, None] = {}
 
     def distrust(self, urls: Iterable[str], *, but: str = "") -> None:
-        """Require connections to the hosts of URLs, except one, to lead elsewhere: another host named
-        them."""
+        """Require connections to the hosts of URLs, except `but`, to leave this machine: another host
+        named them."""
         self._distrusted.update(dict.fromkeys(host for host in _hosts_of(urls) if host != but))
 
     def allow(self, urls: Iterable[str]) -> None:
@@ -57,5 +57,5 @@ class OutwardNetwork:
 
 def _hosts_of(urls: Iterable[str]) -> Iterator[str]:
     for url in urls:
-        with suppress(ConfigError):  # what is no address now, such as one whose host is yet to be filled in
+        with suppress(ConfigError):  # no address yet, such as one whose host is a variable
             yield endpoint_of(url.partition("{")[0]).host

@@ -63,8 +63,8 @@ def _with_failure(fields: dict[str, Any]) -> dict[str, Any]:
 def failure_output(fields: Mapping[str, Any]) -> Any:
     """Return the output of an action's failure from its problem details.
 
-    It is in `about` where that has it. Else it is the detail alone, or an object of it and all members that
-    are the action's own, with the status unless that is the usual one.
+    The output is in `about`, if anywhere. Else it is the detail alone, or an object with the detail and all
+    members of the action's own, and with the status unless that is the usual one.
     """
     about = fields.get("about")
     if isinstance(about, dict) and "output" in about:

@@ -7,8 +7,8 @@ the queue.
 
 A reader whose account is evicted loses what waits for it and gets a gap in its place, as with a full backlog;
 its connection stays. That alone frees nothing that others wait for as well: one reader after the other would
-be evicted, each after a search through all accounts. So those readers drop their backlogs with it that share
-events with it and hold at least half as much: they are as slow. Readers that have just received an event, and
+be evicted, each after a search through all accounts. So readers that share events with it and hold at least
+half as much drop their backlogs too: they are as slow. Readers that have just received an event, and
 will take it in their next step, hold less and lose nothing.
 """
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from lmos_actors._core import Budget
 
 PLACE: Final = 256
-"""Bytes that an event takes in a queue beside its JSON, about."""
+"""About the bytes that an event takes in a queue beside its JSON."""
 
 
 class SharedValue:
@@ -48,7 +48,7 @@ class SharedValue:
         self.payer: ReaderMemory | None = None
 
     def json(self) -> bytes:
-        """Return it as JSON. Raises LocalProtocolError, or what `plain` does, for what JSON cannot say."""
+        """Return its JSON. Raises LocalProtocolError, or what `plain` raises, if there is none."""
         if self._error is not None:
             raise self._error
         if self._json is None:
@@ -61,7 +61,7 @@ class SharedValue:
         return self._json
 
     def size(self) -> int:
-        """Return the bytes of its JSON, 0 for what JSON cannot say."""
+        """Return the length of its JSON in bytes, 0 for a value without a JSON form."""
         try:
             return len(self.json())
         except Exception:

@@ -9,13 +9,13 @@ from uuid import UUID
 import msgspec
 
 PLAIN: Final = frozenset({str, int, float, bool, type(None), bytes, datetime, date, time, UUID})
-"""The types of which `plain` returns values as they are: asked for first where most are of these."""
+"""The types whose values `plain` returns unchanged: callers check for them first where most are such."""
 
 
 def plain(value: Any) -> Any:
     """Return a value for a message: sets sorted, records as objects; bytes stay bytes, base64 in JSON.
 
-    Raises TypeError, ValueError or OverflowError for what JSON cannot say.
+    Raises TypeError, ValueError or OverflowError for a value without a JSON form.
     """
     if type(value) in PLAIN:
         return value

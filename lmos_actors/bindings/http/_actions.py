@@ -130,7 +130,7 @@ def _post(
     op: Operation,
     data: Any,
 ) -> None:
-    """Put it into the mailbox: valid input in few steps, other input with an error that names the mistake."""
+    """Post the request: valid input in few steps; for other input raise an error that names the mistake."""
     remaining = request.remaining()
     ask.key = _key(tracker, request, link)
     if isinstance(link, Slot):
@@ -193,7 +193,7 @@ async def _send_items(
     """Send the items of a run as they come, then how it has ended.
 
     Raises the error that comes in place of a first item; a later one is sent as the end. If it is cancelled,
-    or the client leaves, it takes the request back.
+    or the client leaves, it withdraws the request.
     """
     questions = _Questions(ask, tells=ASKS in request.preferences())
     try:
@@ -224,7 +224,7 @@ class _Questions:
         self._ask.wake()
 
     def told(self) -> bytes:
-        """Return the event that says it, empty if that has been said."""
+        """Return the event for a new question or its end, empty if there is nothing new."""
         are_new, self.are_new = self.are_new, False
         return framed(WAITS, _encode(self._ask.question)) if are_new else b""
 
@@ -245,7 +245,7 @@ async def _lines(ask: AgentRequest) -> AsyncGenerator[bytes, None]:
 
 
 def _last_line(tracker: HttpRequestTracker, ask: AgentRequest) -> bytes:
-    """Return the line behind the items: none if all went well."""
+    """Return the line after the items: none if all went well."""
     return b"" if ask.error is None else b'{"%s":%s}\n' % (END.encode(), _end(tracker, ask))
 
 
@@ -264,7 +264,7 @@ async def _wait(ask: AgentRequest, seconds: float) -> None:
         await ask.something()
 
 
-# ---- runs that are looked at later
+# ---- runs that are queried later
 
 
 async def _invoke_until_asked(
@@ -321,7 +321,7 @@ async def _invoke_later(
 
 
 def _place(tracker: HttpRequestTracker, agent: str, action: str) -> str:
-    """Return the path of an action, with what stands before the node's paths where it is reached."""
+    """Return the path of an action, with the prefix under which this node is reached."""
     return f"{tracker.prefix}/agents/{quote(agent, safe='')}/actions/{quote(action, safe='')}"
 
 
@@ -345,7 +345,7 @@ def _status(data: Any) -> Response:
 
 
 async def query(tracker: HttpRequestTracker, request: HttpRequest, link: AgentOrPool | None) -> Response:
-    """Return how a run stands; without an id, the newest of this action."""
+    """Return the status of a run; without an id, of the newest run of this action."""
     negotiate(request.headers, (JSON,))
     return _status(_run(tracker, request, link).status_data())
 
@@ -357,7 +357,7 @@ async def cancel(tracker: HttpRequestTracker, request: HttpRequest, link: AgentO
 
 
 async def query_all(tracker: HttpRequestTracker, request: HttpRequest, link: AgentOrPool) -> Response:
-    """Return how all runs stand, by action, the newest first."""
+    """Return the status of all runs, by action, the newest first."""
     negotiate(request.headers, (JSON,))
     found: dict[str, list[Any]] = {}
     for run in tracker.runs.of(request.owner, public_name(link.path)):

@@ -37,7 +37,7 @@ ROOM: Final = 16
 
 
 class RequestTracker(Protocol):
-    """The count of open requests over HTTP, and what they need of the node."""
+    """The open requests over HTTP, and the parts of the node that they use."""
 
     @property
     def rt(self) -> Runtime:
@@ -94,16 +94,16 @@ class AgentRequest:
         self._allows = allows
         self.traceparent = traceparent
         self.tracestate = tracestate
-        self.attributes: Mapping[str, Any] | None = None  # of its span, beside the usual ones
+        self.attributes: Mapping[str, Any] | None = None  # attributes of its span, beside the usual ones
         self.message_id = tracker.rt.entropy.new_id()
-        self.client: RequestClient | None = None  # where it can be asked back
+        self.client: RequestClient | None = None  # where the client can be asked back
         self.key: RequestKey | None = None  # under which the agent keeps the answer
         self.posted = False
         self.running = False
-        self.items: list[Any] | None = None  # of a stream, if they are read
+        self.items: list[Any] | None = None  # the items of a stream, if they are read
         self.progress: Any = None
         self.question: dict[str, Any] | None = None
-        self.tells_progress = False  # it is reported when it comes, and not only kept
+        self.tells_progress = False  # progress is reported when it comes, and not only kept
         self.done = False
         self.value: Any = None
         self.error: Exception | None = None
@@ -189,7 +189,7 @@ class AgentRequest:
 
     async def result(self) -> Any:
         """Wait for the answer and return it, once: the request, which lives as long as its client reads, does
-        not keep the value. Cancelled, it takes the request back: see `left`.
+        not keep the value. If cancelled, withdraw the request: see `left`.
         """
         try:
             while not self.done:
@@ -208,7 +208,7 @@ class AgentRequest:
 
     @enable_ki_protection
     async def something(self) -> None:
-        """Wait until it is done, or there is an item, or progress if that is asked for."""
+        """Wait until it is done, or has an item, or has progress if that is asked for."""
         self._task = current_task()
         await wait_task_rescheduled(self._abort)
 
@@ -216,13 +216,13 @@ class AgentRequest:
         self._task = None
         return Abort.SUCCEEDED
 
-    # ---- taking it back
+    # ---- withdrawing
 
     def left(self) -> None:
         """Withdraw the request: the client is gone. An action with `on_disconnect="finish"` goes on."""
         far, self.items = self._far, None
         if far is not None and far.op.on_disconnect != "finish":
-            far.is_cut_off = True  # or it has left of its own will: HTTP does not say
+            far.is_cut_off = True  # or the client left of its own will: HTTP does not say
             self._withdraw(far)
         elif far is not None:
             far.go_on()
@@ -272,7 +272,7 @@ class AgentRequest:
         self.wake()
 
     def wake(self) -> None:
-        """Let the task go on that waits for something of it."""
+        """Wake the task that waits for this request, if any."""
         task, self._task = self._task, None
         if task is not None:
             self._tracker.rt.timers.woke = True
@@ -282,7 +282,7 @@ class AgentRequest:
         """Do nothing: HTTP does not report that a run waits for its action's concurrency."""
 
     def began(self, far: Far) -> None:
-        """Its run begins."""
+        """Take note that its run has begun."""
         self.running = True
         if self.on_begun is not None:
             self.on_begun()

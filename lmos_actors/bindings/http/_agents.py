@@ -63,7 +63,7 @@ READING: Final = {"GET": None, "HEAD": None}
 
 Handler: TypeAlias = Callable[[HttpRequestTracker, HttpRequest, Any], Awaitable[Response | None]]
 Methods: TypeAlias = "Mapping[str, tuple[Handler, Verb, str]]"
-"""Methods of a resource: for each its handler, the permission that it needs, and the verb of refs."""
+"""Methods of a resource: for each its handler, the permission that it needs, and its `Operation.verb`."""
 
 _READ_ALL: Final = (read_all, "read", "read all")
 _READ: Final = (read, "read", "read")
@@ -105,7 +105,7 @@ class AgentsOverHttp:
             self._refused(request, error)
             response = self._problem(request, error)
         except Exception as error:
-            if request.begun:  # it has been answered in part: breaking that off is all that can be said
+            if request.begun:  # a part of the answer is out: it can only be broken off
                 raise
             self._context.failed(error)
             response = self._problem(request, LocalProtocolError("the answer could not be made"))

@@ -131,7 +131,7 @@ class _Pages:
         return found
 
     async def _array(self, all_here: Descriptions, sees: Sees) -> AsyncIterator[bytes]:
-        """Yield them one by one, as there may be very many."""
+        """Yield the array in parts, one description at a time, as there may be very many."""
         before = b"["
         for exposed in tuple(all_here.seen(sees)):
             yield before + all_here.served(exposed).text
@@ -205,7 +205,7 @@ async def _as_problem(_: Request, error: Exception) -> Response:
 
 
 def _sees(request: Request) -> Sees:
-    """Return what the client may see. Counts against its rate as any request. Raises Unauthorized,
+    """Return what the client may see. Counts against the client's rate. Raises Unauthorized,
     RateLimited."""
     admission: Admission | None = getattr(request.state, "admission", None)
     if admission is not None:

@@ -73,7 +73,7 @@ async def observe(tracker: HttpRequestTracker, request: HttpRequest, link: Agent
 
 
 def _check_no_pool(link: AgentOrPool) -> None:
-    """A pool has no properties of its own. Raises NotAllowed."""
+    """Raise NotAllowed for a pool, which has no properties of its own."""
     if isinstance(link, PoolLink):
         link.choose(READ_ALL, (), {})
 
@@ -147,11 +147,11 @@ async def polled(request: HttpRequest, listening: Listening, current: Any, *, ob
     """Answer a long poll with the next value.
 
     An observation is answered at once if the value differs from that in the client's If-None-Match.
-    Without an answer within what it prefers to `wait`, 204.
+    If no value comes within the time that the client prefers to `wait`, the answer is 204.
     """
     feed = listening.feed
     if observes and not feed.missed:
-        feed.receive_nowait()  # the value that there is now
+        feed.receive_nowait()  # the present value
         body = written_value(current)
         if request.header(b"if-none-match") and not has_tag(request.headers, "if-none-match", tag_of(body)):
             return _reading(body)
@@ -210,7 +210,7 @@ class EventStream:
         return self._together(found[0]) if found else b":\n\n"
 
     def _together(self, value: Any) -> bytes:
-        """Return a value as it is sent, with those behind it that are there by now."""
+        """Return a value as an event, with the events of values that already wait behind it."""
         feed, frames = self._listening.feed, [self._frame(value)]
         size = len(frames[0])
         try:
@@ -234,7 +234,7 @@ class EventStream:
         return framed(GAP, written(members), self._count)
 
     def goodbye(self) -> bytes:
-        """Return the last event, empty if the node leaves: then a client is to reconnect."""
+        """Return the last event, empty if the node leaves: then the client should reconnect."""
         if not is_valid(self._request):
             problem = problem_of(Unauthorized(NOT_GOOD))
             return framed(END, written(problem_data(problem, self._tracker.rt.entropy.new_id())))

@@ -97,8 +97,8 @@ class InputBody:
         self._lines = LineReader(LONGEST)
         self._line = self._count = 0
         self._begun = False
-        self._sizes: deque[int] = deque()  # of the items that wait for the handler
-        self._held = 0  # the sum of these
+        self._sizes: deque[int] = deque()  # sizes of the items that wait for the handler
+        self._held = 0  # the sum of these sizes
         self._waiting: list[trio.lowlevel.Task] = []
         self._scope = trio.CancelScope()
         self._refusal: Exception | None = None
@@ -109,7 +109,7 @@ class InputBody:
         kind = media_type(self._request.headers)
         if kind in JSON_LINES:
             return False
-        if kind is None or (is_bytes and kind == OCTETS):  # curl -T names none
+        if kind is None or (is_bytes and kind == OCTETS):  # curl -T names no type
             return is_bytes
         offered = f"{LINES} or {OCTETS}" if is_bytes else LINES
         raise HttpError(415, f"send {offered}, in UTF-8", {"accept-post": offered.replace(" or", ",")})
@@ -213,7 +213,7 @@ class InputBody:
     def _item_of(self, line: bytes) -> Iterator[tuple[Any, int]]:
         self._line += 1
         if not line or line.isspace():
-            return  # such as one that shows that its client is there
+            return  # such as a line that shows that its client is there
         if line.startswith(BREAK):
             raise SourceFailed(self.items.name, self._reason(line))
         try:

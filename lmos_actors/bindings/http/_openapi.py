@@ -92,7 +92,7 @@ _UNCHANGED: Final = {"description": "It has not changed since the entity tag."}
 _PROBLEM_REF: Final = {"$ref": "#/components/responses/Problem"}
 _FAILURE_REF: Final = {"$ref": "#/components/responses/ActionFailure"}
 _ALWAYS: Final = ("400", "401", "403", "404", "405", "406", "429", "500", "503")
-"""The refusals that any operation can be answered with; `_BRINGING` are those of requests with a body."""
+"""Statuses that can refuse any operation; `_BRINGING` has the further ones for requests with a body."""
 
 _BRINGING: Final = ("412", "413", "415")
 
@@ -104,7 +104,7 @@ _KEY: Final = {
     "schema": {"type": "string", "pattern": f"^[!#-~][!-~]{{0,{KEY_LENGTH - 1}}}$"},
 }
 _REUSED: Final = {"422": _PROBLEM_REF}
-"""Of a key that names another request."""
+"""The response for a key that was used for another request."""
 
 
 KEPT: Final = 8

@@ -98,7 +98,7 @@ async def _written(
     if not ("if-match" in request.headers or "if-none-match" in request.headers):
         await tracker.outcome(request, link, key, new)
         return
-    if request.admission is not None:  # what it asks is also what the value is
+    if request.admission is not None:  # the condition also tells what the value is
         request.admission.check(public_name(link.path), "read", trio.current_time())
     slot = link if isinstance(link, Slot) else link.choose(key, (new,), {})
     conditional = _on_condition(request, slot.operation(key), slot.operation(reads), to_json)
@@ -110,7 +110,7 @@ async def _written(
 def _on_condition(
     request: HttpRequest, writes: Operation, reads: Operation, to_json: Callable[[Any], bytes]
 ) -> Operation:
-    """Make the operation that looks at the value and writes it, both in one turn."""
+    """Return an operation that checks the conditions and writes the value, both in one turn."""
 
     def write_if(agent: Any, new: Any) -> None:
         tag = tag_of(to_json(reads.fn(agent)))

@@ -40,7 +40,7 @@ _NO_NAMES: Final[dict[str, Any]] = {}
 class FeedSink:
     """A sink that feeds one listener: a value that several receive is encoded once.
 
-    Of several properties each goes on with its name; an event among all events has one already.
+    With several properties each value goes on with its name; an event among all events has one already.
     """
 
     __slots__ = ("_feed", "_name", "_sharing")

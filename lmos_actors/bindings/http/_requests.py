@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ._agent_request import AgentRequest
 
 PREFIX: Final = b"/agents/"
-MOST_PARTS: Final = 4  # of a path below it
+MOST_PARTS: Final = 4  # of a path below `/agents/`
 
 _STREAM: Final = tuple(Headers(STREAM).raw)
 
@@ -53,7 +53,7 @@ class HttpRequest(Request):
         super().__init__(scope, receive, send)
         self.begun = False  # a part of the response has been sent
         self.verb = ""
-        self.weight = 0  # bytes of memory that its input takes, about
+        self.weight = 0  # about the bytes of memory that its input takes
         self.ask: AgentRequest | None = None
         self.parts = parts_of(scope["raw_path"])
         state: dict[str, Any] = scope.get("state") or {}
@@ -75,8 +75,8 @@ class HttpRequest(Request):
         return f"@{self.principal}" if self.principal is not None else self.label.rpartition(":")[0]
 
     def header(self, name: bytes) -> str | None:
-        """Return the value of a header that stands there once, else None."""
-        if name not in self._header_names:  # as most are that are looked for
+        """Return the value of a header that occurs once, else None."""
+        if name not in self._header_names:  # most of the names that are looked up are absent
             return None
         found = self.headers.getlist(name.decode())
         return found[0] if len(found) == 1 else None
@@ -150,7 +150,7 @@ class HttpRequest(Request):
         return found
 
     def wait(self) -> float | None:
-        """Return the seconds for which the consumer prefers to wait, None where it does not say."""
+        """Return the seconds for which the consumer prefers to wait, None without a preference."""
         text = self.preferences().get("wait", "")
         return float(text) if _NUMBER.fullmatch(text) else None
 
@@ -158,8 +158,8 @@ class HttpRequest(Request):
 def parts_of(raw_path: bytes) -> list[str]:
     """Return the parts of a path below `/agents/`, each percent-decoded on its own.
 
-    So a "%2f" separates nothing, and "." and ".." are names like any other. One part more than any resource
-    has stands for all that follow.
+    So a "%2f" separates nothing, and "." and ".." are names like any other. If there are more parts than any
+    resource has, one part stands for all further ones.
     """
     found = raw_path[len(PREFIX) :].decode("ascii", "replace").split("/", MOST_PARTS)
     return [unquote(part) if "%" in part else part for part in found]
@@ -190,7 +190,7 @@ def negotiate(headers: Headers, offered: Sequence[str]) -> str:
 
 
 def check_content_type(headers: Headers) -> None:
-    """Raise HttpError 415 unless a body is said to be JSON in UTF-8, and not compressed."""
+    """Raise HttpError 415 unless the headers say that a body is JSON in UTF-8, and not compressed."""
     check_encoding(headers)
     if media_type(headers) != JSON:
         raise HttpError(415, "send application/json in UTF-8", {"accept-post": JSON})
@@ -203,9 +203,9 @@ def check_encoding(headers: Headers) -> None:
 
 
 def media_type(headers: Headers) -> str | None:
-    """Return the media type of a body, without parameters; None where none is said.
+    """Return the media type of a body, without parameters; None without such a header.
 
-    "" stands for one that is said twice, or whose text is not in UTF-8.
+    "" stands for a repeated header, or for text that is not in UTF-8.
     """
     kinds = headers.getlist("content-type")
     if len(kinds) != 1:

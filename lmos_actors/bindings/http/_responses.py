@@ -69,13 +69,13 @@ CURRENT: Final = _raw(NO_CACHE, VARY)
 
 UNSTORED: Final = _raw(NO_STORE)
 UNSTORED_VARIANT: Final = _raw(NO_STORE, VARY)
-"""Headers of a value that no client keeps; the second of one that `Accept` chooses among others."""
+"""Headers of a value that no client keeps; `UNSTORED_VARIANT` if `Accept` chooses among several forms."""
 
 
 class JsonResponse(Response):
-    """A value as JSON that is encoded, with headers that are, too: `headers` is one of the constants above.
+    """A response of encoded JSON with encoded headers: `headers` is one of the constants above.
 
-    Encoding the same few headers with each response would take as long as all else that is done for it here.
+    Encoding the same few headers for each response would take as long as all the rest here.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class JsonResponse(Response):
 
 
 def no_content() -> Response:
-    """Return the response to what is done and has no value."""
+    """Return the response to a successful request without a value."""
     return Response(None, 204, NO_STORE)
 
 

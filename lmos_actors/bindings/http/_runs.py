@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from ._agent_request import AgentRequest
 
 SECONDS: Final = 600.0
-"""For which a run that has ended can be queried."""
+"""Seconds for which a run that has ended can be queried."""
 
 MOST: Final = 1_024
-"""Runs kept in all, and of one owner; to make room those are forgotten that have ended, the oldest first."""
+"""Runs kept in all; `MOST_OF_ONE` of one owner. To make room the oldest that have ended are forgotten."""
 
 MOST_OF_ONE: Final = 64
 
@@ -113,8 +113,8 @@ class Runs:
         self._shown = shown
         self._runs: OrderedDict[str, KeptRun] = OrderedDict()
         self._ended: OrderedDict[str, KeptRun] = OrderedDict()
-        self._coming: Counter[str] = Counter()  # by owner
-        self._size = 0  # of all results
+        self._coming: Counter[str] = Counter()  # reserved places, by owner
+        self._size = 0  # bytes of all results
 
     def __len__(self) -> int:
         return len(self._runs)
@@ -130,7 +130,7 @@ class Runs:
             self._coming -= Counter((owner,))
 
     def _make_room(self, owner: str, agent: str) -> None:
-        """Forget what is one too many for one more. Raises MailboxFull where nothing can be forgotten."""
+        """Forget a run if there is no room for one more. Raises MailboxFull if none can be forgotten."""
         self._forget_old()
         of_owner = [run for run in self._runs.values() if run.owner == owner]
         if len(of_owner) + self._coming[owner] >= MOST_OF_ONE:
@@ -201,7 +201,7 @@ class Runs:
     # ---- looking
 
     def find(self, owner: str, agent: str, action: str, run_id: str) -> KeptRun:
-        """Return a run. Raises NotFound, also for one that is another's, or of another action."""
+        """Return a run. Raises NotFound, also for a run of another owner or action."""
         run = self._runs.get(run_id)
         mine = run is not None and (run.owner == owner or owner[:1] != "@" != run.owner[:1])
         if run is None or not mine or (run.agent, run.action) != (agent, action) or self._is_over(run):

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 LIMITS: Final = Limits(max_bytes=1 << 40)
 """For nesting and numbers; the front door bounds the length of bodies."""
 
-SHORT: Final = 64  # bytes in which no nesting and no number can do harm
+SHORT: Final = 64  # bytes that are too few for harmful nesting or numbers
 MOST_PARAMETERS: Final = 100
 
 _UNREAD: Final = (msgspec.MsgspecError, ValueError, RecursionError, OverflowError)
@@ -42,16 +42,16 @@ def read_json(body: bytes) -> Any:
 
 
 def _plainly(error: Exception) -> str:
-    """Return why, without what was sent."""
+    """Return the reason of an error, without the text that was sent."""
     if isinstance(error, UnicodeError):
         return "it is not UTF-8"
     return str(error) if isinstance(error, msgspec.MsgspecError) else "it cannot be read"
 
 
 def with_integers(value: Any) -> Any:
-    """Return a value with whole numbers for those that were written as 4.0.
+    """Return a value with integers in place of whole numbers that were written like 4.0.
 
-    JSON Schema makes no difference.
+    JSON Schema makes no difference between them.
     """
     if isinstance(value, float):
         return int(value) if value.is_integer() else value
