@@ -72,7 +72,7 @@ class ApprovalService(NodeService):
 
     @property
     def offers(self) -> Offers:
-        """The users of chats to whom questions go in their turns."""
+        """The chat users to whom questions are offered, each in their own turns."""
         return self._desk.offers
 
     @property
@@ -82,7 +82,7 @@ class ApprovalService(NodeService):
 
     @property
     def askers(self) -> Askers:
-        """The runs that ask, by their names."""
+        """The runs that ask questions, by name."""
         return self._desk.askers
 
     def is_at(self, name: str) -> bool:

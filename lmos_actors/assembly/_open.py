@@ -148,7 +148,7 @@ def open_node_in_thread(tree: SupervisorSpec | None = None, options: NodeOptions
 
     `with open_node_in_thread(tree) as portal:` stops the node in order at the end of the block. Without a
     block, as in a notebook: `node = open_node_in_thread(tree)`, `node.portal`, `node.close()`. Options and
-    errors are those of `open_node`; what ends the node later is raised by `close`, or out of the block.
+    errors are the same as for `open_node`; `close`, or the end of the block, raises later errors of the node.
     """
     from lmos_actors.node import open_in_thread
 

@@ -1,4 +1,4 @@
-"""Bindings of agents to LMOS and HTTP: agents here are exposed, and those of other nodes consumed."""
+"""Bindings of agents to LMOS and HTTP: own agents are exposed, and agents of other nodes are consumed."""
 
 from lmos_actors._late import late
 

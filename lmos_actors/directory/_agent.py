@@ -10,7 +10,7 @@ What it keeps true:
 - **The event loop never waits for the disk or a search.** Writes are submitted to the writer of the store;
   searches run in a few threads, bounded in number, work and time (`SearchBudget`). On virtual time neither
   has a thread.
-- **Expired registrations are gone at once**: every operation first removes what has ended (`_now`). One
+- **Expired registrations are gone at once**: every operation first removes expired ones (`_now`). One
   timer, set for the next end, does the same without requests.
 """
 
@@ -165,7 +165,7 @@ class ThingDirectory(Agent, rename="camel", mailbox=MailboxOptions(size=MAX_WRIT
             yield
 
     def started(self) -> None:
-        """Remove what has expired while the agent was down."""
+        """Remove the registrations that expired while the agent was down."""
         self._now()
         self._arm()
 

@@ -73,7 +73,7 @@ class Entry:
 
     `due` is the end of a `ttl` in the runtime's monotonic time, which a changed system clock does not
     affect. `text` is the description with its registration, without the two closing braces; its first `cut`
-    bytes are the description alone, without its brace. `number` is that of the event of its last change.
+    bytes are the description alone, without its brace. `number` is the event number of its last change.
     `owner` is the principal that has made it, "" if none is known.
     """
 
@@ -252,7 +252,7 @@ def _field_of(place: Sequence[str | int]) -> str:
 
 
 def _with_discovery(context: Any) -> Any:
-    """Return a context with that of directories, which a description with a registration must have."""
+    """Return a context that includes the directories' own, which descriptions with a registration need."""
     if context is None:
         return [DISCOVERY_URI]
     listed = context if is_array(context) else [context]

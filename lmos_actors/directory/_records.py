@@ -117,7 +117,7 @@ class Records:
         return writes
 
     def forget(self, order: int) -> None:
-        """Go on from what was written, after a failed write."""
+        """Continue from the written state, after a failed write."""
         self._order = order
         self._deleted = 0
 

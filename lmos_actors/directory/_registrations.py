@@ -1,7 +1,7 @@
 """Registrations of a directory in memory: changes are decided in order, and visible once stored. No I/O.
 
 Two states are kept. *Decided*: all changes so far, on which the next one is decided, so that concurrent
-requests see each other (`_decided` over `_entries`). *Settled*: those that the store has, which readers see.
+requests see each other (`_decided` over `_entries`). *Settled*: the changes in the store, which readers see.
 `settle` moves changes from one to the other, `forget` drops the decided ones after a failed write.
 
 Ends are kept in two heaps, as there are two clocks: a `ttl` counts in the runtime's monotonic time,

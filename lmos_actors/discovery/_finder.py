@@ -62,7 +62,7 @@ class AgentFinder:
     async def search(
         self, query: AgentQuery, *, near: bool, directories: Sequence[Directory] | None
     ) -> list[Found]:
-        """Return all matching agents: those of this node in start order, then those elsewhere.
+        """Return all matching agents: first the agents of this node in start order, then agents elsewhere.
 
         Raises the TransportError of a directory if nothing was found and one did not answer.
         """

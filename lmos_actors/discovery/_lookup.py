@@ -93,7 +93,7 @@ class Replica:
         self.epoch = 0
         """Epoch of its lease, for an agent with a key of its own."""
         self.key: str | None = None
-        """That key."""
+        """Key of such an agent."""
         self._link: Any = None
         self._make: Callable[[], Any] | None = None
         self._dropped = False

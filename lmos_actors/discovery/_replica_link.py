@@ -114,7 +114,7 @@ class ReplicaLink(ForwardingLink):
     # ---- replicas
 
     def _members(self) -> list[Replica]:
-        """Return all known replicas: those of this node first, in start order, then the others by id."""
+        """Return all known replicas: the ones of this node in start order, then the others by id."""
         if self._by is not None and self._population_version != self.rt.population.version:
             self._population_version = self.rt.population.version
             kept = {each.link: each for each in self._near}

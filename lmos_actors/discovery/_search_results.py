@@ -51,7 +51,7 @@ class Found:
     epoch: int = 0
     """Epoch of the lease of an agent with a key of its own, from its entry."""
     key: str | None = None
-    """That key."""
+    """Key of such an agent."""
     refer: Callable[[Any], Any] = attrs.field(repr=False, eq=False, kw_only=True)
     """Makes the ref from a class; see `ref`."""
 

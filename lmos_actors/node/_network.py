@@ -1,4 +1,4 @@
-"""The network of one node: what it listens at, and the peers that its refs reach.
+"""The network of one node: the addresses at which it listens, and the peers that its refs reach.
 
 `Connections` is a stage around the supervisors: while children stop, their last answers still go out. The
 packages `transport` and `bindings` are imported inside functions: a node that neither listens nor consumes

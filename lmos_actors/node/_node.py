@@ -267,7 +267,7 @@ class Node:
         release_link(ref)
 
     def service(self, cls: type[S], /) -> S | None:
-        """Return the service of this node that is of a class, None if it has none."""
+        """Return this node's service of a class, None if it has none."""
         return next((each for each in self._connections.services if isinstance(each, cls)), None)
 
     # ---- connections

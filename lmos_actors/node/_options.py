@@ -50,7 +50,7 @@ def one_of(*words: str) -> Callable[[Any, attrs.Attribute[Any], Any], None]:
 
 @attrs.frozen(kw_only=True)
 class RuntimeOptions:
-    """The options of a node by itself; `NodeOptions` has those of its usual services too.
+    """The options of a node by itself; `NodeOptions` adds the options of its usual services.
 
     `services` are functions that return a service, such as its class; they are called when the node opens.
     Raises ConfigError for an option that is invalid or does not go with another. Whether the addresses of

@@ -1,4 +1,4 @@
-"""A service of a node: what it serves beside LMOS and HTTP, such as a chat protocol, a relay or its page.
+"""A service of a node, beside LMOS and HTTP: such as a chat protocol, a relay or the node's page.
 
 The node knows none of its services by name. It makes each when it opens, and asks all of them the same, at
 the same moments of its life:
@@ -108,7 +108,7 @@ class NodeService:
         return ()
 
     def children(self) -> Sequence[ChildSpec[Any]]:
-        """Return the specs of its own agents."""
+        """Return the specs of the service's own agents."""
         return ()
 
     def begin(self, rt: Runtime, root: Supervisor) -> None:

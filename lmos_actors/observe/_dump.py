@@ -1,7 +1,7 @@
 """The dump of a node as text: its tree, its turn, its runs and tasks, and the stacks of user code.
 
 Stacks leave out the calls of the runtime and of trio. A dump is bounded: agents at rest are counted by
-class, and what is long is cut. It reads only, and never raises: a signal handler writes it between any two
+class, and long texts are cut. It only reads, and never raises: a signal handler writes it between any two
 instructions, when any data structure may be half changed.
 """
 
@@ -38,7 +38,7 @@ _HIDDEN: Final = (_PACKAGE, _TRIO, contextlib.__file__)
 
 
 def task_stack(task: trio.lowlevel.Task) -> Iterator[str]:
-    """Yield the lines of a task's stack, then those of its child tasks."""
+    """Yield the lines of a task's stack, then the lines of its child tasks."""
     yield from _calls(task.iter_await_frames())
     children = [child for nursery in task.child_nurseries for child in tasks_in_order(nursery.child_tasks)]
     for child in children[:TASKS]:
@@ -72,7 +72,7 @@ def _calls(calls: Iterable[tuple[FrameType, int]]) -> Iterator[str]:
 
 # --- a whole node as text
 
-LINES: Final = 1000  # of each part
+LINES: Final = 1000  # the most lines of each part
 AGENTS: Final = 100  # agents of one supervisor that are shown one by one
 FEW: Final = 20  # children of one supervisor that are all shown
 RUNS: Final = 10  # runs of one agent that are shown
@@ -258,7 +258,7 @@ def _indented(
         yield from ("  " + line for line in show(task))
 
 
-# ---- what waits, and what is lost
+# ---- waits and losses
 
 
 def _waits(root: Supervisor, rt: Runtime) -> Iterator[str]:

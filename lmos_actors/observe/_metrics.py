@@ -66,7 +66,7 @@ class MetricsOptions:
 
 
 def metrics_options(wanted: bool | MetricsOptions | None) -> MetricsOptions | None:
-    """Return the options for what `open_node(metrics=...)` was given. Raises ConfigError."""
+    """Return the options for the argument of `open_node(metrics=...)`. Raises ConfigError."""
     if wanted is None or isinstance(wanted, bool):
         return MetricsOptions() if wanted else None
     if not isinstance(wanted, MetricsOptions):  # pyright: ignore[reportUnnecessaryIsInstance]

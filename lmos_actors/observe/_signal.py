@@ -28,12 +28,12 @@ class DumpSignal:
         self._mine: dict[Any, None] = {}  # opened by the main thread: only it may set handlers
 
     def node_opened(self, node: object, show: Callable[[FrameType | None], str]) -> None:
-        """Add a node to those that are dumped; `show` returns its dump and never raises."""
+        """Add a node to the dumped ones; `show` returns its dump and never raises."""
         self._shown[node] = show
         self.claim(node)
 
     def node_ended(self, node: object) -> None:
-        """Remove a node from those that are dumped."""
+        """Remove a node from the dumped ones."""
         self._shown.pop(node, None)
         self.release(node)
 

@@ -43,7 +43,7 @@ SERVER_ERROR: Final = 500
 
 
 def provider_of(wanted: Any) -> TracerProvider:
-    """Return the provider for what `open_node(tracing=...)` was given. Raises ConfigError."""
+    """Return the provider for the argument of `open_node(tracing=...)`. Raises ConfigError."""
     if wanted is True:
         return trace.get_tracer_provider()
     if not callable(getattr(wanted, "get_tracer", None)):

@@ -15,8 +15,8 @@ What it keeps true:
   change, `generation` grows, and the next use asks the verifier whether the proof still holds. Between
   changes that check is one comparison of integers.
 - **A secret that cannot be read admits no client**, and is reported once. At start it is a ConfigError.
-- **A shared token opens what is stored, and nothing else.** Who presents it may use the agents of
-  `storage_agents`, whatever the lists say; for all others it counts as no credentials.
+- **A shared token opens stored data, and nothing else.** A client with it may use the agents of
+  `storage_agents`, whatever the lists say; for all other agents it counts as no credentials.
 - **A session of the page stands for credentials, and only for the node's own page** (`_sessions.py`). An
   Authorization header counts before a cookie; a wrong one is refused whatever cookie comes with it.
 - **Lists hold behind every name of an agent.** A member of a pool is also subject to the pool's list, and an

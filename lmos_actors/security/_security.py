@@ -138,7 +138,7 @@ class Security:
     def demands(self, agent: str | None = None, verb: Verb | None = None) -> tuple[str, ...]:
         """Return the `security` member of a description: the names of the schemes it takes.
 
-        With an agent's public name and a verb, return that of a form: `nosec_sc` where the verb is open.
+        With an agent's public name and a verb, return the member of a form: `nosec_sc` if the verb is open.
         """
         asked = [each.name for each in self.schemes if not isinstance(each, NoSec)]
         if not asked or (agent is not None and verb is not None and self.rules.rule(agent, verb).open):

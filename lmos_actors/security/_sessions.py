@@ -13,7 +13,7 @@ So the page sends credentials once, and the browser then has a cookie. What that
   with it. Two cookies of that name count as none: somebody else has set one of them.
 - **A session ends with its credentials**, when they expire or are revoked, and after `LIFE` in any case.
 - **Bounded**: `MOST` sessions, of one principal `MOST_OF_ONE`; a new one ends the oldest of the same
-  principal first, so that nobody ends those of others.
+  principal first, so that nobody ends the sessions of others.
 
 The name of the cookie has the port of the node: cookies do not tell ports apart, and two nodes on one
 machine would overwrite each other's.
@@ -88,7 +88,7 @@ class Sessions:
         return self._cookie(b"", 0, secure=secure)
 
     def find(self, request: RequestContext, wall: float) -> Proof | None:
-        """Return the proof of a request's session; None without one, or one that has ended."""
+        """Return the proof of a request's session; None without a session, or if it has ended."""
         shown = self._shown(request)
         if len(shown) != 1:
             return None

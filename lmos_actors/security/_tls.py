@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Path: TypeAlias = "str | os.PathLike[str]"
 
-_MAX_BYTES: Final = 1 << 20  # of a file that is read to explain an error
+_MAX_BYTES: Final = 1 << 20  # the most that is read of a file to explain an error
 _CERTIFICATE: Final = b"-----BEGIN CERTIFICATE-----"
 _KEY: Final = b"PRIVATE KEY-----"
 _MAX_FLIGHTS: Final = 4  # turns for each end of a handshake in memory: more than it needs

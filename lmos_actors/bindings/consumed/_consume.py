@@ -54,7 +54,7 @@ def remote_ref(
 
 
 def remote_thing(peers: Peers, url: str, thing: str | None = None, *, headers: Headers = ()) -> ConsumedThing:
-    """As `remote_ref`, without a class."""
+    """Return a far thing without a class; otherwise as `remote_ref`."""
     return _thing(_linked(peers, socket_target(url, thing), headers))
 
 
@@ -231,8 +231,8 @@ def thing_described(
 ) -> ReachedThing:
     """Return a thing by a description that another host has served; connects in the background.
 
-    `is_named`: that host is of the node's own deployment. Never waits. Raises ConfigError for a description
-    without a usable address.
+    `is_named`: that host belongs to the node's own deployment. Never waits. Raises ConfigError for a
+    description without a usable address.
     """
     form = next(sockets_of(description, source_url), None)
     if description.id is None:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 class ConsumedThing:
     """A far agent, used by the names of its affordances; values are plain data, as JSON has it.
 
-    The verbs are those of a `Ref`, and raise the same exceptions. With a description, a name that is not in
+    It has the verbs of a `Ref`, which raise the same exceptions. With a description, a name that is not in
     it raises NotFound at once; values are checked only by the agent. Equal to others that lead to the same
     thing.
     """
@@ -67,7 +67,7 @@ class ConsumedThing:
 
     @property
     def url(self) -> str:
-        """The address of its WebSocket; without one, that of its first form."""
+        """The address of its WebSocket; without one, the address of its first form."""
         return self._far.peer.url
 
     @property
@@ -180,7 +180,7 @@ class ConsumedThing:
     # ---- views
 
     def within(self, seconds: float, /) -> ConsumedThing:
-        """Return a view whose calls raise `DeadlineExceeded` after so many seconds."""
+        """Return a view whose calls raise `DeadlineExceeded` after `seconds` seconds."""
         return ConsumedThing(self._far, self._ref.within(seconds), self._described)
 
     def with_variables(self, values: Mapping[str, Any] | None = None, /, **more: Any) -> ConsumedThing:
@@ -212,7 +212,7 @@ class ConsumedThing:
         """Wait for the connection, and until the agent runs again if it is known not to run."""
         return self._ref.ready()
 
-    # ---- as `actors.Thing` has them
+    # ---- the verbs of `actors.Thing`
 
     def reading(self, name: str) -> AbstractAsyncContextManager[RemoteCall]:
         """Read a property: `async with thing.reading("units") as call`, then `await call.result()`."""

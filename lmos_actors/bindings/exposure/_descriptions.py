@@ -1,4 +1,4 @@
-"""Descriptions of what a node serves: made from classes, so they exist while an agent is down."""
+"""Descriptions of a node's agents: made from classes, so they exist while an agent is down."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def name_in_path(path: str) -> str | None:
 
 
 def name_in_url(url: str) -> str | None:
-    """Return the public name of an agent whose address this is, None if it is none."""
+    """Return the public name of the agent at this address, None for any other address."""
     try:
         return name_in_path(urlsplit(url).path)
     except ValueError:  # such as a bracket that is not closed
@@ -120,7 +120,7 @@ class Exposure:
         link = self.at(above) if above else None
         return None if link is None or isinstance(link, Slot) else public_name(link.path)
 
-    # ---- by what a consumer says
+    # ---- by a consumer's name for it
 
     def thing_at(self, target: str) -> str | None:
         """Return the thing that is meant by messages without one, on a socket at an agent's address.

@@ -64,7 +64,7 @@ def came(
         if traceparent is None and rt.instrument is None:
             return  # no instrument looks, and it has no trace
         incoming_trace(rt, far, traceparent, tracestate)
-    elif far.watch is None:  # else a member of a pool takes what another has left
+    elif far.watch is None:  # else another member of a pool left it
         far.watch = rt.edge.came(far, way, traceparent, tracestate, attributes)
 
 

@@ -103,9 +103,9 @@ class ReaderMemory:
 
     def __init__(self, budget: Budget, drop: Callable[[], object]) -> None:
         self.drop = drop
-        """Drop what waits, with a gap in its place."""
+        """Drops the waiting values, with a gap in their place."""
         self._account = LooseAccount(budget, self._give_way)
-        self._lost: dict[SharedValue, None] | None = None  # what is dropped, while others drop it as well
+        self._lost: dict[SharedValue, None] | None = None  # dropped values, while others drop them as well
         self.held = 0
         """Bytes that wait for it, shared or not."""
 
@@ -160,7 +160,7 @@ class ReaderMemory:
         self._account.add(event.size())
 
     def _give_way(self) -> None:
-        """Put a gap in the place of all that waits, for this reader and for those that are as slow."""
+        """Replace all waiting values by a gap, for this reader and for readers that are as slow."""
         most, lost = self.held, dict[SharedValue, None]()
         self._lost = lost
         self.drop()

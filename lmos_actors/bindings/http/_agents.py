@@ -1,4 +1,4 @@
-"""Agents over HTTP: what is below `/agents/`, as Thing Descriptions have it in their forms for HTTP.
+"""Agents over HTTP: the paths below `/agents/`, as the forms of Thing Descriptions name them.
 
     /agents/NAME                            its description
     /agents/NAME/properties                 all: read, write several, observe
@@ -152,7 +152,7 @@ class AgentsOverHttp:
         return link
 
     def _allowed(self, request: HttpRequest) -> str:
-        """Return the methods of a resource; of a property or an action, those that it really has."""
+        """Return the methods of a resource; of a property or an action, only the ones that it supports."""
         methods: dict[str, Any] = dict(READING if len(request.parts) == 1 else _methods(request))
         if len(request.parts) == 3:
             link = self._context.exposure.at(request.parts[0])

@@ -59,9 +59,9 @@ def http_app(
     """Return the application that serves a node's agents and their descriptions over HTTP.
 
     Below `/agents/NAME` are the descriptions and the forms of single agents; `/` has all descriptions,
-    `/.well-known/wot` that of the only agent or else the node's own; `/NAME` leads to `/agents/NAME`. The
-    routes `extra` go before those of the pages. `guard` decides which clients are let in, before all
-    else; None lets all in. The paths `apart` are those of routes with a guard of their own.
+    `/.well-known/wot` the only agent's or else the node's own; `/NAME` leads to `/agents/NAME`. The routes
+    `extra` go before the routes of the pages. `guard` decides which clients are let in, before all
+    else; None lets all in. The paths `apart` belong to routes with a guard of their own.
     """
     agents, pages = AgentsOverHttp(descriptions, server), _pages_of(descriptions, extra)
 
@@ -100,7 +100,7 @@ class _Pages:
         return _described(request, all_here.own(sees) if sole is None else all_here.served(sole))
 
     async def openapi(self, request: Request) -> Response:
-        """Return the OpenAPI document of what the client may see."""
+        """Return the OpenAPI document of the agents that the client may see."""
         sees, base = _sees(request), asked_at(self._all, request).bases[0]
         return _described(request, self._openapi.served(sees, base), (JSON,))
 
@@ -198,7 +198,7 @@ def accepted(request: Request, offered: Sequence[str]) -> str:
 
 
 async def _as_problem(_: Request, error: Exception) -> Response:
-    """Return what is wrong as problem details (RFC 9457)."""
+    """Return an error as problem details (RFC 9457)."""
     response = problem_response(error)
     response.headers.update(VARY)
     return response

@@ -41,7 +41,7 @@ HEARTBEAT: Final = 15.0
 
 AT_ONCE: Final = 64
 AT_ONCE_BYTES: Final = 1 << 16
-"""Bytes of events that are sent together: so much, and one event, waits for a client that does not read."""
+"""Bytes of events that are sent together: they, and one event more, wait for a client that does not read."""
 
 GAP: Final = "lmosx:gap"
 END: Final = "lmosx:end"
@@ -191,7 +191,7 @@ class EventStream:
         self._count = 0
 
     async def frames(self) -> AsyncGenerator[bytes, None]:
-        """Yield events as they come, those that wait together as one piece, until the feed ends."""
+        """Yield events as they come, joining waiting ones to one piece, until the feed ends."""
         again = self._request.header(b"last-event-id") is not None
         yield self._frame(Gap(RECONNECTED)) if again else b": listening\n\n"
         while (events := await self._next()) is not None:

@@ -87,7 +87,7 @@ class Listening:
         return sink
 
     def join(self, key: str) -> None:
-        """Receive what is pushed under a key from now on."""
+        """Receive the values of a key from now on."""
         self._sinks.add(key, self.sink(key))
 
     def leave(self) -> None:
@@ -100,7 +100,7 @@ class Listening:
         self.feed.drop_waiting()
 
     def end(self) -> None:
-        """End because the node drains: what has come is still sent."""
+        """End because the node drains: values that have arrived are still sent."""
         self.leaving = True
         self.feed.close()
 

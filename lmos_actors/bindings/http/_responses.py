@@ -107,7 +107,7 @@ def only_head(media_type: str, headers: Mapping[str, str] = VARY) -> Response:
 def problem_response(
     error: Exception, occurrence: str | None = None, allowed: Callable[[], str] = lambda: "GET, HEAD"
 ) -> Response:
-    """Return the problem details of an error: LMOS's own for an AgentError, else those of its status alone.
+    """Return the problem details of an error: LMOS's own for an AgentError, else made from its status.
 
     `occurrence` is a new id; `allowed` returns the methods of the resource, for a response of 405.
     """

@@ -78,8 +78,8 @@ def fitting(value: Any, check: Callable[[Any], object]) -> Any:
 
 
 def written_value(value: Any) -> bytes:
-    """Return a value as JSON. Raises LocalProtocolError, or what `plain` raises, for what JSON cannot
-    hold."""
+    """Return a value as JSON. Raises LocalProtocolError, or what `plain` raises, if JSON cannot hold
+    it."""
     return written(plain(value))
 
 

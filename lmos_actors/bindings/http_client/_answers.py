@@ -29,7 +29,7 @@ DETAIL: Final = 2_000  # characters
 LONGEST_WAIT: Final = 3600.0
 
 _LIKE: Final = {408: 503, 410: 404, 413: 400, 415: 405, 406: 405, 422: 400, 501: 405}
-"""Statuses that are taken as another one, which has an exception."""
+"""Statuses that are treated as another one, which has an exception."""
 
 LONGEST_REASON: Final = 200  # characters of a reason phrase that errors repeat
 _STATUSES: Final = frozenset(HTTPStatus)
@@ -117,7 +117,7 @@ def _asked(op: Asked | None, thing_id: str) -> Any:
 
 
 def _problem(answer: WebAnswer) -> dict[str, Any] | None:
-    """Return the problem details of an answer, None if it has none that can be read."""
+    """Return the problem details of an answer, None without readable ones."""
     if not is_json(answer.head.kind) or not answer.body:
         return None
     try:

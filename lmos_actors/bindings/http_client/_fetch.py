@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ._stream import Head, Headers
 
 SECONDS: Final = 30.0
-"""For the whole fetch, redirects included."""
+"""Seconds for the whole fetch, redirects included."""
 
 PATIENCE: Final = 1.0
 """Seconds to wait for the reason of a refusal, once its status is known."""
@@ -46,7 +46,7 @@ _PHRASES: Final = {each.value: each.phrase for each in HTTPStatus}
 async def fetched(
     network: Network, url: str, tls: ssl.SSLContext | None, headers: Headers, headers_for: Any, local: bool
 ) -> tuple[bytes, str, bool]:
-    """As `fetch`; return also whether this machine, by any of its names, has answered."""
+    """Do as `fetch`; return also whether this machine, by any of its names, has answered."""
     with trio.move_on_after(SECONDS):
         try:
             return await _fetched(network, url, tls, headers, headers_for, local)
@@ -66,7 +66,7 @@ async def fetched(
 async def _fetched(
     network: Network, url: str, tls: ssl.SSLContext | None, headers: Headers, headers_for: Any, local: bool
 ) -> tuple[bytes, str, bool]:
-    may_be_here = True  # so may the caller's URL, and a redirect of this machine
+    may_be_here = True  # the caller's URL may lead here, and so may a redirect of this machine
     at, endpoint = url, endpoint_of(url)
     for _ in range(REDIRECTS + 1):
         stream, here = await _connected(network, endpoint, tls, may_be_here=may_be_here)

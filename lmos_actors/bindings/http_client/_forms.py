@@ -57,7 +57,7 @@ class HttpOperation(NamedTuple):
 
     @property
     def method(self) -> str:
-        """The method of HTTP."""
+        """The HTTP method."""
         return method_of(self.form, self.op) if self.is_named else _METHODS.get(self.op, self._usual)
 
     @property
@@ -114,7 +114,7 @@ def in_url(name: str, value: Any) -> str | float | bool:
 
 
 def _is_optional(href: str, name: str) -> bool:
-    """Return whether a variable may be left out of a URL: one of its query or its fragment."""
+    """Return whether a URL may leave out a variable: one in its query or its fragment."""
     for part in href.split("{")[1:]:
         sign, names = part[:1], part.partition("}")[0].lstrip("+#./;?&").split(",")
         if name in [each.partition(":")[0].rstrip("*") for each in names]:
@@ -132,7 +132,7 @@ def has_address(href: str) -> bool:
 
 
 def _contradicts(verb: str, owner: AnyAffordance | None) -> bool:
-    """Return whether a property does not allow what one of its forms may offer."""
+    """Return whether a property forbids a verb that one of its forms may offer."""
     if not isinstance(owner, PropertyAffordance):
         return False
     return bool(owner.read_only if verb == "write" else owner.write_only)
@@ -191,7 +191,7 @@ class HttpOperations:
         return any(choose(forms, op, ASKED) is not None for op in ("queryaction", "cancelaction"))
 
     def needed(self, verb: str, name: str, path: str) -> HttpOperation:
-        """As `way`. Raises NotAllowed where there is none."""
+        """Return the operation as `way` does. Raises NotAllowed if there is none."""
         found = self.way(verb, name)
         if found is None:
             what = verb if name == "*" else f"{verb} {name!r}"
@@ -219,7 +219,7 @@ class HttpOperations:
 
     @cached_property
     def sockets(self) -> tuple[str, ...]:
-        """The names of LMOS over a WebSocket in forms, best first; see `choose`.
+        """The names that forms give to LMOS over a WebSocket, best first; see `choose`.
 
         A WebSocket without a subprotocol counts as LMOS for agents, and where nothing else is offered.
         """

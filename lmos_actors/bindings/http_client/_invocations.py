@@ -1,9 +1,9 @@
 """One request of a ref as HTTP: the request that is sent, what the answer means, and runs that go on after
 it.
 
-`HttpInvocation` is made before it is sent, so that what cannot be asked or encoded is refused at the
-caller's line. Several properties may take several requests (`_requests` chooses), where the thing offers no
-form for all of them.
+`HttpInvocation` is made before it is sent, so that an impossible request is refused at the caller's line.
+Several properties may take several requests (`_requests` chooses), if the thing offers no form for all of
+them.
 
 Runs: an action may answer 201 or 202 with the URL of its run. It is then polled, with growing pauses, until
 it ends. A caller that is cancelled ends the run: by DELETE (`abandon_run`) once its URL is known. Before that
@@ -135,7 +135,7 @@ class InvocationContext:
 
 
 class InvocationObserver(Protocol):
-    """The receiver of what an invocation reports before its answer."""
+    """The receiver of the reports of an invocation before its answer."""
 
     def on_status(self, status: str, progress: Any, waits: dict[str, Any] | None) -> None:
         """Take another status of the run, new progress, or the question to a person that it waits for."""
@@ -175,7 +175,7 @@ FAILURES: Final = (ConnectFailed, ConfigError, Unanswered, Unsendable, TooManyLi
 
 
 class HttpInvocation:
-    """One request of a ref over HTTP. Raises on creation for what cannot be asked or encoded."""
+    """One request of a ref over HTTP. Creating one raises if the request cannot be made or encoded."""
 
     def __init__(self, server: InvocationContext, request: PendingRequest) -> None:
         self.server = server
@@ -290,7 +290,7 @@ class HttpInvocation:
             answer = await self._begun(request)
         else:
             if self.request.verb == "invoke":
-                # a run that asks a person has a URL from then on; abandoned at that moment, it goes on
+                # a run that asks a person has a URL from then on; abandoned in that moment, it goes on
                 request = self._asking(request)
             answer = await self._exchange(request)
         if self.request.verb == "invoke" and answer.head.status in (201, 202) and self.request.sent is None:
@@ -302,11 +302,11 @@ class HttpInvocation:
 
     @property
     def _tells_questions(self) -> bool:
-        """Whether the thing says so while a run asks a person."""
+        """Whether the thing reports when a run asks a person."""
         return "questions" in (self.server.ways.description.offers or ())
 
     def _asking(self, request: WebRequest) -> WebRequest:
-        """Return a request that wants to know of questions to people, if the thing says them."""
+        """Return a request that asks for reports of questions to people, if the thing sends them."""
         if not self._tells_questions:
             return request
         return attrs.evolve(request, headers=(*request.headers, _ASKS))
@@ -511,7 +511,7 @@ def _stream_of(request: PendingRequest) -> RequestBody | None:
 
 
 def _beside(payload: Any) -> bytes | None:
-    """Return what goes beside a stream, as JSON in ASCII; None for nothing. Raises InvalidInput."""
+    """Return the input beside a stream, as JSON in ASCII; None if there is none. Raises InvalidInput."""
     if payload is UNSET or not payload:
         return None
     text = json.dumps(from_json(written(payload, None)), separators=(",", ":")).encode("ascii")

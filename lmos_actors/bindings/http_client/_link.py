@@ -84,7 +84,7 @@ class HttpLink(ForwardingLink):
 
     @property
     def sockets(self) -> tuple[RemotePeer, ...]:
-        """The connections that have to stand before a request: over HTTP there is always a way to ask."""
+        """The connections that must be open before a request: only LMOS needs them, HTTP can always ask."""
         return () if self._socket is None else self._socket.sockets
 
     @property
@@ -99,7 +99,7 @@ class HttpLink(ForwardingLink):
         return self._web.operation(key)
 
     def repeatable(self, key: str) -> bool:
-        """Return whether asking twice does no more than asking once."""
+        """Return whether a repeated request does no more than a single one."""
         return self._web.repeatable(key)
 
     def keeps_answers(self, key: str) -> bool:
@@ -133,10 +133,10 @@ class HttpLink(ForwardingLink):
             self._sinks = RemoteSinks(self._tapped)
         return self._sinks
 
-    # ---- being there
+    # ---- availability
 
     def link(self) -> Any:
-        """Refuse: exit signals do not travel."""
+        """Raise NotAllowed: exit signals do not travel."""
         return self._web.link()
 
     def release(self) -> None:
@@ -170,9 +170,8 @@ def web_link(
     """Return a function that makes a link from a thing's id, its interface and its LMOS link.
 
     `given` are headers for the server of the URL `meant`, and for no other; `is_named`: code of this node has
-    named it, and no directory alone. Each link holds its peer until
-    `release`. Raises ConfigError for a description without forms for HTTP, or with one that has no usable
-    address.
+    named it, not only a directory. Each link holds its peer until `release`. Raises ConfigError for a
+    description without forms for HTTP, or with a form that has no usable address.
     """
     origins = ways.origins()
     if not origins:

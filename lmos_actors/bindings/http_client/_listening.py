@@ -1,7 +1,7 @@
 """Listening over HTTP: by server-sent events, or by long polls where a form offers nothing better.
 
-One task, `HttpSubscription.run`, for each property or event that is listened to, whatever the number of
-listeners. It outlives connections: after a break listeners receive a gap, and an observed property is read
+Each property or event that is listened to has one task, `HttpSubscription.run`, however many listeners
+there are. It outlives connections: after a break listeners receive a gap, and an observed property is read
 anew, because a stream does not show what was missed.
 """
 
@@ -84,7 +84,7 @@ class HttpSubscription:
         self._backoff = backoff
         self._reader = EventReader()
         self._tag = ""
-        self._last: Any = self  # nothing that could come
+        self._last: Any = self  # nothing could come
         self._what = target_of_listening(listening)
 
     async def run(self) -> None:
@@ -104,7 +104,7 @@ class HttpSubscription:
             await trio.sleep(max(self._backoff.next(), min(self._reader.retry or 0.0, LONGEST_WAIT)))
 
     async def _listen_once(self) -> Exception | None:
-        """Listen on one connection. Return the error that it was lost by, None after a final answer."""
+        """Listen on one connection. Return the error by which it was lost, None after a final answer."""
         listening, path = self._listening, self._far.path
         try:
             if self._way.form.subprotocol == "longpoll":
@@ -148,7 +148,7 @@ class HttpSubscription:
 
     @property
     def _starts_with_value(self) -> bool:
-        """Whether an observation begins with the present value, as those of lmos_actors do."""
+        """Whether an observation begins with the present value, as with lmos_actors."""
         return bool(self._server.ways.description.offers)
 
     def _take(self, event: SentEvent) -> None:

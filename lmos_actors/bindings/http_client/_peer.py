@@ -88,7 +88,7 @@ def _no_tasks() -> list[trio.lowlevel.Task]:
 
 @attrs.define(eq=False)
 class CarriedRequest:
-    """A request on its way: the scope of its task and, of a run, where it goes on. Its invocation reports
+    """A request on its way: the scope of its task and, for a run, its URL. Its invocation reports
     to it (`InvocationObserver`)."""
 
     request: PendingRequest
@@ -146,7 +146,7 @@ class CarriedRequest:
         return None if self.request.ended else self.url
 
     async def standing(self) -> lmos.RunStatus | None:
-        """Query the status of the run at its URL; None once it has ended. NotAllowed without a URL."""
+        """Query the status of the run at its URL; None once it has ended. Raises NotAllowed without a URL."""
         request = self.request
         if self.url is None and not self.expects_url:
             raise NotAllowed(f"{request.far.path!r} has no form to query runs of {request.name!r} by")
@@ -207,7 +207,7 @@ class WebPeer:
         self.ended = False
         self.tried = False
         self.named = False
-        """Whether code of this node has named the server, and no directory alone."""
+        """Whether code of this node has named the server, not only a directory."""
         self.things: WeakValueDictionary[tuple[str, Variables], RemoteThing] = WeakValueDictionary()
         self._node = node
         self._released = False
@@ -305,7 +305,7 @@ class WebPeer:
         NotAllowed.
         """
         self._check_there(request.far)
-        invocation = HttpInvocation(self._server, request)  # also before it stands in line: it may raise
+        invocation = HttpInvocation(self._server, request)  # it may raise: so before it stands in line
         if request.sent is not None:
             self._tells.line.post(request)
             return
@@ -370,7 +370,7 @@ class WebPeer:
         return None
 
     def unsent(self) -> Iterator[tuple[UnsentKind, UnsentMessage]]:
-        """Return what stands in line; see `Outbox` of the actors."""
+        """Return the messages in line; see `Outbox` of the actors."""
         return self._tells.line.unsent()
 
     # ---- runs
@@ -378,7 +378,7 @@ class WebPeer:
     def follow(
         self, request: PendingRequest, asked: tuple[str, ...], then: Callable[[dict[str, Any]], None]
     ) -> None:
-        """Answer that nothing is known: it is not asked over HTTP."""
+        """Answer that nothing is known: HTTP has no such question."""
         then({})
 
     async def query(self, request: PendingRequest) -> lmos.RunStatus | None:
@@ -431,7 +431,7 @@ class WebPeer:
         return not self._tells.line and self._tells.put(request)
 
     def holds_up(self, far: RemoteThing) -> bool:
-        """Return whether one-way messages to a thing wait for room already."""
+        """Return whether one-way messages to a thing already wait for room."""
         return self._tells.line.holds_up(far.thing_id)
 
     @enable_ki_protection
@@ -441,7 +441,7 @@ class WebPeer:
     # ---- listening
 
     def target(self, request: PendingRequest, name: str) -> ItemTarget:
-        """Return where the items of a source go: into the body. NotAllowed where no form has such a body."""
+        """Return the target of a source's items: the body. Raises NotAllowed if no form has such a body."""
         way = self.ways.way("invoke", request.name)
         if way is None or essence(way.form.content_type) not in CONTENT_TYPES:
             raise NotAllowed(
@@ -487,7 +487,7 @@ class WebPeer:
             self.rt.timers.woke = True
             scope.cancel("there is no listener any more")
 
-    # ---- being there
+    # ---- availability
 
     def unavailable(self, path: str) -> AgentUnavailable:
         """Return the error for a request that was not sent."""

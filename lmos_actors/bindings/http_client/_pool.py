@@ -42,10 +42,10 @@ LISTENING: Final = 256
 """Answers that are listened to, or waited for by long polls, at one server at a time."""
 
 PLACES: Final = 64
-"""Servers of which something is kept though nothing goes on there."""
+"""Servers of which something is kept although no request to them is open."""
 
 IDLE: Final = 16
-"""Connections to one server that are kept while they carry nothing."""
+"""Idle connections to one server that are kept."""
 
 IDLE_SECONDS: Final = 20.0
 CONNECT_SECONDS: Final = 10.0
@@ -59,11 +59,11 @@ _SAFE: Final = ("GET", "HEAD")
 
 
 class TooManyListeners(Exception):
-    """The bound on answers of one server that are listened to is reached."""
+    """One server already has the most answers that may be listened to."""
 
 
 class _Place:
-    """One server: its idle connections, the longest idle first, and room for those that carry something."""
+    """One server: its idle connections, the longest idle first, and the room for busy ones."""
 
     def __init__(self) -> None:
         self.seats = trio.Semaphore(OPEN, max_value=OPEN)
@@ -72,7 +72,7 @@ class _Place:
 
     @property
     def is_used(self) -> bool:
-        """Whether anything goes on, or is kept, there."""
+        """Whether a request to it is open, or a connection is kept."""
         return bool(self.idle or self._listening or self.seats.value != self.seats.max_value)
 
     @contextmanager
@@ -90,7 +90,7 @@ class _Place:
 class WebPool:
     """The connections over HTTP of one node.
 
-    `start_soon` starts the task that closes what is idle, in a stage that ends after the agents;
+    `start_soon` starts the task that closes idle ones, in a stage that ends after the agents;
     `headers_for` returns the credentials for a URL, together with the given headers; it is asked each time.
     """
 
@@ -127,7 +127,7 @@ class WebPool:
                 return answer
 
     async def poll(self, request: WebRequest, own: Own, sent: Callable[[], None] | None) -> WebAnswer:
-        """Send a request as `exchange` does, but for an answer that may take long: outside the request limit.
+        """Send a request as `exchange` does, but outside the request limit, as the answer may take long.
 
         `sent` is called when the request is written. Raises TooManyListeners as well.
         """
@@ -169,7 +169,7 @@ class WebPool:
 
     @asynccontextmanager
     async def listening(self, request: WebRequest, own: Own) -> AsyncGenerator[tuple[Head, HttpStream]]:
-        """Send a request, and return the head of the answer and what its body comes from.
+        """Send a request; return the head of the answer, and the stream that its body comes from.
 
         Raises what `exchange` does, and TooManyListeners. Redirects are followed as there.
         """
@@ -269,7 +269,7 @@ class WebPool:
         self._stirred.set()
 
     async def _close_idle_regularly(self) -> None:
-        """Close what has been idle for too long, and at the end everything that is idle."""
+        """Close connections that have been idle for too long, and at the end all idle ones."""
         try:
             while True:
                 await self._stirred.wait()
@@ -311,9 +311,9 @@ class _Route:
         return self._pool.headers_for(url, (*self._own(url), *self.request.private))
 
     def goes_on(self, head: Head) -> bool:
-        """Return whether an answer is a redirect, which is then the current target.
+        """Return whether an answer is a redirect; if so, its target is the current one from now on.
 
-        Raises BadAnswer for one that is not followed.
+        Raises BadAnswer for a redirect that is not followed.
         """
         request, safe = self.request, self.request.method in _SAFE
         led = redirected(head, safe=safe)
@@ -342,7 +342,7 @@ async def whole_answer(stream: HttpStream, head: Head) -> WebAnswer:
 
 
 def check_encoding(head: Head) -> None:
-    """Raise BadAnswer for a compressed answer, which no bound on bytes would bound."""
+    """Raise BadAnswer for a compressed answer, whose content no limit on bytes would limit."""
     if head.header(b"content-encoding").lower() not in ("", "identity"):
         raise BadAnswer("it is compressed, which was not asked for")
 

@@ -30,7 +30,7 @@ def redirected(head: Head, *, safe: bool = True, local: bool = False) -> tuple[s
     """Return the URL that an answer redirects to, None if it is no redirect.
 
     `safe`: the request only reads. `local`: a redirect may lead from another host to this machine. Raises
-    BadAnswer for one that leaves TLS, that is another host there than here, or that has no address.
+    BadAnswer for one that leaves TLS, that leads to this machine without permission, or that has no address.
     """
     location = head.header(b"location")
     if not location or not (head.status in AGAIN or (safe and head.status in READ)):

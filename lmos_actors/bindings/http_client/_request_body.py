@@ -1,9 +1,9 @@
 """The body of a request that is a stream: a source's items as JSON lines, sent as they come.
 
-What the source gives waits here until it is written to the connection: 16 items and 256 KiB at most. The
-source is not touched before the server has sent 100 (Continue), which a node does once the run has begun; a
-server that does not know of it is given the body after `CONTINUE_SECONDS`. A source that is silent is bridged
-by empty lines, by which the server knows that its client is there.
+Items wait here until they are written to the connection: 16 items and 256 KiB at most. The source is not
+touched before the server has sent 100 (Continue), which a node does once the run has begun; a server that
+does not know of it is given the body after `CONTINUE_SECONDS`. While a source is silent, empty lines show the
+server that its client is there.
 """
 
 from __future__ import annotations
@@ -95,14 +95,14 @@ class RequestBody:
             self._on_room()
 
     async def wait_begun(self) -> None:
-        """Wait until the server wants the body, or has had its time to say so."""
+        """Wait until the server wants the body, or `CONTINUE_SECONDS` have passed."""
         with trio.move_on_after(CONTINUE_SECONDS):
             while not self._begun:
                 await park_among(self._waiting)
         self.begin()
 
     async def next(self) -> bytes:
-        """Wait for some of the body; nothing: that was all."""
+        """Wait for the next part of the body and return it; b"" at its end."""
         while not (self._lines or self._ended):
             with trio.move_on_after(SILENCE) as silence:
                 await park_among(self._waiting)

@@ -28,16 +28,16 @@ Headers: TypeAlias = tuple[tuple[bytes, bytes], ...]
 
 CHUNK: Final = 65_536
 LONGEST_HEAD: Final = 32_768
-"""Bytes of the head of an answer, and of all that stands between chunks."""
+"""Bytes of the head of an answer, and of everything between chunks."""
 
 UNTRIED_SECONDS: Final = 1.0
-"""For which a connection over TLS that has carried nothing counts as open, whatever has arrived."""
+"""Seconds for which an unused connection over TLS counts as open, whatever has arrived."""
 
 INTERIM: Final = 16
-"""Answers with a status below 200 before the one that counts."""
+"""The most answers with a status below 200 before the final one."""
 
 place_at = lru_cache(1024)(endpoint_of)
-"""`endpoint_of`, which takes long, for URLs that are asked again and again."""
+"""`endpoint_of`, which is slow, for URLs that are used again and again."""
 
 _STREAMED: Final[Headers] = ((b"Transfer-Encoding", b"chunked"), (b"Expect", b"100-continue"))
 
@@ -93,7 +93,7 @@ class Head:
         return next((value.decode("latin-1").strip() for known, value in self.headers if known == name), "")
 
     def joined(self, name: bytes) -> str:
-        """Return all headers of a name as one, which lists may be (RFC 9110, 5.3); "" where there is none."""
+        """Return all headers of a name joined to one list (RFC 9110, 5.3); "" where there is none."""
         return ", ".join(value.decode("latin-1") for known, value in self.headers if known == name)
 
     @property
@@ -111,7 +111,7 @@ class WebAnswer:
 
 
 class HttpStream:
-    """A connection; `used` once it has carried a request, `idle_since` the instant since when it has none."""
+    """A connection; `used` once it has carried a request, `idle_since`: the time since it carries none."""
 
     __slots__ = ("_begun", "_headed", "_http", "_is_untried", "_spoilt", "_stream", "idle_since", "used")
 
@@ -119,7 +119,7 @@ class HttpStream:
         self.used = False
         self.idle_since = 0.0
         self._stream = stream
-        self._is_untried = hasattr(stream, "transport_stream")  # over TLS, and nothing has come by it yet
+        self._is_untried = hasattr(stream, "transport_stream")  # over TLS, and nothing has arrived yet
         self._begun = False
         self._headed = False
         self._spoilt = False
@@ -127,7 +127,7 @@ class HttpStream:
 
     @property
     def begun(self) -> bool:
-        """Whether something of the present answer has come."""
+        """Whether a part of the present answer has arrived."""
         return self._begun
 
     @property
@@ -138,7 +138,7 @@ class HttpStream:
         return not self._spoilt and http.our_state is h11.DONE and http.their_state is h11.DONE
 
     def is_stale(self, now: float) -> bool:
-        """Whether something came while it was idle: then it is the end, or nothing that was asked for."""
+        """Whether something arrived while it was idle: its end, or data that nobody asked for."""
         inner = getattr(self._stream, "transport_stream", None)
         if inner is not None and not self.used:  # a TLS 1.3 server sends session tickets without a request
             return now > self.idle_since + UNTRIED_SECONDS
@@ -149,7 +149,7 @@ class HttpStream:
     async def ask(self, request: WebRequest, headers: Headers, sent: Callable[[], None] | None) -> Head:
         """Send a request, call `sent`, and wait for the head of its answer.
 
-        Raises Unsendable, Unanswered, BadAnswer; after any, as when cancelled, it is to be closed.
+        Raises Unsendable, Unanswered, BadAnswer; after any of them, or when cancelled, close it.
         """
         data = self._encode_request(request, headers)
         self.used, self._begun, self._headed = True, False, False
@@ -215,7 +215,7 @@ class HttpStream:
             raise Unsendable(str(error).partition(" b'")[0]) from None  # what follows is a header's value
 
     async def receive(self) -> bytes:
-        """Wait for some of the body; nothing: that was all. Raises Unanswered, BadAnswer."""
+        """Wait for the next part of the body; b"" at its end. Raises Unanswered, BadAnswer."""
         event = await self._next()
         while isinstance(event, h11.Data):
             if event.data:
@@ -224,7 +224,7 @@ class HttpStream:
         return b""
 
     async def body(self, most: int) -> bytes:
-        """Return all of the body. Raises Unanswered, and BadAnswer for more than so many bytes."""
+        """Return all of the body. Raises Unanswered, and BadAnswer for more than `most` bytes."""
         parts: list[bytes] = []
         left = most
         while part := await self.receive():
@@ -260,7 +260,7 @@ class HttpStream:
         self._http.receive_data(data)
 
     async def aclose(self) -> None:
-        """Close it at once: never waits, and is not cancelled, as there may be an answer in hand."""
+        """Close it at once: never waits, and cannot be cancelled, as the caller may hold an answer."""
         with trio.CancelScope(shield=True):
             await trio.aclose_forcefully(self._stream)
 

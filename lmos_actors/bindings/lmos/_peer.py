@@ -2,16 +2,16 @@
 
 The connection is kept up for as long as a ref uses the peer: when it breaks, `run` connects again, with a
 growing, randomised pause. While there is no connection requests fail at once with
-AgentUnavailable(retry_in=...): to queue them would hide an outage for an unbounded time, and callers can
+AgentUnavailable(retry_in=...): queueing them would hide an outage for an unbounded time, and callers can
 wait by `ref.ready()`.
 
 A connection that breaks soon after it stood does not reset the pause, or a server that accepts and drops
-would be called without end. A server that drains closes with 1012 after its last answer: what is unanswered
-then was not begun, and may be asked elsewhere. Things are kept weakly, so that a peer with many short-lived
-agents does not grow.
+would be called without end. A server that drains closes with 1012 after its last answer: an unanswered
+request was not begun then, and may be sent elsewhere. Things are kept weakly, so that a peer with many
+short-lived agents does not grow.
 
-All that belongs to one connection is in `PeerConnection`, which is made anew for each; what is here outlives
-them: the address, the things, what is listened to, the pause.
+All that belongs to one connection is in `PeerConnection`, which is made anew for each. `Peer` outlives them:
+it has the address, the things, the listenings, the pause.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ DRAINED: Final = 1012
 """The close code of a server that drains: it has answered every request that it had begun."""
 
 STOOD: Final = 1.0
-"""Seconds that a connection lasts to count as a success: what breaks sooner is tried again ever later."""
+"""Seconds that a connection must last to count as a success: if it breaks sooner, the pause grows further."""
 
 
 class PeerEnvironment(Protocol):
@@ -82,7 +82,7 @@ class PeerEnvironment(Protocol):
         ...
 
     def heeds(self, url: str) -> bool:
-        """Return whether the node has been given something for an address: credentials, or a token."""
+        """Return whether the node has credentials or a token for an address."""
         ...
 
     @property
@@ -94,8 +94,8 @@ class PeerEnvironment(Protocol):
 class Peer:
     """One address over LMOS, and the connection to it; see `RemotePeer`.
 
-    `place` is its name in texts, and `chance` the name of the stream that its pauses are drawn from; both are
-    of the address where they are not given.
+    `place` is its name in texts, and `chance` the name of the random stream for its pauses; both are derived
+    from the address if not given.
     """
 
     way = "lmos"
@@ -126,7 +126,7 @@ class Peer:
         """By id; each lives as long as a ref, an open request or a listening refers to it."""
         self.connection: PeerConnection | None = None
         self.named = False
-        """Whether code of this node, or its file, has named the address, and no directory alone."""
+        """Whether code of this node, or its file, has named the address, not only a directory."""
         self._node = node
         self._released = False
         self._scope = trio.CancelScope()
@@ -148,7 +148,7 @@ class Peer:
         return found
 
     def learn(self, offers: Sequence[str]) -> None:
-        """Take what a description says that the peer offers; what its handshake says counts for more."""
+        """Take note of the peer's offers in a description; those in its handshake take precedence."""
         self._learnt = tuple(dict.fromkeys((*self._learnt, *offers)))
 
     def new_backoff(self) -> Backoff:
@@ -179,11 +179,11 @@ class Peer:
 
     @property
     def tell_credit(self) -> tuple[lmos.Credit, lmos.Credit] | None:
-        """The window of one-way messages and what is spent of it, None without a connection."""
+        """The window of one-way messages and its spent part, None without a connection."""
         return None if self.connection is None else self.connection.session.tell_credit
 
     def unsent(self) -> Iterator[tuple[UnsentKind, UnsentMessage]]:
-        """Return what stands in line; see `Outbox` of the actors."""
+        """Return the messages in line; see `Outbox` of the actors."""
         return iter(()) if self.connection is None else self.connection.unsent()
 
     def post(self, request: PendingRequest) -> None:
@@ -199,7 +199,7 @@ class Peer:
         return self.connection.tell(sent, name, payload, trace)
 
     def holds_up(self, far: RemoteThing) -> bool:
-        """Return whether messages to a thing wait already, for room or for credit."""
+        """Return whether messages to a thing already wait, for room or for credit."""
         return self.connection is not None and self.connection.holds_up(far)
 
     def withdraw(self, request: PendingRequest) -> None:
@@ -221,7 +221,7 @@ class Peer:
         then({})
 
     async def query(self, request: PendingRequest) -> lmos.RunStatus | None:
-        """Ask where a run stands; see `RemotePeer`."""
+        """Query the status of a run; see `RemotePeer`."""
         return None if self.connection is None else await self.connection.query(request)
 
     async def cancel(self, request: PendingRequest, reason: str | None) -> lmos.RunStatus | None:
@@ -234,7 +234,7 @@ class Peer:
             self.connection.taken(request)
 
     def target(self, request: PendingRequest, name: str) -> ItemTarget:
-        """Return where the items of an input stream of a request go: to the connection that there is now."""
+        """Return the target of the items of a request's input stream: the present connection."""
         return StreamTarget(self.connection, request, name)
 
     def listen(self, listening: SharedListening) -> None:
@@ -285,7 +285,7 @@ class Peer:
         except ConnectFailed as error:
             self._connect_failed(error)
             return
-        except ConfigError as error:  # a header that is none
+        except ConfigError as error:  # an invalid header
             self._connect_failed(ConnectFailed(self.place, str(error)))
             return
         except Exception as error:
@@ -323,7 +323,7 @@ class Peer:
             self._backoff.reset()
         drained = ended is not None and ended.code == DRAINED and ended.by == "peer"
         if standing.stranger:
-            self.failure, drained = ConnectFailed(self.place, standing.stranger), True  # it can begin nothing
+            self.failure, drained = ConnectFailed(self.place, standing.stranger), True  # nothing was begun
         standing.lose(self.unavailable, drained=drained)
         for listening in self._listenings():
             listening.on_connection_lost(partial(self.unavailable, listening.far.path))
@@ -335,7 +335,7 @@ class Peer:
         return no_connection(path, self.place, self.failure, self._retry_at)
 
     async def first(self) -> None:
-        """Wait for the connection, which is tried now. Raises ConnectFailed once a try has failed."""
+        """Wait for the connection; try to connect now. Raises ConnectFailed once a try has failed."""
         await checkpoint_if_cancelled()
         failures = self._failures
         if self.connection is None and self._pause is not None:

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from lmos_actors._core import RandomStream
 
 FIRST: Final = 0.1
-"""Seconds: the first wait is a random part of so many, each further one of twice as many."""
+"""Upper bound of the first wait, in seconds; each further wait has twice the bound. Waits are random."""
 
 LONGEST: Final = 30.0
 

@@ -3,9 +3,9 @@
 A `PeerConnection` lives as long as its WebSocket: `Peer` makes one for each, and what an old connection still
 delivers when the next one stands is dropped with it (`_is_over`).
 
-What this file keeps true. The session bounds what may be open and what may wait to be sent; what it has no
-room or no credit for stands in line (`_request_line.py`), and `_send_queued` sends what fits whenever
-something has been answered or written.
+What this file keeps true. The session bounds the open requests and the messages to be sent; requests without
+room or credit stand in line (`_request_line.py`), and `_send_queued` sends those that fit whenever a message
+has been answered or written.
 
 At the end of the connection `lose` ends every open request (AgentUnavailable where it is certain that
 nothing was begun, else OutcomeUnknown) and empties the line; the peer asks for listenings again on the next.
@@ -81,12 +81,12 @@ class PeerConnection:
         is_ours = bool(offers) and self.session.habits != "kotlin-wot"
         self.takes_keys = is_ours and "keys" in offers
         self._confirms = "acks" in offers or self.session.habits == "kotlin-wot"
-        self._charged = 0  # to the account of the connection, of what waits to be sent
-        self._near = range(SMALL)  # to that: what waits more or less is not worth counting
+        self._charged = 0  # bytes charged to the connection's account for unsent messages
+        self._near = range(SMALL)  # a change of the unsent bytes within this range is not charged
         self._line = RequestLine(self)
-        self._is_alone = False  # what is posted: nothing else is open, so that it is sent in its own step
+        self._is_alone = False  # nothing else is open, so a request is sent in the step that posts it
         self._is_over = False
-        self._text = ""  # the message that is being taken
+        self._text = ""  # the message that is being processed
         self.stranger = ""  # which other protocol the server speaks, in words
         self._open: dict[lmos.ConsumerRequest, PendingRequest] = {}
         self._watch = PeerWatch(rt.timers, connection, lambda: bool(self._open), is_ours=is_ours)
@@ -99,11 +99,11 @@ class PeerConnection:
             self._connection.wake()
 
     def close(self, code: int, reason: str) -> None:
-        """Close the connection; what comes after is not looked at."""
+        """Close the connection; messages that arrive later are ignored."""
         self._connection.close(code, reason)
 
     def holds_up(self, far: RemoteThing) -> bool:
-        """Return whether messages to a thing wait already, for room or for credit."""
+        """Return whether messages to a thing already wait, for room or for credit."""
         return self._line.holds_up(far.thing_id)
 
     @property
@@ -112,7 +112,7 @@ class PeerConnection:
         return len(self._open) + len(self._line)
 
     def unsent(self) -> Iterator[tuple[UnsentKind, UnsentMessage]]:
-        """Return what stands in line, and sources that are held back; see `Outbox` of the actors."""
+        """Return the messages in line, and sources that are held back; see `Outbox` of the actors."""
         yield from self._line.unsent()
         yield from held_back(self._open.values())
 
@@ -162,7 +162,7 @@ class PeerConnection:
                 pending = self._ask(request)
         except MailboxFull:
             if self._messages(request) > self._options.max_open:
-                raise MailboxFull(request.far.path, self._options.max_open) from None  # there never is room
+                raise MailboxFull(request.far.path, self._options.max_open) from None  # room never comes
             return False
         except LocalProtocolError as error:  # a value without a form in JSON, or too long
             raise InvalidInput(str(error)) from None
@@ -178,7 +178,7 @@ class PeerConnection:
         return True
 
     def _ask(self, request: PendingRequest) -> lmos.ConsumerRequest:
-        """Have the session write the message. Raises MailboxFull, LocalProtocolError."""
+        """Let the session write the message of a request. Raises MailboxFull, LocalProtocolError."""
         session, thing = self.session, request.far.thing_id
         if request.verb == "invoke":
             deadline = request.deadline
@@ -200,7 +200,7 @@ class PeerConnection:
         return session.read_many(thing, request.names, **request.trace_context)
 
     def _reads_at_once(self, request: PendingRequest) -> bool:
-        """Return whether one message asks for all properties: of our peers, and of kotlin-wot if it can."""
+        """Return whether one message reads all properties: with our peers, and with kotlin-wot if it can."""
         return bool(self.offers) or (self.session.habits == "kotlin-wot" and not request.singly)
 
     def _messages(self, request: PendingRequest) -> int:
@@ -210,7 +210,7 @@ class PeerConnection:
         return 1 if request.names is None or self._reads_at_once(request) else len(request.names)
 
     def _charge(self, waiting: int) -> None:
-        """Charge what waits to be sent now, where that is another amount than before."""
+        """Charge the account for the bytes that wait to be sent now, or release it if they are fewer."""
         waiting = waiting if waiting >= SMALL else 0
         more, self._charged = waiting - self._charged, waiting
         slack = max(SMALL, waiting // 8)
@@ -244,7 +244,7 @@ class PeerConnection:
         if pending is None or self._open.pop(pending, None) is None:
             return
         if isinstance(pending, lmos.PendingRun):
-            with suppress(MailboxFull):  # of a peer that answers no cancel, as many are open as may be
+            with suppress(MailboxFull):  # a peer that answers no cancel has as many open as may be
                 session.forget(session.cancel(pending, request.leaving()))
         session.forget(pending)
         self._send_queued()
@@ -261,11 +261,11 @@ class PeerConnection:
     # ---- runs
 
     def ask(self, question: WaitsQuestion, control: lmos.ConsumerRequest) -> None:
-        """Take the answer to what has been asked in the session."""
+        """Expect the answer to a question that the session has asked."""
         self._open[control] = question
 
     async def query(self, request: PendingRequest) -> lmos.RunStatus | None:
-        """Ask where a run stands; see `RemotePeer`."""
+        """Query the status of a run; see `RemotePeer`."""
         run = request.pending
         if not isinstance(run, lmos.PendingRun):
             return None
@@ -275,11 +275,11 @@ class PeerConnection:
     async def cancel(self, request: PendingRequest, reason: str | None) -> lmos.RunStatus | None:
         """Cancel a request; see `RemotePeer`. A second cancel of a run waits for the answer to the first."""
         run = request.pending
-        if not isinstance(run, lmos.PendingRun):  # it stands in line, or is no run
+        if not isinstance(run, lmos.PendingRun):  # the request stands in line, or is no run
             request.far.cancel(request, reason)
             return None
         control = self.session.cancel(run, reason)
-        if run.done:  # it had not been sent, or its peer knows no cancel
+        if run.done:  # the request had not been sent, or its peer knows no cancel
             if self._open.pop(run, None) is not None and run.error is not None:
                 request.fail(run.error)
                 self._send_queued()
@@ -295,7 +295,7 @@ class PeerConnection:
     ) -> lmos.RunStatus | None:
         """Wait for the answer to a question about a run; see `RunQuestion.wait`."""
         question.pending = control
-        if control.done:  # it was known here
+        if control.done:  # the answer was known here
             known: lmos.RunStatus | None = control.value
             return known
         self._open[control] = question
@@ -314,7 +314,7 @@ class PeerConnection:
     # ---- listening
 
     def listen(self, listenings: Iterable[SharedListening]) -> None:
-        """Ask for what is to be listened to, now or when there is room."""
+        """Ask for these listenings, now or when there is room."""
         for listening in listenings:
             self._unasked[listening] = None
         self._ask_listenings()
@@ -343,7 +343,7 @@ class PeerConnection:
         try:
             feed = listening.ask(self.session)
         except MailboxFull as error:
-            if not self.session.full:  # as many are listened to as may be
+            if not self.session.full:  # the limit of listenings is reached
                 listening.on_refused(MailboxFull(listening.far.path, error.size))
             return not self.session.full
         except Exception as error:
@@ -354,7 +354,7 @@ class PeerConnection:
             listening.on_confirmed()
         return True
 
-    # ---- what comes in, and what goes out
+    # ---- messages in and out
 
     @enable_ki_protection
     def text(self, text: str) -> None:
@@ -372,7 +372,7 @@ class PeerConnection:
 
     @enable_ki_protection
     def frames(self, room: int) -> list[bytes]:
-        """Return what is to be sent; what that makes room for goes into the outbox."""
+        """Return the messages to send, and fill the outbox with those that now have room."""
         if self._is_over:
             return []
         outbox = self.session.outbox

@@ -65,7 +65,7 @@ class Sink(Protocol):
 
 
 class ListeningPeer(Protocol):
-    """The peer of a thing, as what is listened to uses it."""
+    """The peer of a thing, as its listenings use it."""
 
     def listen(self, listening: SharedListening, /) -> None: ...
     def unlisten(self, listening: SharedListening, /) -> None: ...
@@ -89,17 +89,17 @@ class ListenedThing(Protocol):
 
 
 class FeedMemory:
-    """The memory that values wait in for the receiver of one feed: a `BacklogHolder`.
+    """The memory of values that wait for the receiver of one feed: a `BacklogHolder`.
 
-    Charged to the budget of the node; when that is tight, the feed drops what waits, and reports it as
-    missed. What a value takes is known while it is pushed: `size`.
+    Charged to the budget of the node; when that is tight, the feed drops the waiting values, and reports
+    them as missed. The bytes of a value are known while it is pushed: `size`.
     """
 
     __slots__ = ("_account", "_sizes", "size")
 
     def __init__(self, budget: Budget, drop: Callable[[], object]) -> None:
         self._account = LooseAccount(budget, drop)
-        self._sizes: dict[int, list[int]] = {}  # by the identity of what waits, and so stays alive
+        self._sizes: dict[int, list[int]] = {}  # by the identity of a value, which lives while it waits
         self.size = 0
 
     def hold(self, value: Any) -> None:
@@ -121,7 +121,7 @@ class FeedMemory:
 
 class RemoteListener:
     """A listener: values are converted for its sink. While `entering`, a task waits for the listening to
-    stand. `memory` is that of a feed."""
+    stand. `memory` is set for a feed."""
 
     __slots__ = ("convert", "entering", "memory", "refusal", "sink")
 
@@ -135,7 +135,7 @@ class RemoteListener:
         self.refusal: Exception | None = None
 
     def push(self, raw: Any, size: int) -> None:
-        """Convert a value and pass it on. One of another type ends a feed, and is a gap to other sinks."""
+        """Convert a value and pass it on. A value of a wrong type ends a feed; other sinks get a gap."""
         if self.memory is not None:
             self.memory.size = size
         try:
@@ -163,7 +163,7 @@ class RemoteListener:
 
 
 class SharedListening:
-    """One property, one event or all events of a thing, shared by all that listen to it over one
+    """One property, one event or all events of a thing, shared by all listeners over one
     connection."""
 
     __slots__ = (
@@ -185,7 +185,7 @@ class SharedListening:
         self._waiting: list[trio.lowlevel.Task] = []
         self._again: Timer | None = None
         self._backoff = backoff
-        self._going = going  # of the first listener: the request goes out in its trace
+        self._going = going  # the instrument of the first listener: the request goes out in its trace
 
     @property
     def trace(self) -> TraceMembers:
@@ -193,7 +193,7 @@ class SharedListening:
         return {} if self._going is None else self._going.trace
 
     def ask(self, session: lmos.ConsumerSession) -> lmos.Feed:
-        """Have a session ask for it, and return the feed. Raise what the session raises."""
+        """Ask for it in a session, and return the feed. Raise what the session raises."""
         thing, trace = self.far.thing_id, self.trace
         if self.kind == "property":
             return session.observe(thing, self.name, **trace)
@@ -248,7 +248,7 @@ class SharedListening:
             self._going.ended(error)
 
     def value(self, raw: Any, text: str | bytes) -> None:
-        """Pass a value to all listeners; `text` is what it was read from."""
+        """Pass a value to all listeners; `text` is the text from which it was read."""
         size = len(text) + (weight(text) if len(text) > SHORT else OBJECT)
         if self.kind == "property":
             self.last, self._last_size = raw, size
@@ -330,7 +330,7 @@ class SharedListening:
 
 
 class RemoteCrash(LmosActorsError):
-    """The error that ended an agent of another process; its text is that of the exit reason there."""
+    """The error that ended an agent of another process; its text is the exit reason's text there."""
 
     tells_class = True  # so that the text of an exit reason is the same near and far
 

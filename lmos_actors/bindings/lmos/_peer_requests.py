@@ -1,7 +1,7 @@
 """Requests to things of other nodes, the things, and what both need of a peer.
 
 A request is described once: `PendingRequest` holds what is asked for (verb, name, payload, trace, deadline)
-and how it stands (whether it still waits in line, which protocol message carries it, where its answer goes).
+and its state (whether it still waits in line, which protocol message carries it, where its answer goes).
 A peer reads it and writes a protocol message; nothing else is made in between. These types refer to each
 other, a request to its thing, a thing to its peer, a peer to requests: so they are in one file. Two classes
 are peers, `Peer` over LMOS and `WebPeer` over HTTP; `RemotePeer` is what links need of either.
@@ -141,11 +141,11 @@ class RemotePeer(Protocol):
 
     @property
     def tell_credit(self) -> tuple[lmos.Credit, lmos.Credit] | None:
-        """The window of one-way messages and what is spent of it, None where there is none."""
+        """The window of one-way messages and its spent part, None if there is none."""
         ...
 
     def unsent(self) -> Iterator[tuple[UnsentKind, UnsentMessage]]:
-        """Return what stands in line; see `Outbox`."""
+        """Return the messages in line; see `Outbox`."""
         ...
 
     async def run(self) -> None:
@@ -165,7 +165,7 @@ class RemotePeer(Protocol):
         ...
 
     async def first(self) -> None:
-        """Wait for the connection, which is tried now. Raises ConnectFailed once a try has failed."""
+        """Wait for the connection; try to connect now. Raises ConnectFailed once a try has failed."""
         ...
 
     async def connected(self, path: str) -> None:
@@ -183,8 +183,8 @@ class RemotePeer(Protocol):
     def post(self, request: PendingRequest) -> None:
         """Send a request, or let it stand in line for room.
 
-        Raises AgentUnavailable while there is no connection, InvalidInput for what cannot be written or is
-        too long, MailboxFull for what goes out as more messages than may ever be open.
+        Raises AgentUnavailable while there is no connection, InvalidInput for a payload that cannot be
+        written or is too long, MailboxFull for a request of more messages than may ever be open.
         """
         ...
 
@@ -193,7 +193,7 @@ class RemotePeer(Protocol):
         ...
 
     def holds_up(self, far: RemoteThing) -> bool:
-        """Return whether messages to a thing wait already, for room or for credit."""
+        """Return whether messages to a thing already wait, for room or for credit."""
         ...
 
     def withdraw(self, request: PendingRequest) -> None:
@@ -207,14 +207,14 @@ class RemotePeer(Protocol):
         ...
 
     async def query(self, request: PendingRequest) -> RunStatus | None:
-        """Ask where a run stands; None where there is none to ask about, or it has ended meanwhile.
+        """Query the status of a run; None where there is no run, or it has ended meanwhile.
 
         Raises MailboxFull: 16 queries of this run are open.
         """
         ...
 
     async def cancel(self, request: PendingRequest, reason: str | None) -> RunStatus | None:
-        """Cancel a request, and wait until its agent has confirmed; None where it has ended meanwhile."""
+        """Cancel a request, and wait until its agent has confirmed; None if it has ended meanwhile."""
         ...
 
     def taken(self, request: PendingRequest) -> None:
@@ -222,7 +222,7 @@ class RemotePeer(Protocol):
         ...
 
     def target(self, request: PendingRequest, name: str) -> ItemTarget:
-        """Return where the items of an input stream of a request go. Raises NotAllowed."""
+        """Return the target of the items of a request's input stream. Raises NotAllowed."""
         ...
 
     def listen(self, listening: SharedListening) -> None:
@@ -243,7 +243,7 @@ def path_of(thing_id: str) -> str:
 class RemoteThing:
     """One thing behind a peer: refs to it are equal, share what is listened to, and name it by one path.
 
-    `path` is the agent's, or is made of the id; `variables` are values for URLs of requests over HTTP.
+    `path` is the agent's, or is derived from the id; `variables` are values for URLs of requests over HTTP.
     """
 
     __slots__ = (
@@ -263,7 +263,7 @@ class RemoteThing:
         self.listenings: dict[tuple[str, str], SharedListening] = {}
         self.unwell = False
         """Whether the last answer about the agent was that it does not run."""
-        # not the hash of the text, which is another in each process
+        # not the hash of the text, which differs in each process
         self.number: int = crc32(thing_id.encode("utf-8", "replace"))
 
     @property
@@ -294,7 +294,7 @@ class RemoteThing:
 
 
 class PendingRequest(msgspec.Struct, eq=False):
-    """One request: what it asks for, and how it stands until it is answered."""
+    """One request: what it asks for, and its state until it is answered."""
 
     far: RemoteThing
     verb: str
@@ -317,15 +317,15 @@ class PendingRequest(msgspec.Struct, eq=False):
     """The content types of its input streams, by parameter."""
     binary: bool = False
     sent: SentTell | None = None
-    """Set for a one-way message, which has no answer: what is left of it once it has been sent."""
+    """Set for a one-way message, which has no answer: the part that is kept once it has been sent."""
     singly: bool = False
     """Whether the peer has refused to read all properties at once."""
     pending: ConsumerRequest | None = None
     """The protocol's message that carries it, once it is in the outbox."""
     question: Any = None
-    """Stands while its run waits for the answer of a person: see `Approver.heard`."""
+    """Set while its run waits for the answer of a person: see `Approver.heard`."""
     simulated: Any = None
-    """What carries it over a simulated network, with its envelope at the agent once it has come there."""
+    """The message on a simulated network, with the envelope at the agent once it has arrived there."""
     ended: bool = False
 
     @property
@@ -457,7 +457,7 @@ class PendingAsk(PendingRequest, eq=False):
 
 
 class SentTell(msgspec.Struct, eq=False):
-    """A one-way message that has been sent: its dead letter's content, if the peer answers by an error."""
+    """A one-way message that has been sent: the content of a dead letter, if the peer answers by an error."""
 
     link: Any
     op: Any
@@ -560,7 +560,7 @@ class RunQuestion(PendingRequest, eq=False):
 
 
 class WaitsQuestion(PendingRequest, eq=False, kw_only=True):
-    """A question what a run waits for; `then` is called with the answer, with nothing if there is none."""
+    """The question what a run waits for; `then` is called with the answer, or with {} if there is none."""
 
     then: Callable[[dict[str, Any]], None]
 

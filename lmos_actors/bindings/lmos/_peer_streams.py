@@ -1,4 +1,4 @@
-"""The way of a source's items into an input stream of a request, over LMOS and over a simulated network.
+"""How a source's items reach an input stream of a request, over LMOS and over a simulated network.
 
 The request may still wait in line, or have ended with its connection: then there is no stream, and so no
 room. The session counts the credit and knows when the stream is over.
@@ -46,7 +46,7 @@ class StreamConnection(Protocol):
 def note_flow(
     requests: Mapping[Any, PendingRequest], outcome: lmos.CreditArrived | lmos.StreamStopped
 ) -> None:
-    """Pass on to the request of a stream that there is room again, or that no more items are wanted."""
+    """Tell the request of a stream that there is room again, or that no more items are wanted."""
     request = requests.get(outcome.run)
     if request is None or outcome.stream.name is None:
         return
@@ -93,7 +93,7 @@ class StreamTarget:
         self._name = name
 
     def has_room(self) -> bool:
-        """Return whether an item may be sent now: under the credit that the agent's node has given."""
+        """Return whether an item may be sent now, by the credit from the agent's node."""
         stream = self._request.input_stream(self._name)
         return stream is not None and stream.room
 

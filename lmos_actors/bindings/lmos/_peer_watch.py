@@ -6,7 +6,7 @@ long. So while a request is unanswered the peer is pinged each `PING` seconds. O
 for `SILENCE` seconds, the connection is broken off, and the caller gets OutcomeUnknown. Whatever comes is a
 sign of life.
 
-Only time counts in which this process ran. A look that comes late finds that the event loop was held up, or
+Only time in which this process ran counts. A look that comes late finds that the event loop was held up, or
 the process stopped. What the peer has sent meanwhile may be unread, so that time is not counted.
 
 Peers that are not ours are not watched: some of them answer nothing, not even a ping, while they work.
@@ -34,13 +34,13 @@ SILENCE: Final = 5.0
 """Seconds without a byte after which a peer that owes an answer is given up."""
 
 LATE: Final = 0.5
-"""Seconds by which a look may be late before the time until it is not counted."""
+"""Seconds by which a look may be late; if it is later, the time since the last look is not counted."""
 
 
 class PeerWatch:
     """The watch over one connection; `owes` returns whether the peer owes an answer.
 
-    `is_on` says that it goes on by itself, and need not be begun.
+    `is_on`: it goes on by itself, or must not watch; `begin` is not needed.
     """
 
     __slots__ = (

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from ._remote_interface import RemoteInterface
 
 MOST: Final = 1024
-"""Items that are kept of a peer that knows no credit; beyond it the run is cancelled."""
+"""Items kept from a peer that knows no credit; with more of them the run is cancelled."""
 
 BYTES: Final = "application/octet-stream"
 """The content type of input streams whose items go in binary frames."""
@@ -81,7 +81,7 @@ class RemoteRun(PendingRequest, eq=False, kw_only=True):
     consumer: Run | OwnTask | None = msgspec.field(default_factory=CURRENT.get)
     """The run that has begun it, None outside agents."""
     trace: tuple[int, int] | None = None
-    """Number and trace of the request, where an instrument looks."""
+    """Number and trace of the request, if an instrument records it."""
     cancelled: bool = False
     reason: str | None = None
     _done: bool = False
@@ -101,7 +101,7 @@ class RemoteRun(PendingRequest, eq=False, kw_only=True):
         return () if self.sources is None else self.sources.parked()
 
     def carry(self, args: tuple[Any, ...]) -> CallSources:
-        """Have the sources among the arguments carried to the agent.
+        """Connect the sources among the arguments with the agent's input streams, and return them.
 
         Raises RuntimeError for a source that another call iterates, NotAllowed where no streams can be sent.
         """
@@ -202,7 +202,7 @@ class RemoteRun(PendingRequest, eq=False, kw_only=True):
     @awaited("call.")
     @enable_ki_protection
     async def query(self) -> CallStatus:
-        """Return how the invocation stands; asks the agent unless that is known here.
+        """Return the status of the invocation; ask the agent unless it is known here.
 
         Raises MailboxFull: 16 queries of this call are open. OutcomeUnknown, AgentUnavailable: the connection
         ended before the answer. NotAllowed: its server has no way to ask.
@@ -219,8 +219,8 @@ class RemoteRun(PendingRequest, eq=False, kw_only=True):
     async def cancel(self, reason: str | None = None) -> CallStatus:
         """Cancel the invocation if it is still open, and wait until the agent has confirmed.
 
-        Over HTTP its server is asked to end the run where the URL of the run is known; elsewhere the
-        connection is closed, which is all that HTTP can express.
+        Over HTTP its server is asked to end the run, if the URL of the run is known; else the connection is
+        closed, which is all that HTTP can express.
         """
         return await self._by_deadline(partial(self._cancel, reason))
 
@@ -236,7 +236,7 @@ class RemoteRun(PendingRequest, eq=False, kw_only=True):
             self.fail(ActionCancelled("the consumer left"))
 
     def _status(self, standing: lmos.RunStatus | None = None) -> CallStatus:
-        """Return what is known here, else what the peer answered; a word of its own means that it goes on."""
+        """Return the status known here, else the peer's; a word that only the peer knows means "goes on"."""
         if self._done:
             return CallStatus("completed" if self._error is None else "failed", self.cancelled, self.reason)
         if standing is None:
@@ -272,7 +272,7 @@ class RemoteStream(RemoteRun, eq=False, kw_only=True):
             self.fail(MailboxFull(self.far.path, MOST))
 
     def answer(self, value: Any) -> None:
-        """A value at the end is the last item: of a peer that knows no streams the only one."""
+        """Take a value at the end as the last item; from a peer that knows no streams it is the only one."""
         if value is not UNSET and value is not None:
             self.outputs.add(value)
         self._finish()

@@ -1,4 +1,4 @@
-"""Operations of an agent on another node: payloads of requests, and conversion of what comes back.
+"""Operations of an agent on another node: payloads of requests, and conversion of answers and events.
 
 `ClassInterface` goes by an agent class: values are checked and converted by its types in both directions,
 exactly as near. `DescribedInterface` goes by names alone, from a Thing Description if there is one: values
@@ -60,7 +60,7 @@ def _take(shape: Shape[Any] | None, raw: Any, path: str, name: str) -> Any:
 class ClassInterface:
     """The interface of an agent class: values are checked and converted by its types, both ways, as near.
 
-    `description` is that of the agent, if it is known.
+    `description` is the agent's, if it is known.
     """
 
     def __init__(self, contract: Contract, description: Description | None = None) -> None:
@@ -81,9 +81,9 @@ class ClassInterface:
             raise not_in(self.table, key, path) from None
 
     def payload(self, op: Operation, args: tuple[Any, ...]) -> tuple[Any, tuple[str, ...] | None]:
-        """Return the payload as plain data, and the names of what is to be read.
+        """Return the payload as plain data, and the names of the properties to read.
 
-        What has its default is left out: it is the thing's to know.
+        Arguments that have their default are left out: the thing knows its defaults.
         """
         if op.verb == "read all":
             return UNSET, self._readable
@@ -129,7 +129,7 @@ class ClassInterface:
         return None
 
     def converter(self, key: str, path: str) -> Callable[[Any], Any]:
-        """Return what converts the values of a property or an event, by key."""
+        """Return the function that converts the values of a property or an event, by key."""
         if key == "!":
             return lambda raw: Occurrence(raw[0], self._event(raw[0], raw[1], path))
         name = key[1:]
@@ -147,7 +147,7 @@ class ClassInterface:
         return raw if op.progress is None else op.progress.take(raw)
 
     def is_repeatable(self, op: Operation) -> bool:
-        """Return whether asking twice does no more than asking once; an action says so."""
+        """Return whether a repeated request does no more than a single one; an action says so."""
         if op.verb != "invoke":
             return True
         options = self.contract.actions[op.name].options
@@ -167,7 +167,7 @@ _BYTES: Final = shape_of(bytes)
 
 
 class _PlainOrBytes:
-    """A shape for what a body of HTTP can hold: bytes are taken as they are."""
+    """A shape for the content of an HTTP body: plain data, or bytes, which pass unchanged."""
 
     exact = None
     name = "plain data or bytes"
@@ -175,7 +175,7 @@ class _PlainOrBytes:
 
     @staticmethod
     def take(value: Any, path: str = "$") -> Any:
-        """Check it."""
+        """Return the checked value."""
         return value if isinstance(value, bytes | bytearray) else _ANY.take(value, path)
 
 
@@ -185,7 +185,7 @@ _WITH_BYTES: Final[Any] = _PlainOrBytes()
 class DescribedInterface:
     """The interface of a Thing Description, or of bare names without one: values are plain data.
 
-    `binary`: or bytes, where HTTP may carry them.
+    `binary`: values may also be bytes, as HTTP can carry them.
     """
 
     table: Mapping[str, Operation] = {}
@@ -231,7 +231,7 @@ class DescribedInterface:
         return None if described is None else described.streams_of(name)
 
     def payload(self, op: Operation, args: tuple[Any, ...]) -> tuple[Any, tuple[str, ...] | None]:
-        """Return the payload, and the names of what is to be read."""
+        """Return the payload, and the names of the properties to read."""
         if op.verb != "read all":
             return (args[0] if args else UNSET), None
         properties = (self.description and self.description.properties) or {}
@@ -243,7 +243,7 @@ class DescribedInterface:
         return None if raw is UNSET or op.verb.startswith("write") else raw
 
     def converter(self, key: str, path: str) -> Callable[[Any], Any]:
-        """Return what leaves the values of a property or an event as they came."""
+        """Return a function that leaves the values of a property or an event unchanged."""
         if key == "!":
             return lambda raw: Occurrence(*raw)
         return lambda raw: raw
@@ -253,7 +253,7 @@ class DescribedInterface:
         return raw
 
     def is_repeatable(self, op: Operation) -> bool:
-        """Return whether asking twice does no more than asking once, as the description says."""
+        """Return whether a repeated request does no more than a single one, as the description says."""
         if op.verb != "invoke":
             return True
         actions = (self.description and self.description.actions) or {}
@@ -278,7 +278,7 @@ def _inputs_of(streams: Streams) -> Iterator[Parameter]:
 
 
 def _parts(key: str) -> tuple[str, str, str]:
-    """Part a key into the kind of affordance, the verb and the name."""
+    """Split a key into the kind of affordance, the verb and the name."""
     name = key.lstrip("+")
     if key.startswith("+"):
         if name == "!":

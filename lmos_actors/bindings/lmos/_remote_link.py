@@ -83,7 +83,7 @@ if TYPE_CHECKING:
 
 
 TELL_COSTS: Final = 4
-"""Messages to agents here that one to a far agent counts as, between two checkpoints: it takes as long."""
+"""A message to a far agent counts as this many near ones between two checkpoints: it takes as long."""
 
 
 class RemoteSinks:
@@ -96,14 +96,14 @@ class RemoteSinks:
         self._taps: dict[tuple[str, Sink], tuple[RemoteListener, SharedListening]] = {}
 
     def add(self, key: str, sink: Sink) -> None:
-        """Let a sink hear what comes under `key` from now on, once there is a connection."""
+        """Let a sink receive the values of `key` from now on, once there is a connection."""
         if (key, sink) not in self._taps:
             tap, listening = self._tapped(key, _Entrance(self, key, sink))
             if tap in listening.taps:
                 self._taps[key, sink] = tap, listening
 
     def remove(self, key: str, sink: Sink) -> None:
-        """Take a sink out; it may be gone already."""
+        """Remove a sink; it may be gone already."""
         found = self._taps.pop((key, sink), None)
         if found is not None:
             tap, listening = found
@@ -123,7 +123,7 @@ class _Entrance:
         self._sink = sink
 
     def close(self) -> None:
-        """It has ended for good."""
+        """Remove the sink, which has ended for good, and close it."""
         self._sinks.remove(self._key, self._sink)
         self._sink.close()
 
@@ -131,7 +131,7 @@ class _Entrance:
 class RemoteLink:
     """A link to one far agent by one interface; see `Link`.
 
-    `outgoing` returns the trace context of a request that the code that runs now sends.
+    `outgoing` returns the trace context for a request of the running code.
     """
 
     __slots__ = ("_interface", "_outgoing", "_released", "_sinks", "far", "rt", "table", "turns")
@@ -182,7 +182,7 @@ class RemoteLink:
 
     @property
     def sockets(self) -> tuple[RemotePeer, ...]:
-        """The connections that have to stand before something can be asked."""
+        """The connections that must stand before a request can be sent."""
         return (self.far.peer,)
 
     @property
@@ -195,7 +195,7 @@ class RemoteLink:
         return self._interface.operation(key, self.far.path)
 
     def repeatable(self, key: str) -> bool:
-        """Return whether asking twice does no more than asking once."""
+        """Return whether a repeated request does no more than a single one."""
         return self._interface.is_repeatable(self.operation(key))
 
     def keeps_answers(self, key: str) -> bool:
@@ -267,7 +267,7 @@ class RemoteLink:
             self.far.peer.post(ask)
             if not ask.ended:
                 ask.task = task = current_task()
-                task.custom_sleep_data = ask  # what it waits for, see `_circles.py`
+                task.custom_sleep_data = ask  # what the caller waits for, see `_circles.py`
                 if seconds is not None:
                     deadlines.add(ask, seconds)
                 try:
@@ -326,7 +326,7 @@ class RemoteLink:
 
         def abort(_: object) -> Abort:
             tell.task = None
-            self.far.withdraw(tell)  # at once: room that there is now is the next one's
+            self.far.withdraw(tell)  # at once: the next one gets the room
             return Abort.SUCCEEDED
 
         await wait_task_rescheduled(abort)
@@ -362,7 +362,7 @@ class RemoteLink:
         sent = SentTell(self, op, args, sender)
         held: Any = TurnTell(self.far, op.verb, op.name, payload, None, trace, sent=sent)
         if going is not None:
-            going.ended(None)  # it is measured no further: no task waits for it
+            going.ended(None)  # the message is measured no further: no task waits for it
         peer, out = self.far.peer, sender.ensure_extra().out
         if peer.is_connected and len(out) >= OUT_SEATS and peer.holds_up(self.far):
             raise MailboxFull(self.far.path, OUT_SEATS)
@@ -436,9 +436,9 @@ class RemoteLink:
             raise
 
     async def _ask_with_sources(self, invocation: Invocation, op: Operation) -> Any:
-        """Have a run with input streams carried out, and iterate their sources in this task.
+        """Return the result of a run with input streams; iterate their sources in this task.
 
-        Raises TypeError where it has an output stream, too.
+        Raises TypeError if it also has an output stream.
         """
         if op.kind == MANY_OUTPUTS:
             raise invoked_stream(op)
@@ -455,8 +455,8 @@ class RemoteLink:
     async def listen(self, key: str, *, conflate: bool, gaps: bool, size: int) -> AsyncGenerator[Feed[Any]]:
         """Observe a property or subscribe to events until the block is left.
 
-        Goes on over breaks of the connection. Raises what the agent refuses it with; of an agent that
-        confirms no subscriptions the first iteration does.
+        Goes on over breaks of the connection. Raises the agent's refusal; if the agent confirms no
+        subscriptions, the first iteration raises it.
         """
         self.operation(key)
         memory = FeedMemory(self.far.peer.budget, lambda: feed.drop_waiting())
@@ -470,7 +470,7 @@ class RemoteLink:
     @asynccontextmanager
     @enable_ki_protection
     async def watch(self, *, gaps: bool = False) -> AsyncGenerator[Feed[Any]]:
-        """Monitor until the block is left. Of agents that tell no ends, the end of the connection is one."""
+        """Monitor until the block is left. If an agent reports no ends, the end of its connection is one."""
         feed: Feed[Any] = Feed(self.rt.timers, gaps=gaps)
         async with self._tapped(MONITORS, feed):
             yield feed
@@ -495,7 +495,7 @@ class RemoteLink:
     def tapped(
         self, key: str, sink: Sink, memory: FeedMemory | None = None, *, entering: bool
     ) -> tuple[RemoteListener, SharedListening]:
-        """Let a sink hear a property, event, all events, or ends; now, or once there is a connection.
+        """Let a sink receive a property, event, all events, or ends; now, or once there is a connection.
 
         `entering`: a task waits until the subscription stands, and fails if it is refused.
         """
@@ -534,27 +534,27 @@ class RemoteLink:
             self._sinks = RemoteSinks(self._followed)
         return self._sinks
 
-    # ---- what there is only near
+    # ---- only for near agents
 
     def link(self) -> NoReturn:
-        """Refuse: exit signals do not travel."""
+        """Raise NotAllowed: exit signals do not travel."""
         raise NotAllowed(f"{self.far.path!r} is an agent of another process: it cannot be linked, monitor it")
 
     def statistics(self) -> AgentStatistics:
-        """Refuse: the counts are the other process's."""
+        """Raise NotAllowed: the counts belong to another process."""
         raise self._no_counts()
 
     def mailbox_statistics(self) -> MailboxStatistics:
-        """Refuse: the mailbox is the other process's."""
+        """Raise NotAllowed: the mailbox belongs to another process."""
         raise self._no_counts()
 
     def _no_counts(self) -> NotAllowed:
         return NotAllowed(f"{self.far.path!r} is an agent of another process, which keeps its counts there")
 
-    # ---- being there
+    # ---- availability
 
     def release(self) -> None:
-        """Let go of the connection: it ends with the last ref that needs it. Repeated calls do nothing."""
+        """Release the connection: it ends with the last ref that needs it. Repeated calls do nothing."""
         if not self._released:
             self._released = True
             self.far.peer.release()
@@ -581,7 +581,7 @@ class RemoteLink:
             except (AgentUnavailable, MailboxFull, OutcomeUnknown, RateLimited):
                 await trio.sleep(backoff.next())
                 await far.peer.connected(far.path)
-            except AgentError as error:  # but for the one, it is an answer of an agent that runs
+            except AgentError as error:  # all but the one below come from an agent that runs
                 if isinstance(error, NotFound) and error.kind == "agent":
                     raise
                 return

@@ -48,17 +48,17 @@ class RequestLine:
         self.by_thing: dict[str, OrderedDict[PendingRequest, None]] = {}
         """By thing: a one-way message that waits for credit, and the requests behind it."""
         self.stalled = False
-        """Whether there may be credit for a message of `by_thing`, and there was no room."""
+        """Whether a message of `by_thing` that may have credit found no room."""
 
     def __len__(self) -> int:
         return len(self.queue) + sum(map(len, self.by_thing.values()))
 
     def holds_up(self, thing_id: str) -> bool:
-        """Return whether requests to a thing wait already, for room or for credit."""
+        """Return whether requests to a thing already wait, for room or for credit."""
         return bool(self.queue) or thing_id in self.by_thing
 
     def unsent(self) -> Iterator[tuple[UnsentKind, UnsentMessage]]:
-        """Return what stands in line; see `Outbox` of the actors."""
+        """Return the messages in line; see `Outbox` of the actors."""
         for request in self.queue:
             yield "room", request
         for line in self.by_thing.values():
@@ -88,7 +88,7 @@ class RequestLine:
         # the values of the lines are None, so `self`: the request was not there
         if self.queue.pop(request, self) is None:
             if is_first:
-                self.send()  # those behind it may need less room
+                self.send()  # the requests behind it may need less room
             return True
         thing = request.far.thing_id
         held = self.by_thing.get(thing)
@@ -100,7 +100,7 @@ class RequestLine:
         return True
 
     def send(self) -> None:
-        """Send what there is room for."""
+        """Send the requests that there is room for."""
         while self.queue:
             request = next(iter(self.queue))
             try:
@@ -115,7 +115,7 @@ class RequestLine:
             self.send_credited()
 
     def send_credited(self) -> None:
-        """Send what credit allows: one message for each waiting thing in turn."""
+        """Send the messages that credit allows: one for each waiting thing in turn."""
         self.stalled = False
         things = deque(self.by_thing)  # in turn: much credit of one does not starve others
         while things and self.by_thing:

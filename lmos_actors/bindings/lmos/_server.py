@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 SUBPROTOCOL: Final = "lmosprotocol"
 PLACES: Final = ("/", "/ws")
-"""Paths where LMOS is also spoken to clients that offer no subprotocol; agents' addresses are others."""
+"""Paths where clients get LMOS without offering a subprotocol, besides the addresses of agents."""
 
 RELAY: Final = "/arc"
 """The path of a relay, if one is served, whatever subprotocol is offered."""
@@ -63,11 +63,11 @@ class DrainingService(Protocol):
     """Another server of the node's agents, such as HTTP, that drains with this one."""
 
     def on_drain(self) -> None:
-        """The node drains, or finishes: see `LmosServer`."""
+        """Take note that the node drains, or finishes: see `LmosServer`."""
         ...
 
     async def wait_done(self) -> None:
-        """Wait until nothing that was asked is open."""
+        """Wait until no request is open."""
         ...
 
 
@@ -111,7 +111,7 @@ class LmosServer:
     # ---- connections
 
     def accept(self, upgrade: Upgrade) -> Accept | Refuse:
-        """Return whether a WebSocket is opened at this path; 404 where something else is served.
+        """Return whether a WebSocket is opened at this path; 404 if something else is served there.
 
         The guard comes first: principal, host name and origin page are checked before the path.
         """
@@ -141,7 +141,7 @@ class LmosServer:
         return link is not None and self._sees(admission, link.path)
 
     def _nothing_at(self, path: str, admission: Admission | None) -> str:
-        """Return the text of a 404, with what may be meant, of what the peer may see."""
+        """Return the text of a 404, with a hint at a similar name that the peer may see."""
         name = name_in_path(path)
         names = islice(self._exposure.names(), NAMES_COMPARED)
         near = name and nearest(name, (each for each in names if self._sees(admission, each)))
@@ -154,9 +154,9 @@ class LmosServer:
         return sees(admission)(public_name(path))
 
     def _thing_at(self, target: str, admission: Admission | None) -> str | None:
-        """Return the thing that messages are for which name none; see `Exposure.thing_at`.
+        """Return the thing that is meant by messages without one; see `Exposure.thing_at`.
 
-        A thing that the peer may not see is named like one that does not exist.
+        A thing that the peer may not see is treated like one that does not exist.
         """
         name = name_in_path(target.partition("?")[0])
         link = None if name is None else self._exposure.at(name)
@@ -176,9 +176,9 @@ class LmosServer:
                     served.end()
 
     async def leave(self, seconds: float) -> None:
-        """Refuse new connections, and drain those that stand one after another over some seconds.
+        """Refuse new connections, and drain the open ones one after another over `seconds`.
 
-        So that their peers do not all connect elsewhere in one instant. `drain` comes after it.
+        So their peers do not all connect elsewhere in one instant. Call `drain` after it.
         """
         self.context.leaving = True
         standing = tuple(self._served)
@@ -190,8 +190,8 @@ class LmosServer:
     def drain(self) -> None:
         """Take no new requests; close each connection with 1012 once nothing is open on it.
 
-        1012 after the last answer tells a client that what is unanswered was not begun. Listeners still hear
-        how agents stop: their connections stay until what they listen to is gone, or `finish`.
+        1012 after the last answer tells a client that unanswered requests were not begun. Listeners are
+        still told how agents stop: their connections stay until those agents are gone, or until `finish`.
         """
         self.context.draining = True
         for served in self._served:
@@ -214,7 +214,7 @@ class LmosServer:
         self._services.append(service)
 
     async def wait_done(self) -> None:
-        """Wait until nothing is open that others have been asked; what connections ask, they wait for."""
+        """Wait until the joined services have no open request; connections wait for their own requests."""
         for service in self._services:
             await service.wait_done()
 
@@ -224,11 +224,11 @@ class LmosServer:
 
     @property
     def served(self) -> Iterable[ServerConnection]:
-        """The connections that there are."""
+        """The open connections."""
         return self._served
 
     def statistics(self) -> ServerStatistics:
-        """Count what there is now."""
+        """Return the present counts."""
         unanswered = len(self.context.open) + self.context.waiting_tells.messages
         return ServerStatistics(len(self._served), unanswered, self.context.draining)
 

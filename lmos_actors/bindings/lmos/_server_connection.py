@@ -61,10 +61,10 @@ LONGEST: Final = 1e9
 """Seconds: a longer time is as good as no deadline."""
 
 FINEST: Final = 1024
-"""Bytes by which more is charged for a session, or an eighth of what it holds."""
+"""Least step, in bytes, by which the charge for a session grows; else an eighth of what it holds."""
 
 STEP: Final = 32_768
-"""Bytes by which less is charged for a session that still holds something worth counting."""
+"""Step, in bytes, by which the charge for a session falls while it still holds much."""
 
 UNCHARGED: Final = range(SMALL)
 """Bytes that a session may hold without a charge."""
@@ -86,7 +86,7 @@ MOMENT: Final = 0.01
 """Seconds after which an instant has passed for sure, on clocks that are not the same."""
 
 UNAUTHORIZED: Final = 3000
-"""The close code for credentials that are not good, as registered with IANA."""
+"""The close code for credentials that are no longer valid, as registered with IANA."""
 
 TOO_SLOW: Final = 1008
 RESTARTING: Final = 1012
@@ -123,14 +123,14 @@ class ServerConnection:
         self._listeners = Listeners(context.rt, self.session, self.check_end, context.failed, context.sharing)
         address = connection.peer.rpartition(":")[0]
         self._peer = (address, connection) if self.principal is None else (f"@{self.principal}", "")
-        self._tells: IncomingTells | None = None  # made by the first
-        self._runs_without_room: dict[Far, None] = {}  # the peer's credit, or the connection's
+        self._tells: IncomingTells | None = None  # made for the first one-way message
+        self._runs_without_room: dict[Far, None] = {}  # without the peer's credit, or room to send
         self._over = self._giving_up = self._is_spent = False
-        self.draining = context.draining  # no new requests; an end once nothing is open
-        self._is_alone = self._is_due = False  # the request that is taken; something to be sent after it
-        self._charged = 0  # to the account of the connection
-        self._near = UNCHARGED  # to that: what is held more or less is not worth counting
-        self._counted: BaseException | None = None  # what a mailbox has just refused
+        self.draining = context.draining  # takes no new requests, and ends once nothing is open
+        self._is_alone = self._is_due = False  # only this request is open; something is to be sent after it
+        self._charged = 0  # bytes charged to the connection's account
+        self._near = UNCHARGED  # a change of the held bytes within this range is not charged
+        self._counted: BaseException | None = None  # the refusal of a mailbox that was just counted
         if admission is not None:
             self._await_expiry(admission)
 
@@ -141,11 +141,11 @@ class ServerConnection:
         else:
             self.connection.wake()
 
-    # ---- what comes in, and what goes out
+    # ---- messages in and out
 
     @enable_ki_protection
     def text(self, text: str) -> None:
-        """Take a text message. Where nothing else is open, run the turn here and send its answer at once."""
+        """Take a text message. If nothing else is open, run the turn here and send its answer at once."""
         if self._expelled:
             return
         receive = self.session.receive
@@ -174,12 +174,12 @@ class ServerConnection:
     def frames(self, room: int) -> list[bytes]:
         """Return the messages to send, and resume runs that waited for room."""
         if self._admission is not None and not (self._expelled or self._admission.valid(trio.current_time())):
-            self.end()  # what waits to be sent is no longer for this peer to see
+            self.end()  # this peer may no longer see the messages that wait to be sent
             self._close_unauthorized()
         self._listeners.send_waiting()
         frames = self.session.outbox.take(room)
         if frames and not self._over and (held := self.session.held) not in self._near:
-            self._charge(held)  # what has been taken is held by the connection, if at all
+            self._charge(held)  # the connection holds the frames that were taken, if anyone does
         if self._runs_without_room and not self._listeners.is_congested():
             givers, self._runs_without_room = self._runs_without_room, {}
             for far in givers:
@@ -197,7 +197,7 @@ class ServerConnection:
                 case lmos.ListeningEnded(listening=listening):
                     self._listeners.leave(listening)
                 case lmos.StreamStopped():
-                    pass  # the wish for no more items of an answer
+                    pass  # the peer wants no more items of an answer
                 case lmos.WaitsAsked():
                     self._context.tell_waits(self.session, demand)
                 case lmos.CreditArrived(run=run):
@@ -242,7 +242,7 @@ class ServerConnection:
     def _check(self, admission: Admission, asked: lmos.IncomingRequest, link: AgentOrPool | None) -> None:
         """Check that the peer may ask for this, before anything else is done about it.
 
-        Answers the same for what does not exist. Raises Unauthorized, Forbidden, RateLimited.
+        Gives the same answer for an agent that does not exist. Raises Unauthorized, Forbidden, RateLimited.
         """
         name = name_meant(asked.thing_id) if link is None else public_name(link.path)
         now = trio.current_time()
@@ -543,7 +543,7 @@ class ServerConnection:
         self.close(TOO_SLOW, "too slow: too much waits to be sent")
 
     def end(self) -> None:
-        """The connection has ended: its requests are withdrawn, but for those that go on
+        """Take note that the connection has ended: withdraw its requests, except those that go on
         (`ServerContext.goes_on`)."""
         if self._over:
             return
@@ -562,9 +562,9 @@ class ServerConnection:
         self._runs_without_room.clear()
 
     def check_end(self) -> None:
-        """See whether the peer is too slow, or the connection is to end now that nothing is open."""
+        """End the connection if the peer is too slow, or if it drains and nothing is open any more."""
         if self._over or self._giving_up:
-            return  # what is held is let go of as a whole
+            return  # everything held is released at once
         held = self.session.held
         if held not in self._near:
             self._charge(held)
@@ -573,13 +573,13 @@ class ServerConnection:
             self._giving_up = True
             self._rt.timers.call_at(trio.current_time(), self._give_up)
         elif self.draining and not self._is_needed():
-            self.session.give_credit()  # what comes back neither so nor by an error was not taken
+            self.session.give_credit()  # what is then neither credited nor failed was not taken
             self.connection.close(RESTARTING, "the node is shutting down")
 
     def _charge(self, held: int) -> None:
-        """Charge what the session holds, in steps: not anew with each of many requests in progress."""
+        """Charge the bytes that the session holds, in steps: not anew with each of many open requests."""
         step = max(FINEST, held // 8)
-        # the next step above what is held: were it that itself, each request more would be charged anew
+        # the next step above the held bytes: else each further request would be charged anew
         charged = 0 if held < SMALL else (held // step + 1) * step
         more, self._charged = charged - self._charged, charged
         self._near = range(max(SMALL, charged - STEP), charged + 1) if charged else UNCHARGED
@@ -589,7 +589,7 @@ class ServerConnection:
             self.connection.account.release(-more)
 
     def overdrawn(self) -> None:
-        """All peers together hold too much, and this one most of it: the connection is being closed."""
+        """End the connection soon: all peers together hold too much, and this one holds most."""
         if not (self._over or self._giving_up):
             self._giving_up = self._is_spent = True
             self._rt.timers.call_at(trio.current_time(), self.end)  # as in `check_end`

@@ -41,16 +41,16 @@ if TYPE_CHECKING:
 E = TypeVar("E", bound=Exception)
 
 PATIENCE: Final = 60.0
-"""Seconds for which a run goes on that its peer may ask for again."""
+"""Seconds for which a run goes on without its peer, which may ask for it again."""
 
 KNOWN: Final = 1024
-"""Actions of which is kept whether they answer later."""
+"""The number of actions whose `answers_later` is kept."""
 
 WALKS: Final = 64
-"""Questions of peers what a run waits for that are open at once; others get no answer that helps."""
+"""The most open questions of peers about what a run waits for; further ones get an empty answer."""
 
 NAMES_COMPARED: Final = 100
-"""Names that an unknown one is compared with: it takes time, and any peer may cause it."""
+"""The most names that an unknown one is compared with: it takes time, and any peer may cause it."""
 
 
 class ServerContext:
@@ -105,7 +105,7 @@ class ServerContext:
             left(far)
 
     def cut_off(self, asked: IncomingRequest) -> None:
-        """Take note that a caller has ended, and asks again: what it will ask for by its key goes on."""
+        """Take note that a caller was cut off: a request with a key goes on, as the caller will ask again."""
         if getattr(asked.message, "key", None) is None:
             self.withdraw(asked, is_cut_off=True)
         else:
@@ -118,7 +118,7 @@ class ServerContext:
             far.go_on()
 
     def tell_waits(self, session: ThingSession, demand: WaitsAsked) -> None:
-        """Answer what a run waits for, now or once other nodes have answered."""
+        """Answer the question what a run waits for, now or once other nodes have answered."""
         far, asked = self.open.get(demand.request), demand.message.asked or ()
         if far is None or not 0 < len(asked) <= HOPS or self._walks >= WALKS:
             session.tell_waits(demand, {})
@@ -132,7 +132,7 @@ class ServerContext:
         self.rt.circles.describe(far, tuple(asked), then, shows=self.sends_crash_details)
 
     def goes_on(self, asked: IncomingRequest) -> bool:
-        """Return whether a request is carried out though its connection has ended.
+        """Return whether a request goes on after its connection has ended.
 
         An action may say so (`on_disconnect="finish"`). One that the peer may send again goes on for as long
         as its answer would be remembered.
@@ -162,9 +162,9 @@ class ServerContext:
             self._on_settled()
 
     def post_keyed(self, far: Far, key: str, principal: str | None, headers: Headers, peer: Peer) -> None:
-        """Have a request carried out unless another of its key is, or was. Raises as `KeyedRequests.post`.
+        """Carry out a request unless one with the same key runs or has run. Raises as `KeyedRequests.post`.
 
-        `headers` are those of its connection.
+        `headers` are the headers of its connection.
         """
         keyed_requests_of(far.slot).post_far(self.key_of(key, principal, headers), far, self.seats, peer)
 
@@ -196,11 +196,11 @@ class ServerContext:
         return error if self.sends_crash_details else discreet(error)
 
     def shown_question(self, question: dict[str, Any]) -> dict[str, Any]:
-        """Return a question to a person as peers may know it: by name where crashes have their text."""
+        """Return a question to a person for peers: with its id and key only if `sends_crash_details`."""
         return question if self.sends_crash_details else {**question, "id": "", "key": ""}
 
     def exited(self, down: Down) -> dict[str, Any]:
-        """Return the end of an incarnation as plain data, with as much of the reason as peers may know."""
+        """Return the end of an incarnation as plain data, with the part of the reason that peers may know."""
         data = exited(down, self.generation)
         if not self.sends_crash_details and down.reason.error is not None:
             data["reason"]["text"] = CRASHED

@@ -1,4 +1,4 @@
-"""Input streams of a request from the wire: what comes is checked, and handed to the handler.
+"""Input streams of a request from the wire: items are checked, and handed to the handler.
 
 A consumer gets its first credit when the run begins, and more for each item that the handler takes, so the
 items that wait here are never more than the window. An item of another type breaks the stream off, as an
@@ -57,7 +57,7 @@ class ServerInput:
 def inputs_of(timers: Timers, op: Operation, streams: Mapping[str, lmos.Incoming]) -> dict[str, InputStream]:
     """Return the input streams of a request by the names of the parameters.
 
-    Raises InvalidInput: the action has no such stream, or its items are no bytes and come as such.
+    Raises InvalidInput: the action has no such stream, or binary items come for a stream of JSON.
     """
     if streams and not op.streams:
         raise InvalidInput(f"{op.label} takes no streams", "$.streams")

@@ -1,4 +1,4 @@
-"""Listeners of one connection: sinks at agents' slots, and what of theirs waits until the connection has
+"""Listeners of one connection: sinks at agents' slots, and their values that wait until the connection has
 room.
 
 Listeners never hold an agent back. Of a property only the latest reading waits. Of events each listener keeps
@@ -58,11 +58,11 @@ class Listener(ABC):
         self._sinks = sinks
         self._key = key
         self.path = path
-        self.listening: lmos.Listening | None = None  # once it has been accepted
-        self._waiting = Backlog(FEED_SIZE, listeners.memory)  # of gaps, and values with what goes with them
+        self.listening: lmos.Listening | None = None  # set once the listener has been accepted
+        self._waiting = Backlog(FEED_SIZE, listeners.memory)  # gaps, and values with their context
 
     def join(self) -> None:
-        """Receive what is pushed from now on."""
+        """Receive the values that are pushed from now on."""
         self._sinks.add(self._key, self)
 
     def leave(self) -> None:
@@ -87,13 +87,13 @@ class Listener(ABC):
             self._listeners.end_listener(self)
 
     def send_waiting(self) -> bool:
-        """Send the oldest of what waits here; return whether more waits."""
+        """Send the oldest value that waits here; return whether more values wait."""
         if self._waiting:
             self._send(self._waiting.popleft())
         return bool(self._waiting)
 
     def drop_waiting(self) -> None:
-        """Drop what waits here, with a gap in its place."""
+        """Drop the values that wait here, with a gap in their place."""
         self._waiting.drop_all()
 
     @property
@@ -132,7 +132,7 @@ class Listener(ABC):
 
     @abstractmethod
     def _send_value(self, listening: lmos.Listening, value: Any, context: Any) -> None:
-        """Send a value, with what is kept beside it."""
+        """Send a value with the context that is kept beside it."""
 
 
 class Observer(Listener):
@@ -245,8 +245,8 @@ _KINDS: Final[Mapping[str, type[Listener]]] = {
 class Listeners:
     """All listeners of one connection, and their way to its session.
 
-    `sent` is called when something has been put into the session or taken back, `failed` with what could not
-    be. `sharing` is that of the server.
+    `sent` is called when the session has been given a message or has had one taken back, `failed` with errors
+    of sending. `sharing` is the server's.
     """
 
     def __init__(
@@ -275,7 +275,7 @@ class Listeners:
         return _KINDS[asked.verb.word](self, link.sinks(), key[1:], link.path)
 
     def accept(self, asked: lmos.IncomingRequest, listener: Listener, *value: Any) -> None:
-        """Let a listener receive what comes from now on, unless its consumer has left meanwhile."""
+        """Let a listener receive values from now on, unless its consumer has left meanwhile."""
         listening = self._session.accept(asked, *value)
         if listening.ended:
             listener.leave()
@@ -301,7 +301,7 @@ class Listeners:
 
     @property
     def memory(self) -> ReaderMemory:
-        """The memory of what waits for these listeners."""
+        """The memory of the values that wait for these listeners."""
         if self._memory is None:
             self._memory = self._sharing.reader(self._drop)
         return self._memory
@@ -357,11 +357,11 @@ class Listeners:
         self._send(listening, send)
 
     def trace(self) -> TraceMembers:
-        """Return the trace of what is being done now."""
+        """Return the trace of the running code."""
         return emitted_trace(self._rt)
 
     def send_gap(self, listening: lmos.Listening, gap: Gap) -> None:
-        """Send word that values are missing."""
+        """Report that values are missing."""
         self._send(listening, lambda: self._session.gap(listening, gap.reason, gap.missed))
 
     def end_listener(self, listener: Listener) -> None:
@@ -374,7 +374,7 @@ class Listeners:
     def _send(self, listening: lmos.Listening, send: Callable[[], None]) -> None:
         try:
             send()
-        except Exception as error:  # such as a value that JSON cannot say
+        except Exception as error:  # such as a value that JSON cannot hold
             self._failed(error)
             self._session.gap(listening, "a value that could not be sent", 1)
         self._sent()

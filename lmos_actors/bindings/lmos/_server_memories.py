@@ -24,10 +24,10 @@ PEER_HEADER: Final = b"lmos-peer"
 """The header by which a client marks connections that belong together: an unguessable value."""
 
 MOST: Final = 256
-"""Memories kept of peers that have no connection now; the one that was used longest ago is forgotten."""
+"""Memories kept for peers without a connection; the one that was used longest ago is forgotten first."""
 
 MOST_BYTES: Final = 64 << 20
-"""Bytes that those memories hold in all; and all memories together, with the runs that can be queried."""
+"""Bytes for all of those memories; and also for all memories together, with the runs that can be queried."""
 
 _Name: TypeAlias = tuple[str | None, bytes]
 _UNGUESSABLE: Final = re.compile(rb"[0-9A-Za-z_-]{32,128}")
@@ -85,9 +85,9 @@ class AnswerMemories:
                 self._tidy(trio.current_time())
 
     def _tidy(self, now: float) -> None:
-        """Forget the oldest that are one too many, or that remember nothing any more: two at most.
+        """Forget the oldest memories if there are too many or they are empty: two at most.
 
-        Where they hold too many bytes, as many as it takes.
+        If they hold too many bytes, forget as many as necessary.
         """
         held = sum(self._named[name].memory.bytes for name in self._unused)
         count = 0
@@ -107,6 +107,6 @@ class AnswerMemories:
 
 
 def _peer_name(headers: Iterable[tuple[bytes, bytes]]) -> bytes | None:
-    """Return what marks the connections of this client, if it sends a mark that nobody else can guess."""
+    """Return the mark of this client's connections, if it sends one that nobody else can guess."""
     names = [value for name, value in headers if name.lower() == PEER_HEADER]
     return names[0] if len(names) == 1 and _UNGUESSABLE.fullmatch(names[0]) else None

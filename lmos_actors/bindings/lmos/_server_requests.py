@@ -52,7 +52,7 @@ def requested_operation(asked: lmos.IncomingRequest, link: AgentOrPool) -> Reque
 
 
 def representative(link: AgentOrPool) -> Slot:
-    """Return an agent whose operations are those of all members. Raises AgentUnavailable, NotFound."""
+    """Return an agent that has the operations of all members. Raises AgentUnavailable, NotFound."""
     one = link if isinstance(link, Slot) else next(iter(link.members), None)
     if one is None and isinstance(link, PoolLink):
         raise link.no_member()
@@ -75,7 +75,7 @@ def action_requested(link: AgentOrPool, name: str, data: Any) -> tuple[Operation
 
 
 def check_keyed(asked: lmos.IncomingRequest, link: AgentOrPool) -> None:
-    """Refuse a key where it means nothing. Raises InvalidInput, NotAllowed."""
+    """Refuse a key for a request that cannot have one. Raises InvalidInput, NotAllowed."""
     if asked.tell is not None:
         raise InvalidInput("a one-way message has no answer to be kept, and so no key", "$.key")
     if not isinstance(link, Slot):
@@ -104,7 +104,7 @@ def _refuse(one: Slot, kind: str, name: str) -> NoReturn:
 
 
 def _no_observing(link: AgentOrPool) -> None:
-    """A pool has no properties of its own. Raises NotAllowed."""
+    """Raise NotAllowed for a pool, which has no properties of its own."""
     if isinstance(link, PoolLink):
         link.choose(READ_ALL, (), _NO_NAMES)
 

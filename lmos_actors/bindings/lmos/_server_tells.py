@@ -7,10 +7,10 @@ has a seat. So connections and near senders have seats in turn, however much eac
 messages of one connection to one agent stay in order. The peer's credit bounds the lanes.
 
 A message that does not begin, or whose turn crashes, is answered by an error, and becomes a dead letter of
-its sender; one that has begun is reported no further. When the connection ends, what has a seat is carried
-out all the same, as a near sender's would be; what is parked is a dead letter here. The large ones among
-the former stay charged, or a peer that comes and goes would fill all mailboxes with what is counted nowhere;
-where memory runs out, they are dead letters, too.
+its sender; one that has begun is reported no further. When the connection ends, messages with a seat are
+carried out all the same, as a near sender's would be; parked ones become dead letters here. Large messages
+with a seat stay charged, or a peer that comes and goes could fill all mailboxes uncounted; if memory runs
+out, they become dead letters, too.
 
 Nothing here waits, and nothing but `post` raises: see `_server_connection.py`.
 """
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from lmos_actors.security import Verb
 
 PATIENCE: Final = 1.0
-"""Seconds after which credit goes back that is less than half of a window."""
+"""Seconds after which even less than half a window of credit goes back."""
 
 BROKEN: Final = "the connection ended while it waited for a seat"
 SPENT: Final = "its connection has ended, and all peers together hold too much memory"
@@ -48,7 +48,7 @@ SPENT: Final = "its connection has ended, and all peers together hold too much m
 class WaitingTells:
     """The number of one-way `messages` that wait at a server: parked, or seated and not begun.
 
-    What they take in memory is a part of what their session holds, which is charged to the connection.
+    Their memory is a part of what their session holds, which is charged to the connection.
     """
 
     budget: Budget
@@ -96,8 +96,8 @@ class IncomingTells:
         self._settled = settled
         self._check_end = check_end
         self._lanes: dict[Any, _Lane] = {}
-        self._large: dict[OneWay, None] = {}  # those that wait and are worth counting
-        self._account: Account | None = None  # of them, once the connection has ended
+        self._large: dict[OneWay, None] = {}  # waiting messages that are large enough to count
+        self._account: Account | None = None  # charged for them, once the connection has ended
         self._timer: Timer | None = None
 
     def allows(self, agent: str, verb: Verb) -> bool:
@@ -110,7 +110,7 @@ class IncomingTells:
         return sum(1 + len(lane.rest) for lane in self._lanes.values())
 
     def check_order(self, slot: Any) -> None:
-        """Raise MailboxFull where messages to an agent are parked, which no request is to overtake."""
+        """Raise MailboxFull if messages to an agent are parked: no request may overtake them."""
         if self._lanes and slot in self._lanes:
             slot.ensure_extra().refused += 1
             raise MailboxFull(slot.path, slot.mailbox.size)
@@ -140,7 +140,7 @@ class IncomingTells:
     # ---- what becomes of them
 
     def admitted(self, tell: OneWay) -> None:
-        """Take note that it has its seat: the next one stands in line."""
+        """Take note that a message has its seat: the next one joins the line."""
         slot = tell.slot
         tell.stand_among_peers()
         lane = self._lanes.get(slot)
@@ -170,7 +170,7 @@ class IncomingTells:
         lane = self._lanes.get(far.slot) if self._lanes else None
         if (
             lane is not None and lane.first is far
-        ):  # its agent takes no more messages, so those behind it fail too
+        ):  # its agent takes no more messages, so the ones behind it fail, too
             del self._lanes[far.slot]
             for tell in lane.rest:
                 far.slot.ensure_extra().refused += 1
@@ -180,7 +180,7 @@ class IncomingTells:
         """Take note that it stands in line for its action's concurrency."""
 
     def began(self, far: Far) -> None:
-        """Return the credit, soon or by halves: its run begins, or its turn has ended."""
+        """Give credit back, by half windows or after `PATIENCE`: its run begins, or its turn has ended."""
         asked = far.asked
         if not asked.open:
             return
@@ -205,7 +205,7 @@ class IncomingTells:
         return False
 
     def _lost(self, far: Far, error: Exception) -> None:
-        """Report to its sender that it does not begin, or let another member of the pool take it, as near."""
+        """Report to the sender that it does not begin, or let another member of the pool take it, as near."""
         self._waits_no_more(far)
         movable = self.stands and far.again is not None and isinstance(error, AgentUnavailable)
         if movable and far.again is not None and far.again():
@@ -228,7 +228,7 @@ class IncomingTells:
     # ---- the end
 
     def close(self, *, is_spent: bool) -> None:
-        """End with the connection; `is_spent` where it had to give way, with all that it held."""
+        """End with the connection; `is_spent`: it was closed to free memory, so large messages go, too."""
         self.stands = False
         if self._timer is not None:
             self._timer.cancel()
@@ -247,7 +247,7 @@ class IncomingTells:
         self._rt.timers.call_at(trio.current_time(), self._give_way)  # not in the middle of a turn
 
     def _give_way(self) -> None:
-        """Let go of the large messages that have their seats."""
+        """Drop the large messages that have their seats."""
         for tell in tuple(self._large):
             tell.slot.withdraw(tell)
             self._drop(tell, SPENT)
