@@ -1,4 +1,4 @@
-"""Structs of checks over a whole run, and of the series that are measured in it."""
+"""Structs of the checks over a whole run, and of the series measured in it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Check(Closed, frozen=True, kw_only=True, tag_field="check"):
 
 
 class NeverWhen(Closed, frozen=True, kw_only=True):
-    """A state that must never occur: one of `dead_letter` and `expr`. `fault_free`: outside faults only."""
+    """A state that must never occur: one of `dead_letter` and `expr`. `fault_free`: only without faults."""
 
     dead_letter: Literal[True] | UnsetType = UNSET
     expr: Expression | UnsetType = UNSET
@@ -25,11 +25,11 @@ class NeverWhen(Closed, frozen=True, kw_only=True):
 
 
 class Formula(Check, frozen=True, kw_only=True):
-    """A check with a formula. `of` is the agent, or the population, whose state it speaks of.
+    """A check with a formula. `of` is the agent or population whose state the formula uses.
 
-    It is looked at after each turn of such an agent, as the log tells of them, and at the fullest instants
-    of its mailbox; at every sample; and at the end, while the agents are still there. An agent that does not
-    run is not looked at. A formula that cannot be computed, or was never looked at, fails the check.
+    The formula is evaluated after each logged turn of such an agent, when its mailbox is fullest, at every
+    sample, and at the end, while the agents are still there. An agent that does not run is skipped. The check
+    fails if the formula cannot be computed or was never evaluated.
     """
 
     of: Name | None = None
@@ -42,15 +42,15 @@ class Never(Formula, frozen=True, kw_only=True, tag="never"):
 
 
 class Always(Formula, frozen=True, kw_only=True, tag="always"):
-    """A formula must hold whenever it is looked at; of series, from their first values on."""
+    """A formula must hold at each evaluation; a formula over series, from their first values on."""
 
     expr: Expression
 
 
 class Eventually(Formula, frozen=True, kw_only=True, tag="eventually"):
-    """A formula must become true, at `by` at the latest. The instant is known as `NAME.time`, in seconds.
+    """A formula must become true no later than `by`. Its instant is available as `NAME.time`, in seconds.
 
-    Of a population it must for each of its agents, though not for all at one instant.
+    For a population, it must become true for each agent, but not for all at one instant.
     """
 
     expr: Expression
@@ -58,7 +58,7 @@ class Eventually(Formula, frozen=True, kw_only=True, tag="eventually"):
 
 
 class Bounded(Check, frozen=True, kw_only=True):
-    """A check of a whole number; at least one bound is given."""
+    """A check of a whole number, with at least one bound."""
 
     of: Name
     equals: Count | UnsetType = UNSET
@@ -108,7 +108,7 @@ class Latency(Check, frozen=True, kw_only=True, tag="latency"):
 
 
 class Message(Closed, frozen=True, kw_only=True):
-    """Messages of a run: all that is given must fit; at least one key. An event is `from` its agent."""
+    """A pattern for messages: all keys given (at least one) must fit. An event is `from` its agent."""
 
     from_: Name | None = field(name="from", default=None)
     to: Name | None = None
@@ -118,7 +118,7 @@ class Message(Closed, frozen=True, kw_only=True):
 
 
 class Causal(Check, frozen=True, kw_only=True, tag="causal"):
-    """Every message `after` is caused, in its trace, by an earlier message `before`, or is one itself.
+    """Every message `after` has an earlier message `before` as a cause in its trace, or is one itself.
 
     Without a message `after` the check fails.
     """
@@ -128,11 +128,11 @@ class Causal(Check, frozen=True, kw_only=True, tag="causal"):
 
 
 class Trace(Check, frozen=True, kw_only=True, tag="trace"):
-    """The trace of a step, of every step without `of`; at least one of the other keys.
+    """A check of the trace of a step, or of every step without `of`. Needs at least one of the other keys.
 
-    `single_trace`: every message is in the trace of the step that caused it: no agent begins one of its own,
-    with `of` none while it has a message of that step in hand.
-    `through`: agents that the trace of the step comes to, in this order.
+    `single_trace`: every message is in the trace of the step that caused it. No agent begins a trace of its
+    own; with `of`, no agent does so while it handles a message of that step.
+    `through`: agents that the trace of the step reaches, in this order.
     """
 
     of: Name | None = None
@@ -141,10 +141,10 @@ class Trace(Check, frozen=True, kw_only=True, tag="trace"):
 
 
 class Converges(Check, frozen=True, kw_only=True, tag="converges"):
-    """All agents of a population come to have the same value, soon enough after a fault has ended.
+    """All agents of a population reach the same value within a time after a fault has ended.
 
-    It is looked at at every sample, and at the end. Agents that do not run then are left out; two must.
-    `field` is one of the state: `state.version`. `after` is `ID.healed` of a fault, else the begin.
+    The values are compared at every sample and at the end, among the agents that run: at least two. `field`
+    is a field of the state: `state.version`. `after` is `ID.healed` of a fault; default: the run's begin.
     """
 
     of: Name
@@ -156,10 +156,10 @@ class Converges(Check, frozen=True, kw_only=True, tag="converges"):
 class Linearizable(Check, frozen=True, kw_only=True, tag="linearizable"):
     """The agents of `of` are one register: an order of all its reads and writes explains their answers.
 
-    An operation takes effect between its request and its answer; without an answer it may have happened or
-    not, at any later time. `read`, `write` and `compare_and_set` are actions. Besides `key`, the name of an
-    argument, `write` takes the new value, `compare_and_set` the one expected and the new one; it returns
-    whether it has set it. Each key is a register of its own. `initial` is the value before the first write.
+    An operation takes effect between its request and its answer. Without an answer it may have happened, at
+    any later time, or not at all. `read`, `write` and `compare_and_set` are actions, `key` names an argument
+    of theirs. `write` also takes the new value, `compare_and_set` the expected and the new value; it returns
+    whether it has set the value. Each key is its own register. `initial` is the value before the first write.
     """
 
     of: Name | Annotated[tuple[Name, ...], Meta(min_length=1)]
@@ -171,13 +171,13 @@ class Linearizable(Check, frozen=True, kw_only=True, tag="linearizable"):
 
 
 class Compare(Check, frozen=True, kw_only=True, tag="compare"):
-    """A check of how a number of the run, the seeds' median, changes along a key of the matrix or sweep.
+    """A check of how a number of the runs (its median over seeds) changes along a key of the matrix or sweep.
 
     `metric` is `CHECK.time` of an `eventually` check, `SERIES.last`, `.min`, `.max` or `.mean`, or
     `STEP.max` or `.p99` (p50, p90, p95) of the latencies of a step. Keys other than `across` are held fixed,
-    and each of their combinations must show the trend. Each number must be beyond the one before; with a
-    `tolerance`, in the unit of the metric, it may fall back by as much, if the last is beyond the first.
-    `constant`: no two are further apart than `tolerance`.
+    and each of their combinations must show the trend. Each number must be beyond the previous one. With a
+    `tolerance`, in the unit of the metric, it may fall back that far if the last is beyond the first.
+    `constant`: no two numbers differ by more than `tolerance`.
     """
 
     metric: Name
@@ -195,9 +195,9 @@ class CountBounds(Closed, frozen=True, kw_only=True):
 
 
 class CalledTool(Closed, frozen=True, kw_only=True):
-    """Calls of a tool with arguments that `match`. `failed`: those that had an error, instead of a result.
+    """Calls of a tool with arguments that `match`. `failed`: only calls that ended in an error.
 
-    Without a bound it is to be called at least once.
+    Without a bound, the tool must be called at least once.
     """
 
     tool: Name
@@ -213,7 +213,7 @@ ToolPatterns: TypeAlias = Annotated[tuple[ToolPattern, ...], Meta(min_length=1)]
 
 
 class Tools(Check, frozen=True, kw_only=True, tag="tools"):
-    """The tools that models have called, for each run of a step, or for an agent that asks them, or a model.
+    """The tools that models called: for each run of a step, for an agent that asks models, or for a model.
 
     A call counts when its result has come back to the model. `called`: each of these; `in_order`: these,
     with others between them; `never`: none of these; `only`: none but these. A tool that no model of the run
@@ -228,10 +228,10 @@ class Tools(Check, frozen=True, kw_only=True, tag="tools"):
 
 
 class Spending(Check, frozen=True, kw_only=True, tag="budget"):
-    """The requests to models: for each run of a step, or in all by an agent, or from a model.
+    """The requests to models: for each run of a step, or in total for an asking agent or a model.
 
-    `calls` are requests to models, `tools` the calls of tools that they have asked for; tokens are as the
-    provider has counted them.
+    `calls` are requests to models, `tools` the tool calls that models have requested. Tokens are as counted
+    by the provider.
     """
 
     of: Name
@@ -246,10 +246,10 @@ Words: TypeAlias = Annotated[tuple[Name, ...], Meta(min_length=1)]
 
 
 class Answer(Check, frozen=True, kw_only=True, tag="answer"):
-    """The answers of all runs of a step; of a stream, its texts together.
+    """A check of the answers of all runs of a step. A stream counts as its texts joined.
 
-    `schema` is a JSON Schema, for an answer that is a text for the JSON in it. `words` all stand in its text,
-    `any_of` one of them, `without` none, in whatever case. `match` looks into it.
+    `schema` is a JSON Schema; a text answer is read as JSON for it. The text must contain all `words`, one of
+    `any_of`, and none of `without`, in any case. `match` checks parts of the answer.
     """
 
     of: Name
@@ -261,10 +261,10 @@ class Answer(Check, frozen=True, kw_only=True, tag="answer"):
 
 
 class NoSecrets(Check, frozen=True, kw_only=True, tag="secrets"):
-    """No secret stands in what steps were answered, or in what models were asked.
+    """No answer to a step and no request to a model contains a secret.
 
-    Secret are the values of fields and inputs that are declared so, what `args` refer to (`env:NAME`,
-    `file:PATH`), and what `values` do.
+    Secrets are the values of fields and inputs declared as secret, and what `args` and `values` refer to
+    (`env:NAME`, `file:PATH`).
     """
 
     values: tuple[BearerText, ...] = ()
@@ -296,11 +296,11 @@ Aggregate: TypeAlias = Literal[
 
 
 class Series(Closed, frozen=True, kw_only=True):
-    """A number measured again and again: `expr` of every agent of `of`, taken together by `agg`.
+    """A number measured repeatedly: `expr` for every agent of `of`, aggregated by `agg`.
 
-    `fraction` and `count` are of the agents for which it is true; `rate` is how the sum grows in a second.
-    Percentiles are by nearest rank over the agents, however few. One that does not run is left out where the
-    formula speaks of its state. There is no value where none is left, or the formula cannot be computed.
+    `fraction` and `count` count the agents for which `expr` is true; `rate` is the growth of the sum per
+    second. Percentiles are by nearest rank over the agents, however few. An agent that does not run is left
+    out if the formula uses its state. A sample has no value if no agent is left or the formula fails.
     """
 
     agg: Aggregate

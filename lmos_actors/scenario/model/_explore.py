@@ -1,4 +1,4 @@
-"""Structs of what `explore` may draw: kinds of faults, their ranges, how many, on whom, and when."""
+"""Structs of what `explore` may draw: kinds of faults with their ranges, number, targets and times."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from ._faults import How, ProviderStatus
 
 
 class DurationRange(Closed, frozen=True, kw_only=True):
-    """Durations between two, of which short ones are drawn as often as long ones of the same ratio."""
+    """A range of durations. Draws are log-uniform: each ratio is equally likely, whether short or long."""
 
     min: Duration
     max: Duration
 
 
 class NumberRange(Closed, frozen=True, kw_only=True):
-    """Numbers between two, drawn as durations are."""
+    """A range of numbers, drawn as durations are."""
 
     min: float
     max: float
 
     @property
     def ends(self) -> tuple[float, float]:
-        """The ends as they are drawn: integers where both are whole."""
+        """The ends of the range as draws use them: integers if both are whole."""
         whole = float(self.min).is_integer() and float(self.max).is_integer()
         return (int(self.min), int(self.max)) if whole else (self.min, self.max)
 
 
 class OffsetRange(Closed, frozen=True, kw_only=True):
-    """Offsets between two; where one is below zero and the other above, half of those drawn are below it."""
+    """A range of offsets. If its ends have different signs, half of the draws are below zero."""
 
     min: Offset
     max: Offset
@@ -55,19 +55,19 @@ DrawnKind: TypeAlias = Literal[
     "crash", "pause", "slow", "clock_skew", "provider", "restart", "partition", "latency", "loss",
     "disconnect", "swizzle",
 ]  # fmt: skip
-"""The kinds of faults that `explore` draws."""
+"""The kinds of faults that `explore` can draw."""
 
 
 class DrawnFault(Closed, frozen=True, kw_only=True, tag_field="kind"):
-    """A kind of fault that may be drawn. `of` is on whom, that of `explore` unless given."""
+    """A fault kind that a search may pick. `of` names the targets; default: `explore.of`."""
 
     of: Whom | UnsetType = UNSET
 
 
 class DrawnCrash(DrawnFault, frozen=True, kw_only=True, tag="crash"):
-    """An agent crashes. `after` is when it comes back; without, its supervisor decides.
+    """An agent crashes. `after` is the time until its restart; by default its supervisor decides.
 
-    `state` is whether it comes back with its state; `any`: some crashes keep it, others lose it.
+    `state` says whether the state survives; `any`: some crashes keep it, others lose it.
     """
 
     with_: Name = field(name="with", default="RuntimeError")
@@ -82,14 +82,14 @@ class DrawnPause(DrawnFault, frozen=True, kw_only=True, tag="pause"):
 
 
 class DrawnSlow(DrawnFault, frozen=True, kw_only=True, tag="slow"):
-    """An agent takes more time for its messages."""
+    """An agent takes longer to handle its messages."""
 
     factor: Numbers = NumberRange(min=2.0, max=20.0)
     duration: Span | UnsetType = UNSET
 
 
 class DrawnClockSkew(DrawnFault, frozen=True, kw_only=True, tag="clock_skew"):
-    """The clock of an agent is wrong: by a skew, or in its rate, or in those that are given."""
+    """The clock of an agent is wrong: in what is given of `skew` and `rate`; by default in one of them."""
 
     skew: Offsets | UnsetType = UNSET
     rate: Numbers | UnsetType = UNSET
@@ -97,7 +97,7 @@ class DrawnClockSkew(DrawnFault, frozen=True, kw_only=True, tag="clock_skew"):
 
 
 class DrawnProvider(DrawnFault, frozen=True, kw_only=True, tag="provider"):
-    """The provider of a model fails; `status`: in each of the ways, unless given. `delay` is of `slow`."""
+    """A model provider failure. `status` picks the failure (default: any); `delay` applies to `slow` only."""
 
     status: ProviderStatus | UnsetType = UNSET
     delay: Span = DurationRange(min=Duration(0.1), max=Duration(30.0))
@@ -105,7 +105,7 @@ class DrawnProvider(DrawnFault, frozen=True, kw_only=True, tag="provider"):
 
 
 class DrawnRestart(DrawnFault, frozen=True, kw_only=True, tag="restart"):
-    """The node is killed and started again; with an `of` of its own, one of those nodes of the network."""
+    """The node is killed and started again; with its own `of`, one of those nodes of the network."""
 
     writes: Literal["kept", "lost", "torn"] | UnsetType = UNSET
     down: Span = DurationRange(min=Duration(0.1), max=Duration(5.0))
@@ -133,7 +133,7 @@ class DrawnLoss(DrawnFault, frozen=True, kw_only=True, tag="loss"):
 
 
 class DrawnDisconnect(DrawnFault, frozen=True, kw_only=True, tag="disconnect"):
-    """The connections between two nodes end; `how`: each of them, unless given. `duration` is of `hang`."""
+    """The connections between two nodes end. `how`: default any; `duration` applies to `hang` only."""
 
     how: How | UnsetType = UNSET
     duration: Span | UnsetType = UNSET
@@ -177,16 +177,16 @@ DRAWN: dict[str, type[DrawnFault]] = {
 """The struct of each kind."""
 
 Choices: TypeAlias = NumberRange | Annotated[tuple[Any, ...], Meta(min_length=1)]
-"""Values of an argument: each as likely as another; of a range whole numbers, if its ends are."""
+"""Values of an argument, all equally likely. A range with whole ends gives whole numbers."""
 
 MOST_DRAWN = 20
-"""Faults of one schedule at most."""
+"""Maximum number of faults in one schedule."""
 
 
 class Explore(Closed, frozen=True, kw_only=True):
-    """The faults that `explore` may draw: at most so many faults of these kinds, between two instants.
+    """The faults that `explore` may draw: up to `at_most` faults of these kinds, between `from` and `to`.
 
-    `arguments` are those that it may draw, by the `id` of a step or an entry and their names.
+    `arguments` has the arguments to draw: the `id` of a step or entry, the argument's name, its choices.
     """
 
     faults: tuple[AnyDrawn, ...] = ()
@@ -198,5 +198,5 @@ class Explore(Closed, frozen=True, kw_only=True):
 
 
 def drawn_fault(drawn: AnyDrawn) -> DrawnFault:
-    """Return what may be drawn of an entry, which may be the name of a kind alone."""
+    """Return the struct of an entry, which may be just the name of a kind."""
     return DRAWN[drawn]() if isinstance(drawn, str) else drawn

@@ -11,14 +11,14 @@ from lmos_actors.system.model import Closed, Delay, Name
 
 
 class Pick(Closed, frozen=True, kw_only=True):
-    """Agents of a population, chosen by the seed: `count` of them, or a `share`."""
+    """Agents of a population, chosen at random from the seed: `count` of them, or a `share`."""
 
     of: Name
     count: Annotated[int, Meta(ge=1)] | UnsetType = UNSET
     share: Annotated[float, Meta(gt=0, le=1)] | UnsetType = UNSET
 
     def number_of(self, size: int) -> int:
-        """Return how many it takes of so many; by a share at least one."""
+        """Return the number of agents picked from `size`; a share picks at least one."""
         share = 0.0 if self.share is UNSET else self.share
         return max(1, round(size * share)) if self.count is UNSET else self.count
 
@@ -26,7 +26,7 @@ class Pick(Closed, frozen=True, kw_only=True):
 class Comeback(Closed, frozen=True, kw_only=True):
     """The time of the restart after a crash, and whether state is kept; by default the supervisor decides.
 
-    `state` is for agents that are not durable; it is lost unless it says otherwise.
+    `state` is for agents that are not durable; by default their state is lost.
     """
 
     after: Delay = Duration(0.0)
@@ -34,18 +34,18 @@ class Comeback(Closed, frozen=True, kw_only=True):
 
 
 class Faulty(Closed, frozen=True, kw_only=True, tag_field="kind"):
-    """The agents that a fault affects: one of `target` and `pick`."""
+    """A fault of agents. Exactly one of `target` and `pick` names them."""
 
     target: Name | None = None
     pick: Pick | None = None
 
 
 Rate: TypeAlias = Annotated[float, Meta(ge=0.001, le=1000)]
-"""Seconds on a clock that is wrong, in one second."""
+"""Seconds that pass on a wrong clock in one second."""
 
 
 class Crash(Faulty, frozen=True, kw_only=True, tag="crash"):
-    """Crash agents with an exception, a built-in one by name."""
+    """Crash agents with a built-in exception, given by name."""
 
     with_: Name = field(name="with", default="RuntimeError")
     restart: Comeback | None = None
@@ -59,15 +59,15 @@ class Slow(Faulty, frozen=True, kw_only=True, tag="slow"):
 
 
 class Pause(Faulty, frozen=True, kw_only=True, tag="pause"):
-    """Agents take no message for a time; their mail waits, as their mailbox's policy has it."""
+    """Agents take no message for a time; messages wait as the mailbox policy says."""
 
     duration: Duration
 
 
 class ClockSkew(Faulty, frozen=True, kw_only=True, tag="clock_skew"):
-    """The clocks of agents are wrong for a time: ahead by `skew`, or behind, and `rate` times as fast.
+    """The clocks of agents are wrong for a time: off by `skew`, and `rate` times as fast.
 
-    It is what they see by `self.now()`, and how long their timers take that begin meanwhile.
+    This changes what `self.now()` returns, and the length of timers that start meanwhile.
     """
 
     skew: Offset = Offset(0.0)
@@ -82,8 +82,8 @@ ProviderStatus: TypeAlias = Literal[429, 500, "cut", "slow", "malformed"]
 class Provider(Faulty, frozen=True, kw_only=True, tag="provider"):
     """The provider of language models fails for a time.
 
-    It refuses requests (429), fails (500), sends what is no answer (`malformed`), breaks answers off (`cut`),
-    or is late with each of their pieces by `delay` (`slow`), five seconds unless given.
+    It refuses requests (429), fails (500), sends invalid answers (`malformed`), breaks answers off (`cut`),
+    or sends each piece of an answer late by `delay` (`slow`; default: five seconds).
     """
 
     status: ProviderStatus
@@ -96,10 +96,10 @@ Nodes: TypeAlias = Name | Annotated[tuple[Name, ...], Meta(min_length=1)]
 
 
 class Restart(Closed, frozen=True, kw_only=True, tag_field="kind", tag="restart"):
-    """End the node as a `kill -9` does, and with `lost` and `torn` its machine; start it again after `down`.
+    """End the node as `kill -9` does (with `lost` and `torn` its machine too); start it again after `down`.
 
-    `writes` says what becomes of commits that were not synced: `kept` by default. `of` and `pick` name nodes
-    of the network, of which each has a process and a machine of its own; without them it is the whole node.
+    `writes` says what happens to commits that were not synced; default: `kept`. `of` and `pick` name nodes of
+    the network, each with its own process and machine; without them the fault strikes the whole node.
     """
 
     of: Nodes | UnsetType = UNSET
@@ -109,16 +109,16 @@ class Restart(Closed, frozen=True, kw_only=True, tag_field="kind", tag="restart"
 
 
 class Kill(Closed, frozen=True, kw_only=True, tag_field="kind", tag="kill"):
-    """End nodes as a `kill -9` does; whatever started them starts them again.
+    """End nodes as `kill -9` does; whatever started them starts them again.
 
-    A process is ended so, and its launcher starts the next one; in a simulated world it is a `restart`.
+    A process is killed, and its launcher starts the next one. In a simulated world it is a `restart`.
     """
 
     of: Nodes
 
 
 class StopProcess(Closed, frozen=True, kw_only=True, tag_field="kind", tag="stop"):
-    """Processes do nothing more for a time, or until a `cont`: they are stopped by SIGSTOP."""
+    """Processes are stopped by SIGSTOP, for a time or until a `cont`."""
 
     of: Nodes
     duration: Duration | UnsetType = UNSET
@@ -131,7 +131,7 @@ class Continue(Closed, frozen=True, kw_only=True, tag_field="kind", tag="cont"):
 
 
 class FullDisk(Closed, frozen=True, kw_only=True, tag_field="kind", tag="full_disk"):
-    """Commits of durable agents fail for a time, as there is no room on the disk."""
+    """Commits of durable agents fail for a time because the disk is full."""
 
     duration: Duration
 
@@ -144,10 +144,10 @@ class SlowDisk(Closed, frozen=True, kw_only=True, tag_field="kind", tag="slow_di
 
 
 Side: TypeAlias = tuple[Name, ...] | Pick | Literal["rest"]
-"""One side of a partition: nodes by name, some of a population by the seed, or all that are on no other."""
+"""One side of a partition: named nodes, a random pick of a population, or all nodes on no other side."""
 
 Ends: TypeAlias = Annotated[tuple[Name, ...], Meta(min_length=2, max_length=2)]
-"""Two nodes or agents, or two populations, or the nodes of one and all of another."""
+"""Two nodes, agents or populations; a population stands for all of its nodes."""
 
 
 class OnLinks(Closed, frozen=True, kw_only=True, tag_field="kind"):
@@ -157,14 +157,14 @@ class OnLinks(Closed, frozen=True, kw_only=True, tag_field="kind"):
 
 
 class Partition(OnLinks, frozen=True, kw_only=True, tag="partition"):
-    """Nodes of different sides do not reach one another; `one_way`: the first side is heard by no other."""
+    """Nodes of different sides do not reach one another; `one_way`: only what the first side sends is cut."""
 
     sides: tuple[Side, ...]
     one_way: bool = False
 
 
 class LateLinks(OnLinks, frozen=True, kw_only=True, tag="latency"):
-    """Messages take longer by `delay`: between two ends, or everywhere."""
+    """Messages take `delay` longer: between two ends, or everywhere."""
 
     delay: Delay
     between: Ends | UnsetType = UNSET
@@ -182,14 +182,14 @@ How: TypeAlias = Literal["reset", "half_open", "hang"]
 
 
 INSTANT: tuple[How, ...] = ("reset", "half_open")
-"""Of these, those that are over in an instant."""
+"""The ways of ending connections that are over in an instant."""
 
 
 class Disconnect(OnLinks, frozen=True, kw_only=True, tag="disconnect"):
     """Connections end: `reset` at once; `hang`: nothing comes over them, and nothing says so.
 
-    `half_open`: they are gone at the end that was connected to. The end that connected believes in them until
-    what it sends next is refused there, be it the ping of its heartbeat.
+    `half_open`: they are gone at the accepting end. The connecting end notices only when its next message or
+    heartbeat ping is refused there.
     """
 
     how: How = "reset"

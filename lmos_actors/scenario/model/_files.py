@@ -1,9 +1,9 @@
 """The files `lmos: scenario/v1` and `simulation/v1` as closed structs; the one source of the JSON Schema.
 
-A key that is not here fails. A word that the format has but this version does not is in a `Later`: it fails
-too, and says so. `$(vars.x)`, `$(matrix.x)` and `$(sweep.x)` are filled in before a struct is built, so
-every field below has its plain type; `$(saved.x)`, `$(agents.x)` and `$(population.x)` are left to the run,
-and stand only where data is open.
+An unknown key fails. A word of the format that this version does not support yet is in a `Later`: it fails
+with a message of its own. `$(vars.x)`, `$(matrix.x)` and `$(sweep.x)` are filled in before a struct is built,
+so every field below has its plain type. The run fills in `$(saved.x)`, `$(agents.x)` and `$(population.x)`,
+which may only stand where a field takes any data.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 class SeedRange(Closed, frozen=True, kw_only=True):
-    """The seeds from, from+1, ... : count of them."""
+    """The seeds `from`, `from`+1, ..., `count` in number."""
 
     from_: int = field(name="from")
     count: Annotated[int, Meta(ge=1, le=100_000)]
@@ -54,7 +54,7 @@ class Trials(Closed, frozen=True, kw_only=True):
 
 
 class Store(Closed, frozen=True, kw_only=True):
-    """The disk on which agents are kept. `latency` is the time of a commit, drawn for each, if set."""
+    """The disk that keeps the agents' state. `latency`, if set, is the time of a commit, drawn for each."""
 
     latency: Delay | UnsetType = UNSET
 
@@ -72,7 +72,7 @@ class Report(Closed, frozen=True, kw_only=True):
 class File(Closed, frozen=True, kw_only=True):
     """The keys that both kinds of file have.
 
-    `system` is a deployment file, whose agents, tree and groups the file has in place of its own.
+    `system` is a deployment file; its agents, tree and groups are used instead of own ones.
     """
 
     name: Name
@@ -95,7 +95,7 @@ class File(Closed, frozen=True, kw_only=True):
 
 
 class Scenario(File, frozen=True, kw_only=True, tag_field="lmos", tag="scenario/v1"):
-    """A story that is run and judged."""
+    """A scenario: a story of steps that is run and judged."""
 
     matrix: dict[str, Choices] = {}
     timeout: Duration = Duration(30.0)
@@ -106,9 +106,9 @@ class Scenario(File, frozen=True, kw_only=True, tag_field="lmos", tag="scenario/
 
 
 class StopAt(Closed, frozen=True, kw_only=True):
-    """The end of a simulation: at an instant of virtual time, or as soon as a check by name has been met.
+    """The end of a simulation: at an instant of virtual time, or as soon as the named check has been met.
 
-    It does not end before that while entries of the timeline are to come, a fault is in force, or another
+    A met check does not end it while timeline entries are to come, a fault is in force, or another
     `eventually` or `converges` check is open.
     """
 

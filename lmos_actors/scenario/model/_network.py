@@ -1,4 +1,4 @@
-"""Structs of the network of a file: what its links do, and which agents are at their ends."""
+"""Structs of the network of a file: the behaviour of its links, and the agents at their ends."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ Share: TypeAlias = Annotated[float, Meta(ge=0, lt=1)]
 """A share of messages; not all of them."""
 
 MOST_CONNECTIONS: Final = 4_096
-"""Most pairs of nodes of a network that talk in `wire`: each of them has a connection."""
+"""Maximum number of node pairs that talk in `world: wire`; each pair has a connection."""
 
 MOST_REGISTERED: Final = 10_000
-"""Most agents of a file whose network has a directory: each registers there, and renews that."""
+"""Maximum number of agents if the network has a directory: each registers there and renews its entry."""
 
 
 class Rules(Closed, frozen=True, kw_only=True):
-    """The behaviour of a link; what is not given is as by default.
+    """The behaviour of a link. Keys that are not given keep their defaults.
 
     `latency` and `jitter` add up. `bandwidth` is in bytes a second, `queue` the bytes that may wait for it.
-    `corrupt` is the share of writes to a connection of which a byte is changed.
+    `corrupt` is the share of writes to a connection in which a byte is changed.
     """
 
     latency: Delay | UnsetType = UNSET
@@ -37,7 +37,7 @@ class Rules(Closed, frozen=True, kw_only=True):
 
 
 class LinksBetween(Rules, frozen=True, kw_only=True):
-    """The links between two nodes, agents or populations: `between` both ways, or one way `from` and `to`."""
+    """The links between two nodes, agents or populations: `between` both ways, `from` and `to` one way."""
 
     between: Annotated[tuple[Name, ...], Meta(min_length=2, max_length=2)] | UnsetType = UNSET
     from_: Name | UnsetType = field(name="from", default=UNSET)
@@ -51,7 +51,7 @@ class Directory(Closed, frozen=True, kw_only=True):
 
 
 class Network(Closed, frozen=True, kw_only=True):
-    """The network between the nodes of a file: how messages are delivered, and what its links do to them."""
+    """The network between the nodes of a file: how it delivers messages, and what its links do to them."""
 
     delivery: Literal["stream", "datagram"] = "stream"
     default: Rules = Rules()

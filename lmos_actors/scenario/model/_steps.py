@@ -48,7 +48,7 @@ class Step(Closed, frozen=True, kw_only=True, tag_field="do"):
 
 
 class Asking(Step, frozen=True, kw_only=True):
-    """A step that turns to an agent. `as` is whose refs and identity are used."""
+    """A step that sends a request to an agent. `as` names the agent whose refs and identity it uses."""
 
     as_: Name = field(name="as", default=USER)
     target: Name
@@ -72,22 +72,22 @@ class Write(Asking, frozen=True, kw_only=True, tag="write"):
 
 
 class Observe(Asking, frozen=True, kw_only=True, tag="observe"):
-    """Observe a property until the end of the scenario; `expect that: reading` looks at what came.
+    """Observe a property until the end of the scenario; `expect that: reading` judges the readings.
 
-    The first reading is the value that was there.
+    The first reading is the present value.
     """
 
     property: Name
 
 
 class Subscribe(Asking, frozen=True, kw_only=True, tag="subscribe"):
-    """Subscribe to an event until the end of the scenario; `expect that: event` looks at what came."""
+    """Subscribe to an event until the end of the scenario; `expect that: event` judges the events."""
 
     event: Name
 
 
 class Invoke(Asking, frozen=True, kw_only=True, tag="invoke"):
-    """Invoke an action. The answer is {output: ...}; `wait: false` goes on before it is there."""
+    """Invoke an action. The answer is {output: ...}; `wait: false` does not wait for it."""
 
     action: Name
     input: Any | UnsetType = UNSET
@@ -97,7 +97,7 @@ class Invoke(Asking, frozen=True, kw_only=True, tag="invoke"):
 
 
 class Stream(Asking, frozen=True, kw_only=True, tag="stream"):
-    """Invoke an action with many outputs. The answer is {items: [...]}; leaves it after `take` items."""
+    """Invoke an action with many outputs. The answer is {items: [...]}; the call ends after `take` items."""
 
     action: Name
     input: Any | UnsetType = UNSET
@@ -117,9 +117,9 @@ class Tell(Asking, frozen=True, kw_only=True, tag="tell"):
 class Say(Step, frozen=True, kw_only=True, tag="say"):
     """Send something on the hub, as `user`: a message, or a command to `relay`.
 
-    A question, and a command, wait for their answer, a message {id, sender, to, type, payload, ref}; of what
-    has none it is the hub's receipt. `wait: false` goes on before it is there. `deadline` and `quorum` are of
-    a proposal.
+    A question or command waits for its answer, a message {id, sender, to, type, payload, ref}; for anything
+    else the answer is the hub's receipt. `wait: false` does not wait. `deadline` and `quorum` belong to a
+    proposal.
     """
 
     payload: Any | UnsetType = UNSET
@@ -135,21 +135,21 @@ class Say(Step, frozen=True, kw_only=True, tag="say"):
 
 
 class Query(Step, frozen=True, kw_only=True, tag="query"):
-    """Ask how an invocation that goes on stands. The answer is {status: ...}."""
+    """Query the status of an invocation in progress. The answer is {status: ...}."""
 
     of: Name
     save: dict[str, str] = {}
 
 
 class Cancel(Step, frozen=True, kw_only=True, tag="cancel"):
-    """Cancel an invocation that goes on; it ends in the error ActionCancelled."""
+    """Cancel an invocation in progress; it ends in the error ActionCancelled."""
 
     of: Name
     reason: str = ""
 
 
 class Stop(Step, frozen=True, kw_only=True, tag="stop"):
-    """Have its supervisor stop an agent; it stays stopped until a `start`."""
+    """Stop an agent through its supervisor; it stays stopped until a `start`."""
 
     target: Name
 
@@ -161,7 +161,7 @@ class Start(Step, frozen=True, kw_only=True, tag="start"):
 
 
 class Deciding(Step, frozen=True, kw_only=True):
-    """A step that answers what an agent asks people, once it does: its oldest question, or that of `key`."""
+    """A step that waits until an agent asks people, and answers: the oldest question, or that of `key`."""
 
     target: Name
     key: str | None = None
@@ -169,11 +169,11 @@ class Deciding(Step, frozen=True, kw_only=True):
 
 
 class Approve(Deciding, frozen=True, kw_only=True, tag="approve"):
-    """Approve what an agent asks people."""
+    """Approve a request of an agent to people."""
 
 
 class Refuse(Deciding, frozen=True, kw_only=True, tag="refuse"):
-    """Refuse what an agent asks people; `by: deadline` waits until its deadline has refused it."""
+    """Refuse a request of an agent to people. `by: deadline` waits until its deadline has refused it."""
 
     by: Literal["person", "deadline"] = "person"
 
@@ -181,8 +181,8 @@ class Refuse(Deciding, frozen=True, kw_only=True, tag="refuse"):
 class Inject(Step, frozen=True, kw_only=True, tag="inject"):
     """Inject a fault. A crash is done once the supervisor's plan has been carried out or given up.
 
-    With `restart` it is done once the agent is down. The others are done at once; they end by themselves,
-    at the instant that checks know as `ID.healed`.
+    A crash with `restart` is done once the agent is down. Other faults are done at once; they end by
+    themselves, at the instant that checks know as `ID.healed`.
     """
 
     fault: Fault
@@ -190,7 +190,7 @@ class Inject(Step, frozen=True, kw_only=True, tag="inject"):
 
 
 class Heal(Step, frozen=True, kw_only=True, tag="heal"):
-    """End a fault of the network that lasts until then."""
+    """End a fault of the network that lasts until it is healed."""
 
     of: Name
 
@@ -203,14 +203,14 @@ class Until(Closed, frozen=True, kw_only=True):
 
 
 class Wait(Step, frozen=True, kw_only=True, tag="wait"):
-    """Wait until something is so, or for a time: exactly one of the two."""
+    """Wait for a condition, or for a time: exactly one of the two."""
 
     until: Until | None = None
     for_: Duration | None = field(name="for", default=None)
 
 
 class Repeat(Step, frozen=True, kw_only=True, tag="repeat"):
-    """Do the steps several times, one round after the other; `every` counts from begin to begin."""
+    """Do the steps several times, one round after the other. `every` is the time from begin to begin."""
 
     times: Annotated[int, Meta(ge=1)]
     every: Duration | None = None
@@ -224,7 +224,7 @@ class Parallel(Step, frozen=True, kw_only=True, tag="parallel"):
 
 
 class Expect(Closed, frozen=True, kw_only=True, tag_field="do", tag="expect"):
-    """Judge what has been seen. Which keys belong to which `that` is in `EXPECT_KEYS`."""
+    """Judge what the run has shown so far. `EXPECT_KEYS` lists the keys for each `that`."""
 
     equals: Any | UnsetType = UNSET
     contains: Any | UnsetType = UNSET
@@ -281,7 +281,7 @@ EXPECT_KEYS: dict[str, tuple[frozenset[str], frozenset[str]]] = {
     "event": (frozenset({"target", "event"}), _MANY),
     "heard": (frozenset(), _MANY),
 }
-"""For each `that`: the keys it needs, and those of which it needs at least one."""
+"""For each `that`: the keys it needs, and the keys of which it needs at least one."""
 
 STATUSES = ("pending", "in progress", "completed", "failed")
 """The words of an invocation's status: what `expect that: status` may name."""
@@ -290,7 +290,7 @@ STATUSES = ("pending", "in progress", "completed", "failed")
 
 
 class Timed(Closed, frozen=True, kw_only=True, tag_field="do"):
-    """The key of every entry of a timeline: the instant at which it happens. Nothing waits for its end."""
+    """The key of every timeline entry: the instant at which it happens. Nothing waits for its end."""
 
     at: Duration
     id: Name | None = None
@@ -341,22 +341,22 @@ Saying: TypeAlias = Say | SayAt
 
 
 def targets_of(step: Saying) -> tuple[str, ...]:
-    """Return who is to hear what is said."""
+    """Return the names that a message is sent to."""
     return (step.to,) if isinstance(step.to, str) else step.to
 
 
 def is_command(step: Saying) -> bool:
-    """Return whether the hub itself answers what is said."""
+    """Return whether the message is a command, which the hub itself answers."""
     return HUB in targets_of(step) and step.type in COMMANDS
 
 
 def is_answered(step: Saying) -> bool:
-    """Return whether what is said has an answer, which is waited for."""
+    """Return whether the message has an answer to wait for."""
     return step.type == QUESTION or is_command(step)
 
 
 class DecidingAt(Timed, frozen=True, kw_only=True):
-    """An entry that answers what an agent asks people, then or later: the first, or that of `key`."""
+    """An entry that answers an agent's question to people, then or later: the first, or that of `key`."""
 
     target: Name
     key: str | None = None
@@ -364,11 +364,11 @@ class DecidingAt(Timed, frozen=True, kw_only=True):
 
 
 class ApproveAt(DecidingAt, frozen=True, kw_only=True, tag="approve"):
-    """Approve what an agent asks people."""
+    """Approve a request of an agent to people."""
 
 
 class RefuseAt(DecidingAt, frozen=True, kw_only=True, tag="refuse"):
-    """Refuse what an agent asks people; `by: deadline` waits until its deadline has refused it."""
+    """Refuse a request of an agent to people. `by: deadline` waits until its deadline has refused it."""
 
     by: Literal["person", "deadline"] = "person"
 
@@ -377,7 +377,7 @@ Decision: TypeAlias = Deciding | DecidingAt
 
 
 class FaultAt(Timed, frozen=True, kw_only=True, tag="fault"):
-    """A fault, its keys beside it. Which keys belong to which `kind` is in `FAULT_KEYS`."""
+    """A fault, with its keys at the entry itself. `FAULT_KEYS` lists the keys for each `kind`."""
 
     kind: Annotated[
         Literal[
@@ -422,25 +422,25 @@ FAULT_KEYS: dict[str, tuple[frozenset[str], frozenset[str]]] = {
     "disconnect": (frozenset(), frozenset({"how", "between", "duration"})),
     "swizzle": (frozenset({"of", "every", "duration"}), frozenset()),
 }
-"""For each kind of fault in a timeline: the keys it needs, and those it takes beside them."""
+"""For each kind of fault in a timeline: the keys it needs, and the keys it may have besides."""
 
 OF_NODE = ("restart", "full_disk", "slow_disk")
-"""The kinds of faults that are of the node as a whole, and have no target."""
+"""The kinds of faults that strike the node as a whole and have no target."""
 
 OF_PROCESSES = ("stop", "cont")
 """The kinds of faults that only real processes have."""
 
 OF_NETWORK = ("partition", "latency", "loss", "disconnect", "swizzle")
-"""The kinds of faults that are of links between nodes, and have no target."""
+"""The kinds of faults that strike links between nodes and have no target."""
 
 
 def kind_of_fault(fault: AnyFault | ProcessFault | FaultAt) -> str:
-    """Return the kind of a fault, of a step or of a timeline."""
+    """Return the kind of a fault in a step or a timeline."""
     return fault.kind if isinstance(fault, FaultAt) else str(fault.__struct_config__.tag)
 
 
 class HealAt(Timed, frozen=True, kw_only=True, tag="heal"):
-    """End a fault of the network that lasts until then."""
+    """End a fault of the network that lasts until it is healed."""
 
     of: Name
 
